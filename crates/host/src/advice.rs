@@ -35,7 +35,7 @@ pub struct Advice {
     pub takes_effect: TakesEffect,
     /// What must happen before a change takes effect.
     pub when: When,
-    /// The longest wait that the knob can spare a tick.
+    /// The longest delay of a tick that the knob can prevent.
     pub effect: Effect,
     /// The cost of a change.
     pub risk: &'static str,
@@ -44,7 +44,7 @@ pub struct Advice {
     /// Whether no value has an effect here; the reason says why.
     #[serde(skip)]
     pub is_inert: bool,
-    /// The values that would do harm here; the reason says why.
+    /// Advice on one knob: one item per place.
     #[serde(skip)]
     pub against: Against,
 }
@@ -104,8 +104,8 @@ fn interrupt_name(facts: &Facts, number: &str) -> Option<String> {
     Some(if earlier == 0 { name.clone() } else { format!("{name}#{}", earlier + 1) })
 }
 
-/// The advice to set a value, unless a container prevents it or another program sets it. These rules apply to all
-/// knobs.
+/// Turns advice to set a value into "blocked" if a container prevents it, or into "owned by" if TuneD sets it. Otherwise adds notes about
+/// other owners to the reason. These rules apply to all knobs.
 fn as_far_as_we_may(knob: &Knob, facts: &Facts, finding: Finding) -> Finding {
     if let Some(barrier) = container_barrier(facts, knob.place) {
         let reason = format!("{barrier}; there: {}", finding.reason);

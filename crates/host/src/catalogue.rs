@@ -12,7 +12,8 @@ mod page;
 
 pub use page::document;
 
-/// One text per cloud, with the cloud's name for people and for options. They share one namespace for sources and types.
+/// One text per cloud, with the cloud's name for people and its name in options. A key names one source, and a type name one type, in all
+/// texts together.
 const TEXTS: [(&str, &str, &str); 3] = [
     ("Amazon EC2", "aws", include_str!("catalogue/aws.txt")),
     ("Azure", "azure", include_str!("catalogue/azure.txt")),
@@ -191,7 +192,7 @@ pub fn instances(cloud: &str) -> Vec<Instance> {
     order.into_iter().filter_map(|name| Some(Instance::new(name, all.remove(name)?))).collect()
 }
 
-/// The cloud of an instance type; none if the catalogue does not have it.
+/// The cloud of an instance type; `None` if the catalogue does not have the type.
 pub fn cloud(name: &str) -> Option<&'static str> {
     let has = |text: &'static str| text.lines().filter_map(row).any(|row| row.types.split(", ").any(|one| one == name));
     TEXTS.iter().find(|(_, _, text)| has(text)).map(|(_, cloud, _)| *cloud)
@@ -201,7 +202,7 @@ fn lines() -> impl Iterator<Item = &'static str> {
     TEXTS.iter().flat_map(|(_, _, text)| text.lines())
 }
 
-/// The instance types of a line; for other lines, none that a cloud has.
+/// The instance types of a line with figures. For any other line, the result contains no name of a type.
 fn types(line: &'static str) -> impl Iterator<Item = &'static str> {
     line.split(" | ").next().unwrap_or_default().split(", ")
 }

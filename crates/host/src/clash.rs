@@ -1,5 +1,5 @@
-//! `Clash`: two settings that cannot be in force together, as their knobs' data shows. No fact of the machine is needed, so it is found before
-//! anything is read or changed.
+//! `Clash`: two settings that cannot be in force together. The data of their knobs shows it, without any fact of the machine. So it is
+//! found before anything is read or changed.
 
 use std::fmt;
 
@@ -30,15 +30,15 @@ pub enum ClashReason {
     SameFile(&'static str),
     /// Both are this argument of the kernel.
     SameArgument(&'static str),
-    /// The kernel resets one of them when it gets the other.
+    /// The kernel resets one of them when the other is written.
     Exclusive,
-    /// The one gives this file another value than the other does.
+    /// Both change this file, and each needs another value in it.
     Along(&'static str),
 }
 
 impl ClashReason {
-    /// Whether nothing is left of the earlier one of the two once the later one is written. A setting of one place leaves what another gave to
-    /// the rest, and what comes along with a setting is only a part of it.
+    /// Whether the later of the two settings replaces the earlier one completely. After a setting for all places, a setting for one place
+    /// leaves the other places unchanged. A side effect covers only a part of a setting.
     pub fn later_replaces_earlier(self) -> bool {
         match self {
             ClashReason::Repeated | ClashReason::SameKnob | ClashReason::SameFile(_) | ClashReason::Exclusive => true,

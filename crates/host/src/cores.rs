@@ -38,8 +38,8 @@ impl Cores {
         self.0.iter().filter_map(CpuSet::first).collect()
     }
 
-    /// Whole cores with at least this many CPUs in all, the last cores first. The core of CPU 0 and cores with `busy` CPUs are left out.
-    /// `None` if too few remain.
+    /// Whole cores with at least this many CPUs together, starting from the last core. The core of CPU 0 is left out, and so are cores with
+    /// a CPU in `busy`. `None` if too few remain.
     pub(crate) fn apart(&self, cpus: usize, busy: &CpuSet) -> Option<CpuSet> {
         let mut chosen = CpuSet::default();
         let is_free = |core: &&CpuSet| !core.contains(0) && core.and(busy).is_empty();

@@ -68,12 +68,12 @@ impl CreditRates {
         }
     }
 
-    /// The highest balance that there can be, with the credits of the start.
+    /// The highest possible balance, including the launch credits.
     pub fn credits_max(&self) -> f64 {
         self.max + self.initial.filter(|_| self.is_initial_apart).unwrap_or(0.0)
     }
 
-    /// The number of CPUs that it may use for ever.
+    /// The number of CPUs that it can use forever without credits.
     pub fn baseline_cpus(&self) -> f64 {
         self.per_hour / 60.0
     }
@@ -95,11 +95,11 @@ pub enum CreditMode {
 pub struct CreditBalance {
     /// Launch credits, which do not count toward the maximum.
     launch: f64,
-    /// Earned and not spent; below 0, what was spent without being earned.
+    /// Credits that were earned and not spent. Below 0: credits that were spent but not earned.
     earned: f64,
 }
 
-/// The effect of a stretch of time.
+/// The effect of using CPUs for a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
     /// How long the instance was held at its baseline, in seconds.
@@ -108,7 +108,7 @@ pub struct Spent {
     pub unserved_cpu_s: f64,
     /// CPU time beyond all credits, in hours.
     pub charged_vcpu_hours: f64,
-    /// When the credits ran out, in seconds since the start of the stretch.
+    /// When the credits ran out, in seconds since the start of the period.
     pub empty_after_s: Option<f64>,
 }
 
@@ -141,8 +141,8 @@ impl CreditBalance {
         self.launch
     }
 
-    /// Adds the effect of a time in which the instance has launch credits, or reaches neither an empty balance nor the maximum: what
-    /// it `used`, and what it earned, in credits.
+    /// Adds what the instance earned and used in a period, in credits. In this period it must have launch credits, or reach neither an
+    /// empty balance nor the maximum.
     pub fn pass(&mut self, rates: &CreditRates, used: f64, earned: f64) {
         let of_launch = used.min(self.launch);
         self.launch -= of_launch;
@@ -154,7 +154,7 @@ impl CreditBalance {
         (-self.earned).max(0.0) / 60.0
     }
 
-    /// How long the credits last if the instance uses this many CPUs, in seconds. `None` if for ever.
+    /// How long the credits last if the instance uses this many CPUs, in seconds. `None` if they never run out.
     pub fn lasts_s(&self, rates: &CreditRates, cpus: f64) -> Option<f64> {
         let mut balance = *self;
         // A finite rate empties a full balance within this time.

@@ -4,19 +4,20 @@
 use crate::facts::Facts;
 use crate::rank::Effect;
 
-/// From the value of a knob to a file and the value that this file has then.
+/// Maps a knob's value to another file, and to the value that this file then has.
 pub type Along = fn(&str) -> Option<(&'static str, &str)>;
 
 /// Properties that only some knobs have.
 #[derive(Clone, Copy, Debug)]
 pub struct Extras {
-    /// The current values of these counters from `shows_in` are read for `explain`.
+    /// The counters from `shows_in`, whose current values `explain` reads.
     pub read_in: &'static [CounterPlace],
     /// The counter that shows a trial whether the knob was engaged.
     pub counter: Option<Counter>,
     /// Files that the kernel changes along with the knob's file: complete paths or, for a device's knob, names in the device's folder.
     pub side_effects: &'static [&'static str],
-    /// The file of another knob that holds the same value while the knob has the given value. A different value there contradicts it.
+    /// While the knob has the given value, this file of another knob has the same value as returned here. Another value for that file
+    /// contradicts the setting.
     pub along: Option<Along>,
     /// Why this machine must not have a value that is within the knob's range. `None` if it may, or if no fact shows it.
     pub reject_for: Option<fn(&Facts, &str) -> Option<String>>,
@@ -24,9 +25,9 @@ pub struct Extras {
     pub max_before: Option<MaxBefore>,
     /// The values that have the knob's risk.
     pub risk_at: RiskAt,
-    /// Values that open the machine, as `risk` says: a guide's line with one is dangerous.
+    /// Values that open the machine to attacks, as `risk` describes. A line of a guide with such a value is dangerous.
     pub dangerous_values: &'static [&'static str],
-    /// The longest wait that the knob can spare a tick, if it differs from the usual one of its area.
+    /// The longest delay of a tick that the knob can prevent, if it differs from the usual one of its area.
     pub effect: Option<Effect>,
     /// Values that `tune` tries although the advice is to keep the present one. It takes the first value that is not in force.
     pub worth_a_trial: &'static [&'static str],
@@ -246,9 +247,9 @@ pub struct UnitLimit {
 pub enum CounterPlace {
     /// A file of /proc with many counters.
     Table {
-        /// x
+        /// The file.
         file: &'static str,
-        /// The relevant counters; none if the reader compares them over time.
+        /// The relevant counters. Empty if the reader compares them over time.
         names: &'static [&'static str],
     },
     /// Columns of /proc/net/softnet_stat, counted from 1.
@@ -257,16 +258,16 @@ pub enum CounterPlace {
     IdleUsage,
     /// A file under /sys or /proc/sys.
     File(&'static str),
-    /// Every file of a folder there.
+    /// Every file of a folder under /sys or /proc/sys.
     Folder(&'static str),
 }
 
 /// A counter of the kernel that changes when a knob is engaged. A knob that was never engaged has no effect to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// How often each idle state was entered: never by CPUs that are never idle.
-    IdleStates,
     /// How often each idle state was entered. CPUs that are never idle enter none.
+    IdleStates,
+    /// Packets of a network device. No counter shows them here, so the result is unknown, except that loopback traffic uses no device.
     DevicePackets,
     /// Packets that a waiting thread polled from the device: BusyPollRxPackets in /proc/net/netstat.
     BusyPolling,
@@ -298,7 +299,7 @@ pub enum Counter {
     WrittenPages,
     /// Requests to the plan's disks, in /proc/diskstats.
     DiskRequests,
-    /// Whether threads waited for a CPU, in /proc/pressure/cpu: without waits there is nothing to schedule.
+    /// Time that threads waited for a CPU, in /proc/pressure/cpu. Without such waits there is nothing to schedule.
     WaitingThreads,
     /// The frequency that CPUs ran at.
     Frequency,

@@ -47,7 +47,7 @@ pub enum Fact<T> {
 }
 
 impl<T> Fact<T> {
-    /// An absence, with our own reason.
+    /// A value that the machine does not have, with our own reason.
     pub fn absent(why: impl Into<String>) -> Fact<T> {
         Fact::Absent { why: why.into() }
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::fact::Fact;
 use crate::facts::Facts;
 
-/// The maximum of foreign text that is shown, in characters.
+/// The maximum number of characters of a text from outside that a message shows.
 pub(crate) const SHOWN_CHARS_MAX: usize = 100;
 
 /// The recommended action for a knob at one place.
@@ -57,7 +57,7 @@ pub enum Against {
     Nothing,
     /// Every value.
     Every,
-    /// The optional fields, boxed, so that a finding stays small enough to be an error.
+    /// These values. The reference to a slice is small, so that a finding stays small enough to be an error.
     Values(&'static &'static [&'static str]),
 }
 
@@ -122,7 +122,7 @@ impl Finding {
         Finding { is_inert: true, ..Finding::not_here(place, reason) }
     }
 
-    /// The reason is one against some values: they would take effect here, and do harm.
+    /// Marks the reason as a warning against some values, which would take effect here and do harm.
     pub(crate) fn against(self, against: Against) -> Finding {
         Finding { against, ..self }
     }
@@ -164,7 +164,7 @@ pub(crate) fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
     })
 }
 
-/// The part of a foreign text that a message shows. No id and no place is longer, so a cut text never equals one.
+/// The part of a text from outside that a message shows. Every id and place is shorter than the limit, so a cut text never equals one.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS_MAX).collect()
 }

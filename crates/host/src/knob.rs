@@ -51,7 +51,7 @@ impl fmt::Debug for Knob {
 }
 
 impl Knob {
-    /// The longest wait that the knob can spare a tick: its own value, otherwise the usual one of its area.
+    /// The longest delay of a tick that the knob can prevent: its own value, otherwise the usual one of its area.
     pub fn effect(&self) -> Effect {
         self.extras.effect.unwrap_or(self.area.usual_effect())
     }
@@ -109,7 +109,8 @@ pub enum Place {
     },
     /// A file that moved or disappeared in newer kernels.
     FileSince {
-        /// The first kernel of each place, the oldest first. No path from the kernel on that removed it.
+        /// The files, each with the first kernel that has it, the oldest first. An entry without a path names the kernel that removed the
+        /// file.
         files: &'static [Since],
         /// How its text is parsed.
         reading: Reading,
@@ -219,7 +220,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Every file outside of devices that the place may be, in any kernel.
+    /// The paths that the knob's file has in any kernel. Empty for files of devices, and if the knob has no file.
     pub fn files(&self) -> Vec<&'static str> {
         match self {
             Place::File { path, .. } => vec![path],

@@ -158,7 +158,7 @@ const LOCAL: &str =
 pub(crate) enum Never {
     /// A write can do harm, for this reason.
     Harm(&'static str),
-    /// The effect of a write is not known.
+    /// It is outside of the areas that evenkeel writes, so the effect of a write is unknown.
     Outside,
 }
 
@@ -217,7 +217,7 @@ enum Protects {
     UpTo(i64),
 }
 
-/// Whether this value of a never-written sysctl protects the machine, so that a guide's line does no harm.
+/// Whether this value of a never-written sysctl protects the machine. A guide's line with such a value is harmless.
 pub(crate) fn protects(path: &str, value: &str) -> bool {
     let Some(number) = kernel_number(value.trim()) else { return false };
     let of_it = PROTECT.iter().find(|(pattern, _)| fits(pattern, path));
@@ -227,8 +227,8 @@ pub(crate) fn protects(path: &str, value: &str) -> bool {
     })
 }
 
-/// The minimum value that evenkeel writes to a sysctl without a knob, where the kernel accepts less. Far below each default, and below
-/// what any guide asks for.
+/// Minimum values that evenkeel writes to sysctls without a knob, for files where the kernel accepts less. Each is far below the kernel's
+/// default, and below every guide's value.
 const LEAST: &[(&str, i64, &str)] = &[
     ("net/core/dev_weight", 8, CUT_BELOW),
     ("net/core/dev_weight_rx_bias", 1, CUT_BELOW),

@@ -120,8 +120,8 @@ impl Plan {
     }
 }
 
-/// Why the machine cannot have this list of CPUs. The kernel refuses a list with none of its CPUs, and some files refuse a list with
-/// any other CPU.
+/// Why the machine cannot have this list of CPUs. The kernel refuses a list that contains no CPU of the machine. Some files also refuse a
+/// list that contains one CPU too many.
 fn no_such_cpu(facts: &Facts, setting: &Setting) -> Option<String> {
     let Values::Cpus { .. } = setting.knob.values else { return None };
     let (asked, possible) = (CpuSet::parse_list(&setting.value)?, facts.cpus.possible.known()?);

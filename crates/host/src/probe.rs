@@ -78,8 +78,8 @@ impl Probe<'_> {
         }
     }
 
-    /// The process that represents this root: our own. For a mounted root, where our process is unknown, it is the first process. A capture
-    /// contains the one that was read.
+    /// The process whose files represent this root. For a live root it is our own process. For a mounted root, our pid there is unknown, so
+    /// it is the first process. A capture contains the one that was read.
     pub(crate) fn process(&self) -> &'static str {
         let is_not_captured = |refusal: Refusal| refusal.why == Why::NotCaptured;
         let is_stranger = match self.0.kind() {
@@ -114,8 +114,8 @@ pub(crate) fn is_absence(refusal: &Refusal) -> bool {
     matches!(refusal.why, Why::Errno(errno) if errno.is_absence())
 }
 
-/// `first`, or `second` if the first is absent. If both are absent, the first reason stays, unless the second was never read, because it
-/// might exist.
+/// Returns `first`, or `second` if the first is absent. If both are absent, it keeps the first reason. If the second was never read, it
+/// keeps the second, because the machine may have it.
 pub(crate) fn or_else<T>(first: Fact<T>, second: impl FnOnce() -> Fact<T>) -> Fact<T> {
     if !first.is_absent() {
         return first;

@@ -1,9 +1,9 @@
-//! Orders advice: by the longest wait that a knob can spare a tick, then by what a change needs.
+//! Orders advice: by the longest delay of a tick that a knob can prevent, then by the effort of a change.
 
 use serde::Serialize;
 
-/// The longest wait that a knob can spare a tick, from the mechanism by which threads or packets wait. This expectation orders advice. It
-/// is not a promise: a trial measures the effect for one server.
+/// The longest delay of a tick that a knob can prevent, judged by the mechanism that makes threads or packets wait. It orders advice. It is
+/// not a promise: a trial measures the effect for one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

@@ -5,8 +5,8 @@ use crate::facts::{Cloud, Facts, FrequencyPolicy, Lockdown, Nic, Node, reads};
 use crate::finding::{Finding, State, own, own_number};
 use crate::knob::{Knob, Place, file_in};
 
-/// The number in a scheduler file, which moved from /proc/sys to debugfs. The kernel's lockdown disables debugfs even for root. The value
-/// to try, `candidate`, is then blocked. Also returns the place.
+/// The number in a scheduler file, which moved from /proc/sys to debugfs, and its path. The kernel's lockdown disables debugfs even for
+/// root. Then the finding says that the value to try, `candidate`, is blocked.
 pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Result<(&'static str, i64), Finding> {
     let Place::FileSince { files, .. } = knob.place else {
         return Err(Finding::new(State::Unknown, knob.id, "it has no places"));
@@ -59,7 +59,7 @@ pub(crate) fn times_by_cpus(facts: &Facts, knob: &Knob, unscaled_ns: i64) -> Res
     }
 }
 
-/// The finding for a limit of dirty memory in bytes. Its partner is a share of memory, and one of the two is in use.
+/// The finding for a limit on dirty memory in bytes. Its partner is the same limit as a share of memory, and only one of the two is in use.
 pub(crate) fn spelled_in_bytes(facts: &Facts, path: &str, share: &str) -> Result<Finding, Finding> {
     let current = own_number(facts, path)?;
     let reason = match u64::try_from(current) {
@@ -96,7 +96,7 @@ pub(crate) fn cpus_of_a_node(nodes: &[Node]) -> Option<u64> {
     nodes.iter().filter_map(|node| node.cpus.known()).map(|cpus| cpus.len() as u64).filter(|count| *count > 0).min()
 }
 
-/// One finding per group of CPUs that share a frequency. If there are none, one for the machine.
+/// One finding per group of CPUs that share a frequency. Without such groups, one finding for the machine.
 pub(crate) fn each_policy(
     facts: &Facts,
     knob: &Knob,
@@ -126,7 +126,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// A knob with one place has one finding.
+/// The finding of a knob with one place, as a list.
 pub(crate) fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
     vec![found.unwrap_or_else(|finding| finding)]
 }

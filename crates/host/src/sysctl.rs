@@ -19,7 +19,7 @@ pub const PREFIX: &str = "sysctl:";
 /// The folder of sysctls.
 pub(crate) const FOLDER: &str = "/proc/sys/";
 
-/// The most generic knobs of one process: they stay until it ends.
+/// The maximum number of generic knobs in one process. They are never freed.
 const KNOBS_MAX: usize = 4096;
 /// The longest path under /proc/sys.
 const PATH_BYTES_MAX: usize = 120;
@@ -53,7 +53,7 @@ pub(crate) fn known_path(key: &str) -> Option<String> {
     path(key).filter(|path| path.split('/').next().is_some_and(|first| ROOTS.contains(&first)))
 }
 
-/// The key with dots, unless a part of the path has a dot itself.
+/// The key with dots. It keeps its slashes if a part of the path contains a dot.
 pub(crate) fn dotted(path: &str) -> String {
     if path.contains('.') { path.to_owned() } else { path.replace('/', ".") }
 }
@@ -99,7 +99,7 @@ const AT_ONCE: [&str; 9] = [
     "net/ipv4/tcp_tw_reuse",
 ];
 
-/// The bound on `KNOBS` bounds what is leaked here.
+/// Makes a generic knob. It leaks its texts, but at most for `KNOBS_MAX` knobs.
 fn generic(path: &str) -> Knob {
     let leaked = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
     let area = match path.split('/').next() {

@@ -124,7 +124,7 @@ fn machine() -> Machine {
     }
 }
 
-/// No other program changes anything.
+/// A machine without other programs that change settings.
 fn owners() -> Owners {
     Owners {
         irqbalance: Known(false),
@@ -326,7 +326,7 @@ pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
     check_contexts(knob, rows.collect(), &expected);
 }
 
-/// The server (`pps=3840`) and a change of the base machine.
+/// The properties of the server (`pps=3840`), which are also the label, and a change of the base machine.
 pub(crate) type ServerRow<'a> = (&'a str, &'a dyn Fn(&mut Facts));
 
 /// As [`check`], for the goal latency and a server with known properties.

@@ -52,7 +52,8 @@ impl Knob {
     /// The value in the kernel's form, if the knob accepts it.
     ///
     /// # Errors
-    /// [`SettingError::BadValue`] with the accepted values, [`SettingError::Never`] for a value of a sysctl without a knob that would stop others.
+    /// [`SettingError::BadValue`] with the accepted values. [`SettingError::Never`] if the sysctl has no knob and the value is so low that
+    /// it would harm the machine.
     pub fn check(&'static self, value: &str) -> Result<String, SettingError> {
         let value = value.trim();
         let taken = if value.len() > VALUE_BYTES_MAX { None } else { self.values.take(value, self.base()) };
@@ -73,7 +74,7 @@ impl Knob {
 enum Base {
     /// Always in base 10.
     Ten,
-    /// As the kernel reads sysctls.
+    /// As the kernel reads sysctls: octal after `0`, hexadecimal after `0x`.
     AsPrefixed,
 }
 

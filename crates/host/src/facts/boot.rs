@@ -72,7 +72,7 @@ const STUB: &str = "/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-4
 /// Where the EFI system partition may be mounted.
 const ESPS: [&str; 3] = ["/boot", "/boot/efi", "/efi"];
 
-/// Checks certain signs first: a kernel that reports how it was started, then loaders by their configuration.
+/// Checks the surest signs first: what the kernel reports about its start, then the configuration files of loaders.
 fn probe_loader(probe: Probe<'_>) -> Fact<BootLoader> {
     let mut unknown = None;
     let mut holds = |fact: Fact<bool>| match fact {

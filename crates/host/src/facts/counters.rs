@@ -12,7 +12,7 @@ use super::numa::Numa;
 use crate::fact::Fact;
 use crate::probe::Probe;
 
-/// The maximum number of lines, columns or counters of one file: more than 4,096 CPUs produce.
+/// The maximum number of lines, columns or counters of one file. A machine with 4,096 CPUs has fewer.
 const ITEMS_MAX: usize = 8192;
 
 /// Counts since boot, or for UDP since the network namespace was created.
@@ -41,7 +41,7 @@ pub struct Counters {
 pub struct CpuSoftnet {
     /// The CPU. Kernels that do not print it list CPUs in order.
     pub cpu: usize,
-    /// Packets.
+    /// Packets that it processed.
     pub processed: u64,
     /// Packets dropped because the CPU's backlog was full.
     pub dropped: u64,
@@ -159,8 +159,8 @@ impl Counters {
     }
 }
 
-/// `; NAME reads N since boot: …` for a reason with a counter, with the meaning of zero or of more. Empty if the counter is unknown. A
-/// count describes the past, so no advice changes because one is 0.
+/// The text `; NAME reads N since boot: …`, which is added to a reason. `none` explains a count of 0, `some` any other. Empty if the
+/// counter is unknown. A count describes the past, so it never changes advice.
 pub(crate) fn reads(name: &str, count: Option<u64>, none: &str, some: &str) -> String {
     match count {
         None => String::new(),

@@ -74,9 +74,9 @@ fn arguments(idle: &Idle, kernel: &Kernel) -> Vec<String> {
     heeded.into_iter().filter_map(stands).collect()
 }
 
-/// The lowest limit on the wake-up time, in microseconds; `None` if there is none.
+/// The lowest limit on the wake-up time, in microseconds; `None` without a limit.
 fn bound(idle: &Idle, limited_by: &mut Vec<String>, unseen: &mut Vec<String>) -> Option<u64> {
-    /// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: no process holds the device with less.
+    /// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: the device has this value if no process requests less.
     const NO_BOUND_US: u64 = 2_000_000_000;
     let held = match &idle.dma_latency_us {
         Fact::Known(held) => Some(*held).filter(|held| *held < NO_BOUND_US),

@@ -9,7 +9,8 @@ use serde::Serialize;
 use crate::fact::Fact;
 use crate::probe::Probe;
 
-/// Queues in use and their limits. A driver has pairs (combined) or counts both directions separately.
+/// Queues in use and their limits. A driver has either combined queues (receive and transmit in a pair), or separate queues for each
+/// direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Channels {

@@ -69,7 +69,7 @@ pub struct Frequency {
     pub governor: Fact<String>,
     /// The available governors.
     pub available_governors: Fact<Vec<String>>,
-    /// The energy or performance preference of CPU 0.
+    /// The available energy or performance preferences.
     pub available_preferences: Fact<Vec<String>>,
     /// Whether frequencies above the nominal one are allowed (`cpufreq/boost`); for `intel_pstate` from `no_turbo`.
     pub boost: Fact<bool>,

@@ -28,8 +28,9 @@ pub struct Machine {
     pub product: Fact<String>,
     /// Whether evenkeel runs in a container, and of which kind.
     pub container: Fact<Container>,
-    /// Whether the root has a file that container engines leave in the root of every container. A machine whose root was unpacked from an image may
-    /// have one too. A container's process that works in its host's root sees none. Decisions use it; reports do not show it.
+    /// Whether the root has a file that container engines create in the root of every container. A machine whose root was unpacked from an
+    /// image may have one too. A process of a container that changed into its host's root sees none. Decisions use this fact; reports do
+    /// not show it.
     #[serde(skip)]
     pub has_mark_of_container: bool,
     /// From os-release.

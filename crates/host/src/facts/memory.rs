@@ -77,7 +77,7 @@ impl Memory {
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const HUGE: &str = "/sys/kernel/mm/hugepages";
 
-/// The folders are next to the main files. If there are none, the kernel is older than this feature.
+/// The folders of the sizes are next to the main files. Without them, the kernel is older than this feature.
 fn thp_sizes(probe: Probe<'_>) -> Fact<Vec<ThpSize>> {
     let sizes = sizes(probe, THP).map(|sizes| {
         let enabled = |kb: u64| probe.chosen_word(&format!("{THP}/hugepages-{kb}kB/enabled"));

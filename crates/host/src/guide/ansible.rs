@@ -14,7 +14,7 @@ use lines::{Line, Lines, NO_VALUE, is_name};
 use task::{Task, Variables};
 use yaml::{Kind, Node, Pair};
 
-/// Names that tasks and lists give to the key.
+/// Keys under which tasks and lists have the name of the sysctl.
 const KEYS: [&str; 5] = ["name", "key", "sysctl_name", "param", "parameter"];
 const VALUES: [&str; 3] = ["value", "val", "sysctl_value"];
 
@@ -38,7 +38,7 @@ fn short(key: &str) -> &str {
         .unwrap_or(key)
 }
 
-/// The complete text: a task may use definitions from another part.
+/// The complete text. A task may use variables that another part of it defines.
 struct Page<'a> {
     variables: Variables<'a>,
 }
@@ -85,7 +85,7 @@ impl Page<'_> {
     }
 }
 
-/// A map with a name and a value, and keys that are sysctls themselves.
+/// Reads a map that has a name and a value, or whose keys are sysctls themselves.
 fn named(pairs: &[Pair], lines: &mut Lines) {
     for pair in pairs.iter().filter(|pair| is_name(&pair.key)) {
         let line = pair.value.line.max(pair.line);

@@ -2,7 +2,7 @@
 
 /// Why a kernel argument is dangerous. `None` if it is not, or not with this value.
 pub(super) fn danger(name: &str, value: &str) -> Option<&'static str> {
-    // The kernel takes both in the name of a parameter.
+    // The kernel treats `-` and `_` in the name of a parameter as equal.
     let name = name.replace('_', "-");
     let value = value.to_ascii_lowercase();
     let found = ALL
@@ -17,13 +17,13 @@ struct Danger {
     why: &'static str,
 }
 
-/// The dangerous values of an argument.
+/// Which values of an argument are dangerous.
 enum Dangerous {
     /// Every value.
     Every,
-    /// The arguments that switch something off.
+    /// The values that switch the argument off.
     Off,
-    /// These, or words before or after a comma among them.
+    /// These. In a list with commas, each word counts.
     Words(&'static [&'static str]),
     /// All but these.
     Except(&'static [&'static str]),

@@ -47,12 +47,12 @@ fn said(mut asks: Vec<Ask>, unclear: Vec<String>) -> Content {
     }
 }
 
-/// The setting that a kernel argument is not there.
+/// The setting that removes a kernel argument.
 pub(super) fn without(argument: &str) -> Ask {
     Ask::new(Target::Tool(format!("without the kernel argument {argument}")), "")
 }
 
-/// Kernel arguments, except the boot's own and variables.
+/// The kernel arguments of a text, without those for the boot itself, such as the root device, and without variables.
 pub(super) fn arguments(text: &str) -> Vec<Ask> {
     let is_own = |ask: &Ask| matches!(&ask.target, Target::Argument(name) if names::is_of_boot(name) || name.starts_with('$') || name.is_empty());
     names::by_arguments(text).into_iter().filter(|ask| !is_own(ask)).collect()
@@ -114,11 +114,11 @@ fn plain(text: &str) -> String {
 /// One command of `sed`.
 #[derive(Debug, PartialEq, Eq)]
 enum Edit {
-    /// `s/old/new/`, with the pattern of the lines that it is for.
+    /// `s/old/new/`. `of` is the pattern that selects the lines.
     Replace { of: String, old: String, new: String },
-    /// A line of this text, added or instead of others.
+    /// A line with this text, which is added or replaces others.
     Line(String),
-    /// The lines with this pattern go.
+    /// Deletes the lines that match this pattern.
     Delete(String),
 }
 
@@ -132,7 +132,7 @@ pub(super) fn sed(arguments: &[&str]) -> Content {
             word if word.starts_with("--in-place") => is_in_place = true,
             word if word.starts_with("--expression=") => scripts.extend(word.split_once('=').map(|(_, script)| script)),
             word if word.starts_with('-') && word.len() > 1 => {
-                // `-i.bak` has a name behind it, and `-ri` other options before.
+                // The option may be `-i.bak` with a suffix, or `-ri` with other options before the letter.
                 is_in_place |= word.split('.').next().is_some_and(|options| options.contains('i'));
             }
             "" => {}
@@ -209,7 +209,7 @@ fn of_sysctls(edit: &Edit) -> Result<Vec<Ask>, String> {
     named.map_or(Ok(Vec::new()), |name| Err(format!("it edits {name}, and evenkeel can't tell the result")))
 }
 
-/// The commands of a script of `sed`. None, if it has one that is not known here.
+/// The commands of a script of `sed`. `None` if one of them is unknown.
 fn edits(script: &str) -> Option<Vec<Edit>> {
     let (mut found, mut rest) = (Vec::new(), script.trim_start_matches([' ', ';', '\n', '\t']));
     while !rest.is_empty() && found.len() < EDITS_MAX {

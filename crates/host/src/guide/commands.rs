@@ -1,4 +1,5 @@
-//! Commands that set what knobs have, and that evenkeel leaves to the user: `taskset`, `chrt`, `numactl`, `blockdev`, `systemctl`, `cpupower`.
+//! Commands whose effect a knob has, but that evenkeel leaves to the user: `taskset`, `chrt`, `numactl`, `blockdev`, `systemctl`,
+//! `cpupower`.
 
 use crate::reading::Reading;
 
@@ -6,7 +7,7 @@ use super::line::{Ask, Target};
 use super::names;
 use evenkeel_sys::CpuSet;
 
-/// How many commands may start each other, as in `taskset … chrt … ./server`.
+/// The maximum number of commands that start each other, as in `taskset … chrt … ./server`.
 const DEPTH_MAX: usize = 4;
 
 /// The settings of a command. `None` if it is another command, or only prints something.
@@ -37,10 +38,10 @@ fn joined(name: &str, arguments: &[&str]) -> String {
     format!("{name} {}", arguments.join(" ")).chars().take(120).collect()
 }
 
-/// The setting of a command, or none if no knob can express it, and the command that it starts.
+/// The setting of a command (`None` if no knob can express it), and the command that it starts.
 type Started<'a> = (Option<Ask>, &'a [&'a str]);
 
-/// The options at the beginning, as letters and words, and the rest.
+/// Splits arguments into the options at the beginning and the rest.
 fn options<'a>(arguments: &'a [&'a str]) -> (Vec<&'a str>, &'a [&'a str]) {
     let end = arguments.iter().position(|word| !word.starts_with('-')).unwrap_or(arguments.len());
     (arguments[..end].to_vec(), &arguments[end..])
@@ -78,7 +79,7 @@ fn policy<'a>(arguments: &'a [&'a str]) -> Option<Started<'a>> {
     let policy = match known.iter().find(|(letter, long, _)| has(&options, *letter, long)) {
         Some((.., policy)) => Some(*policy),
         None if others.iter().any(|(letter, long)| has(&options, *letter, long)) => None,
-        // Its own default.
+        // Without a policy, the command uses its own default.
         None => Some("rr"),
     };
     let rest = if has(&options, 'p', "--pid") { &[] } else { &rest[1..] };
@@ -158,7 +159,7 @@ fn disk_of(device: &str) -> Option<String> {
     (!disk.contains('/')).then(|| disk.to_owned())
 }
 
-/// `systemctl disable --now numad`: services that a knob switches off; the other units stay commands.
+/// `systemctl disable --now numad`. Services that a knob switches off become settings; other units stay commands.
 fn units(arguments: &[&str]) -> Option<Vec<Ask>> {
     let mut words = arguments.iter().filter(|word| !word.starts_with('-'));
     let verb = words.next().filter(|verb| ["stop", "disable", "mask"].contains(verb))?;
@@ -173,7 +174,7 @@ fn units(arguments: &[&str]) -> Option<Vec<Ask>> {
 
 /// `cpupower idle-set -d 2`.
 fn idle_states(arguments: &[&str]) -> Option<Vec<Ask>> {
-    // With `-c` before it, it is for those CPUs alone, which the knob can't express.
+    // With `-c` before it, the command is only for those CPUs, which the knob can't express.
     let at = arguments.iter().position(|word| *word == "idle-set").filter(|at| *at == 0)?;
     let options = &arguments[at + 1..];
     let value = match options.first()? {

@@ -75,7 +75,7 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
     };
     let is_yaml = |line: &str| line.ends_with("sysctl:") || line == "sysctls:" || is_task(line);
-    // A page may begin with a block of YAML about itself.
+    // A page may begin with a block of YAML metadata.
     let is_page = || lines().any(|line| line.starts_with("```") || line.starts_with("| ") || line.contains("](http"));
     if first == "---" && !is_page() || first.starts_with("#cloud-config") || lines().any(is_yaml) {
         return GuideFormat::Ansible;
@@ -92,7 +92,7 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     by_majority(lines())
 }
 
-/// Settings, commands or sentences: what most lines are.
+/// The format of most lines: settings, commands or sentences.
 fn by_majority<'a>(lines: impl Iterator<Item = &'a str>) -> GuideFormat {
     let (mut assignments, mut commands, mut others) = (0, 0, 0);
     for line in lines.filter(|line| !line.starts_with(['#', ';'])) {

@@ -1,14 +1,15 @@
-//! Pages in HTML: the text of each line, with marks where the page breaks, and the marks of Markdown for code, rows and struck text.
+//! Pages in HTML: converts each line to text. Line breaks of the page become marks. Code, rows of tables and struck-out text get the marks
+//! of Markdown.
 
 /// The maximum number of lines of one tag. A longer one is text.
 const TAG_LINES_MAX: usize = 30;
-/// The longest beginning of a tag that is kept: its name.
+/// The maximum number of bytes of a tag that are kept, which is enough for its name.
 const NAME_BYTES_MAX: usize = 32;
 
-/// Where a page breaks within a line of its file.
+/// Marks a line break of the page inside a line of the file.
 pub(super) const BREAK: char = '\u{1}';
 
-/// Where a table or a list of terms ends.
+/// Marks the end of a table or of a list of terms.
 pub(super) const END: &str = "\u{3}";
 
 /// Elements that begin and end a line.
@@ -66,7 +67,7 @@ const BLOCKS: [&str; 51] = [
     "video",
 ];
 
-/// Where a page is.
+/// The current position in a page.
 #[derive(Default)]
 pub(super) struct Tags {
     /// Within a row of a table, or between a term and its description.
@@ -81,7 +82,7 @@ pub(super) struct Tags {
 }
 
 impl Tags {
-    /// The text of a line; code becomes what Markdown has.
+    /// Converts a line of HTML to text. Code gets the marks of Markdown.
     pub(super) fn strip(&mut self, line: &str) -> String {
         let (mut text, mut tag) = (String::new(), String::new());
         self.lines_in_tag = if self.is_in_tag { self.lines_in_tag + 1 } else { 0 };
@@ -171,7 +172,7 @@ impl Tags {
     }
 }
 
-/// The character of a reference at the beginning of a text, and its length. An unknown reference stays unchanged.
+/// The character of a reference (such as `&amp;`) at the beginning of a text, and its length. An unknown reference stays unchanged.
 fn reference(text: &str) -> (String, usize) {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '#';
     let inner = text.get(1..).unwrap_or_default();

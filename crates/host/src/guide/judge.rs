@@ -80,7 +80,7 @@ pub struct Judged {
     pub setting: Option<Setting>,
     /// The value in force.
     pub current: Option<String>,
-    /// What it is here.
+    /// Its state on this machine.
     pub state: SettingState,
     /// Why.
     pub why: String,
@@ -88,7 +88,7 @@ pub struct Judged {
     pub is_default: bool,
 }
 
-/// The maximum number of settings that the places of one guide may add.
+/// The maximum number of settings that the patterns of places in one guide may add.
 const MORE_MAX: usize = 20_000;
 
 /// Judges every setting of a guide.
@@ -253,7 +253,7 @@ impl Judge<'_> {
         if advice.iter().all(|advice| advice.against.has(value)) {
             return Some((SettingState::NotAdvised, first.reason.clone()));
         }
-        // The reason is one against other values.
+        // The reason of the advice concerns other values.
         if advice.iter().any(|advice| advice.against != Against::Nothing) {
             return None;
         }
@@ -310,7 +310,7 @@ impl Judge<'_> {
     }
 }
 
-/// The notes for a user about a setting that can be tried.
+/// The note for the user about a setting that can be tried.
 fn said(setting: &Setting, plan: &Plan, present: Option<&str>) -> String {
     match (setting.knob.place, plan.steps.first().map(|step| &step.action)) {
         (Place::FileSince { .. }, Some(Action::Write { path, .. })) if !path.starts_with(sysctl::FOLDER) => {
@@ -332,7 +332,7 @@ fn risk_of(setting: &Setting, present: Option<&str>) -> Option<&'static str> {
     knob.extras.risk_at.has(value, present).then_some(knob.risk)
 }
 
-/// Whether a value is as the guide wants it.
+/// Whether the present value already satisfies the guide.
 fn is_so(present: &str, wanted: &str, bound: Bound) -> bool {
     let numbers = || Some((present.parse::<i64>().ok()?, wanted.parse::<i64>().ok()?));
     let as_read = |word: &str| kernel_number(word).map_or_else(|| word.to_owned(), |number| number.to_string());
@@ -345,7 +345,7 @@ fn is_so(present: &str, wanted: &str, bound: Bound) -> bool {
         }
 }
 
-/// Whether a value has the form of the present one: as many numbers, or a word.
+/// Whether the wanted value has the form of the present one: the same number of numbers, or a word.
 fn is_alike(present: &str, wanted: &str) -> bool {
     let numbers = |text: &str| text.split_whitespace().map(|word| kernel_number(word).is_some()).collect::<Vec<_>>();
     let (present, wanted) = (numbers(present), numbers(wanted));
@@ -356,7 +356,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect()
 }
 
-/// Of several lines that set the same thing, the last one counts, as for `sysctl`. Of an exclusive pair too.
+/// If several lines set the same thing, the last one counts, as for `sysctl`. This also holds for the two knobs of an exclusive pair.
 fn override_earlier(guide: &Guide, all: &mut [Judged]) {
     let mut last: BTreeMap<String, usize> = BTreeMap::new();
     for at in (0..all.len()).rev() {

@@ -1,4 +1,4 @@
-//! Guides that the field quotes, as data: their values alone, each with its source. `library.txt` has them.
+//! Well-known tuning guides as data: only their values, each with its source. They are in `library.txt`.
 
 /// A guide of the library.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub struct LibraryGuide {
     pub text: &'static str,
 }
 
-/// Of each guide: its name in brackets, a comment with its title, one with its source, and its settings.
+/// The text of all guides. For each: its name in brackets, a comment with its title, a comment with its source, and its settings.
 const LIBRARY: &str = include_str!("library.txt");
 
 impl LibraryGuide {

@@ -65,7 +65,7 @@ pub struct Guide {
 /// One line of a guide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuideLine {
-    /// The included file or profile that contains this line. None: the guide itself contains it.
+    /// The included file or profile that contains this line; `None` for the guide itself.
     pub file: Option<String>,
     /// The number of the line in its file, from 1.
     pub number: usize,
@@ -137,14 +137,14 @@ pub enum Target {
     Knob {
         /// The knob's id.
         id: &'static str,
-        /// The place; none for all.
+        /// The place; `None` for all places.
         place: Option<String>,
     },
-    /// A knob whose file takes a mask of CPUs, with a value that is not one.
+    /// A knob whose file takes a mask of CPUs, with a value that is not a mask.
     NoMask {
         /// The knob's id.
         id: &'static str,
-        /// The place; none for all.
+        /// The place; `None` for all places.
         place: Option<String>,
     },
     /// A file under /proc/sys that no knob has, by its path from there.
@@ -196,7 +196,7 @@ impl Guide {
         self.add_of(None, text, contents);
     }
 
-    /// Adds lines of a file. A reader that forgot a line has not understood it.
+    /// Adds the lines of a file. If the reader returned fewer results than there are lines, the remaining lines count as not understood.
     pub(super) fn add_of(&mut self, file: Option<&str>, text: &str, contents: Vec<Content>) {
         let mut contents = contents.into_iter();
         for (at, line) in text.lines().enumerate().take(LINES_MAX + 1) {
@@ -213,7 +213,7 @@ impl Content {
         Content::NotUnderstood(why.into())
     }
 
-    /// Settings, or "not understood" for none or too many.
+    /// A line with these settings. It counts as not understood if there are no settings or too many.
     pub(super) fn settings(asks: Vec<Ask>) -> Content {
         match asks.len() {
             0 => Content::not("it has no setting"),
@@ -224,7 +224,7 @@ impl Content {
 }
 
 impl Ask {
-    /// The part of a line that is not understood, if the line also has settings.
+    /// Stands for the part of a line that evenkeel does not understand, if the line also has settings.
     pub(super) fn not_understood(why: String) -> Ask {
         Ask::new(Target::Tool(format!("not understood: {why}")), "")
     }

@@ -15,10 +15,10 @@ use crate::sysctl::{self, FOLDER};
 const CPUS: &str = "/sys/devices/system/cpu/";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/";
 
-/// Second names of sysctls, which set the same variable of the kernel.
+/// Alternative names of sysctls that set the same variable of the kernel.
 const OTHER_NAMES: [(&str, &str); 1] = [("net/nf_conntrack_max", "net/netfilter/nf_conntrack_max")];
 
-/// The knobs by each file that they have in any kernel.
+/// The knobs by the paths of their files, in any kernel.
 static BY_FILE: LazyLock<BTreeMap<&str, &Knob>> = LazyLock::new(|| {
     let files = |knob: &'static Knob| knob.place.files().into_iter().map(move |path| (path, knob));
     knobs::ALL.iter().copied().flat_map(files).collect()
@@ -135,10 +135,10 @@ fn device_of(path: &str) -> Option<(Device, String, &str)> {
     Some((Device::ThpSize, size.to_owned(), file))
 }
 
-/// Patterns of every device of a kind.
+/// Patterns that match every device of a kind.
 const EVERY: [&str; 7] = ["*", "rx-*", "tx-*", "cpu*", "cpu[0-9]*", "cpu?*", "policy*"];
 
-/// The place that a name or a pattern of a device means. None: every device, as the variable of a loop or a placeholder does.
+/// The place that a device's name or pattern means. `None` means every device; the variable of a loop and a placeholder mean that too.
 fn stated(name: &str) -> Option<String> {
     let is_every = name.split('/').all(|part| EVERY.contains(&part)) || name.contains(['$', '<', '{']);
     (!is_every).then(|| name.to_owned())
@@ -185,7 +185,7 @@ fn by_argument(word: &str) -> Ask {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     let is_knob = |knob: &&&Knob| matches!(knob.place, Place::KernelArgument { name: own } if own == name);
     match knobs::ALL.iter().find(is_knob) {
-        // Such as `isolcpus=managed_irq,domain,2-3`: the kernel takes words before the list.
+        // The kernel takes words before the list, as in `isolcpus=managed_irq,domain,2-3`.
         Some(knob) if matches!(knob.values, Values::Cpus { .. }) && value.contains(char::is_alphabetic) => {
             Ask::new(Target::Argument(name.to_owned()), value)
         }

@@ -1,8 +1,8 @@
 //! Sysctls and kernel arguments that guides still name, and that newer kernels have removed, renamed or made useless.
 
-/// A setting of the past.
+/// A setting that newer kernels no longer have, or ignore.
 pub(super) struct Outdated {
-    /// Its path below /proc/sys, with `*` at the end for everything that begins like it, or the name of the argument.
+    /// Its path below /proc/sys, or the name of the argument. A `*` at the end covers everything that begins with the part before it.
     name: &'static str,
     /// The first kernel without it, or in which it has no effect.
     since: Option<(u32, u32)>,
@@ -88,7 +88,7 @@ const SYSCTLS: &[Outdated] = &[
 const ARGUMENTS: &[Outdated] =
     &[idle("elevator", Some((5, 0)), "does nothing any more: each disk has its own queue/scheduler in /sys/block")];
 
-/// The entry of a sysctl that this kernel has left behind.
+/// The entry for a sysctl, if this kernel no longer has it or ignores it.
 pub(super) fn sysctl(path: &str, kernel: Option<(u32, u32)>) -> Option<&'static Outdated> {
     find(SYSCTLS, path, kernel)
 }

@@ -35,7 +35,7 @@ pub(super) fn read(text: &str) -> Vec<Content> {
         .collect()
 }
 
-/// A value without its quotes and without a comment behind it.
+/// A value without its quotes, and without a comment after it.
 fn plain(value: &str) -> &str {
     let value = value.split(" #").next().unwrap_or(value);
     value.trim().trim_matches(['"', '\''])
@@ -58,7 +58,7 @@ fn nics(text: &str) -> String {
     nics.join(",")
 }
 
-/// `[net, system]`: what all items ask for.
+/// `[net, system]`: a list of values for one option. Returns the settings of all of them.
 fn many(section: &str, list: &str, nics: &str) -> Content {
     let items = list.trim_matches(['[', ']']).split(',').map(|item| option(section, plain(item), nics));
     let (mut asks, mut without) = (Vec::new(), None);
@@ -79,7 +79,7 @@ fn option(key: &str, value: &str, nics: &str) -> Content {
     };
     match (key, value) {
         ("tune", "net") => {
-            // The settings on every machine, according to its source.
+            // The settings that perftune makes on every machine, according to its source.
             let text = LibraryGuide::find("seastar:perftune").map_or("", |guide| guide.text);
             Content::settings(text.lines().filter_map(settings::assignment).collect())
         }

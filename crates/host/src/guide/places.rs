@@ -6,8 +6,8 @@ use crate::knob::{Device, Knob, Place};
 use crate::knobs;
 use crate::plan::devices;
 
-/// The setting at each of its places. Unchanged if it names one place, every place, or none of this machine. `more` is how many
-/// settings the places of a guide may still add.
+/// The setting at each of the places that its pattern matches on this machine. It stays unchanged if it has no pattern, or if no place
+/// matches. `more` is how many settings the patterns of a guide may still add.
 pub(super) fn at_each_place(facts: &Facts, ask: &Ask, more: &mut usize) -> Vec<Ask> {
     let Target::Knob { id, place: Some(wanted) } = &ask.target else { return vec![ask.clone()] };
     let Ok(knob) = knobs::find(id) else { return vec![ask.clone()] };
@@ -26,7 +26,7 @@ pub(super) fn at_each_place(facts: &Facts, ask: &Ask, more: &mut usize) -> Vec<A
     }
 }
 
-/// A place of a knob, with every name that a guide may have for it.
+/// A place of a knob, with every name by which a guide may refer to it.
 struct Named {
     place: String,
     names: Vec<String>,
@@ -61,7 +61,8 @@ fn places(facts: &Facts, knob: &Knob) -> Vec<Named> {
     }
 }
 
-/// Whether names and patterns, separated by commas, match a place. `!` excludes one. If no name includes any, all match.
+/// Whether a list of names and patterns, separated by commas, matches a place. `!` excludes a place. If all names exclude, every other
+/// place matches.
 fn is_meant(wanted: &str, names: &[String]) -> bool {
     let rules = || wanted.split(',');
     let matches = |rule: &str| names.iter().any(|name| is_like(rule, name));
@@ -70,7 +71,7 @@ fn is_meant(wanted: &str, names: &[String]) -> bool {
     is_in && !rules().filter_map(|rule| rule.strip_prefix('!')).any(matches)
 }
 
-/// Whether a name is like a pattern with `*`, `?` and `[…]`.
+/// Whether a name matches a pattern with `*`, `?` and `[…]`.
 fn is_like(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut from, mut star): (usize, usize, Option<(usize, usize)>) = (0, 0, None);
@@ -82,7 +83,7 @@ fn is_like(pattern: &str, name: &str) -> bool {
             at += length;
             from += 1;
         } else if let Some((of, matched)) = star {
-            // The star takes one letter more.
+            // Let the star match one more letter.
             star = Some((of, matched + 1));
             (at, from) = (of + 1, matched + 1);
         } else {
@@ -92,7 +93,7 @@ fn is_like(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|letter| *letter == '*')
 }
 
-/// The length of the part of a pattern that is for this letter.
+/// The length of the part of a pattern that matches this letter.
 fn one(pattern: &[char], letter: char) -> Option<usize> {
     match pattern {
         ['?', ..] => Some(1),

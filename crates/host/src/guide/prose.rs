@@ -12,7 +12,7 @@ pub(super) fn content(line: &str) -> Option<Content> {
     let parts: Vec<&str> = line.split("~~").collect();
     let mut rest = String::new();
     for (at, part) in parts.iter().enumerate() {
-        // Between two marks the text is struck out.
+        // The text between two `~~` marks is struck out.
         if at % 2 == 1 && at + 1 < parts.len() {
             unclear.extend(mentioned(part).map(|name| format!("{name} is struck out")));
         } else {
@@ -45,7 +45,7 @@ pub(super) fn content(line: &str) -> Option<Content> {
     }
 }
 
-/// The sentences of a text, each with its end.
+/// The sentences of a text, each including its end mark.
 fn sentences(text: &str) -> Vec<&str> {
     let (mut found, mut from, mut is_code) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {
@@ -66,7 +66,7 @@ fn sentences(text: &str) -> Vec<&str> {
     found
 }
 
-/// Words that speak against a setting, or introduce another value than the one to set.
+/// Words that advise against a setting, or introduce another value than the one to set.
 const AGAINST: [&str; 38] = [
     "don't",
     "dont",
@@ -107,7 +107,7 @@ const AGAINST: [&str; 38] = [
     "range",
     "myth",
 ];
-/// The same in two words.
+/// Phrases of two words with the same meaning.
 const AGAINST_IN_TWO: [[&str; 2]; 7] = [
     ["instead", "of"],
     ["rather", "than"],
@@ -118,7 +118,7 @@ const AGAINST_IN_TWO: [[&str; 2]; 7] = [
     ["stop", "setting"],
 ];
 
-/// The word of a sentence that makes it unclear whether its settings are wanted.
+/// The word in a sentence that makes it unclear whether the sentence recommends its settings.
 fn against(part: &str) -> Option<String> {
     let plain = |word: &str| {
         let word = word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
@@ -135,7 +135,7 @@ fn against(part: &str) -> Option<String> {
     one.or_else(two).or_else(asks)
 }
 
-/// Units that a number in a sentence may have: the kernel takes the number alone.
+/// Units that a number in a sentence may have. The kernel takes the number without its unit.
 const UNITS: [&str; 27] = [
     "b",
     "k",
@@ -199,7 +199,7 @@ fn inline(part: &str) -> Vec<Result<Ask, String>> {
     found
 }
 
-/// A setting, unless the words behind it make it another value.
+/// The setting, unless the words after it give it another value.
 fn one_value(ask: Ask, after: &[&str]) -> Result<Ask, String> {
     let plain = |word: &&str| word.trim_matches(['.', ',', ';', ')', '(', '!', '"', '\'', '*']).to_lowercase();
     let next = after.first().map(plain).unwrap_or_default();
@@ -213,7 +213,7 @@ fn one_value(ask: Ask, after: &[&str]) -> Result<Ask, String> {
     }
 }
 
-/// A sysctl, or a file of the kernel. A bare word is neither.
+/// The setting of a sysctl, or of a file of the kernel. `None` for a bare word.
 pub(super) fn named(key: &str, value: &str) -> Option<Ask> {
     if key.starts_with("/proc/sys/") || key.starts_with("/sys/") {
         return names::by_file(key, value);
@@ -237,7 +237,7 @@ fn numbers(words: &[&str]) -> Option<String> {
     (!found.is_empty()).then(|| found.join(" "))
 }
 
-/// Endings of names on the network and of files, which are not sysctls.
+/// Endings of host names, of files, and of folders of sysctls. A name with such an ending is not a sysctl.
 const NO_KEYS: [&str; 12] = ["org", "com", "net", "io", "dev", "conf", "sh", "core", "ipv4", "ipv6", "netfilter", "d"];
 
 /// The first name of a sysctl or of a file of the kernel in a line.
@@ -245,7 +245,7 @@ pub(super) fn mentioned(line: &str) -> Option<String> {
     let words = line.split(|letter: char| letter.is_whitespace() || "`\"'(),;=<>*[]|".contains(letter));
     let is_name = |word: &&str| {
         let is_file = (word.starts_with("/proc/sys/") || word.starts_with("/sys/")) && word.len() > 12;
-        // A word with `_` is not a word of a language.
+        // A word with `_` is not a word of English.
         let is_sure = || {
             let is_area = ["vm.", "kernel.", "net."].iter().any(|area| word.starts_with(area));
             word.contains('_') || is_area && !word.rsplit('.').next().is_some_and(|last| NO_KEYS.contains(&last))

@@ -34,7 +34,7 @@ fn is_arguments(line: &str) -> bool {
     line.split_once('=').is_some_and(|(name, _)| !name.contains('.'))
 }
 
-/// `GRUB_CMDLINE_LINUX="…"`: each argument is a setting, except arguments of the boot itself, such as the root device.
+/// `GRUB_CMDLINE_LINUX="…"`. Each argument is a setting, except arguments for the boot itself, such as the root device.
 pub(super) fn arguments(line: &str) -> Content {
     let Some((_, value)) = line.split_once('=') else { return Content::not("it has no =") };
     let value = value.trim().trim_matches(['"', '\'']);
@@ -47,7 +47,7 @@ pub(super) fn arguments(line: &str) -> Content {
     if asks.is_empty() { Content::NotASetting(Skip::Command) } else { Content::settings(asks) }
 }
 
-/// `key = value`, without a comment behind it.
+/// `key = value`, without a comment after it.
 pub(super) fn assignment(line: &str) -> Option<Ask> {
     let (key, value) = line.split_once('=')?;
     let key = key.trim();
@@ -67,7 +67,7 @@ fn of_unit(key: &str, value: &str) -> Option<Ask> {
     }
 }
 
-/// A value without quotes and without a comment behind it. `None` if a person has to fill it in.
+/// A value without quotes and without a comment after it. `None` if it is empty, or a placeholder that a person must replace.
 pub(super) fn plain_value(value: &str) -> Option<&str> {
     let value = [" #", "\t#", " ;", " //"].iter().fold(value, |value, mark| value.split(mark).next().unwrap_or(value));
     let value = value.trim().trim_end_matches([';', ',']).trim();

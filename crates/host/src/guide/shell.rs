@@ -13,13 +13,14 @@ const DEPTH_MAX: usize = 3;
 /// The maximum number of variables of a script.
 const VARIABLES_MAX: usize = 1000;
 
-/// The longest word after its variables are replaced. If it would get longer, its variables stay, and evenkeel does not understand it.
+/// The maximum length of a word after its variables are replaced. If it would become longer, the variables stay, and evenkeel does not
+/// understand the word.
 const EXPANDED_BYTES_MAX: usize = 4096;
 
-/// The maximum number of words of a loop, and of commands that its words make of one.
+/// The maximum number of words of a loop. Also the maximum number of commands that loops make of one command.
 const LOOP_MAX: usize = 64;
 
-/// Words before the command itself.
+/// Words that may precede the command itself.
 const BEFORE: [&str; 15] =
     ["sudo", "doas", "do", "then", "else", "if", "while", "until", "time", "nohup", "exec", "!", "{", "RUN", "command"];
 /// Words of a shell that are not commands.
@@ -84,17 +85,17 @@ pub(super) struct Script {
     variables: BTreeMap<String, Vec<String>>,
     /// The loops that are open, by their variables.
     loops: Vec<String>,
-    /// The word that ends the text which a command reads.
+    /// The word that ends the here-document which a command reads.
     pub(super) here: Option<String>,
 }
 
-/// What one command is.
+/// The result of one command.
 #[derive(Debug, PartialEq)]
 enum Found {
     Asks(Vec<Ask>),
     Skip(Skip),
     Unclear(String),
-    /// A command that is not known here, by its name.
+    /// An unknown command, by its name.
     Stranger(String),
 }
 
@@ -158,7 +159,7 @@ impl Script {
         Some(Content::NotASetting(Skip::Structure))
     }
 
-    /// The output of a group of commands to a file.
+    /// Handles a group of commands whose output goes to a file.
     fn of_group(&self, file: &Word, printed: Option<String>) -> Found {
         let file = self.expanded(std::slice::from_ref(file)).swap_remove(0);
         let is_setting = ["/proc/", "/sys/"].iter().any(|begin| file.text.starts_with(begin))
@@ -208,7 +209,7 @@ impl Script {
         found
     }
 
-    /// The words of a command with the variables that the script has set.
+    /// Replaces the variables that the script has set in the words of a command.
     fn expanded(&self, words: &[Word]) -> Vec<Word> {
         let one = |word: &Word| {
             if !word.is_expanded {
@@ -221,7 +222,7 @@ impl Script {
         words.iter().map(one).collect()
     }
 
-    /// A text with the variables that are known: `$NAME` and `${NAME}`.
+    /// Replaces `$NAME` and `${NAME}` in a text, if the variable is known.
     fn expand(&self, text: &str) -> String {
         let mut parts = text.split('$');
         let mut expanded = parts.next().unwrap_or_default().to_owned();
@@ -243,7 +244,7 @@ impl Script {
         expanded
     }
 
-    /// Each text that a text with variables of loops may be.
+    /// Every text that results from the possible values of loop variables.
     fn alternatives(&self, text: &str) -> Vec<String> {
         let mut all = vec![self.expand(text)];
         for (name, values) in self.variables.iter().filter(|(_, values)| values.len() > 1) {
@@ -365,7 +366,7 @@ impl Script {
         Found::Skip(Skip::Structure)
     }
 
-    /// After a loop, its variable has the last word.
+    /// Handles the end of a loop. After it, the loop's variable keeps its last word.
     fn leave_loop(&mut self) -> Found {
         if let Some(name) = self.loops.pop()
             && let Some(values) = self.variables.get_mut(&name)
@@ -507,7 +508,7 @@ fn sysctl(arguments: &[Word]) -> Found {
     if each.iter().all(Option::is_some) {
         return Found::Asks(each.into_iter().flatten().collect());
     }
-    // With spaces around the `=`, or around the numbers of one value.
+    // The arguments may have spaces around the `=`, or between the numbers of one value.
     let whole = named.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     match settings::assignment(&whole).filter(|_| whole.matches('=').count() == 1) {
         Some(ask) => Found::Asks(vec![ask]),

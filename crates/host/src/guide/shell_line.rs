@@ -2,7 +2,7 @@
 
 use super::words::Word;
 
-/// The maximum number of words that braces and sequences make of one.
+/// The maximum number of words to which braces or a sequence expand.
 const EXPANDED_MAX: usize = 64;
 /// The longest text that `printf` makes.
 const PRINTED_BYTES_MAX: usize = 1 << 16;
@@ -11,7 +11,7 @@ const PRINTED_BYTES_MAX: usize = 1 << 16;
 pub(super) struct Command {
     pub(super) words: Vec<Word>,
     pub(super) file: Option<Word>,
-    /// The text behind `<<<`.
+    /// The text after `<<<`.
     pub(super) input: Option<Word>,
     /// It is the first of a group in parentheses.
     pub(super) opens: bool,
@@ -60,7 +60,7 @@ fn one(words: &[Word], opens: bool) -> Command {
     command
 }
 
-/// The word that ends the text which a command of this line reads. A shift of numbers, as in `$((1 << 3))`, reads none.
+/// The word that ends the here-document which a command of this line reads. The `<<` in `$((1 << 3))` shifts numbers and reads none.
 pub(super) fn here(words: &[Word]) -> Option<String> {
     let at = words.iter().position(|word| word.is_operator && word.text == "<<")?;
     if words[..at].iter().any(|word| word.is_operator && word.text == "((") {
@@ -71,7 +71,7 @@ pub(super) fn here(words: &[Word]) -> Option<String> {
     is_name.then(|| end.to_owned())
 }
 
-/// `$(seq 0 3)` as the numbers themselves.
+/// Replaces `$(seq 0 3)` by its numbers.
 pub(super) fn with_sequences(words: Vec<Word>) -> Vec<Word> {
     let is = |word: &Word, text: &str| word.is_operator && word.text == text;
     let (mut found, mut at) = (Vec::with_capacity(words.len()), 0);
@@ -136,7 +136,7 @@ pub(super) fn output(words: &[Word]) -> Option<String> {
     Some(said.join(" ").trim_end_matches("\\n").to_owned())
 }
 
-/// The format is used again until every value is printed.
+/// `printf` uses the format again until every value is printed.
 fn printed(format: &str, values: &[&str]) -> Option<String> {
     let (mut text, mut values) = (String::new(), values.iter().copied().peekable());
     loop {

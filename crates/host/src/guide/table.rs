@@ -1,10 +1,11 @@
-//! Tables: which column of a row has the value to set. The head says it; where it does not, a single value does.
+//! Tables: finds the column of a row that has the value to set. The head of the table names it. Otherwise, the row must have a single
+//! value.
 
 use super::line::{Ask, Content, Skip};
 use super::{prose, settings};
 use crate::sysctl;
 
-/// The maximum number of columns of a head.
+/// The maximum number of columns in a head.
 const COLUMNS_MAX: usize = 64;
 
 /// A table, up to the current line.
@@ -21,13 +22,13 @@ enum Column {
     Name,
     /// The values to set, if the head says so.
     Wanted,
-    /// Values.
+    /// Values, whose head does not say whether to set them.
     Value,
     /// Other values, such as the defaults, or text about them.
     Other,
     /// The unit of the values.
     Unit,
-    /// Nothing that evenkeel knows.
+    /// The head has another meaning, or an unknown one.
     Unknown,
 }
 
@@ -127,7 +128,7 @@ impl Table {
         self.rows = 1;
     }
 
-    /// What a row says.
+    /// The result of a row.
     pub(super) fn row(&mut self, line: &str) -> Content {
         let cells = cells(line);
         if is_rule(line) {
@@ -156,7 +157,7 @@ impl Table {
         }
     }
 
-    /// A row without a name in its own cell: its cells are sentences, except the cells of other values.
+    /// A row without a name in its own cell. Its cells are read as sentences, except those in a column of other values.
     fn sentences(&self, cells: &[String]) -> Content {
         let (mut asks, mut unclear) = (Vec::new(), Vec::new());
         for (at, cell) in cells.iter().enumerate() {
@@ -231,13 +232,13 @@ fn is_number(value: &str) -> bool {
     !value.is_empty() && value.split_whitespace().all(|word| word.parse::<i64>().is_ok())
 }
 
-/// Whether a number has letters behind it, as in `16MB`.
+/// Whether letters follow a number, as in `16MB`.
 fn has_unit(value: &str) -> bool {
     let letters = value.trim_start_matches(|letter: char| letter.is_ascii_digit());
     letters.len() < value.len() && !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// Whether a cell has a name alone.
+/// Whether a cell contains only a name.
 fn is_name(cell: &str) -> bool {
     let is_file = cell.starts_with("/proc/sys/") || cell.starts_with("/sys/");
     !cell.contains(' ') && (is_file || sysctl::known_path(cell).is_some())
@@ -248,7 +249,7 @@ pub(super) fn is_rule(line: &str) -> bool {
     line.contains('|') && line.contains('-') && line.bytes().all(|byte| b"|-: ".contains(&byte))
 }
 
-/// The cells of a row, without marks of code and of stress, and without the address of a link.
+/// The cells of a row, without marks for code and emphasis, and without the addresses of links.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);

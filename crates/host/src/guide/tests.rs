@@ -371,7 +371,7 @@ proptest! {
     }
 }
 
-/// Time and memory are bounded by the length of a text, whatever is in it.
+/// Time and memory are bounded by the length of a text, whatever it contains.
 #[test]
 fn hostile_texts_end() {
     let long = "9".repeat(1 << 18);

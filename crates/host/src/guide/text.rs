@@ -34,7 +34,7 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
     };
     let mut contents: Vec<Content> = Vec::new();
     let lines = lines(text, format);
-    // The last position of each line: text that a command reads must end somewhere.
+    // The last line with each text. A here-document counts only if its end word appears further down.
     let last: HashMap<&str, usize> = text.lines().map(str::trim).zip(0..).collect();
     let raw: Vec<&str> = text.lines().collect();
     let uses = uses(text);
@@ -82,7 +82,7 @@ fn lines(text: &str, format: GuideFormat) -> Vec<Line> {
     text.lines().map(one).collect()
 }
 
-/// The line that uses each variable of a shell for the last time.
+/// For each variable of a shell, the last line that uses it.
 fn uses(text: &str) -> HashMap<&str, usize> {
     let mut last = HashMap::new();
     for (number, line) in text.lines().enumerate() {
@@ -95,7 +95,7 @@ fn uses(text: &str) -> HashMap<&str, usize> {
     last
 }
 
-/// Settings in the text of a variable that is not used after these lines, which begin at `at`.
+/// Reads settings in the text of a variable that no line after these uses. These lines begin at `at`.
 fn unused(lines: &[Line], at: usize, uses: &HashMap<&str, usize>, contents: &mut [Content]) {
     let first = lines[0].text.trim();
     let first = ["export ", "local ", "readonly "].iter().find_map(|begin| first.strip_prefix(begin)).unwrap_or(first);
@@ -116,7 +116,7 @@ struct Reader {
     script: Script,
     is_in_code: bool,
     table: Table,
-    /// The line before, which may be the head of a table.
+    /// The previous line, which may be the head of a table.
     before: String,
     /// Inside a table whose rows do not begin with `|`.
     is_bare: bool,
@@ -156,14 +156,14 @@ impl Reader {
         self.format == GuideFormat::Shell || self.is_in_code
     }
 
-    /// Whether a quote that is open at the end of a line is one of a shell, and no apostrophe.
+    /// Whether an open quote at the end of a line belongs to a shell command, and is not an apostrophe.
     fn has_quotes(&self, line: &str) -> bool {
         let opens = ["=\"", "='", "-c '", "-c \"", "echo \"", "echo '", "echo -e ", "printf "];
         self.script.here.is_none()
             && (self.format == GuideFormat::Shell || self.is_in_code && opens.iter().any(|open| line.contains(open)))
     }
 
-    /// A line of the file, which has several lines of the page where the page breaks within it.
+    /// A line of the file. It may contain several lines of the page, separated by [`BREAK`].
     fn whole(&mut self, line: &str) -> Content {
         if !line.contains(BREAK) {
             return self.line(line);
@@ -205,7 +205,7 @@ impl Reader {
                 return Content::NotASetting(Skip::Structure);
             }
             return match settings::line(line) {
-                // The text may be any file's.
+                // The here-document may be the text of any file.
                 Content::NotUnderstood(_) if prose::mentioned(line).is_none() => Content::NotASetting(Skip::Command),
                 content => content,
             };
@@ -263,7 +263,7 @@ impl Reader {
         }
         let command = self.script.line(shown).filter(|_| is_script || !is_sentence(shown));
         match (command, prose::content(shown)) {
-            // A word of a sentence may be one of a shell.
+            // The first word of a sentence may also be the name of a shell command.
             (Some(Content::NotASetting(_)), Some(content)) if !is_code => content,
             (Some(content), _) => content,
             (None, Some(Content::NotUnderstood(_))) if line.starts_with('#') => Content::NotASetting(Skip::Prose),
@@ -274,18 +274,18 @@ impl Reader {
     }
 }
 
-/// Whether a line begins an array, `NAME=(`, and does not end it.
+/// Whether a line begins an array (`NAME=(`) and does not end it.
 fn opens_array(line: &str) -> bool {
     let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     line.trim().split_once("=(").is_some_and(|(name, rest)| is_name(name) && !rest.contains(')'))
 }
 
-/// How many of the next lines belong to an array. None, if it never ends.
+/// How many of the next lines belong to an array. 0 if it never ends.
 fn rest_of_array(next: &[Line]) -> usize {
     next.iter().take(QUOTED_MAX).position(|line| line.text.contains(')')).map_or(0, |at| at + 1)
 }
 
-/// How many of the next lines belong to a quote that is open at the end of a line. None, if it never closes.
+/// How many of the next lines belong to a quote that is open at the end of a line. 0 if it never closes.
 fn rest_of_quote(line: &str, next: &[Line]) -> usize {
     let Some(mut quote) = words::open_quote(line, None) else { return 0 };
     for (at, line) in next.iter().take(QUOTED_MAX).enumerate() {
@@ -300,7 +300,7 @@ fn rest_of_quote(line: &str, next: &[Line]) -> usize {
     0
 }
 
-/// Whether a value is one word, or only numbers: behind the value of a sentence comes text.
+/// Whether a value is one word, or only numbers. In a sentence, more text follows the value.
 fn is_one_value(value: &str) -> bool {
     !value.contains('=') && (!value.contains(' ') || value.split(' ').all(|word| word.parse::<i64>().is_ok()))
 }

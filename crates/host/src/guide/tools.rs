@@ -5,7 +5,7 @@ use evenkeel_sys::CpuSet;
 use super::line::{Ask, Skip, Target};
 use super::{boot, commands, names};
 
-/// Tools whose effect evenkeel does not set. It lists each of their lines, for the user to do.
+/// Tools whose effect evenkeel cannot set. It lists each of their commands as a step for the user.
 const BY_HAND: [&str; 23] = [
     "systemctl",
     "service",
@@ -57,7 +57,7 @@ const TUNES: [&str; 22] = [
     "cmdline",
 ];
 
-/// Whether a tool's device may be a variable: evenkeel knows the devices itself.
+/// Whether the device in a tool's command may be a variable. evenkeel then uses every device of the machine.
 pub(super) fn takes_any_device(name: &str) -> bool {
     name == "ethtool"
 }
@@ -92,7 +92,7 @@ fn joined(name: &str, arguments: &[&str]) -> String {
     format!("{name} {}", arguments.join(" ")).chars().take(120).collect()
 }
 
-/// Long options of ethtool that set something, and the short ones.
+/// The long options of ethtool that set something, each with its short form.
 const LONG: [(&str, &str); 8] = [
     ("--coalesce", "-C"),
     ("--set-ring", "-G"),
@@ -106,7 +106,8 @@ const LONG: [(&str, &str); 8] = [
 /// The options that set something.
 const SETS: [&str; 8] = ["-C", "-G", "-L", "-N", "-K", "-A", "-X", "-s"];
 
-/// `ethtool -C eth0 rx-usecs 0`: pairs of a name and a value after the device. What a knob does not express exactly stays in its own words.
+/// `ethtool -C eth0 rx-usecs 0`: pairs of a name and a value after the device. If no knob expresses a pair exactly, the command is listed
+/// as written.
 fn ethtool(arguments: &[&str]) -> Vec<Ask> {
     let [option, rest @ ..] = arguments else { return Vec::new() };
     let Some((device, rest)) = rest.split_first() else { return Vec::new() };
@@ -120,7 +121,7 @@ fn ethtool(arguments: &[&str]) -> Vec<Ask> {
     match (option, rest) {
         ("-N", ["rx-flow-hash", kind, hash]) => known(kind, hash).map_or_else(whole, |ask| vec![ask]),
         ("-L", ["combined", value]) => known("combined", value).map_or_else(whole, |ask| vec![ask]),
-        // The knob switches adaptive moderation off.
+        // The knob switches adaptive moderation off. So a command that switches it on has no knob.
         ("-C", _) if rest.chunks(2).any(|pair| pair[0] == "adaptive-rx" && pair != ["adaptive-rx", "off"]) => whole(),
         ("-C" | "-G" | "-K" | "-A", _) if rest.len() % 2 == 0 => {
             let pairs = rest.chunks(2);

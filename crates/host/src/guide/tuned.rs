@@ -20,7 +20,7 @@ pub type Include<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(super) fn read(guide: &mut Guide, text: &str, include: Include<'_>) {
     let mut reader = Reader { include, variables: BTreeMap::new(), included: Vec::new(), said: Vec::new() };
     reader.profile(guide, None, text, 0);
-    // A profile changes the units of the profiles that it includes. So a line is known only after the last profile.
+    // A profile can change the units of the profiles that it includes. So the meaning of a line is known only after the last profile.
     let units = Units::from_options(&reader.said);
     for said in &reader.said {
         let content = units.content(said);
@@ -137,14 +137,14 @@ impl Reader<'_> {
     }
 }
 
-/// An option of a unit, as one line has it.
+/// An option of a unit, from one line.
 struct Said {
     /// The index of the line in the guide, and the index of the first line of its profile.
     at: usize,
     profile: usize,
     unit: String,
     option: String,
-    /// None: it needs a variable without a value, or a function of TuneD.
+    /// `None` if it needs a variable without a value, or a function of TuneD.
     value: Option<String>,
 }
 
@@ -231,21 +231,21 @@ impl Units {
         };
         match asks(plugin, &said.option, plain, devices) {
             None => Content::NotASetting(Skip::Elsewhere),
-            Some(asks) if asks.is_empty() => Content::not("its value is none that evenkeel understands"),
+            Some(asks) if asks.is_empty() => Content::not("evenkeel does not understand its value"),
             Some(asks) => Content::settings(asks.into_iter().map(|ask| Ask { bound, ..at(ask, devices) }).collect()),
         }
     }
 }
 
 impl Said {
-    /// Whether the value is what TuneD takes for true; it takes everything else for false.
+    /// Whether TuneD reads the value as true. It reads every unknown word as false.
     fn is_true(&self) -> bool {
         self.value.as_deref().is_some_and(|value| ["true", "True", "1"].contains(&value))
     }
 }
 
 impl Devices {
-    /// Names and patterns between spaces or commas; `!` excludes one.
+    /// A list of names and patterns, separated by spaces or commas. `!` excludes a device.
     fn parse(text: &str) -> Devices {
         let rules: Vec<&str> = text
             .split(|letter: char| letter == ',' || letter.is_whitespace())
@@ -258,7 +258,7 @@ impl Devices {
     }
 }
 
-/// A setting of a unit at the devices of the unit.
+/// The setting, at the devices of its unit.
 fn at(mut ask: Ask, devices: Option<&str>) -> Ask {
     let Some(devices) = devices else { return ask };
     match &mut ask.target {
@@ -269,14 +269,14 @@ fn at(mut ask: Ask, devices: Option<&str>) -> Ask {
     ask
 }
 
-/// The name of a section, which may have a comment behind it.
+/// The name of a section, which may have a comment after it.
 pub(super) fn header(line: &str) -> Option<&str> {
     let (name, rest) = line.strip_prefix('[')?.split_once(']')?;
     let rest = rest.trim_start();
     (rest.is_empty() || rest.starts_with(['#', ';'])).then(|| name.trim())
 }
 
-/// `option=value`, also of `option=>value`.
+/// `option=value`; also `option=>value`, where the `>` belongs to the value.
 fn option(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once('=').filter(|_| !line.starts_with(['#', ';']))?;
     Some((name.trim(), value.trim())).filter(|(name, _)| !name.is_empty())
@@ -305,7 +305,7 @@ fn asks(plugin: &str, option: &str, value: &str, devices: Option<&str>) -> Optio
         }
         ("sysfs", path) => names::by_file(path, value).into_iter().collect(),
         ("cpu", "force_latency") => {
-            // A C-state can't be looked up here, so the number behind it counts.
+            // The latency of a C-state cannot be looked up here, so use the number after its name.
             let number = value.split('|').map(str::trim).find(|part| part.parse::<u32>().is_ok());
             number.map(called).unwrap_or_default()
         }
@@ -338,7 +338,7 @@ fn asks(plugin: &str, option: &str, value: &str, devices: Option<&str>) -> Optio
     })
 }
 
-/// `dirty_bytes=10%` is a ratio.
+/// `dirty_bytes=10%` sets the ratio.
 fn dirty(option: &str, value: &str) -> Vec<Ask> {
     let kind = if option.contains("background") { "vm.dirty_background_" } else { "vm.dirty_" };
     let (unit, value) = match value.strip_suffix('%') {

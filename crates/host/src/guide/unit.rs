@@ -20,7 +20,7 @@ pub(super) fn read(text: &str) -> Vec<Content> {
 
 fn one(line: &str) -> Content {
     match line.split_once('=') {
-        // `-`, `@`, `+`, `!` and `:` before a command say how it is started.
+        // The characters `-`, `@`, `+`, `!` and `:` before a command modify how systemd starts it.
         Some((key, command)) if key.starts_with("Exec") => Script::default()
             .line(command.trim_start_matches(['-', '@', '+', '!', ':', ' ']))
             .unwrap_or(Content::NotASetting(Skip::Elsewhere)),

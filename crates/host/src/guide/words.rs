@@ -9,7 +9,7 @@ pub(super) struct Word {
     pub(super) text: String,
     /// It is an operator of the shell: `>`, `|`, `;`, `&&`.
     pub(super) is_operator: bool,
-    /// It contains what only a shell can expand.
+    /// Only a shell can expand a part of it.
     pub(super) is_expanded: bool,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn split(line: &str) -> Vec<Word> {
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
         if words.len() > WORDS_MAX {
-            // Like a word that only a shell could expand, so the line is not understood.
+            // Like a word that only a shell can expand, this makes the line count as not understood.
             words.push(Word { text: "$more".to_owned(), is_operator: false, is_expanded: true });
             return words;
         }
@@ -39,7 +39,7 @@ pub(super) fn split(line: &str) -> Vec<Word> {
             (None, '#') if word.is_none() => while letters.next_if(|next| *next != '\n').is_some() {},
             (None, '>' | '|' | ';' | '&' | '<' | '(' | ')') => {
                 let is_redirection = matches!(letter, '>' | '<') || letter == '&' && letters.peek() == Some(&'>');
-                // `2>` is a redirection of another stream, which carries no setting.
+                // `2>` redirects another stream, which carries no setting.
                 let is_number =
                     |word: &Word| !word.text.is_empty() && word.text.bytes().all(|byte| byte.is_ascii_digit());
                 let stream = word.take_if(|word| is_redirection && is_number(word)).map(|word| word.text);
@@ -71,7 +71,7 @@ pub(super) fn split(line: &str) -> Vec<Word> {
     words
 }
 
-/// The quote that is open at the end of a line of a shell, if it begins with this one open.
+/// The quote that is open at the end of a line. `open` is the quote that is open at its beginning.
 pub(super) fn open_quote(line: &str, open: Option<char>) -> Option<char> {
     let (mut quote, mut is_word, mut letters) = (open, open.is_some(), line.chars());
     while let Some(letter) = letters.next() {

@@ -60,7 +60,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     one(decide(facts, context.goal).map(|finding| as_held(facts, finding)))
 }
 
-/// Adds the value in force, which only root can read. If a process already holds the device at that limit, no other needs to.
+/// Adds the value in force, which only root can read. If a process already requests that limit, another request is not needed.
 fn as_held(facts: &Facts, finding: Finding) -> Finding {
     let Some(held_us) = facts.idle.dma_latency_us.known() else { return finding };
     let wanted: Option<u64> = finding.wanted.as_ref().and_then(|wanted| wanted.parse().ok());

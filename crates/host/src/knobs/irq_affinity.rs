@@ -83,7 +83,7 @@ struct Share {
 pub(super) struct Split {
     /// The first CPU of each core that serves interrupts.
     pub(super) irqs: Vec<usize>,
-    /// What remains.
+    /// The remaining CPUs, which the server uses.
     pub(super) server: CpuSet,
 }
 

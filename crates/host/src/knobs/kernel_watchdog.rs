@@ -1,4 +1,4 @@
-//! One switch for both of the kernel's watchdogs; a server needs at most the finer one.
+//! One switch for both of the kernel's watchdogs. A server should at most change kernel.nmi_watchdog instead.
 
 use crate::extras::{Extras, RiskAt};
 use crate::facts::Facts;
@@ -31,7 +31,7 @@ pub(super) const KNOB: Knob = Knob {
     }],
     extras: Extras {
         read_in: &[],
-        // The kernel counts wake-ups of its threads only together with all others.
+        // There is no counter: the kernel counts the wake-ups of this thread only together with all others.
         side_effects: &["/proc/sys/kernel/nmi_watchdog", "/proc/sys/kernel/soft_watchdog"],
         // While both are off, a 1 in the other's file has no effect, and the file reads 0.
         along: Some(|value| (value == "0").then_some(("/proc/sys/kernel/nmi_watchdog", "0"))),

@@ -211,7 +211,7 @@ pub const ALL: &[&Knob] = &[
 /// [`SettingError::UnknownKnob`], with the nearest id if one is near.
 pub fn find(id: &str) -> Result<&'static Knob, SettingError> {
     if let Some(key) = id.strip_prefix(sysctl::PREFIX) {
-        // The knob of the same file knows more: its bounds, its risk, what else changes with it.
+        // A knob for the same file has more data: its range, its risk, its side effects. So use that knob.
         let own = sysctl::known_path(key).and_then(|path| of_file(&format!("{}{path}", sysctl::FOLDER)));
         return own.map_or_else(|| sysctl::find(key), Ok);
     }
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// The text names every counter that is read.
+    /// The text of `shows_in` names every counter that `explain` reads.
     #[test]
     fn counters_that_are_read_stand_in_the_text() {
         for knob in ALL {

@@ -59,7 +59,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-/// A limit this many times below the kernel's own starves every UDP socket of the machine, those of name lookups too.
+/// A limit this many times below the kernel's own value starves every UDP socket of the machine, including those for DNS.
 const SHARE_MIN: u64 = 100;
 
 /// Why the machine must not have a limit this small.

@@ -45,7 +45,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // Pressure measures it: if no thread waits for a CPU, there is none to move.
+        // The pressure of waiting threads shows it: if no thread waits for a CPU, the scheduler moves none.
         counter: Some(Counter::WaitingThreads),
         risk_at: RiskAt::Higher,
         ..Extras::NONE

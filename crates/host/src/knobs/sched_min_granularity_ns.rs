@@ -50,7 +50,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // Pressure measures it, because not every kernel has /proc/schedstat.
+        // Use the pressure of waiting threads, because not every kernel has /proc/schedstat.
         counter: Some(Counter::WaitingThreads),
         risk_at: RiskAt::Higher,
         ..Extras::NONE

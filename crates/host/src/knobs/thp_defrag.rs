@@ -77,7 +77,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
-/// Which memory gets transparent huge pages.
+/// Whose memory gets transparent huge pages.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Whose {
     Nobody,
@@ -85,7 +85,7 @@ enum Whose {
     All,
 }
 
-/// The widest setting of the main word and of single sizes. `None` if the main word is unknown.
+/// The widest of the main setting and of the settings for single sizes. `None` if the main setting is unknown.
 fn who_gets_them(facts: &Facts) -> Option<Whose> {
     let whose = |word: &str| match word {
         "always" => Whose::All,

@@ -11,10 +11,12 @@ use crate::shapes::{one, size};
 
 const PATH: &str = "/proc/sys/vm/min_free_kbytes";
 
-/// A larger share is a mistake: the kernel's own reserve for huge pages is smaller.
+/// The largest share of memory that the advice accepts, in percent. The kernel's own reserve for huge pages is smaller, so more is a
+/// mistake.
 const PERCENT_MAX: i64 = 5;
 
-/// Nobody recommends a tenth of memory, and the kernel reclaims all that is missing at once.
+/// The share of memory from which on a setting is refused, in percent. Nobody recommends that much, and the kernel reclaims the missing
+/// memory at once.
 const PERCENT_REFUSED: u64 = 10;
 
 pub(super) const KNOB: Knob = Knob {

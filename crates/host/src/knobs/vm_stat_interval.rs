@@ -35,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // The kernel counts this deferred work only together with all other work.
+        // There is no counter: the kernel counts this deferred work only together with all other work.
         tuned: &[TunedProfile::NetworkLatency],
         risk_at: RiskAt::Higher,
         ..Extras::NONE

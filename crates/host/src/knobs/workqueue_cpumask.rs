@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // Without tracing, work items are not counted by CPU.
+        // There is no counter: without tracing, the kernel does not count work items by CPU.
         ..Extras::NONE
     },
     advise,

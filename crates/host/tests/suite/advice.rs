@@ -140,6 +140,6 @@ fn advice_is_whole_for_every_goal() {
             assert!(of_knob.clone().count() >= 1, "{goal}: {}", knob.id);
             assert!(of_knob.clone().all(|advice| !advice.reason.is_empty()), "{goal}: {}", knob.id);
         }
-        assert!(advice.is_sorted_by_key(|advice| advice.state), "what is to be done comes first");
+        assert!(advice.is_sorted_by_key(|advice| advice.state), "advice that needs action comes first");
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::fields::counters::{ASKED, Counts, as_text, ours};
 use crate::fields::{Row, TOOLS};
 
-/// The shell lines, each with its output or the reason why there is none.
+/// The shell lines, each with its output, or with the reason for missing output.
 type Said = BTreeMap<String, Result<String, String>>;
 
 fn top() -> PathBuf {

@@ -28,7 +28,7 @@ fn shown(facts: &Facts) -> String {
     serde_json::to_string_pretty(&facts).unwrap() + "\n"
 }
 
-/// The texts of sysctls are left out: a new knob reads a file that an old capture lacks, so its value is unknown there.
+/// Leaves out the texts of sysctls. A new knob reads a file that an old capture lacks, so its value is unknown there.
 #[test]
 fn captured_hosts_answer_every_look_of_a_fact() {
     for (name, capture) in captured_hosts() {

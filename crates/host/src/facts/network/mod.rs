@@ -49,8 +49,8 @@ impl Network {
     }
 
     /// The interfaces with hardware, where hardware settings are made: not bonds or VLANs, but the interfaces below them. For a Hyper-V
-    /// interface with a virtual function, both count. Packets use the function, with its queues and interrupts, until the host removes it
-    /// for maintenance. Then the Hyper-V interface carries all of them.
+    /// interface with a virtual function, both are included. Packets use the virtual function, with its queues and interrupts, until the
+    /// host removes it for maintenance. Then the Hyper-V interface carries all packets.
     pub fn hardware(&self) -> impl Iterator<Item = &Nic> {
         self.nics.known().into_iter().flatten().filter(|nic| nic.kind.is_hardware())
     }

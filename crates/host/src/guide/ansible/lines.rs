@@ -1,4 +1,4 @@
-//! The results of the lines of a text in YAML. Its nodes are read in another order.
+//! Collects the results for each line of a text in YAML. The nodes are not read in the order of the lines.
 
 use super::super::line::{Ask, Content, Skip};
 use super::super::{names, prose, settings};
@@ -6,16 +6,16 @@ use crate::sysctl;
 
 /// Why a setting has no value here.
 pub(super) const NO_VALUE: &str = "its value is empty, or a variable of Ansible";
-/// The maximum number of settings that loops make of the tasks of a text.
+/// The maximum number of settings that the loops of a text's tasks may produce.
 const LOOPED_MAX: usize = 20_000;
 
-/// What a line says.
+/// The result of one line.
 #[derive(Default)]
 pub(super) struct Line {
     asks: Vec<Ask>,
     unclear: Vec<String>,
     skip: Option<Skip>,
-    /// A task has spoken for it.
+    /// A task has set the result of this line.
     is_done: bool,
 }
 
@@ -57,7 +57,7 @@ impl Lines {
         self.lines.into_iter()
     }
 
-    /// Whether a loop may make one setting more.
+    /// Counts one more setting of a loop. Returns whether it is within the limit.
     pub(super) fn may_loop(&mut self) -> bool {
         self.looped += 1;
         self.looped <= LOOPED_MAX
@@ -69,7 +69,7 @@ impl Lines {
         }
     }
 
-    /// Whether a task has spoken for a line.
+    /// Whether a task has set the result of a line.
     pub(super) fn is_done(&self, line: usize) -> bool {
         self.lines.get(line).is_none_or(|line| line.is_done)
     }

@@ -56,7 +56,7 @@ fn arguments(value: &Node) -> Vec<Argument> {
     }
 }
 
-/// What a loop goes over.
+/// The items of a task's loop.
 enum Loop<'a> {
     None,
     Over(Vec<Item<'a>>),
@@ -200,7 +200,7 @@ impl Item<'_> {
         }
     }
 
-    /// The lines of an item of the text.
+    /// The lines of the text that an item uses.
     fn lines(&self) -> Vec<usize> {
         match self {
             Item::Node(node) => {
@@ -232,7 +232,7 @@ impl Item<'_> {
     }
 }
 
-/// A text with its templates, if all of them are parts of the item. With the line of the last part.
+/// Replaces the templates of a text by parts of the item. `None` if one is not a part of it. Also returns the line of the last part.
 fn resolve(text: &str, item: &Item<'_>, variable: &str) -> Option<(String, Option<usize>)> {
     let (mut found, mut rest, mut line) = (String::new(), text, None);
     while let Some((before, after)) = rest.split_once("{{") {

@@ -1,5 +1,5 @@
-//! The part of YAML that people write in tasks and variables, with the line of each node. It refuses nothing: a line without a place
-//! counts as odd.
+//! The part of YAML that people write in tasks and variables, with the line of each node. It refuses nothing: a line that does not fit the
+//! structure counts as odd.
 
 /// How deep maps and lists may be nested.
 const DEPTH_MAX: usize = 40;
@@ -64,7 +64,7 @@ impl Node {
     }
 }
 
-/// The documents of a text, and the lines that fit nowhere.
+/// The documents of a text, and the lines that do not fit the structure.
 pub(super) fn parse(text: &str) -> (Vec<Node>, Vec<usize>) {
     let lines = text.lines().map(|line| (line.len() - line.trim_start().len(), line.trim().to_owned())).collect();
     let mut reader = Reader { raw: text.lines().collect(), lines, at: 0, odd: Vec::new(), wasted_bytes: 0 };
@@ -245,7 +245,7 @@ fn is_item(line: &str) -> bool {
     line == "-" || line.starts_with("- ")
 }
 
-/// Whether a map or a list in brackets begins here, and no template.
+/// Whether a map or a list in brackets begins here. A template (`{{`) is not one.
 fn is_bracket(text: &str) -> bool {
     text.starts_with(['{', '[']) && !text.starts_with("{{") && !text.starts_with("{%")
 }
@@ -275,7 +275,7 @@ impl Open {
     }
 }
 
-/// Key and value, at the first `: ` that is in no quotes and no template.
+/// Key and value, split at the first `: ` outside of quotes and templates.
 fn split(text: &str) -> Option<(&str, &str)> {
     let (mut quote, mut depth) = (None, 0_usize);
     for (at, letter) in text.char_indices() {
@@ -299,7 +299,7 @@ fn without_comment(text: &str) -> &str {
     text.split(" #").next().unwrap_or(text).trim()
 }
 
-/// A text without its quotes and without a comment behind them.
+/// A text without its quotes, and without a comment after them.
 fn unquoted(text: &str) -> &str {
     let text = text.trim();
     let Some(quote) = text.chars().next().filter(|quote| ['"', '\''].contains(quote)) else {
@@ -384,7 +384,7 @@ impl Flow<'_> {
         is_quoted || next.is_empty() || next.starts_with([' ', '\n', '"', '\'', '{', '[', ',', '}'])
     }
 
-    /// A text up to the next bracket, comma or colon that is in no quotes and no template.
+    /// A text up to the next bracket, comma or colon outside of quotes and templates.
     fn scalar(&mut self) -> String {
         self.skip_blank();
         let (from, mut quote, mut templates) = (self.at, None, 0_usize);
