@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let took = begun.elapsed().as_millis();
         let verdict = match choice.tick() {
             Ok(tick) => format!("tick {:.3} Hz", tick.tempo.hz()),
-            Err(why) => format!("can't tell: {why}"),
+            Err(why) => format!("unclear: {why}"),
         };
         let cpu = stream.ran_ns() as f64 / stream.span_ns() as f64 * 100.0;
         println!("{file}: {verdict} ({cpu:.2} % of a CPU, {took} ms)");

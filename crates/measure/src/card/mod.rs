@@ -1,5 +1,5 @@
-//! The machine's card: the main numbers of all meters on one page, each with its spread over several rounds, in a form that can be compared
-//! with another machine's card. Cards also come from strangers: reading one never trusts it.
+//! The machine's card: the main numbers of all meters on one page, each with its spread over several rounds. Cards of two machines can be
+//! compared. Cards also come from strangers: reading one never trusts it.
 
 mod compare;
 pub mod table;

@@ -1,4 +1,5 @@
-//! Many machines' cards as one table by generation: medians and spreads, and which generations hold a limit.
+//! Combines the cards of many machines into one table by generation (machines with the same traits): medians, spreads, and how many
+//! machines hold all limits.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +52,7 @@ impl Generation {
     /// Its traits in words.
     pub fn name(&self) -> String {
         let words = self.traits.iter().map(|one| match one.value.as_str() {
-            // Alone they say nothing.
+            // These values mean nothing without the name of their trait.
             "unknown" | "none" => format!("{} {}", one.name, one.value),
             value => value.to_owned(),
         });

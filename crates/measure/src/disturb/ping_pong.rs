@@ -11,9 +11,9 @@ use evenkeel_sys::{CpuSet, Errno, clock, thread};
 
 use crate::error::MeterError;
 
-/// How often to read the clock.
+/// Round trips between two clock readings.
 const TURNS_A_LOOK: u64 = 16;
-/// A partner that has not answered for this long never will.
+/// After this time without an answer, the partner counts as gone.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Two threads that wake each other.
@@ -32,7 +32,7 @@ pub struct Played {
     pub rounds: u64,
     /// From the first to the last round trip, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Voluntary switches of both threads, by the kernel's counts; 0 where it does not count.
+    /// Voluntary switches of both threads, by the kernel's counts; 0 if the kernel does not count them.
     pub voluntary_switches: u64,
     /// Involuntary switches: the partner or another thread preempted one of the two.
     pub involuntary_switches: u64,

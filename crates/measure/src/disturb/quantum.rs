@@ -1,5 +1,5 @@
-//! `quantum`: takes CPUs away in fixed slots, as a hypervisor does when it runs another guest: one [`RtHog`] per CPU, all on one grid, each
-//! shifted by a phase against the one before.
+//! `quantum`: takes CPUs away in fixed slots, as a hypervisor does when it runs another guest. Each CPU has one [`RtHog`]. All use the same
+//! period, and each is shifted by a phase against the one before.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::{CpuSet, clock};

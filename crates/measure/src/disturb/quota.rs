@@ -58,7 +58,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Finds the place of the group. This changes nothing yet.
+    /// Chooses the path of the group. It changes nothing yet.
     ///
     /// # Errors
     /// For settings that leave nothing or take nothing, or if this process cannot set such limits here.

@@ -1,5 +1,5 @@
-//! `sibling`: does what a neighbour on the other hyperthread of a core does. It walks through more memory than the caches hold, and keeps
-//! the scalar and vector floating-point units busy.
+//! `sibling`: imitates a neighbour on the other hyperthread of a core. It walks through more memory than the caches hold, and keeps the
+//! scalar and vector floating-point units busy.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::{CpuSet, clock};

@@ -1,5 +1,5 @@
-//! `spinner`: ordinary threads that keep CPUs busy: always, for a share of the time, or on and off at random as a neighbour does. They get
-//! what the scheduler gives them. The report compares that with what they asked for.
+//! `spinner`: ordinary threads that keep CPUs busy: always, for a share of the time, or on and off at random as a neighbour does. The
+//! report compares the CPU time that they requested with the CPU time that the scheduler gave them.
 
 use evenkeel_sys::{CpuSet, clock};
 use rand::{RngExt, SeedableRng};

@@ -12,7 +12,7 @@ const PAGE_BYTES: usize = 4096;
 const PIECE_PAGES: usize = 256;
 /// The most memory that is held at a time.
 const HELD_PIECES: usize = 64;
-/// More faults per second than any machine serves.
+/// The maximum rate, which is more than any machine serves.
 const FAULTS_PER_S_MAX: u64 = 10_000_000;
 
 /// How to touch.

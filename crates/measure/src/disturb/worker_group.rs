@@ -89,7 +89,7 @@ impl<T: Send + 'static> WorkerGroup<T> {
     {
         if posts.len() > THREADS_MAX {
             let why = format!("{} are more than {THREADS_MAX}", posts.len());
-            return Err(MeterError::wrong_use("start so many threads", why));
+            return Err(MeterError::wrong_use("start the threads", why));
         }
         let body = Arc::new(body);
         let mut workers = WorkerGroup { end: end.clone(), threads: Vec::with_capacity(posts.len()) };

@@ -311,7 +311,7 @@ fn a_thread_of_this_machine_is_not_counted_as_outside() {
             let Some([(cpu, _)]) = under_an_rt_hog(place((7.3, 0.55), (jitter, 0.0)), [&ours]) else { return Ok(()) };
             let seen = cpu.seen.unwrap();
             println!(
-                "jitter {jitter}: {:?}, {} counted, {} set aside, {:.4} gone",
+                "jitter {jitter}: {:?}, {} counted, {} ignored, {:.4} gone",
                 cpu.model, seen.counted, seen.set_aside, seen.lost_share
             );
             let is_right = cpu.model == Some(Model::None) && seen.set_aside > 50;

@@ -67,7 +67,7 @@ fn through(there: Play, settings: &Settings) -> Result<(Echo, Did), String> {
         (report, relay.end())
     });
     let echo = report.echo.unwrap();
-    let (way_there, way_back) = echo.there.zip(echo.back).ok_or("the server did not tell")?;
+    let (way_there, way_back) = echo.there.zip(echo.back).ok_or("the server did not report")?;
     let has_dropped = |dropped: Option<u64>| dropped.is_some_and(|count| count > 0);
     let is_whole = did_there.came == way_there.sent
         && did_back.came == way_back.sent

@@ -1,4 +1,4 @@
-//! The UDP meter behind a relay: packets that the relay drops, swaps and duplicates on purpose are counted, delays never make an answer
+//! The UDP meter behind a relay. It counts the packets that the relay drops, swaps and duplicates on purpose. Delays never make an answer
 //! look faster, and strangers get nothing from the server.
 //!
 //! A run sends a hundred packets, which fit into any receive buffer, so no machine loses one by being slow.

@@ -7,8 +7,9 @@ use evenkeel_hostfs::Root;
 
 use crate::meters::memory::Room;
 
-/// How much memory can be taken, in bytes, before the kernel reclaims hard or kills: the smaller of what it reports as available and what
-/// the limits of our control groups leave. None if the kernel does not report it.
+/// How much memory can be taken, in bytes, before the kernel reclaims heavily or kills a process. It is the smaller of two values: the
+/// memory that the kernel reports as available, and the memory that the limits of our control groups leave. None if the kernel does not
+/// report it.
 pub fn headroom(root: &Root) -> Option<u64> {
     Room::read(root).ok().map(|room| room.available_bytes)
 }

@@ -1,6 +1,6 @@
-//! Pressure: takes memory and touches it, up to an amount, and always leaves a reserve. It watches the available memory all the time and
-//! gives memory back as soon as others need it, so that the machine never runs out because of it. As a further precaution its process is
-//! the first that the kernel would kill. Therefore run it in a separate process when a command runs at the same time.
+//! Pressure: takes memory and touches it, up to an amount, and always leaves a reserve. It watches the available memory all the time, and
+//! gives memory back as soon as others need it. So the machine never runs out of memory because of it. As a further precaution its process
+//! is the first that the kernel would kill. Therefore run it in a separate process when a command runs at the same time.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! `storm`: frequent interruptions of a server at a set rate: packets to this host or to a peer that consents (with their softirqs), timer
-//! interrupts, and wakes from another CPU, each of which is an interrupt between processors.
+//! `storm`: interrupts a server frequently, at a set rate. There are three kinds: packets to this host or to a peer that consents, with
+//! their softirqs; timer interrupts; and wakes from another CPU, which need an interrupt between processors.
 
 pub mod packets;
 pub mod peer;
@@ -13,7 +13,7 @@ use crate::error::MeterError;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Moments at a fixed rate. Late ones are skipped and counted, because catching up after a pause would be a different storm.
+/// Moments at a fixed rate. Late ones are skipped and counted: catching up after a pause would send a burst instead of a steady storm.
 struct Beats {
     start_ns: u64,
     rate_per_s: u64,

@@ -13,7 +13,7 @@ use crate::disturb::counts;
 use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 
-/// The highest rate of all senders together. One sender reaches about 800,000 packets per second.
+/// The highest rate of all senders together, in packets per second. One sender reaches about 800,000.
 pub const RATE_PER_S_MAX: u64 = 2_000_000;
 /// The payload of a full Ethernet packet, as packets from outside have it.
 pub const SIZE_BYTES: std::ops::RangeInclusive<usize> = 1..=1472;

@@ -16,7 +16,7 @@ use crate::{Lost, Samples, Unit};
 /// A timer that fires 50,000 times a second leaves a CPU little time for anything else.
 pub const RATE_PER_S_MAX: u64 = 50_000;
 
-/// Below most servers' own real-time threads.
+/// The real-time priority: below that of most servers' own real-time threads.
 const PRIORITY: u8 = 10;
 
 /// The kernel's row of local timer interrupts.

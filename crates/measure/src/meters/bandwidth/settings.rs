@@ -24,7 +24,8 @@ pub struct Settings {
     pub streams: usize,
     /// The duration, in seconds.
     pub seconds: f64,
-    /// The size of a UDP packet without headers, or of one write to a TCP stream. None is 1,400 bytes and 128 KiB.
+    /// The size of a UDP packet without headers, or of one write to a TCP stream. None means 1,400 bytes for a packet and 128 KiB for a
+    /// write.
     pub bytes: Option<usize>,
     /// Bits per second of all UDP streams together. None sends as fast as possible.
     pub bits_per_s: Option<f64>,

@@ -1,6 +1,6 @@
-//! TCP to the server or back: one connection and one thread per stream at each end, and the receiver's count of the bytes. A connection
-//! proves its address before it costs more than an entry in the kernel. Its use of the server is bounded in time and number, and streams
-//! from the server go to one host at a time.
+//! TCP to the server or back: each stream has its own connection, and one thread at each end. The receiver counts the bytes. The TCP
+//! handshake proves a client's address before the client uses more than an entry in the kernel. The server limits the number and duration
+//! of streams, and sends to one host at a time.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

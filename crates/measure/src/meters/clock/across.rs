@@ -11,10 +11,10 @@ use serde::Serialize;
 use super::skipped::Skipped;
 use crate::Watch;
 
-/// Passes per pair, if the time allows.
+/// Passes of the token per pair of CPUs, if the time allows.
 const THROWS: u64 = 20_000;
 const PAIR_LIMIT_NS: u64 = 100_000_000;
-/// The number of the last pass.
+/// The token's final value, which ends the other thread.
 const OVER: u64 = u64::MAX;
 
 /// How the clocks of the other CPUs compare with the first CPU's.

@@ -41,7 +41,7 @@ enum What {
     EmptySystemCall,
 }
 
-/// The names as in the answer.
+/// The kinds of calls, with their names in the report.
 const ALL: [(&str, What); 6] = [
     ("clock_gettime", What::ClockGettime),
     ("gettimeofday", What::Gettimeofday),

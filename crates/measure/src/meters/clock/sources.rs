@@ -14,9 +14,9 @@ use crate::{Keeper, MeterError, Watch};
 pub(super) const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 pub(super) const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
-/// Turns of each source. They are interleaved, so that a slow phase of the machine does not hit only one source.
+/// How often each source is measured. The measurements are interleaved, so that a slow phase of the machine does not hit only one source.
 const ROUNDS: u64 = 4;
-/// More sources than any machine has.
+/// The maximum number of sources, which is more than any machine has.
 const SOURCES_MAX: usize = 16;
 /// The kernel stops all CPUs to switch; give them time to recover.
 const SETTLE_NS: u64 = 2_000_000;

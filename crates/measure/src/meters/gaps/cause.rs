@@ -17,7 +17,7 @@ pub enum Cause {
     Steal,
     /// All CPUs stopped at once and no counter shows it: the whole virtual machine was paused.
     Pause,
-    /// An interrupt. If the two cannot be separated, this includes the deferred work after it.
+    /// An interrupt. It includes the deferred work after it if the two cannot be separated.
     Interrupt,
     /// Deferred work of interrupts.
     Softirq,
@@ -60,7 +60,7 @@ impl Cause {
         }
     }
 
-    /// Whether a stop of all CPUs would look like this on each of them.
+    /// Whether a gap on one CPU would have this cause if all CPUs stopped at once.
     pub fn may_be_pause(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! `Seen`: what a sampling probe recorded in one window, for watchers without an end.
+//! `Seen`: what a sampling probe recorded in one window, for programs that watch without an end.
 
 /// A stretch of time on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -100,7 +100,7 @@ impl Takers {
         turns.into_iter().map(|turn| (turn, (turn.tid != 0).then(|| self.named(turn.tid).0))).collect()
     }
 
-    /// The part of a gap in which other threads had the CPU. If one thread had nearly all of it, only its turn.
+    /// The part of a gap in which other threads had the CPU. If one thread had nearly all of that time, only that thread's turn.
     pub(super) fn away(&self, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
         self.turns.away(self.own, start_ns, end_ns)
     }

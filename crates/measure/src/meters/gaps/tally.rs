@@ -406,7 +406,7 @@ mod tests {
         assert!(is_within(&met, 10 * MS, 50 * MS));
         assert!(!is_within(&met, 100 * MS, 2 * MS), "on one CPU alone");
         assert!(!is_within(&met, 200 * MS, 40 * MS), "only a quarter of it");
-        assert_eq!(everywhere(&[&one]), [], "one CPU can't tell");
+        assert_eq!(everywhere(&[&one]), [], "one CPU does not show a pause of all");
         assert_eq!(everywhere(&[]), []);
     }
 

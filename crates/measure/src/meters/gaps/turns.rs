@@ -6,7 +6,7 @@ use evenkeel_sys::perf_switch::Switch;
 
 /// The maximum number of turns to hold between two reads.
 const TURNS_MAX: usize = 1 << 16;
-/// With more threads than this a gap is reported as one: the threads woke one another, and none of them alone is the cause.
+/// If more threads than this ran in a gap, it is reported as a single gap. The threads woke one another, so no single thread is the cause.
 const LISTED_MAX: usize = 8;
 
 /// A period in which one thread had the CPU.
@@ -91,7 +91,7 @@ impl Turns {
         self.longest_in(own, start_ns, end_ns).map(whole).into_iter().collect()
     }
 
-    /// The part of a gap in which other threads had the CPU. If one had nine tenths of it, only that turn.
+    /// The part of a gap in which other threads had the CPU. If one thread had nine tenths of that time, only its turn.
     pub(super) fn away(&self, own: u32, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
         let apart = self.of_others(own, start_ns, end_ns);
         let (first, last) = (apart.first()?, apart.last()?);

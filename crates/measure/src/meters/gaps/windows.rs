@@ -91,10 +91,10 @@ pub(super) struct Sums {
     windows: u64,
     missing: ShareSum,
     by_threads: ShareSum,
-    /// The time in windows that began while the thread was not ready, and in windows that it watched completely.
+    /// Missing time with other causes: in windows that began while the thread was not ready, and in windows without time taken by threads.
     other_gone: ShareSum,
     other_watched: ShareSum,
-    /// Windows in which the thread was ready but waited. Other causes could not be seen there.
+    /// The same in windows in which other threads had the CPU for some time, which hides other causes.
     other_hidden: ShareSum,
     /// The final lead.
     pub lead_ns: u64,

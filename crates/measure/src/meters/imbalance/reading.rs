@@ -30,7 +30,7 @@ pub struct ThreadTicks {
 /// Counts of one source by CPU: an interrupt, or a kind of softirq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Its name: the kernel's words after the counts, or the label if there are none.
+    /// Its name: the kernel's words after the counts, or the label without such words.
     pub name: String,
     /// By column of the file, whose header names the CPUs.
     pub counts: BTreeMap<usize, u64>,

@@ -53,7 +53,7 @@ pub struct Bandwidth {
     pub bytes_per_s: Samples,
 }
 
-/// All kinds, by the first of `cpus` and by all of them.
+/// Measures all kinds: with one thread on the first of `cpus`, and with a thread on each of them.
 pub(crate) fn measure(
     cpus: &[usize],
     each_bytes: usize,

@@ -22,7 +22,7 @@ const WINDOW_NS: u64 = 200_000;
 const WARMED_LINES: usize = 256 << 10;
 /// The turns of a working set: small pages, huge, huge, small.
 const TURNS: usize = 4;
-/// How many pages to touch between checks of the available memory.
+/// How many bytes to touch between checks of the available memory.
 const LOOKED_BYTES: usize = 64 << 20;
 
 /// Latency of one working set.

@@ -1,5 +1,5 @@
-//! How much memory the meter may take without harm: half of what the kernel reports as available, and half of what our control group and
-//! each of its ancestors have left.
+//! How much memory the meter may take without harm: half of what is available. That is the smaller of two amounts: the memory that the
+//! kernel reports as available, and the least that our control group or any of its ancestors has left.
 
 use evenkeel_hostfs::Root;
 use evenkeel_hostfs::cgroup::{Place, parse_membership};

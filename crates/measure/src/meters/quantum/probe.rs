@@ -17,7 +17,7 @@ use super::settings::Class;
 use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
-/// Below interrupt threads (50), so that the system's own real-time work goes first.
+/// The probe's real-time priority: below that of interrupt threads (50), so that the system's own real-time work goes first.
 const PRIORITY: u8 = 10;
 /// How long it spins at a time, in nanoseconds.
 const BURST_NS: std::ops::Range<u64> = 90_000_000..130_000_000;
@@ -283,14 +283,14 @@ struct Mark {
 /// What to do after a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
-    /// There is a gap before the reading, and the mark held or did not.
+    /// Whether the mark held during the gap before the reading. None without a gap.
     gap: Option<bool>,
     /// Arm the mark.
     arm: bool,
 }
 
 impl Mark {
-    /// Decides after a reading, with or without a gap before it, and a check of the mark.
+    /// Decides what to do after a reading and a check of the mark. `is_gap` says whether a gap precedes the reading.
     fn after(&mut self, is_gap: bool, held: bool) -> Step {
         let gap = is_gap.then_some(held && !self.was_cleared);
         // Start anew after a gap: the counter is read again after the mark is armed.

@@ -7,24 +7,24 @@ use super::measured::Measured;
 
 const TOP: &str = "/sys/fs/cgroup";
 
-/// A group's places.
+/// The directories of a control group. With version 1, each controller has its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Places {
-    /// The place of its CPU counts and limits.
+    /// The directory of its CPU counts and limits.
     pub cpu: Measured<Place>,
-    /// The place of its memory counts and limits.
+    /// The directory of its memory counts and limits.
     pub memory: Measured<Place>,
-    /// The place of its pressure. Only version 2 has this.
+    /// The directory of its pressure files, which exist only in version 2.
     pub pressure: Measured<Place>,
 }
 
 impl Places {
-    /// The places of the group of a process, by its `/proc/PID/cgroup`.
+    /// The directories of a process's group, by its `/proc/PID/cgroup`.
     pub fn of_process(root: &Root, process: &str) -> Places {
         Places::from(root, &format!("/proc/{process}/cgroup"), None)
     }
 
-    /// The places of the group with this name: below a controller's mount (`/system.slice/game.service`), or a full path.
+    /// The directories of the group with this name: below a controller's mount (`/system.slice/game.service`), or a full path.
     pub fn named(root: &Root, name: &str) -> Places {
         Places::from(root, "/proc/self/cgroup", Some(name))
     }
@@ -44,7 +44,7 @@ impl Places {
     }
 }
 
-/// The place of the group, or of the one with this name.
+/// The directory of the group in this membership list, or of the group with this name.
 fn place(lines: &[Membership<'_>], controller: &str, name: Option<&str>) -> Measured<Place> {
     let Some(own) = Place::from_membership(controller, lines) else {
         let tree = if controller.is_empty() { "version 2" } else { controller };

@@ -1,5 +1,5 @@
-//! Rates of the kernel's counters: who used the CPUs and who took them away, what threads waited for, limits that throttled them, page
-//! faults and swapping. It covers the machine, a control group, and a server's process.
+//! Rates of the kernel's counters: how CPU time was used or taken away, what threads waited for, throttling by limits, page faults, and
+//! swapping. It covers the machine, a control group, and a server's process.
 //!
 //! Nothing is traced: files under /proc and /sys are read at the beginning, at the end, and now and then in between. This costs little, but
 //! it sees only what the kernel counts: CPU times in units of 10 ms, and nothing while the whole machine was paused.

@@ -151,7 +151,7 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     Some((Tempo { period_ns, rate_hz, presence, work_share, ..*known }, followed))
 }
 
-/// A tick from which a chain can be followed: among the first few beats, the one that most others follow in time.
+/// A tick from which a chain can be followed: among the first few beats, the one after which most later beats come in time.
 fn first_of_chain(beats: &[Beat], known: &Tempo) -> Option<Start> {
     let base_ns = beats.first()?.at_ns;
     let until = beats.partition_point(|beat| (beat.at_ns - base_ns) as f64 <= 32.0 * known.period_ns);
@@ -216,7 +216,7 @@ pub fn account(
     })
 }
 
-/// Each due time with what was there. `lateness_ns` is that of the seen ticks, or empty.
+/// Each due time with its outcome. `lateness_ns` is that of the seen ticks, or empty.
 fn due_times(followed: &Followed, wakes: &[Wake], lateness_ns: &[u64]) -> Vec<DueTime> {
     let mut lateness_ns = lateness_ns.iter().copied();
     let one = |slot: &Slot| {

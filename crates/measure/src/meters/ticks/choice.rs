@@ -14,8 +14,8 @@ const WORK_SHARE_MIN: f64 = 0.3;
 const AHEAD: f64 = 2.5;
 /// The share of its due times that have a tick.
 const PRESENCE_MIN: f64 = 0.6;
-/// For a loop of several threads that keeps neither set times nor a chain, the share must be higher: unrelated bursts of work may cover
-/// every second tick.
+/// The same share for a loop of several threads that keeps neither set times nor a chain. It is higher, because unrelated bursts of work
+/// may cover every second tick.
 const PRESENCE_LOOSE_MIN: f64 = 0.85;
 /// A server that uses a smaller share of a CPU does so little that its tick cannot be distinguished from a housekeeping timer.
 const BUSY_MIN: f64 = 0.001;

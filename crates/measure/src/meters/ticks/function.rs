@@ -10,10 +10,10 @@ use crate::MeterError;
 /// Finds a function by name in the programs of these processes.
 pub type Find = dyn Fn(&str, &[u32]) -> Result<Probe, MeterError> + Send + Sync;
 
-/// Parses such a name as a user types it. An error says what is expected.
+/// Parses the name of a function as the user typed it. The error text says what is expected.
 pub type ReadFunction = fn(&str) -> Result<TickFunction, String>;
 
-/// A function that the server enters once per tick, and how to find its place.
+/// A function that the server enters once per tick, and how to find its code.
 #[derive(Clone)]
 pub struct TickFunction {
     /// Its name, as the user wrote it.
@@ -23,7 +23,7 @@ pub struct TickFunction {
 }
 
 impl TickFunction {
-    /// Its place in these processes.
+    /// The function with the probe at its entry in these processes' programs.
     ///
     /// # Errors
     /// If they do not have this function, or have several.

@@ -26,7 +26,7 @@ const SAME_TICKS: f64 = 0.7;
 const ALONE: f64 = 0.85;
 /// Threads with a smaller share of a loop's work do not belong to it.
 const CARRIES_MIN: f64 = 0.02;
-/// Of the sleeps seen before a loop's ticks, this share must have requested the same time to count as the way the loop waits.
+/// A loop counts as a poll with a fixed time if this share of the observed sleeps before its ticks requested the same time.
 const SAME_WAIT: f64 = 0.8;
 const WAITS_MIN: usize = 4;
 /// If this share of wakes come just before the requested time, the loop is woken from outside.
@@ -174,7 +174,7 @@ pub fn all(stream: &Stream) -> (Vec<TickLoop>, Vec<(u32, NoTick)>) {
     (kept, without)
 }
 
-/// The loop with a known rate, in the view with the most work. None if there is none.
+/// The loop with a known rate, in the view with the most work. None if no view has such a loop.
 pub fn of_rate(stream: &Stream, hz: f64) -> Option<TickLoop> {
     if !tempo::RATE_HZ.contains(&hz) {
         return None;

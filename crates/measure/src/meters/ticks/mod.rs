@@ -9,7 +9,7 @@
 //! | [`wakes`] | turns switch records into the work of each wake |
 //! | [`stream`] | the wakes of all threads, live or from a file |
 //! | [`entries`] | ticks that begin where a thread enters a function |
-//! | [`function`] | that function, and how its place is found |
+//! | [`function`] | that function, and how its code is found |
 //! | [`views`] | what one thread, a pool of threads or the whole server did |
 //! | [`tempo`] | whether that is periodic, and the period |
 //! | `between` | whether some of its ticks are always late, so that only every second one looks regular |

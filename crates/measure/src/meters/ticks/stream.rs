@@ -122,7 +122,7 @@ impl Stream {
 /// The first line of a recorded stream. The second form may have a function and its entries.
 const HEAD: &str = "evenkeel ticks 1";
 const HEAD_WITH_ENTRIES: &str = "evenkeel ticks 2";
-/// The maximum number of bytes of a file to read.
+/// Limits of a recording: its threads, its lines, and the characters of the function's name.
 const THREADS_MAX: usize = 4096;
 const LINES_MAX: usize = 4_000_000;
 const FUNCTION_MAX: usize = 4096;

@@ -118,7 +118,7 @@ impl std::fmt::Display for NoTick {
 /// Finds the tempo of `beats`, which are in order of time.
 ///
 /// # Errors
-/// Why there is none.
+/// Why the beats have no tempo.
 pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     let light_ns = light(beats);
     let stretch = searched(beats, light_ns);

@@ -26,7 +26,7 @@ pub enum Watched {
     Growing(Vec<(u32, u32)>),
 }
 
-/// A process's threads: its number and theirs. None if the process does not exist.
+/// The threads of a process, each as the process number and the thread number. Empty if the process does not exist.
 pub fn tasks(pid: u32) -> Vec<(u32, u32)> {
     proc::threads(pid).take(LOOKED_AT_MAX).map(|tid| (pid, tid)).collect()
 }

@@ -41,16 +41,16 @@ impl Gate {
     }
 }
 
-/// How much a tick moves later ones.
+/// How far a tick's deviation shifts the expected times of later ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pull {
-    /// Not at all.
+    /// By 3 % of the deviation: the period is known.
     Little,
-    /// Slightly: the period is almost known.
+    /// By 10 % of the deviation: the period is almost known.
     Some,
-    /// The period is roughly known.
+    /// By 30 % of the deviation: the period is roughly known.
     Much,
-    /// Each is a period after the previous one.
+    /// By all of it: each tick is due one period after the previous one.
     Whole,
 }
 
@@ -114,7 +114,7 @@ impl Slot {
 /// All slots from the first beat to the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Followed {
-    /// How much a tick moved later ones.
+    /// How far a tick's deviation shifted the expected times of later ticks.
     pub pull: Pull,
     /// In order of time.
     pub slots: Vec<Slot>,
@@ -158,7 +158,7 @@ pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) 
     if !(period_ns.is_finite() && period_ns >= 1.0 && start.at_ns.is_finite()) {
         return followed;
     }
-    // The first slot that lies in it.
+    // The first due time within the beats.
     let mut expected_ns = start.at_ns + ((first.at_ns as f64 - gate.ns - start.at_ns) / period_ns).ceil() * period_ns;
     let (mut number, mut near) = (0, 0);
     let mut last_ns = f64::NEG_INFINITY;

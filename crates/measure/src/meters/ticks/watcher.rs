@@ -21,12 +21,12 @@ use super::wakes::{HandedOver, Wakes};
 
 /// How often it reads. Each read wakes our thread on some CPU. 16,384 records suffice for 60,000 switches per second.
 const EVERY: Duration = Duration::from_millis(170);
-/// Each read is later by a varying time up to this. Tick periods are often fractions of a round time, so that fixed reads would always hit
-/// the same phase.
+/// Each read is delayed by a varying number of milliseconds below this. Tick periods often divide round times, so reads at fixed intervals
+/// would always hit the same phase.
 const LATER_MS_MAX: u32 = 61;
-/// The same for a watch that lasts as long as the server: the fewer reads, the less it costs.
+/// How often a slow watch reads. It may last as long as the server, and fewer reads cost less.
 const SLOWLY: Duration = Duration::from_millis(1_500);
-/// Its ring: 256 KiB for 4,000 switches per second.
+/// The ring of a slow watch, in records: 256 KiB for 4,000 switches per second.
 const RECORDS_SLOWLY: usize = 1 << 13;
 /// Ring sizes in records: for one thread, and for each of many. A ring holds the records between two reads. All rings together stay below 9 MB, which
 /// an ordinary user may lock (RLIMIT_MEMLOCK and kernel.perf_event_mlock_kb).
@@ -43,12 +43,12 @@ const WOKEN_MAX: usize = 1 << 14;
 /// How many reads pass between searches for new threads. This is about once a second.
 const RESCAN_EVERY: u32 = 5;
 
-/// A function whose entries are recorded: its name and its place.
+/// A function whose entries are recorded, with the probe at its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedFunction {
     /// Its name.
     pub name: String,
-    /// Its place.
+    /// The probe at its first instruction.
     pub probe: Probe,
 }
 
@@ -163,7 +163,7 @@ impl OneThread {
         }
     }
 
-    /// Who woke it since the last call, and whether all of it was recorded.
+    /// The wake-ups of the thread since the last call, and whether all of them were recorded.
     fn take_woken(&mut self) -> (Vec<Woken>, bool) {
         let mut woken = std::mem::take(&mut self.woken);
         let is_whole = !std::mem::take(&mut self.lost_woken);
@@ -208,8 +208,8 @@ impl Inner {
     fn take_in_new(&mut self) {
         let mut unwatched = 0;
         let found: Vec<(u32, u32)> = self.growing.iter().flat_map(|pid| tasks(*pid)).collect();
-        // A server that starts a thread for each request would fill it without an end, and the kernel uses numbers again. The list of a
-        // process may fail to be read once: threads that are watched are not started a second time.
+        // Forget threads that have ended. A server that starts a thread for each request would otherwise fill `known` without end, and the
+        // kernel reuses thread numbers. Keep watched threads even if one read of the list misses them, so that none is watched twice.
         let mut there: BTreeSet<u32> = found.iter().map(|(_, tid)| *tid).collect();
         there.extend(self.threads.iter().filter(|one| !one.is_over).map(|one| one.tid));
         self.known.retain(|tid| there.contains(tid));
@@ -341,7 +341,7 @@ impl Watcher {
         self.wakes_since(begun_ns)
     }
 
-    /// Ends the window: what began at `since_ns` or later.
+    /// Ends the window. Returns the wakes that began at `since_ns` or later.
     fn wakes_since(&mut self, since_ns: u64) -> Stream {
         let mut inner = locked(&self.inner.0);
         inner.read();

@@ -1,6 +1,6 @@
-//! Measures the way of packets through the network and the two hosts: round trips on an open loop, loss and reordering in each direction, and a split
-//! of the time. It also measures the packet rates that a core can send and receive, and how many packets fit into a receive buffer while nobody
-//! reads.
+//! Measures how packets travel through the network and the two hosts: round trips on an open loop, loss and reordering in each direction,
+//! and a split of the time. It also measures the packet rates that a core can send and receive, and how many packets fit into a receive
+//! buffer while nobody reads.
 
 mod burst;
 mod ceiling;

@@ -113,7 +113,7 @@ pub(super) fn settle(cpu: Option<usize>) -> Result<(), MeterError> {
 }
 
 impl Done {
-    /// Puts all packets that are due by now into a batch. Late packets are sent all the same. Returns the next number.
+    /// Puts all packets that are due by now into a batch. Late packets are sent anyway. Returns the next number.
     pub(super) fn fill(
         &mut self,
         out: &mut Outbox,

@@ -1,5 +1,5 @@
-//! Splits the time of a round trip: our own wake-up, the way to the driver, the network, the server's wait and work, and the wait of the
-//! answer here. This is a separate run, because the kernel's timestamps of sent packets wake the thread that waits for answers.
+//! Splits the time of a round trip into our own wake-up, the path to the driver, the network, the server's wait and work, and the wait of
+//! the answer on this host. This is a separate run, because the kernel's timestamps of sent packets wake the thread that waits for answers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@ use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::{TICK_NS, parse_per_cpu, parse_stat};
 use serde::Serialize;
 
-/// More idle states than any driver has.
+/// The maximum number of idle states, which is more than any driver has.
 const STATES_MAX: usize = 16;
 
 /// Counts of one CPU during the waits.

@@ -84,7 +84,8 @@ impl Variant {
         }
     }
 
-    /// Runs `measure` while the machine has what the variant needs. All of it ends when this returns, or when the process ends.
+    /// Runs `measure` under the variant's conditions: with the DMA latency held at 0, or with a thread that keeps the CPU awake. They end
+    /// when this returns, or when the process ends.
     pub(super) fn surround<T>(self, waiter_cpu: usize, measure: impl FnOnce() -> T) -> Result<T, MeterError> {
         let _held = if self.holds_dma_latency() { Some(hold_dma_latency()?) } else { None };
         if self != Variant::KeptAwake {

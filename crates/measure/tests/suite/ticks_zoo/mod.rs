@@ -1,5 +1,5 @@
 //! Recordings of unprepared servers, each with its true tick rate from another source: the source code, strace, or the server's own count.
-//! The answer is the true rate, or "can't tell" with the true one among the loops. It is never a wrong rate.
+//! The answer is the true rate, or "unclear" with the true rate among the loops. It is never a wrong rate.
 //!
 //! Each file has eight seconds of `evenkeel measure ticks --pid PID --seconds 8 --save FILE`, on a virtual machine with two CPUs that
 //! builds kept busy.
@@ -121,7 +121,7 @@ fn recordings() -> impl Iterator<Item = (&'static str, Truth, Stream)> {
 fn line(name: &str, choice: &Choice) -> String {
     let mut line = match choice.tick() {
         Ok(tick) => format!("{name}: {:.2} Hz {:?} by {}", tick.tempo.hz(), tick.tempo.pacing, tick.carriers[0].name),
-        Err(why) => format!("{name}: can't tell: {why}"),
+        Err(why) => format!("{name}: unclear: {why}"),
     };
     for one in &choice.loops {
         let _ = write!(line, "\n    {:.2} Hz {:.1} %", one.tempo.hz(), one.work_share * 100.0);
