@@ -1,5 +1,5 @@
-//! Manages processes that we did not create: signals to a process that is certainly still the same, or to a group; orphans that become our children;
-//! and the CPU time of a process, to the nanosecond.
+//! Manages processes that we did not create. It signals a process that is certainly still the same, or a process group. It adopts orphans,
+//! and reads the CPU time of a process, to the nanosecond.
 
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 

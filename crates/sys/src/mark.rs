@@ -1,8 +1,8 @@
-//! Markers of a server's actions for outside observers (USDT): an instruction that does nothing, and a note in the program's file with its place.
-//! Without an observer it costs a call and that instruction, and touches no memory. With an observer (`evenkeel profile ticks`, bpftrace, perf) the
-//! kernel stops the thread there for some microseconds. Stripping the program keeps the notes.
+//! Markers of a server's actions for outside observers (USDT): an instruction that does nothing, and a note in the program's file with the
+//! instruction's address. Without an observer it costs a call and that instruction, and touches no memory. With an observer (`evenkeel
+//! profile ticks`, bpftrace, perf) the kernel stops the thread there for some microseconds. Stripping the program keeps the notes.
 
-/// The place and its note in the format of SystemTap's `sys/sdt.h`, with two numbers in the first two argument registers.
+/// The instruction and its note in the format of SystemTap's `sys/sdt.h`, with two numbers in the first two argument registers.
 macro_rules! note {
     ($name:literal, $where:literal, $($registers:tt)*) => {
         // SAFETY: the instruction does nothing. The rest goes to a section of notes that is never loaded, and to one byte of a section that all such

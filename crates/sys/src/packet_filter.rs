@@ -1,5 +1,5 @@
-//! A packet filter that the kernel runs (classic BPF). It accepts UDP that this machine sends from certain ports. It is built here rather than
-//! compiled from a text, because it is short and must be correct: a test compares it with a plain parser on the same packets.
+//! A packet filter that the kernel runs (classic BPF). It accepts UDP that this machine sends from certain ports. It is built here rather
+//! than compiled from a text, because it is short and must be correct. A test compares it with a plain parser on the same packets.
 
 /// One instruction, as `struct sock_filter` lays it out.
 #[repr(C)]

@@ -101,7 +101,7 @@ pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
         }
         let next = word(at).unwrap_or(0) as usize;
         if next < HEAD_BYTES {
-            // The last packet has no successor. If this was not the last, the others cannot be found.
+            // The last packet has no successor. If more packets should follow, they cannot be found.
             return odd + (count - nth - 1);
         }
         at = at.saturating_add(next);
@@ -337,7 +337,7 @@ mod tests {
             [(5_000_000_000, 3, "127.0.0.2:1".to_owned(), 4), (5_000_000_002, 3, "127.0.0.2:2".to_owned(), 4)];
         assert_eq!(seen, expected);
         assert_eq!(read_block(&bytes[..60], |_| panic!("it was cut off")), 1, "only as many as fit");
-        assert_eq!(read_block(&[], |_| panic!("there is none")), 0);
+        assert_eq!(read_block(&[], |_| panic!("an empty block has no packets")), 0);
     }
 
     proptest! {

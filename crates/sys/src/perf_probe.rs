@@ -1,6 +1,6 @@
-//! `Probe`: a place in a program's code whose executions the kernel reports (a uprobe), or the return of the function there. Open and read the event
-//! like any other ([`SampledEvent::probe`](crate::perf_sampler::SampledEvent::probe)). It writes nothing to tracefs, so no other process sees it. It
-//! ends with the process that opened it, even after a crash.
+//! `Probe`: an instruction in a program's code whose executions the kernel reports (a uprobe), or the return of the function that begins
+//! there. Open and read the event like any other ([`SampledEvent::probe`](crate::perf_sampler::SampledEvent::probe)). It writes nothing to
+//! tracefs, so no other process sees it. It ends with the process that opened it, even after a crash.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use crate::errno::Errno;
 /// The file with the type number of the event (`CONFIG_UPROBE_EVENTS`).
 const DEVICE: &str = "/sys/bus/event_source/devices/uprobe";
 
-/// A place in a file.
+/// An offset in a program's file, at which the kernel places the probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     path: CString,
@@ -107,7 +107,7 @@ mod tests {
         std::hint::black_box(number) + 1
     }
 
-    /// The place of a function in this program's file, by the process's mappings.
+    /// The offset of a function in this program's file, by the process's mappings.
     fn offset_of(address: usize) -> u64 {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();

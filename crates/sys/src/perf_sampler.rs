@@ -123,8 +123,8 @@ impl SampledEvent {
         SampledEvent::with(spec, [0; 2], whose, cpu)
     }
 
-    /// Opens an event for a place in a program's code: it records each execution of the place. `spec` has the type and the config from
-    /// [`Probe::numbers`].
+    /// Opens an event for a probe in a program's code. It records each execution of the instruction there. `spec` has the type and the
+    /// config from [`Probe::numbers`].
     ///
     /// # Errors
     /// The same as [`open`](SampledEvent::open); `ENOENT` if the file does not exist, `EINVAL` if nothing can be probed there, `EIO`,
@@ -159,7 +159,7 @@ impl SampledEvent {
         self.event.id()
     }
 
-    /// How many of its records were lost since the start. Empty if the kernel does not report this.
+    /// How many of its records were lost since the start. None if the kernel does not report this.
     pub fn lost(&self) -> Option<u64> {
         // The counter's value comes first, then this number.
         self.says_lost.then(|| self.event.values::<2>()).flatten().map(|[_, lost]| lost)

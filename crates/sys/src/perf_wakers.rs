@@ -70,7 +70,7 @@ impl Wakers {
         }
         let open = |cpu| {
             let ring = PerfRing::small(Event::on_cpu(&attributes, cpu)?, RING_BYTES)?;
-            // Before it records: else the ring would hold wake-ups of other threads.
+            // Set the filter before recording starts. Otherwise the ring would also hold wake-ups of other threads.
             ring.event().filter(&format!("pid == {tid}"))?;
             ring.resume()?;
             Ok(ring)
@@ -145,7 +145,7 @@ mod tests {
         });
         let tid = hear.recv().unwrap();
         let made = Wakers::of_thread(tid);
-        // It sleeps soon.
+        // Wait until the thread sleeps.
         let stat = || std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).unwrap();
         while !stat().contains("\nState:\tS") {
             std::thread::yield_now();
@@ -163,7 +163,8 @@ mod tests {
         }
     }
 
-    /// Reads until each of `wanted` woke the thread, and returns whether that came, and what was read. The bound is for a hang only.
+    /// Reads until each of `wanted` has woken the thread. Returns whether that happened, and the records. The time limit only catches a
+    /// hang.
     fn seen_until(wakers: &mut Wakers, wanted: &[Option<u32>]) -> (bool, Vec<WakerRecord>) {
         let mut seen = Vec::new();
         let end_ns = crate::clock::monotonic_ns() + 60_000_000_000;

@@ -1,4 +1,5 @@
-//! The registry of sessions that tick on this host: one small file per session, in a folder that all of them can read. The default is /dev/shm.
+//! The registry of sessions that tick on this host: one small file per session, in a folder that all sessions can read. The default is
+//! /dev/shm.
 //!
 //! Each session has its own file. The permissions of the file (0644) and of the folder (sticky) make it the only writer. No daemon is needed, and no
 //! session can damage another's slot. A slot needs no lock: its checksum shows whether a copy is whole ([`phase_slot`]). If a session ends without
@@ -30,7 +31,7 @@ const ENTRIES_MAX: usize = 4096;
 const SLOT_BYTES: usize = WORDS * size_of::<u64>();
 /// How often to read a torn copy again.
 const TRIES: usize = 3;
-/// How many names a process tries. Another PID namespace may have files of the same number.
+/// How many file names a process tries. A process with the same number in another PID namespace may use some of them.
 const NAMES: u64 = 64;
 /// An unlocked file without a valid slot may belong to a session that is just starting. It is removed when it is this old.
 const NEWBORN: Duration = Duration::from_secs(60);

@@ -84,7 +84,7 @@ pub fn await_end(child: &std::process::Child, until_ns: u64) -> Result<Doing, Er
 /// No process can handle the first two, and waiting for children needs the last one.
 const NOT_WITHSTOOD: [i32; 3] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD];
 
-/// The kernel sends these for an error of this program. Sent by another process they mean nothing.
+/// The kernel sends these signals when this program makes an error. If another process sends them, this program ignores them.
 const FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
 /// Ignores a signal. If the kernel found an error in this program, it ends the process, because continuing would repeat the error without

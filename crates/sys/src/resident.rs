@@ -231,7 +231,7 @@ mod tests {
             room.resize(1 << 20, 7);
             Some(Usage::of_this_thread().unwrap().since(&before).minor_faults)
         };
-        // Where another test forks the process in between, every page is shared, and its first write is a fault again.
+        // If another test forks the process in between, every page becomes shared, and the first write to each is a fault again.
         let Some(fewest) = (0..TRIES).map_while(|_| faults()).min() else {
             return evenkeel_testkit::skipped("MADV_POPULATE_WRITE takes Linux 5.14");
         };

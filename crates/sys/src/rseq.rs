@@ -195,7 +195,7 @@ fn register(area: &UnsafeCell<Area>, flags: i32) -> Result<(), Errno> {
     if done == 0 { Ok(()) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
 }
 
-/// The area that glibc has registered for the calling thread. None if there is none.
+/// The area that glibc has registered for the calling thread. None if it has registered none.
 fn area_of_libc() -> Option<NonNull<Area>> {
     let symbol = |name: &std::ffi::CStr| {
         // SAFETY: the name ends in a zero. Looking up a symbol in the loaded objects requires nothing else.

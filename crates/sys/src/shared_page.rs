@@ -142,7 +142,7 @@ pub fn is_locked(file: &File) -> Result<bool, Errno> {
 /// The user that a file belongs to.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn user_of(file: &File) -> Result<u32, Errno> {
     file.metadata().map(|found| found.uid()).map_err(|error| Errno::from(&error))
 }
@@ -155,7 +155,7 @@ pub fn own_user() -> Option<u32> {
 /// Reads at an offset of a file, without moving its position.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     file.read_at(bytes, at)
 }

@@ -148,7 +148,7 @@ impl Tracepoints {
     /// Records the hits of `points` on `cpu` from now on.
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` without CAP_PERFMON, `EMFILE` if the process may not open a file for each, `EINVAL` if there are none.
+    /// `EACCES` or `EPERM` without CAP_PERFMON, `EMFILE` if the process may not open a file for each, `EINVAL` if `points` is empty.
     pub fn of_cpu(cpu: usize, points: &[Tracepoint]) -> Result<Tracepoints, Errno> {
         let (first, others) = points.split_first().ok_or(Errno::INVAL)?;
         let open = |point: &Tracepoint| Event::on_cpu(&Attributes::tracepoint(u64::from(point.id)), cpu);

@@ -1,8 +1,8 @@
 //! The order of more than two arms: every block has each arm once, in random order.
 //!
-//! What [`PairDesign`](crate::PairDesign) says about its coin holds here for any two arms of a block: whatever places the others have,
-//! either of the two is equally likely to come first. So the windows of two arms, block by block, are pairs for
-//! [`Sequential`](crate::Sequential), as if the other arms did not exist.
+//! As with the coin of a [`PairDesign`](crate::PairDesign), either of any two arms of a block is equally likely to come first, whatever
+//! places the other arms have. So the windows of two arms, block by block, are pairs for [`Sequential`](crate::Sequential), as if the other
+//! arms did not exist.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -174,7 +174,7 @@ impl Normal {
 
 /// The difference of the sums of B and A for every assignment of half of the boots to B.
 struct Relabelled {
-    /// For each assignment: the difference of the sums of logs, and twice the number of true B boots above half.
+    /// For each assignment: the difference of the sums of logs, and the change of that difference per unit of shift in B's logs.
     ways: Vec<(f64, f64)>,
     seen: f64,
     half: f64,
@@ -203,7 +203,7 @@ impl Relabelled {
         }
     }
 
-    /// How often equal arms would differ this much if B's logs were `shift` too high.
+    /// How often a random assignment differs at least as much as the true one, after `shift` is subtracted from B's logs.
     fn p_value(&self, shift: f64) -> f64 {
         let seen = (self.seen - shift * self.half).abs();
         let slack = self.slack + 1e-9 * shift.abs();
@@ -215,7 +215,8 @@ impl Relabelled {
     fn interval(&self, error: f64) -> (f64, f64) {
         let centre = self.seen / self.half;
         let end = |towards: f64| {
-            // No error below 1 rejects the test's own centre. Far out, only the truth and its mirror image are as far.
+            // The centre is never rejected: its p-value is 1. Far from the centre, only the true assignment and its mirror image differ as
+            // much.
             let (mut held, mut step) = (0.0, self.slack.max(1e-9));
             while step < 1e6 && self.p_value(centre + towards * step) > error + 1e-12 {
                 held = step;

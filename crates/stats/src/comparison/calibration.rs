@@ -1,5 +1,5 @@
-//! The effects that a machine can show, measured while both arms were equal: how often its noise makes the test claim something all
-//! the same, and how large an effect must be to be found within a number of pairs.
+//! The effects that a machine can show, from an A/A phase, in which both arms are equal. It finds how often noise alone makes the test
+//! claim a difference. It also finds how large an effect must be to be detected within a number of pairs.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -64,8 +64,8 @@ pub fn calibrate(stretch: &[Pair], planned: usize, options: Options, seed: u64) 
             claimed |= matches!(run.verdict(), Verdict::Better | Verdict::Worse);
         }
         claims += usize::from(claimed);
-        // If B's numbers were larger by a factor, all excluded effects would move up by it. A factor of the bound's size is the smallest
-        // that moves the bound beyond "no difference".
+        // If B's numbers were larger by a factor, the bound would move by the same factor. So the smallest detectable factor is the one
+        // that moves the bound to "no difference".
         visible.extend([1.0, -1.0].map(|way| (-run.bound(way)).max(0.0)));
     }
     visible.sort_unstable_by(f64::total_cmp);

@@ -34,9 +34,8 @@ pub(crate) fn two_sided_p_value(differences: &[f64]) -> f64 {
     (2.0 * RankSum::from_ranks(&ranks).at_most(nearer)).min(1.0)
 }
 
-/// The largest `k` for which the rank sum of `pairs` untied differences is below `k` with a probability of at most
-/// `tail`: the `k`-th smallest and `k`-th largest Walsh average then bound the interval of confidence `1 - 2 tail`. 0
-/// when there is none, that is, with too few pairs.
+/// The largest `k` for which the rank sum of `pairs` untied differences is below `k` with a probability of at most `tail`: the `k`-th
+/// smallest and `k`-th largest Walsh average then bound the interval of confidence `1 - 2 tail`. 0 with too few pairs.
 pub(crate) fn critical_rank(pairs: usize, tail: f64) -> usize {
     let ranks: Vec<usize> = (1..=pairs).map(|rank| 2 * rank).collect();
     let rank_sum = RankSum::from_ranks(&ranks);

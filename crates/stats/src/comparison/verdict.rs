@@ -8,7 +8,7 @@
 //! | `-L < low` and `high < L` | same | whatever the difference is, it is too small to matter |
 //! | `0 < low` and `L <= e` | b is higher | there is a difference, and its best estimate matters |
 //! | `high < 0` and `e <= -L` | b is lower | likewise |
-//! | otherwise | undecided | this run cannot tell |
+//! | otherwise | undecided | this run cannot decide |
 //!
 //! Two cases need an argument. An interval that excludes 0 but lies wholly within ±L is *same*: a real difference that is too small is no
 //! reason to change a host. An interval that excludes 0 and reaches beyond L, while its estimate does not, is *undecided*: the difference

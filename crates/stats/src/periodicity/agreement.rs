@@ -1,5 +1,5 @@
-//! How well a train of gaps agrees with the observation: Cohen's kappa over the watched time. Chance is 0. So a wrong model does not look
-//! right on a CPU that is almost always available, or almost never.
+//! How well a train of gaps agrees with the observation: Cohen's kappa over the watched time. Chance is 0. So a wrong model does not score
+//! well on a CPU that is almost always available, or almost never.
 
 use super::observed::Observed;
 

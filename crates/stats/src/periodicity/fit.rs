@@ -7,13 +7,13 @@ use super::observed::Observed;
 
 /// Bins of one period, used to find where edges concentrate.
 const BINS: usize = 64;
-/// An edge may be this far from the concentration, as a share of the period, before it counts as foreign,
+/// The widest gate: an edge further than this from the line is ignored, as a share of the period.
 const GATE: f64 = 0.12;
-/// and this many deviations, but not closer than this many nanoseconds.
+/// The gate in standard deviations of the edges, and its minimum in nanoseconds.
 const GATE_DEVIATIONS: f64 = 4.0;
 const GATE_MIN_NS: f64 = 30_000.0;
 const ROUNDS: u32 = 6;
-/// The part of the time for the first line. Each further line takes twice as much.
+/// The length of time for the first line, in nanoseconds. Each further line uses twice as much.
 const FIRST_SPAN_NS: f64 = 2e9;
 /// Converts the median of deviations to a standard deviation, for normal noise.
 const NORMAL: f64 = 1.4826;
@@ -84,7 +84,7 @@ pub(super) fn refine(observed: &Observed, period_ns: f64, room: &mut Room) -> Op
             begin.residuals(starts, period, span, of_starts);
             end.residuals(ends, period, span, of_ends);
             let change = common_slope(of_starts, of_ends)?;
-            // A line that leaves its candidate belongs to another one.
+            // If the period moves far from the candidate, this fit belongs to another candidate.
             if !(0.97..=1.03).contains(&((period + change) / period_ns)) {
                 return None;
             }

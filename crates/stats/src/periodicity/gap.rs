@@ -5,10 +5,10 @@ use serde::Serialize;
 /// The shortest period to find, in nanoseconds.
 pub const PERIOD_MIN_NS: f64 = 2e6;
 
-/// The maximum length, in nanoseconds. A longer gap is a pause of the machine, and counts as unwatched time.
+/// The longest period to find, in nanoseconds. A longer gap is a pause of the machine, and counts as unwatched time.
 pub const PERIOD_MAX_NS: f64 = 60e6;
 
-/// The search uses this many most recent nanoseconds. Everything refines the result.
+/// The search uses only this much of the most recent time, in nanoseconds. The whole time refines its result.
 pub const SEARCH_NS: f64 = 4e9;
 
 /// The maximum number of gaps to search.

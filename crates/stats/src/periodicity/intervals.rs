@@ -7,11 +7,11 @@
 use super::gap::{PERIOD_MAX_NS, PERIOD_MIN_NS, middle_of};
 use super::observed::Observed;
 
-/// A gap counts if it has at least this share of the middle length: half of the missing time is in gaps of that length or longer.
+/// A gap counts if it has at least this share of the middle length. Half of the missing time is in gaps of the middle length or longer.
 const LENGTH_MIN: f64 = 0.4;
-/// An interval is regular if it differs from the middle one by at most this share,
+/// An interval is regular if it differs from the median by at most this share.
 const NEAR: f64 = 0.35;
-/// and by at most this many deviations.
+/// Regular intervals that deviate by more standard deviations than this are left out of the mean.
 const NEAR_DEVIATIONS: f64 = 3.5;
 const ROUNDS: u32 = 4;
 /// Converts the median of deviations to a standard deviation, for normal noise.

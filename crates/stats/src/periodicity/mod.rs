@@ -41,32 +41,33 @@ use observed::Observed;
 const LOST_MIN: f64 = 0.02;
 /// Minimum agreement of the model with the observation: 1 is perfect, 0 is chance.
 const AGREEMENT_MIN: f64 = 0.6;
-/// Minimum number of observed gaps,
+/// Minimum number of observed gaps.
 const SEEN_MIN: u64 = 6;
-/// and their minimum share of the expected gaps.
+/// Minimum share of the expected gaps that must be observed.
 const SEEN_SHARE_MIN: f64 = 0.6;
 /// Gaps whose starts vary more than this, as a share of the period, are not slots.
 const SPREAD_MAX: f64 = 0.08;
-/// If each gap is shifted so much that the agreement in time says little: the minimum share of missing time in gaps that begin near their
-/// time,
+/// Minimum share of the missing time in gaps that begin near their predicted time. This and the next constants are for gaps with strong
+/// jitter, whose agreement in time says little.
 const IN_TIME_MIN: f64 = 0.8;
-/// the minimum share of observed among expected gaps,
+/// Minimum share of the expected gaps that must be observed, with strong jitter.
 const SEEN_SHARE_MIN_JITTER: f64 = 0.8;
-/// the minimum share of similar intervals between gaps,
+/// Minimum share of the intervals between gaps that must be regular.
 const REGULAR_MIN: f64 = 0.75;
-/// their minimum number,
+/// Minimum number of regular intervals.
 const INTERVALS_MIN: u64 = 10;
-/// and the maximum standard deviation as a share of the period.
+/// Maximum standard deviation of the intervals, as a share of the period.
 const JITTER_MAX: f64 = 0.13;
 /// Starts that vary less than this share of the period count as fixed times.
 const WANDER_MIN: f64 = 0.01;
-/// Independent starts vary 0.71 times as much as the intervals between them.
+/// If starts vary more than this many times as much as the intervals between them, their times are not fixed. Independent starts vary 0.71
+/// times as much.
 const WANDER_RATIO: f64 = 1.1;
-/// The periods by times and by intervals may differ by this share.
+/// The period fitted to the times and the period of the intervals may differ by this share.
 const SAME_PERIOD: f64 = 0.05;
 /// A period within this distance of a whole number of ticks may be the scheduler's own.
 const TICK_TOLERANCE: f64 = 3e-4;
-/// The share of a limit's effect that must be missing before the limit is blamed.
+/// A CPU limit explains the gaps if the missing time reaches this share of the time that the limit would take.
 const LIMIT_BITES: f64 = 0.5;
 
 /// Which gaps count. The time of other gaps counts as unwatched.
@@ -294,7 +295,7 @@ fn judged(
 ) -> Periodicity {
     let lost_share = observed.lost_share();
     let found = best.filter(|fit| is_periodic(fit) || cycle.is_some_and(|cycle| is_periodic_with_jitter(fit, &cycle)));
-    // The scheduler's slices are similar too: without fixed times nothing distinguishes them from a hypervisor's.
+    // Time slices of the scheduler have similar lengths too. Without fixed times, nothing distinguishes them from a hypervisor's slots.
     let is_own_tick =
         known.turns_end_at_ns.is_some_and(|tick_ns| found.map_or(cycle.is_some(), |fit| fit.is_multiple(tick_ns)));
     let wandering = cycle.filter(|cycle| found.is_none_or(|fit| wanders(&fit, cycle)));
@@ -302,7 +303,8 @@ fn judged(
     let of_limit = |fit: Fit| limit.is_some_and(|limit| fit.is_multiple(limit.period_ns));
     let (model, why, confidence) = match (found, cycle) {
         _ if observed.watched_ns() <= 0.0 && limit.is_none() => (Model::None, Reason::Unwatched, 0.0),
-        // An active limit takes the CPU with its own period: that this is regular, or on ticks, is expected.
+        // An active limit takes the CPU with its own period. So gaps at that period are expected, even if it is a multiple of the
+        // scheduler's tick.
         (Some(fit), _) if of_limit(fit) => (Model::TokenBucket, Reason::LimitBites, 0.9),
         (Some(_), _) | (None, Some(_)) if is_own_tick => (Model::Irregular, Reason::OwnTick, 0.5),
         (Some(fit), cycle) => {
@@ -336,7 +338,7 @@ fn judged(
     }
 }
 
-/// Whether a limit explains the missing share, of whatever cause inside the guest.
+/// Whether the limit explains the missing time. Counts all gaps with a cause inside the guest or an unknown one.
 fn bites(windows: &[Window], gaps: &[Gap], limit: &Limit) -> bool {
     if limit.quota_ns >= limit.period_ns || limit.throttled == Some(0) {
         return false;
@@ -355,7 +357,7 @@ fn is_periodic(fit: &Fit) -> bool {
         && fit.spread_ns <= SPREAD_MAX * fit.period_ns
 }
 
-/// The same if each gap is shifted by a large part of its length, so that the agreement in time is low.
+/// As [`is_periodic`], for gaps that jitter by a large part of their length, so that the agreement in time is low.
 fn is_periodic_with_jitter(fit: &Fit, cycle: &Cycle) -> bool {
     fit.in_time >= IN_TIME_MIN
         && fit.seen >= INTERVALS_MIN
@@ -364,7 +366,7 @@ fn is_periodic_with_jitter(fit: &Fit, cycle: &Cycle) -> bool {
         && (fit.period_ns / cycle.period_ns - 1.0).abs() <= SAME_PERIOD
 }
 
-/// Whether starts are farther from their fixed times than independent jitter explains: then the times are not fixed, or change.
+/// Whether starts deviate from their fixed times by more than independent jitter explains. Then the times are not fixed, or they change.
 fn wanders(fit: &Fit, cycle: &Cycle) -> bool {
     fit.spread_ns > WANDER_MIN * fit.period_ns && fit.spread_ns > WANDER_RATIO * cycle.jitter_ns
 }

@@ -105,7 +105,7 @@ impl<T> Ring<T> {
         Ok(())
     }
 
-    /// Removes the oldest value. None if there is none, or if it is just being pushed.
+    /// Removes the oldest value. None if the queue is empty, or if that value is just being pushed.
     #[inline]
     pub fn pop(&self) -> Option<T> {
         let mut number = self.head.0.load(Ordering::Relaxed);
@@ -238,7 +238,7 @@ impl<T> Drop for Claim<T> {
 }
 
 impl<T> Sink<T> {
-    /// Removes up to `most` values at once. None if there is none.
+    /// Removes up to `most` values at once. None if the queue is empty.
     #[inline]
     pub fn claim(&self, most: u64) -> Option<Claim<T>> {
         let ring = &self.ring;

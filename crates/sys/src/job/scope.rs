@@ -18,7 +18,7 @@ pub struct JobScope<'env, D> {
     ledger: *const Ledger<D>,
     /// The number of tasks that the opener has lent. None on other threads, and in tasks.
     own: Option<Cell<u64>>,
-    /// Invariant in its lifetime, and for one thread.
+    /// Makes the type invariant in `'env`.
     borrows: PhantomData<Cell<&'env ()>>,
 }
 
@@ -74,7 +74,7 @@ impl<D> fmt::Debug for JobScope<'_, D> {
     }
 }
 
-/// What a thread waits for.
+/// The number of lent tasks that still exist, for the thread that waits for them.
 pub struct Left<'a>(&'a AtomicU64);
 
 impl Left<'_> {

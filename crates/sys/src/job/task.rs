@@ -134,7 +134,7 @@ impl<D> Drop for Gone<'_, D> {
 
 /// Tasks that one thread ended but has not yet reported to the waiting threads. Reporting each separately would cost an atomic step per task.
 pub struct Tally<D> {
-    /// The ledger of these tasks. It is alive because they are not reported yet. Null if there are none.
+    /// The ledger of these tasks. It is alive because they are not reported yet. Null if no task is counted.
     ledger: Cell<*const Ledger<D>>,
     count: Cell<u64>,
     /// A bit for the slot of each waiter that no longer has to wait.

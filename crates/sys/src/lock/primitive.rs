@@ -42,7 +42,7 @@ mod real {
 /// The wait and wake operations under the model checker: a futex is one queue under a mutex, for all words.
 #[cfg(loom)]
 mod model {
-    /// Nothing is logged under the model checker.
+    /// The model checker logs no waits, so this only stands in for the real type.
     pub(crate) enum Kind {
         Mutex,
         Read,
@@ -50,7 +50,7 @@ mod model {
         Event,
     }
 
-    /// Nobody is named either.
+    /// The model checker does not record who released a lock.
     #[derive(Debug)]
     pub(crate) struct Releaser;
 

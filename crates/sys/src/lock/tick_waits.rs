@@ -1,5 +1,5 @@
-//! `tick_waits`: the waits of this thread's ticks for locks and events, for the page of telemetry. Outside of ticks this costs a look
-//! at the thread's own memory, and only for threads that wait anyway. Taking a free lock never gets here.
+//! `tick_waits`: the waits of this thread's ticks for locks and events, for the telemetry page. Outside of ticks it costs one read of
+//! thread-local memory, and only in threads that wait anyway. Taking a free lock never gets here.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use crate::thread;
 thread_local! {
     /// The waits of the tick that this thread is in. None between two ticks, and in all other threads.
     static OF_TICK: Cell<Option<TickWaits>> = const { Cell::new(None) };
-    /// The kernel's number of this thread, read once. 0 is unknown.
+    /// The kernel's number of this thread, read once. 0 means unknown.
     static OWN: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -36,7 +36,7 @@ pub struct TickWait {
     pub by: Option<u32>,
 }
 
-/// A tick of this thread begins: sums its waits from now on.
+/// Begins a tick of this thread: sums its waits from now on.
 ///
 /// ```
 /// use evenkeel_sys::lock::tick_waits::{self, TickWaits};
@@ -52,13 +52,13 @@ pub fn begin() {
     let _ = OF_TICK.try_with(|of_tick| of_tick.set(Some(TickWaits::default())));
 }
 
-/// The tick ends. Returns its waits. `None` if no tick has begun in this thread.
+/// Ends the tick and returns its waits. `None` if no tick has begun in this thread.
 pub fn end() -> Option<TickWaits> {
     OF_TICK.try_with(Cell::take).ok().flatten()
 }
 
-/// Who released a lock or set an event while others slept, so that a waiter can name the thread that it waited for. It costs nothing while
-/// nobody sleeps.
+/// The thread that released a lock or set an event while others slept, so that a waiter can name the thread that it waited for. It costs
+/// nothing while no thread sleeps.
 #[derive(Debug)]
 pub(crate) struct Releaser(AtomicU32);
 
@@ -67,7 +67,7 @@ impl Releaser {
         Releaser(AtomicU32::new(0))
     }
 
-    /// The calling thread is about to release. Call it before the release: afterwards the lock may be gone.
+    /// Records that the calling thread is about to release. Call it before the release, because the lock may be freed afterwards.
     #[cold]
     pub(crate) fn is_this_thread(&self) {
         let own = OWN.try_with(|own| {
@@ -80,7 +80,7 @@ impl Releaser {
     }
 }
 
-/// Who is waited for.
+/// The thread that a waiter waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By<'a> {
     /// The thread that releases the lock.
@@ -90,10 +90,10 @@ pub(crate) enum By<'a> {
 }
 
 impl By<'_> {
-    /// A wait begins.
+    /// Prepares for a wait.
     pub(super) fn begin(self) {
         if let By::Releaser(releaser) = self {
-            // An earlier release is not what this wait is for.
+            // Forget the thread of an earlier release, so that this wait does not name it.
             releaser.0.store(0, Ordering::Relaxed);
         }
     }

@@ -151,7 +151,7 @@ fn run_delay_ns() -> Option<u64> {
         let run_delay = kept.get_or_init(|| RunDelay::of_this_thread().ok()).as_ref()?;
         Some(run_delay.read().ok()?.run_delay_ns)
     };
-    // Also None in a thread that is just ending.
+    // A thread that is just ending has no thread-local data any more, so it gets None.
     RUN_DELAY.try_with(read).ok().flatten()
 }
 

@@ -182,7 +182,7 @@ pub mod sched {
     }
 }
 
-/// Limits of control groups. There are none here.
+/// Limits of control groups. Only Linux has them.
 pub mod cpu_limit {
     /// A limit on CPU time. None is found here.
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,7 +224,7 @@ pub mod cpu_limit {
     pub struct Counters(());
 
     impl Counters {
-        /// There are none.
+        /// Opens no counters.
         pub fn open<'a>(_: impl IntoIterator<Item = &'a CpuLimit>) -> Counters {
             Counters(())
         }
@@ -363,7 +363,7 @@ pub mod rseq {
     pub enum Watcher {}
 
     impl Watcher {
-        /// There is no such thing.
+        /// Always refused: only Linux has restartable sequences.
         ///
         /// # Errors
         /// Always `EOPNOTSUPP`.

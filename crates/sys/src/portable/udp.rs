@@ -50,12 +50,12 @@ pub struct Packet<'a> {
 pub struct Inbox(());
 
 impl Inbox {
-    /// One for packets of this many bytes.
+    /// An inbox for packets of this many bytes.
     pub fn new(_: usize) -> Inbox {
         Inbox(())
     }
 
-    /// One with space for this many packets.
+    /// An inbox with space for this many packets.
     pub fn with_room(_: usize, _: usize) -> Inbox {
         Inbox(())
     }
@@ -76,7 +76,7 @@ impl Inbox {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// There is none.
+    /// Always None, because nothing is received here.
     pub fn packet(&self, _: usize) -> Option<Packet<'_>> {
         None
     }
@@ -89,7 +89,7 @@ pub enum RingInbox {}
 
 #[cfg(feature = "io-uring")]
 impl RingInbox {
-    /// There is no such thing.
+    /// Always refused: only Linux has io_uring.
     ///
     /// # Errors
     /// Always `EOPNOTSUPP`.
@@ -126,7 +126,7 @@ impl RingInbox {
 pub struct Sender(());
 
 impl Sender {
-    /// One for this many parts.
+    /// A sender for messages with this many parts in all.
     pub fn new(_: usize) -> Sender {
         Sender(())
     }
@@ -188,7 +188,7 @@ pub struct Undelivered {
     pub why: Errno,
 }
 
-/// None is known.
+/// Always refused: the system reports no undelivered packets here.
 ///
 /// # Errors
 /// Always `EOPNOTSUPP`.

@@ -18,13 +18,13 @@ pub mod head {
     pub const FORMAT: usize = 1;
     /// The whole page in bytes.
     pub const PAGE_BYTES: usize = 2;
-    /// Where the tick's part begins, and its length.
+    /// Where the tick's part begins, as a word index.
     pub const TICK_AT: usize = 3;
-    /// See above.
+    /// The length of the tick's part, in words.
     pub const TICK_WORDS: usize = 4;
-    /// Where the counters begin, and how many there are.
+    /// Where the counters' part begins.
     pub const COUNTS_AT: usize = 5;
-    /// See above.
+    /// The length of the counters' part, in words.
     pub const COUNTS_WORDS: usize = 6;
     /// Where the first histogram begins.
     pub const HISTOGRAMS_AT: usize = 7;
@@ -78,7 +78,7 @@ pub mod tick {
     pub const TURNS_MODEL: usize = 8;
     /// The period of the slots or the limit, in nanoseconds.
     pub const TURNS_PERIOD: usize = 9;
-    /// The share of the period in which the CPU is here, in millionths.
+    /// The share of the period in which the CPU is available, in millionths.
     pub const TURNS_SHARE: usize = 10;
     /// Page faults of the tick's thread without disk access.
     pub const MINOR_FAULTS: usize = 11;
@@ -160,11 +160,11 @@ pub mod histogram {
     pub const WORDS: usize = BUCKETS + super::BUCKETS;
 }
 
-/// Where each part begins, as this version writes it.
+/// Where the tick's part begins, as this version writes it.
 pub const TICK_AT: usize = head::WORDS;
-/// See above.
+/// Where the counters' part begins, as this version writes it.
 pub const COUNTS_AT: usize = TICK_AT + tick::WORDS;
-/// See above.
+/// Where the histograms begin, as this version writes it.
 pub const HISTOGRAMS_AT: usize = COUNTS_AT + COUNTS_WORDS;
 /// Words in use.
 pub const WORDS: usize = HISTOGRAMS_AT + HISTOGRAMS.len() * histogram::WORDS;

@@ -96,7 +96,7 @@ fn namespace() -> Result<u64, Errno> {
     fs::metadata("/proc/self/ns/pid").map(|found| found.ino()).map_err(|error| Errno::from(&error))
 }
 
-/// Other systems have no such thing.
+/// Other systems have no /proc, so the owner is never known.
 #[cfg(not(target_os = "linux"))]
 fn namespace() -> Result<u64, Errno> {
     Err(Errno::OPNOTSUPP)

@@ -92,7 +92,8 @@ pub struct Faults {
 pub struct PageWaits {
     /// All of it, in nanoseconds.
     pub total_ns: u64,
-    /// The part in ticks that waited for at least an eighth of the period. Less does not make a tick late by a quarter of the period.
+    /// The part in ticks that waited for at least an eighth of the period. A shorter wait cannot make a tick late by a quarter of the
+    /// period.
     pub long_ns: u64,
     /// The longest wait of the last such tick.
     pub last: Option<TickWait>,

@@ -72,7 +72,7 @@ pub fn report_dropped(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_RXQ_OVFL, 1)
 }
 
-/// Polls the device for packets for this many microseconds when there are none to receive (`SO_BUSY_POLL`). Reads the value back.
+/// Polls the device for packets for this many microseconds when no packet waits (`SO_BUSY_POLL`). Reads the value back.
 ///
 /// # Errors
 /// `EPERM` for more than `net.core.busy_read` without CAP_NET_ADMIN; `ENOPROTOOPT` if the kernel cannot.

@@ -198,7 +198,7 @@ impl Outbox {
         self.packets.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no packets to send.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }

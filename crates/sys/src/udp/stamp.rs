@@ -66,7 +66,7 @@ pub fn stamp_sent(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_TIMESTAMPING, flags)
 }
 
-/// The next timestamp of a sent packet. None if there is none yet. Other entries in the error queue are skipped.
+/// The next timestamp of a sent packet. None if none has arrived yet. Other entries in the error queue are skipped.
 ///
 /// # Errors
 /// The kernel's error.

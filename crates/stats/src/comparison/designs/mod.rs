@@ -1,5 +1,5 @@
-//! Designs for many knobs at once: which knobs to switch on in which window, so that every window serves every knob, and the effect of each
-//! knob with an honest error.
+//! Designs for many knobs at once: which knobs to switch on in which window, so that every window serves every knob. They give the effect
+//! of each knob with an honest error.
 //!
 //! # Why many at once
 //!

@@ -47,7 +47,7 @@ pub struct Sequential {
     log_ratios: Vec<f64>,
     /// The same in rising order.
     rising: Vec<f64>,
-    /// The scale of the pairs before each.
+    /// For each pair, the scale of the pairs before it.
     scales: Vec<Option<f64>>,
     /// The three effects that decide the verdict.
     none: Asked,
@@ -69,9 +69,9 @@ pub struct Look {
     pub e_value: f64,
     /// Hodges–Lehmann estimate of the ratio b / a. Not a number before the first pair.
     pub ratio: f64,
-    /// Lower end of the interval for the ratio; 0 as long as there is none.
+    /// Lower end of the interval for the ratio; 0 before the pairs bound it.
     pub low: f64,
-    /// Upper end of the interval for the ratio; infinite as long as there is none. If B multiplies every window by one factor, the
+    /// Upper end of the interval for the ratio; infinite before the pairs bound it. If B multiplies every window by one factor, the
     /// probability that the interval **ever** misses it, at any look, is at most 1 - confidence.
     pub high: f64,
     /// The verdict so far.

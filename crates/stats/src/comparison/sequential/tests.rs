@@ -134,7 +134,7 @@ proptest! {
         prop_assert_eq!(one.e_value, other.e_value);
     }
 
-    /// The unit does not matter, nor does the level of the day, because each pair is compared within itself.
+    /// Neither the unit nor the level on that day matters, because each pair is compared within itself.
     #[test]
     fn a_factor_on_both_arms_changes_nothing(pairs in pairs(), factor in 1e-9..1e9f64) {
         let scaled: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.a * factor, b: p.b * factor }).collect();
@@ -145,7 +145,7 @@ proptest! {
 
     #[test]
     fn a_factor_on_one_arm_moves_the_interval_by_it(pairs in pairs(), factor in 0.1..10.0f64) {
-        // No lines, because lines do not move.
+        // Without a smallest effect. Its lines would not move with the factor.
         let options = Options { smallest_effect_ratio: 0.0, ..LATENCY };
         let scaled: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.a, b: p.b * factor }).collect();
         let (one, other) = (result_of(&pairs, options).look(), result_of(&scaled, options).look());
