@@ -19,7 +19,6 @@ case $prefix in
     exit 2
     ;;
 esac
-# Of the header, so that all that is installed is of one piece.
 lib=${LIBDIR:-lib}
 case /$lib/ in
 *[!A-Za-z0-9/_-]* | */../* | //*)
@@ -27,6 +26,7 @@ case /$lib/ in
     exit 2
     ;;
 esac
+# Read the ABI's number from the header, so that all installed files agree.
 abi=$(sed -n 's/^#define EVENKEEL_ABI_VERSION //p' "$own/include/evenkeel_rt.h")
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$own/../../Cargo.toml")
 to=${DESTDIR:-}$prefix
@@ -36,13 +36,13 @@ install -m 644 "$own/include/evenkeel_rt.h" "$own/include/evenkeel_rt.hpp" "$to/
 install -m 644 "$own/csharp/EvenkeelRt.cs" "$own/csharp/TickThread.cs" "$to/share/evenkeel-rt/"
 install -m 644 "$own"/examples/*.c "$own"/examples/*.cpp "$own/examples/CMakeLists.txt" "$to/share/evenkeel-rt/examples/"
 install -m 644 "$built/libevenkeel_rt_c.a" "$to/$lib/libevenkeel_rt.a.new"
-# Most of the archive is debug information and the compiler's own bitcode, also of Rust's standard library: 55 MB become 10. Function
-# names stay.
+# Most of the archive is debug information and the compiler's bitcode, also of Rust's standard library. Removing it reduces 55 MB to 10 MB.
+# Function names stay.
 if command -v strip >/dev/null 2>&1; then
     strip --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd "$to/$lib/libevenkeel_rt.a.new"
 fi
 mv -f "$to/$lib/libevenkeel_rt.a.new" "$to/$lib/libevenkeel_rt.a"
-# The loader asks for the ABI's number; a program in use keeps the file that it has open.
+# The loader searches for the name with the ABI's number. A running program keeps the old file that it has open.
 install -m 755 "$built/libevenkeel_rt_c.so" "$to/$lib/libevenkeel_rt.so.$abi.$version.new"
 if command -v strip >/dev/null 2>&1; then
     strip --strip-debug "$to/$lib/libevenkeel_rt.so.$abi.$version.new"
@@ -50,7 +50,7 @@ fi
 mv -f "$to/$lib/libevenkeel_rt.so.$abi.$version.new" "$to/$lib/libevenkeel_rt.so.$abi.$version"
 ln -sf "libevenkeel_rt.so.$abi.$version" "$to/$lib/libevenkeel_rt.so.$abi"
 ln -sf "libevenkeel_rt.so.$abi" "$to/$lib/libevenkeel_rt.so"
-# From the CMake files up to the prefix: two folders of their own, and those of LIBDIR.
+# The path from the CMake files up to the prefix: out of cmake/evenkeel-rt, and out of the folders of LIBDIR.
 up=$(printf '%s' "$lib/cmake/evenkeel-rt" | sed 's|[^/][^/]*|..|g')
 fill() { # TEMPLATE FILE
     sed -e "s|@PREFIX@|$prefix|" -e "s|@LIBDIR@|$lib|" -e "s|@VERSION@|$version|" -e "s|@ABI@|$abi|" -e "s|@UP@|$up|" "$own/$1" >"$to/$lib/$2"

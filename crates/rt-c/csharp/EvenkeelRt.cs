@@ -2088,8 +2088,8 @@ namespace Evenkeel
         /// </summary>
         public uint caller_runs_asynchronous;
         /// <summary>
-        ///  More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the workers
-        ///  above. Null if there are none.
+        ///  More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the
+        ///  workers above. Null without such workers.
         /// </summary>
         public EvenkeelWorkerSettings** own_workers;
         /// <summary>
@@ -2431,7 +2431,7 @@ namespace Evenkeel
         /// </summary>
         public uint alignment;
         /// <summary>
-        ///  The period of the slices or of the limit, in nanoseconds; 0 if there is none.
+        ///  The period of the slices or of the limit, in nanoseconds; 0 without slices and limit.
         /// </summary>
         public ulong period_ns;
         /// <summary>
@@ -2463,7 +2463,7 @@ namespace Evenkeel
         /// </summary>
         public ulong phase_ns;
         /// <summary>
-        ///  The confidence that there are slices, from 0 to 1; below 0 if there are none.
+        ///  The confidence that there are slices, from 0 to 1; below 0 without slices.
         /// </summary>
         public double confidence;
     }
@@ -3550,7 +3550,7 @@ namespace Evenkeel
     public enum EvenkeelAlignment : uint
     {
         /// <summary>
-        ///  Nothing.
+        ///  It does nothing: it may not, there are no slices, or no phase was better.
         /// </summary>
         Free = 0,
         /// <summary>

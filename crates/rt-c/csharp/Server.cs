@@ -16,7 +16,7 @@ static unsafe class Server
         throw new InvalidOperationException(what + ": " + text + ": " + Marshal.PtrToStringAnsi((IntPtr)more));
     }
 
-    // Texts go over as UTF-8 with a zero at the end.
+    // The library takes texts as UTF-8 with a zero at the end.
     static byte[] Text(string text)
     {
         return Encoding.UTF8.GetBytes(text + "\0");
@@ -56,7 +56,7 @@ static unsafe class Server
         Must(EvenkeelRt.evenkeel_tick_loop_due_to_done(ticks, &felt), "read the times from due to done");
         Console.WriteLine("{0} ticks, due to done {1} ns at the median", felt.count, felt.p50_ns);
         Must(EvenkeelRt.evenkeel_tick_loop_free(ticks), "end the loop");
-        // A freed handle is a status, not a crash.
+        // Using a freed handle returns a status and does not crash.
         return EvenkeelRt.evenkeel_tick_loop_free(ticks) == EvenkeelStatus.BadHandle ? 0 : 1;
     }
 }

@@ -36,20 +36,20 @@ namespace Evenkeel
 
         /// <summary>
         /// Starts the thread, and returns when it is set up. <c>tick</c> receives the seconds to move the world by: one period, and one for each
-        /// missed tick. It runs on the new thread, so it must not touch objects that belong to the engine's thread.
+        /// missed tick. It runs on the new thread, so it must not access objects that belong to the engine's thread.
         /// </summary>
         public TickThread(string name, TimeSpan period, Action<double> tick)
         {
             if (tick == null) throw new ArgumentNullException("tick");
             if (period <= TimeSpan.Zero) throw new ArgumentOutOfRangeException("period");
             this.tick = tick;
-            // A product beyond the numbers would be another period. The library refuses the largest number.
+            // A product that overflows would be another period. Pass the largest number instead, which the library refuses.
             periodNs = period.Ticks > long.MaxValue / 100 ? ulong.MaxValue : (ulong)period.Ticks * 100;
             Advice = "";
             thread = new Thread(Run) { Name = name, IsBackground = true };
             thread.Start();
             started.Wait();
-            // A tick may have failed since: that is for Stop to report.
+            // If a tick has failed since, Stop reports it.
             if (isSetUp) return;
             thread.Join();
             throw failure;

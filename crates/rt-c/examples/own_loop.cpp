@@ -1,5 +1,5 @@
-// An engine that owns its loop, in C++: it asks when the next tick is due, does what else it has to do until then, and takes the tick
-// when its time has come.
+// An engine that owns its loop, in C++: it asks when the next tick is due, does its other work until then, and begins the tick when it is
+// due.
 #include <evenkeel_rt.h>
 
 #include <chrono>
@@ -28,7 +28,7 @@ T prepared() {
     return structure;
 }
 
-// As std::lock_guard needs it. The library's lock is a member: it allocates nothing.
+// A mutex for std::lock_guard. The library's lock is a member, so nothing is allocated.
 class Mutex {
 public:
     Mutex() { must(evenkeel_mutex_init(&own), "prepare a lock"); }
@@ -68,7 +68,7 @@ int main() {
         auto tick = prepared<EvenkeelTick>();
         const auto status = evenkeel_clock_poll(clock.get(), &tick);
         if (status == EVENKEEL_STATUS_WOULD_BLOCK) {
-            // The engine's own: network, or a sleep of its own up to the deadline.
+            // The engine's other work goes here: the network, or a sleep until the deadline.
             std::uint64_t due = 0, now = 0;
             must(evenkeel_clock_next_due(clock.get(), &due), "next due");
             must(evenkeel_now_ns(&now), "now");

@@ -28,7 +28,7 @@ static void work(size_t number, void *unused)
 
 static void body(EvenkeelFrame *frame, void *unused) { must(evenkeel_frame_for_each(frame, 0, JOBS, 1, work, unused), "push jobs"); }
 
-/* Any thread may ask, also a job: for example, whether there is time left for a long step. */
+/* Any thread or job may ask this, for example to find out whether there is time for a long step. */
 static void print_slice(EvenkeelJobs *jobs, const char *cpu)
 {
     EvenkeelCpuSlice slice;

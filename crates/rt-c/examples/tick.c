@@ -1,4 +1,4 @@
-/* A loop in C from single parts: sets its thread up, ticks a hundred times, and prints how well the ticks kept time. */
+/* A loop in C from single parts: sets up its thread, ticks a hundred times, and prints how well the ticks kept time. */
 #include <evenkeel_rt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,14 +27,14 @@ int main(void)
     uint32_t move;
     int i;
 
-    /* The kernel settings of the thread. A setting that the kernel refuses is no error, but in the report. */
+    /* The kernel settings of the thread. A refused setting is not an error: the report lists it. */
     EVENKEEL_INIT(&config);
     must(evenkeel_thread_new(&config, &thread), "set the thread up");
     EVENKEEL_INIT(&got);
     must(evenkeel_thread_report(thread, &got), "thread report");
     printf("timer slack: %s\n", got.timer_slack == EVENKEEL_APPLY_STATUS_ACTIVE ? "active" : "not active");
 
-    /* Once, before the first tick: memory for the profiler, and names. */
+    /* Once, before the first tick: allocate the profiler's memory and register names. */
     must(evenkeel_scope_start_thread("tick", 4096), "start the profiler");
     must(evenkeel_scope_register("move players", &move), "name a scope");
 

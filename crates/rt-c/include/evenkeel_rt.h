@@ -105,7 +105,7 @@ enum EvenkeelAlignment
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // Nothing.
+    // It does nothing: it may not, there are no slices, or no phase was better.
     EVENKEEL_ALIGNMENT_FREE = 0,
     // It searches for gaps in idle time.
     EVENKEEL_ALIGNMENT_LOOKING = 1,
@@ -683,8 +683,8 @@ typedef struct EvenkeelJobSettings {
     // What happens to an asynchronous job if no worker takes from its queue. 0: the push fails. 1: the job waits until
     // evenkeel_jobs_run_asynchronous runs it.
     uint32_t caller_runs_asynchronous;
-    // More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the workers
-    // above. Null if there are none.
+    // More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the
+    // workers above. Null without such workers.
     const struct EvenkeelWorkerSettings *const *own_workers;
     // How many workers `own_workers` lists; at most 63 together with all other workers.
     size_t own_workers_count;
@@ -849,7 +849,7 @@ typedef struct EvenkeelQuantum {
     uint32_t model;
     // One of EvenkeelAlignment.
     uint32_t alignment;
-    // The period of the slices or of the limit, in nanoseconds; 0 if there is none.
+    // The period of the slices or of the limit, in nanoseconds; 0 without slices and limit.
     uint64_t period_ns;
     // This machine's or server's share of the CPU, up to 1; below 0 if it is not known.
     double share;
@@ -865,7 +865,7 @@ typedef struct EvenkeelQuantum {
     uint64_t probes;
     // When a recent slice began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are no slices.
     uint64_t phase_ns;
-    // The confidence that there are slices, from 0 to 1; below 0 if there are none.
+    // The confidence that there are slices, from 0 to 1; below 0 without slices.
     double confidence;
 } EvenkeelQuantum;
 

@@ -1,8 +1,8 @@
 // evenkeel-rt for C++17: objects that free themselves, over the C interface of evenkeel_rt.h. Header only. Ticks, jobs, locks, scopes
 // and packets allocate nothing; texts and errors do.
 //
-// A call that fails throws evenkeel::Error. Where exceptions are off, it prints the reason and aborts; define EVENKEEL_FAILED(status, what)
-// before the include to do something else, which must not return. Destructors never throw.
+// A call that fails throws evenkeel::Error. Without exceptions, it prints the reason and aborts. To replace that, define
+// EVENKEEL_FAILED(status, what) before the include; it must not return. Destructors never throw.
 #ifndef EVENKEEL_RT_HPP
 #define EVENKEEL_RT_HPP
 
@@ -80,7 +80,7 @@ struct Free {
 template <typename Of, EvenkeelStatus (*free_it)(Of *)>
 using Handle = std::unique_ptr<Of, Free<Of, free_it>>;
 
-// The text that `fill` writes: asked for its length first.
+// The text that `fill` writes. If it does not fit, the buffer grows to the reported length.
 template <typename Fill>
 std::string text(Fill fill, const char *what) {
     std::string text(1024, '\0');
@@ -134,10 +134,10 @@ public:
     // The time to move the world by: one period, and one for each missed tick before it.
     Nanoseconds elapsed() const noexcept { return Nanoseconds(tick_.elapsed_ns); }
     double elapsed_seconds() const noexcept { return std::chrono::duration<double>(elapsed()).count(); }
-    // All of it.
+    // The whole struct of the C interface.
     const EvenkeelTick &get() const noexcept { return tick_; }
 
-    // Ends it here, and returns what it cost.
+    // Ends the tick now, and returns its times.
     EvenkeelDone done() {
         auto done = prepared<EvenkeelDone>();
         check(evenkeel_tick_loop_done(std::exchange(ticks_, nullptr), &done), "end the tick");
@@ -184,7 +184,7 @@ public:
 
     // Adds to a counter of the telemetry page, such as EVENKEEL_COUNT_PACKETS_IN.
     void add(EvenkeelCount what, std::uint64_t more) { check(evenkeel_tick_loop_add(get(), what, more), "count"); }
-    // Sets one, such as EVENKEEL_COUNT_PLAYERS.
+    // Sets a counter of the telemetry page, such as EVENKEEL_COUNT_PLAYERS.
     void set(EvenkeelCount what, std::uint64_t now) { check(evenkeel_tick_loop_set(get(), what, now), "count"); }
 
     EvenkeelClockReport report() const {
@@ -218,17 +218,17 @@ public:
 private:
     static EvenkeelTickLoopSettings with_period(Nanoseconds period) {
         auto settings = prepared<EvenkeelTickLoopSettings>();
-        // In C, 0 is the default. Here a period is named, so one of 0 is out of range, as a negative one is.
+        // In C, 0 means the default. Here the caller names a period, so 0 and negative values must be out of range.
         settings.period_ns = period.count() > 0 ? static_cast<std::uint64_t>(period.count()) : UINT64_MAX;
         return settings;
     }
     detail::Handle<EvenkeelTickLoop, evenkeel_tick_loop_free> ticks_;
 };
 
-// An open frame: only for as long as the function runs that it was given to, and only on that thread.
+// An open frame. It is valid only in the function that received it, and only on that thread.
 //
-// Jobs are called by reference: a callable that is pushed must live until the frame is over, as what the frame's body captured by reference
-// does. A temporary does not compile. A job that throws ends the program, because the frame can't be left half-done.
+// Jobs are called by reference: a pushed callable must live until the frame ends, and so must objects that the frame's body captured by
+// reference. A temporary does not compile. A job that throws ends the program, because a frame cannot end with jobs half done.
 class Frame {
 public:
     explicit Frame(EvenkeelFrame *frame) noexcept : frame_(frame) {}
@@ -283,7 +283,7 @@ public:
         jobs_.reset(made);
     }
 
-    // Calls `body(Frame)`, which pushes jobs, and returns when all of them are done. What the body throws, it throws after that.
+    // Calls `body(Frame)`, which pushes jobs, and returns when all of them are done. It then rethrows what the body threw.
     template <typename Body>
     void frame(Body &&body) {
         struct Call {
@@ -337,7 +337,7 @@ private:
 
 namespace detail {
 
-// A lock of the library as std::lock_guard, std::unique_lock and std::scoped_lock need it.
+// A lock of the library for std::lock_guard, std::unique_lock and std::scoped_lock.
 template <typename Storage, EvenkeelStatus (*init)(Storage *), EvenkeelStatus (*lock_it)(Storage *),
           EvenkeelStatus (*try_it)(Storage *), EvenkeelStatus (*unlock_it)(Storage *),
           EvenkeelStatus (*destroy)(Storage *)>
@@ -362,15 +362,15 @@ protected:
 
 }  // namespace detail
 
-// A lock that sleeps instead of spinning where one CPU is all there is.
+// A lock that sleeps in the kernel. It spins only briefly, and only with more than one CPU.
 using Mutex = detail::Lock<EvenkeelMutex, evenkeel_mutex_init, evenkeel_mutex_lock, evenkeel_mutex_try_lock,
                            evenkeel_mutex_unlock, evenkeel_mutex_destroy>;
-// One whose holder runs with the priority of the most urgent waiter.
+// A lock whose holder runs with the priority of the most urgent waiter.
 using InheritMutex =
     detail::Lock<EvenkeelInheritMutex, evenkeel_inherit_mutex_init, evenkeel_inherit_mutex_lock,
                  evenkeel_inherit_mutex_try_lock, evenkeel_inherit_mutex_unlock, evenkeel_inherit_mutex_destroy>;
 
-// Many readers or one writer, as std::shared_lock and std::unique_lock need it.
+// A lock for many readers or one writer, for std::shared_lock and std::unique_lock.
 class SharedMutex : public detail::Lock<EvenkeelRwLock, evenkeel_rw_lock_init, evenkeel_rw_lock_write,
                                         evenkeel_rw_lock_try_write, evenkeel_rw_lock_unlock_write,
                                         evenkeel_rw_lock_destroy> {
@@ -410,7 +410,7 @@ private:
     std::uint32_t number_ = 0;
 };
 
-// What the thread does until its end is recorded under this name, if the thread records scopes.
+// Records what the thread does until this object is destroyed, under this name, if the thread records scopes.
 class Scope {
 public:
     explicit Scope(const ScopeName &name) noexcept
@@ -447,14 +447,14 @@ public:
         check(evenkeel_udp_receive(get(), at_most, take, detail::context_of(each), &received), "receive packets");
         return received;
     }
-    // Queues a packet. False if the queue is full and the kernel takes no more now.
+    // Queues a packet. False if the queue is full and the kernel has no room now.
     bool send(const EvenkeelAddress &to, const void *bytes, std::size_t bytes_count) {
         const auto status = evenkeel_udp_send(get(), &to, static_cast<const std::uint8_t *>(bytes), bytes_count);
         if (status == EVENKEEL_STATUS_NO_ROOM) return false;
         check(status, "send a packet");
         return true;
     }
-    // Sends what is queued, as far as the kernel takes it. It never waits.
+    // Sends the queued packets, as many as the kernel accepts. It never waits.
     EvenkeelFlushed flush() {
         auto flushed = prepared<EvenkeelFlushed>();
         check(evenkeel_udp_flush(get(), &flushed), "flush packets");

@@ -27,7 +27,7 @@ pub enum EvenkeelQuantumModel {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelAlignment {
-    /// Nothing.
+    /// It does nothing: it may not, there are no slices, or no phase was better.
     Free = 0,
     /// It searches for gaps in idle time.
     Looking = 1,
@@ -51,7 +51,7 @@ pub struct EvenkeelQuantum {
     pub model: u32,
     /// One of EvenkeelAlignment.
     pub alignment: u32,
-    /// The period of the slices or of the limit, in nanoseconds; 0 if there is none.
+    /// The period of the slices or of the limit, in nanoseconds; 0 without slices and limit.
     pub period_ns: u64,
     /// This machine's or server's share of the CPU, up to 1; below 0 if it is not known.
     pub share: f64,
@@ -67,7 +67,7 @@ pub struct EvenkeelQuantum {
     pub probes: u64,
     /// When a recent slice began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are no slices.
     pub phase_ns: u64,
-    /// The confidence that there are slices, from 0 to 1; below 0 if there are none.
+    /// The confidence that there are slices, from 0 to 1; below 0 without slices.
     pub confidence: f64,
 }
 

@@ -33,7 +33,7 @@ impl Guard {
         Guard { window_start_ns: now_ns, busy_ns: 0, is_relieved: false, calm_windows: 0 }
     }
 
-    /// A tick is done at `now_ns` that took `busy_ns`.
+    /// Records a tick that ended at `now_ns` and was busy for `busy_ns`. Returns a class change if one is due.
     pub(crate) fn after_tick(&mut self, now_ns: u64, busy_ns: u64) -> Option<ClassChange> {
         self.busy_ns = self.busy_ns.saturating_add(busy_ns);
         let window_ns = now_ns.saturating_sub(self.window_start_ns);
@@ -57,7 +57,8 @@ impl Guard {
 mod tests {
     use super::*;
 
-    /// Seconds of ticks of 10 ms, each busy for a share of it; gives at which second it turned, and how.
+    /// Simulates seconds of 10 ms ticks, with one share of busy time for each second. Returns the seconds in which the class changed, and
+    /// how.
     fn turns(shares: &[f64]) -> Vec<(usize, ClassChange)> {
         let mut guard = Guard::new(0);
         let mut turned = Vec::new();

@@ -7,11 +7,11 @@ pub(crate) const MOST_NS: u64 = 100_000;
 const LEAST_NS: u64 = 2_000;
 /// The margin at the start: the delay of an ordinary wake-up on a virtual machine.
 const FIRST_NS: u64 = 60_000;
-/// The share of wake-ups that the margin should cover. No reasonable margin would have helped the others.
+/// The share of wake-ups that the margin should cover. No reasonable margin would cover the rest.
 const COVERED: f64 = 0.99;
 /// How far one wake-up moves the margin.
 const STEP_NS: f64 = 2_000.0;
-/// After this many wake-ups, the margin becomes the second latest of them; the latest may be an accident. With steps alone, the margin
+/// After this many wake-ups, the margin is set to the second-longest lateness; the longest may be an accident. With steps alone, the margin
 /// would take a minute to adapt to a CPU that wakes quickly. Until then every tick would spin for nothing.
 const AT_FIRST: u32 = 16;
 /// The factor between the learned lateness and the margin.

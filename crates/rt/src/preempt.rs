@@ -1,4 +1,4 @@
-//! `Preemptions`: how often the calling thread was preempted inside the guest; a look costs about a nanosecond. All users of one thread
+//! `Preemptions`: how often the calling thread was preempted inside the guest. A check costs about a nanosecond. All users of one thread
 //! share one count. Otherwise, a user that resets the mark would hide preemptions from the others.
 
 use std::cell::{Cell, OnceCell};
@@ -74,7 +74,7 @@ mod tests {
             }
             // If no other thread is ready, the kernel may return to this thread without clearing the mark, but not twenty times in a row.
             assert!(one.count() > before && other.count() > seen);
-            // The counts themselves can't be compared: a preemption may come between two looks.
+            // Do not compare the counts themselves: a preemption may come between two reads.
             assert!(Rc::ptr_eq(&one, &other));
         };
         std::thread::spawn(body).join().unwrap();

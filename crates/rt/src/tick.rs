@@ -212,7 +212,8 @@ impl TickClock {
             Align::Measured => Keeper::start(clock::monotonic_ns(), period_ns),
             Align::Never => None,
         };
-        // Do this after creating the keeper: its test of the kernel takes up to 0.2 s on a busy CPU, and the first ticks would be missed.
+        // Start the clock after creating the keeper. The keeper's test of the kernel takes up to 0.2 s on a busy CPU, so the first ticks
+        // would be missed.
         let now_ns = clock::monotonic_ns();
         Ok(TickClock {
             schedule: Schedule::new(now_ns.saturating_add(period_ns), period_ns, settings.overrun),

@@ -140,7 +140,7 @@ impl TickLoopBuilder {
         if self.period == Some(Duration::ZERO) {
             return Err(TickError::ZeroPeriod.into());
         }
-        // First: what follows reads which CPUs the thread may use, and threads that it starts inherit them.
+        // Set up the thread first: later steps read its CPUs, and the threads that they start inherit them.
         let thread = TickThread::set_up(&self.thread);
         if let Some((name, scopes)) = &self.scopes {
             scope::start_thread(name, *scopes)?;

@@ -15,7 +15,7 @@ public partial class TickServer : Node3D
         if (ticks.Advice.Length > 0) GD.PushWarning(ticks.Advice);
     }
 
-    // On the thread of the ticks: no functions of Godot here.
+    // Runs on the tick thread: call no functions of Godot here.
     void Tick(double seconds)
     {
         lock (world) moved += 3 * seconds;

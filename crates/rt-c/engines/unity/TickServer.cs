@@ -13,13 +13,13 @@ public sealed class TickServer : MonoBehaviour
 
     void OnEnable()
     {
-        // The scene of a server changes rarely: frames only show what the ticks did.
+        // A server needs few frames: they only show the result of the ticks.
         Application.targetFrameRate = 10;
         ticks = new TickThread("match", TimeSpan.FromSeconds(1.0 / rateHz), Tick);
         if (ticks.Advice.Length > 0) Debug.LogWarning(ticks.Advice);
     }
 
-    // On the thread of the ticks: no functions of Unity here.
+    // Runs on the tick thread: call no functions of Unity here.
     void Tick(double seconds)
     {
         lock (world) moved += 3 * seconds;

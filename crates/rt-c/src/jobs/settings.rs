@@ -40,8 +40,8 @@ pub struct EvenkeelJobSettings {
     /// What happens to an asynchronous job if no worker takes from its queue. 0: the push fails. 1: the job waits until
     /// evenkeel_jobs_run_asynchronous runs it.
     pub caller_runs_asynchronous: u32,
-    /// More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the workers
-    /// above. Null if there are none.
+    /// More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the
+    /// workers above. Null without such workers.
     pub own_workers: *const *const EvenkeelWorkerSettings,
     /// How many workers `own_workers` lists; at most 63 together with all other workers.
     pub own_workers_count: usize,

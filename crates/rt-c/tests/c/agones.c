@@ -1,4 +1,4 @@
-/* A game server in Kubernetes: ready, well while it ticks, over. Exits with 0, or with the line that did not hold. */
+/* A game server in Kubernetes: it is ready, healthy while it ticks, and shuts down. Exits with 0, or with the line that failed. */
 #include "check.h"
 #include <string.h>
 
@@ -27,7 +27,7 @@ int main(void)
     OK(evenkeel_clock_new(&clock_settings, &clock));
     OK(EVENKEEL_INIT(&tick));
     OK(EVENKEEL_INIT(&report));
-    /* For as long as any machine takes; a second is more than enough on most. */
+    /* Wait long enough for the slowest machine. Most need less than a second. */
     for (i = 0; i < 2000 && (report.health_sent < 3 || report.ready != EVENKEEL_PROGRESS_DONE); i++) {
         OK(evenkeel_clock_wait(clock, &tick));
         OK(evenkeel_agones_tick(agones));

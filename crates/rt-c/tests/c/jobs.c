@@ -1,5 +1,4 @@
-/* Jobs from C: many, in order, over a range, asynchronous ones, and what is wrong with them. Exits with 0, or with the line that did not
- * hold. */
+/* Jobs from C: many jobs, jobs in order, loops over a range, asynchronous jobs, and errors. Exits with 0, or with the line that failed. */
 #include "check.h"
 #include <stdatomic.h>
 
@@ -55,7 +54,7 @@ static void later(EvenkeelFrame *frame, void *context)
     atomic_fetch_add(&world->later, 1);
 }
 
-/* A job can't wait for what may lie beneath it: without workers, for nothing that it pushed. */
+/* A job cannot wait for a job that may be beneath it on the stack. Without workers, it can wait for no job that it pushed. */
 static void waits(EvenkeelFrame *frame, void *context)
 {
     World *world = context;
@@ -98,7 +97,7 @@ static void body(EvenkeelFrame *frame, void *context)
     CHECK(evenkeel_frame_push(frame, 1, one, world), EVENKEEL_STATUS_OUT_OF_RANGE);
     CHECK(evenkeel_frame_push(frame, 7, one, world), EVENKEEL_STATUS_OUT_OF_RANGE);
     CHECK(evenkeel_frame_push(frame, 0, NULL, world), EVENKEEL_STATUS_NULL_POINTER);
-    /* A frame in a frame is another call in the same job system. */
+    /* Opening a frame within a frame is a second call in the same job system, so it is refused. */
     CHECK(evenkeel_jobs_frame(world->jobs, one, world), EVENKEEL_STATUS_BUSY);
     CHECK(evenkeel_jobs_free(world->jobs), EVENKEEL_STATUS_BUSY);
 }
@@ -142,11 +141,11 @@ static void frames(uint32_t workers)
     OK(evenkeel_jobs_free(world.jobs));
     CHECK(evenkeel_asynchronous_push(asynchronous, 1, later, &world), EVENKEEL_STATUS_REFUSED);
     OK(evenkeel_asynchronous_free(asynchronous));
-    /* Whatever still waited ran before the job system was freed. */
+    /* All waiting jobs ran before the job system was freed. */
     HOLDS(world.later == 100 && !world.wrong);
 }
 
-/* Jobs that nobody would run, and jobs that nobody shall run. */
+/* Jobs that no thread would run, and jobs that are discarded. */
 static void not_run(void)
 {
     static World world;
@@ -183,7 +182,7 @@ static void both(EvenkeelFrame *frame, void *context)
         OK(evenkeel_frame_push(frame, (uint32_t)i % 2, one, context));
 }
 
-/* Workers that each say what they take and what they ask of the kernel. */
+/* Workers with their own queues and thread settings. */
 static void own_workers(void)
 {
     static World world;
@@ -238,7 +237,7 @@ static void own_workers(void)
 
 static EvenkeelJobs *sliced;
 
-/* A job may ask for a slice, although its frame has the job system. */
+/* A job may query the slices, although its frame is using the job system. */
 static void asks(EvenkeelFrame *frame, void *context)
 {
     EvenkeelCpuSlice slice;
@@ -282,7 +281,7 @@ static void slices(void)
     OK(evenkeel_jobs_free(sliced));
     CHECK(evenkeel_jobs_cpu_slice(sliced, 0, &slice), EVENKEEL_STATUS_BAD_HANDLE);
 
-    /* A CPU that does not exist, as on all machines that run this, is in the report. */
+    /* The report shows the errno for a CPU that does not exist. No machine that runs this test has CPU 255. */
     settings.slice_cpus = "0,255";
     OK(evenkeel_jobs_new(&settings, &sliced));
     CHECK(evenkeel_jobs_cpu_slice(sliced, 1, &slice), EVENKEEL_STATUS_OUT_OF_RANGE);

@@ -1,4 +1,4 @@
-/* Memory that stays, what a tick cost in faults, and waits that took long. Exits with 0, or with the line that did not hold. */
+/* Locked memory, the page faults of a tick, and long waits. Exits with 0, or with the line that failed. */
 #include "check.h"
 #include <pthread.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void memory(void)
     OK(evenkeel_clock_done(clock, &done));
     OK(evenkeel_memory_after(memory, clock, &cost));
     free(pages);
-    /* Large pages may take the place of many small ones. */
+    /* One huge page may replace many small ones. */
     HOLDS(cost.minor_faults >= 1 && cost.minor_faults != UINT64_MAX);
     OK(evenkeel_clock_wait(clock, &tick));
     OK(evenkeel_clock_done(clock, &done));
@@ -97,7 +97,7 @@ static void waits(void)
     OK(evenkeel_mutex_unlock(&mutex));
     OK(evenkeel_waits_stop_log());
     HOLDS(pthread_join(thread, NULL) == 0);
-    /* Where this thread came so late that the lock was free again, there was no wait. */
+    /* If the other thread was so late that the lock was free again, there was no wait. */
     if (evenkeel_waits_take(&wait, &lost) == EVENKEEL_STATUS_OK) {
         HOLDS(wait.kind == EVENKEEL_WAIT_KIND_MUTEX && wait.length_ns > 0 && wait.lock != 0 && lost == 0);
         CHECK(evenkeel_waits_take(&wait, &lost), EVENKEEL_STATUS_NO_DATA);

@@ -1,4 +1,4 @@
-/* What C programs get wrong: each has a status, and none a crash. Exits with 0, or with the line that did not hold. */
+/* Mistakes of C programs: each returns a status, and none crashes. Exits with 0, or with the line that failed. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "evenkeel_rt.h" /* A second time does no harm. */
@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A tick as a program knew it that was compiled before `began_ns` and `missed` were there, with what lies behind it. */
+/* The tick of a program that was compiled before `began_ns` and `missed` existed, and the memory behind it. */
 typedef struct {
     uint32_t size, version;
     uint64_t number, due_ns;
@@ -47,7 +47,7 @@ static int older_and_newer_callers(void)
     HOLDS(new.tick.size == sizeof(EvenkeelTick) && new.tick.number > old.number && new.newer[0] == 0);
     CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
 
-    /* One that asks for nothing new gets its clock, one that does is refused. */
+    /* A newer program that uses no new field gets its clock. One that uses a new field is refused. */
     CHECK(evenkeel_init(&asks, sizeof asks), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_clock_new(&asks.settings, &clock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
@@ -73,7 +73,7 @@ static int handles(void)
     CHECK(evenkeel_clock_next_due(clock, &due), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_BAD_HANDLE);
-    /* Its place is taken by another, and it is not that one. */
+    /* A new clock uses the freed place in the table. The old handle must not name it. */
     CHECK(evenkeel_clock_new(&settings, &other), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_clock_next_due(clock, &due), EVENKEEL_STATUS_BAD_HANDLE);
     CHECK(evenkeel_clock_next_due((EvenkeelClock *)&due, &due), EVENKEEL_STATUS_BAD_HANDLE);
@@ -97,7 +97,7 @@ static void *unlocks_write(void *lock)
     return (void *)(uintptr_t)evenkeel_rw_lock_unlock_write(lock);
 }
 
-/* Locks in storage of the program's: on its stack, and as many as it likes. */
+/* Locks in the program's own storage: on its stack, in any number. */
 static int locks(void)
 {
     enum { MANY = 5000 };
@@ -151,7 +151,7 @@ static int locks(void)
     CHECK(evenkeel_rw_lock_try_write(&lock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_rw_lock_unlock_write(&lock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_rw_lock_destroy(&lock), EVENKEEL_STATUS_OK);
-    /* Destroyed, and of another kind. */
+    /* A destroyed lock, and a lock of another kind. */
     CHECK(evenkeel_mutex_lock(&mutex), EVENKEEL_STATUS_BAD_HANDLE);
     CHECK(evenkeel_mutex_destroy(&mutex), EVENKEEL_STATUS_BAD_HANDLE);
     CHECK(evenkeel_mutex_init(&mutex), EVENKEEL_STATUS_OK);
@@ -253,7 +253,7 @@ static int values(void)
     return 0;
 }
 
-/* A scope that takes 20 ms of CPU time is long, one that sleeps so long is not. */
+/* A scope that uses 20 ms of CPU time is long. One that sleeps for 20 ms is not. */
 static int long_scopes(void)
 {
     EvenkeelLongScope taken;
@@ -283,7 +283,7 @@ static int long_scopes(void)
     CHECK(evenkeel_scope_leave(works), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_scope_stop_long(), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_OK);
-    /* A pause of the machine is CPU time to the kernel if it comes in the moment before or after a sleep: not three times. */
+    /* The kernel counts a pause of the machine as CPU time if it comes right before or after a sleep. That does not happen three times. */
     for (asleep = 0; asleep < 3 && strcmp(taken.name, "sleeps") == 0; asleep++)
         CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_OK);
     HOLDS(asleep < 3);
@@ -297,7 +297,7 @@ static void *unlocks_inherit(void *mutex)
     return (void *)(uintptr_t)evenkeel_inherit_mutex_unlock(mutex);
 }
 
-/* As other locks. */
+/* This lock behaves like the other locks. */
 static int inherit_mutexes(void)
 {
     EvenkeelInheritMutex mutex;
@@ -349,7 +349,7 @@ static void *other_way_round(void *circle)
     return NULL;
 }
 
-/* The library does panic here: the kernel tells one of the threads that both would wait forever. It comes back as a status. */
+/* The library panics here, because the kernel reports the deadlock to one of the threads. The call returns the panic as a status. */
 static int a_panic_stays_inside(void)
 {
     Circle both;
@@ -379,7 +379,7 @@ static void *ticks(void *clock)
     EvenkeelStatus status;
 
     EVENKEEL_INIT(&tick);
-    /* The other thread may be in it just now. */
+    /* The other thread may be using the clock just now. */
     while ((status = evenkeel_clock_wait(clock, &tick)) == EVENKEEL_STATUS_BUSY)
         ;
     return status == EVENKEEL_STATUS_OK ? clock : NULL;
@@ -399,7 +399,7 @@ static int two_threads_in_one_clock(void)
     settings.period_ns = 300000000;
     CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OK);
     HOLDS(pthread_create(&thread, NULL, ticks, clock) == 0);
-    /* While the other one waits: neither in nor away. */
+    /* While the other thread waits in the clock, this thread can neither use nor free it. */
     while ((status = evenkeel_clock_next_due(clock, &due)) == EVENKEEL_STATUS_OK && looks++ < 10000)
         usleep(1000);
     CHECK(status, EVENKEEL_STATUS_BUSY);
@@ -409,7 +409,7 @@ static int two_threads_in_one_clock(void)
     return 0;
 }
 
-/* Uses a loop of another thread: every call of its own is refused, and those for any thread are not. */
+/* Uses another thread's loop: calls for the loop's own thread are refused, and calls for any thread are not. */
 static void *uses_a_foreign_loop(void *loop)
 {
     EvenkeelTickLoop *ticks = loop;
@@ -461,7 +461,7 @@ static int loops_and_threads(EvenkeelTickLoop *ticks)
 
     HOLDS(pthread_create(&thread, NULL, uses_a_foreign_loop, ticks) == 0);
     HOLDS(pthread_join(thread, &ended) == 0 && ended == ticks);
-    /* Its own thread has ended: the loop is of no use to others, and they can free it. */
+    /* The loop's own thread has ended. Other threads cannot use the loop, but they can free it. */
     HOLDS(pthread_create(&thread, NULL, leaves_a_loop, &other) == 0);
     HOLDS(pthread_join(thread, NULL) == 0);
     OK(EVENKEEL_INIT(&tick));
@@ -517,7 +517,7 @@ static int loops(const char *folder)
     settings.scopes_count = 64;
     CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_BAD_TEXT);
     settings.scopes_name = "another";
-    /* A struct inside that was not prepared, and those whose fields are wrong. */
+    /* Settings that point to a struct that was not prepared, or to structs with invalid fields. */
     memory.size = 0;
     settings.memory = &memory;
     CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_BAD_SIZE);
@@ -590,7 +590,7 @@ static int loops(const char *folder)
     return loops_and_threads(ticks) || access(text, R_OK) == 0;
 }
 
-/* A handle of one kind is not valid for another, also where both are the first of their kind. */
+/* A handle of one kind is not valid as another kind, even if both are the first of their kind. */
 static int kinds(void)
 {
     EvenkeelMemoryConfig config;

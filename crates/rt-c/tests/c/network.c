@@ -1,5 +1,5 @@
-/* Sockets, telemetry and the tick rate from C: two sockets on loopback, a page of shared memory, a clock whose period is chosen. Exits with
- * 0, or with the line that did not hold. The argument is a folder for the page. */
+/* Sockets, telemetry and the tick rate from C: two sockets on loopback, a page of shared memory, and a clock whose period a rate chooses.
+ * Exits with 0, or with the line that failed. The argument is a folder for the page. */
 #include "check.h"
 #include <string.h>
 
@@ -142,7 +142,7 @@ static void page(const char *folder)
     OK(evenkeel_clock_quantum(clock, &quantum));
     HOLDS(quantum.model <= EVENKEEL_QUANTUM_MODEL_IRREGULAR && quantum.share <= 1);
     HOLDS(quantum.confidence <= 1 && (quantum.phase_ns > 0) == (quantum.model == EVENKEEL_QUANTUM_MODEL_FIXED_SLOT));
-    /* A phase that may only have the slow rung. */
+    /* A phase that allows only the slow rung. */
     OK(evenkeel_rate_enter(rate, clock, 5000000, 5000000));
     OK(evenkeel_clock_wait(clock, &tick));
     OK(evenkeel_clock_done(clock, &done));
@@ -154,7 +154,7 @@ static void page(const char *folder)
     HOLDS(strncmp(text, folder, strlen(folder)) == 0 && needed == strlen(text) + 1);
     OK(evenkeel_telemetry_prometheus(telemetry, text, sizeof text, &needed));
     HOLDS(strstr(text, "evenkeel_ticks_total") != NULL && strstr(text, "match \\\"7\\\"") != NULL);
-    /* 3 minor faults and 1 of a disk in each of 10 ticks, none in the one without. */
+    /* Each of 10 ticks has 3 minor faults and 1 major fault. The tick without faults adds none. */
     HOLDS(strstr(text, "} 30\n") != NULL && strstr(text, "} 10\n") != NULL);
     OK(evenkeel_telemetry_prometheus_of_all(folder, text, sizeof text, &needed));
     HOLDS(strstr(text, "match \\\"7\\\"") != NULL && needed == strlen(text) + 1);

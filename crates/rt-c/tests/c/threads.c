@@ -1,6 +1,5 @@
-/* What several threads may do at once, all of it: locks, events, scopes that another one reads, handles that come and go, a half of a
- * socket each. Exits with 0, or with the line that did not hold; under ThreadSanitizer (lab/thread-sanitizer.sh) also where two threads
- * race. */
+/* Everything that several threads may do at once: locks, events, scopes that another thread reads, handles that are made and freed, and the
+ * two halves of a socket. Exits with 0, or with the line that failed. ThreadSanitizer (lab/thread-sanitizer.sh) also reports races. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <pthread.h>
@@ -15,7 +14,7 @@ static uint32_t scope;
 /* Plain words, each guarded by one of the locks. */
 static long by_mutex, by_inherit, by_rw, before_start;
 
-/* The kernel itself hands this lock on, which ThreadSanitizer does not see: it would call the plain word a race. */
+/* The kernel passes this lock from thread to thread. ThreadSanitizer does not see that, and would report a race on the plain word. */
 #ifdef __SANITIZE_THREAD__
 #define PLUS_ONE(word) __atomic_fetch_add(&(word), 1, __ATOMIC_RELAXED)
 #else
@@ -64,7 +63,7 @@ static void *work(void *none)
     return none;
 }
 
-/* Reads the rings while they are written, and asks a clock that another thread may be in. */
+/* Reads the rings while other threads write them, and queries a clock that another thread may be using. */
 static void *look(void *clock)
 {
     enum { ROOM = 1 << 20 };
@@ -84,12 +83,12 @@ static void *look(void *clock)
     return NULL;
 }
 
-/* All of them fit into the socket, whoever comes first. */
+/* All packets fit into the socket's buffer, whichever thread runs first. */
 enum { PACKETS = 160 };
 
 static EvenkeelUdp *udp;
 
-/* Sends by the socket that the main thread receives from, to itself. */
+/* Sends packets on the socket that the main thread receives on, to the socket's own address. */
 static void *send_to_itself(void *none)
 {
     EvenkeelAddress address;
@@ -147,7 +146,7 @@ int main(void)
     OK(evenkeel_rw_lock_init(&rw));
     OK(evenkeel_event_init(&start));
     OK(evenkeel_scope_register("work", &scope));
-    /* Before the thread that reads the rings: without any thread that records there is nothing to read. */
+    /* Start to record before the thread that reads the rings starts: until a thread records, reading is an error. */
     OK(evenkeel_scope_start_thread("main", 64));
     OK(EVENKEEL_INIT(&settings));
     settings.period_ns = 1000000;

@@ -1,5 +1,5 @@
-/* Sockets from C: one for each CPU, the way that is measured, answers from within, two threads, what was refused and what was not delivered.
- * Exits with 0, or with the line that did not hold. The argument is the way by which packets come where io_uring is asked for. */
+/* Sockets from C: one socket for each CPU, the measured backend, answers from within a receive, two threads, and packets that were refused
+ * or not delivered. Exits with 0, or with the line that failed. The argument is the backend that a socket gets if it requests io_uring. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include "check.h"
@@ -15,7 +15,7 @@
 
 enum { ROUND = 50, TRIES = 100000 };
 
-/* Longer than any pause of a virtual machine that was seen. */
+/* Longer than any observed pause of a virtual machine. */
 enum { PATIENCE_S = 20 };
 
 static EvenkeelUdp *opened(const char *address, uint32_t receive)
@@ -72,7 +72,7 @@ static int received(EvenkeelUdp *udp, int wanted)
 
     OK(EVENKEEL_INIT(&received));
     clock_gettime(CLOCK_MONOTONIC, &began);
-    /* By the clock: how long this many looks take depends on the machine. */
+    /* Limit the time, not the number of calls: how long a call takes depends on the machine. */
     do {
         OK(evenkeel_udp_receive(udp, 1000, count, &came, &received));
         clock_gettime(CLOCK_MONOTONIC, &now);
@@ -80,7 +80,7 @@ static int received(EvenkeelUdp *udp, int wanted)
     return came;
 }
 
-/* What was compiled before a field was there: the shorter structs are taken and filled as they were. */
+/* Programs that were compiled before a field existed: the library accepts and fills their shorter structs. */
 static void older_callers(void)
 {
     EvenkeelUdpSettings settings;
@@ -101,7 +101,7 @@ static void older_callers(void)
     HOLDS(old.report.size == were && old.report.port > 0 && ((unsigned char *)&old)[were] == 0x55);
     OK(evenkeel_udp_free(udp));
 
-    /* One that asks for what is new gets it, or an error. */
+    /* A program that uses the new fields gets what it requests, or an error. */
     OK(EVENKEEL_INIT(&settings));
     settings.trial_ms = 10001;
     CHECK(evenkeel_udp_new(&settings, &udp), EVENKEEL_STATUS_OUT_OF_RANGE);
@@ -134,7 +134,7 @@ static void uring(uint32_t expected)
     OK(evenkeel_udp_free(udp));
 }
 
-/* The way that takes least here, and what each took. */
+/* The backend that takes the least CPU time here, and the measurements of all backends. */
 static void measured(void)
 {
     EvenkeelUdpSettings settings;
@@ -151,7 +151,7 @@ static void measured(void)
     settings.address = "127.0.0.1:0";
     settings.receive = settings.send = EVENKEEL_IO_BACKEND_MEASURED;
     settings.packets_a_peer = 3;
-    /* Where a system call takes long, 20 ms are no three rounds: then there is more time, and the default way until there is enough. */
+    /* If system calls are slow, 20 ms are too short for three rounds. So allow more time until there are three. */
     for (settings.trial_ms = 20;; settings.trial_ms *= 8) {
         OK(evenkeel_udp_new(&settings, &udp));
         OK(evenkeel_udp_trial(udp, &trial));
@@ -162,7 +162,7 @@ static void measured(void)
     report = reported(udp);
     HOLDS(trial.rounds >= 3 && trial.took_ns > 0 && trial.receive_ns[0] > 0 && trial.send_ns[0] > 0);
     HOLDS(report.receive_backend >= EVENKEEL_IO_BACKEND_ONE && report.receive_backend <= EVENKEEL_IO_BACKEND_URING);
-    /* The chosen one has a figure, and none is a good deal better. */
+    /* The chosen backend was measured, and no other one is more than 4 % better. */
     chosen = trial.receive_ns[report.receive_backend - EVENKEEL_IO_BACKEND_ONE];
     HOLDS(chosen > 0);
     for (way = 0; way < 4; way++)
@@ -234,7 +234,7 @@ static void sharded(void)
     }
     for (at = 0; at < many; at++)
         OK(evenkeel_udp_free(shards[at]));
-    /* The most that there can be, and one more: all of a group or none. */
+    /* The largest possible number of sockets, and one more. Either a whole group is opened, or none of it. */
     {
         static EvenkeelUdp *all[256];
         uint32_t numbers[64];
@@ -310,7 +310,7 @@ static void *send_rounds(void *pair)
     return pair;
 }
 
-/* One thread sends by the socket that another one receives from: neither gets BUSY. */
+/* One thread sends on a socket while another thread receives on it. Neither gets BUSY. */
 static void two_threads(void)
 {
     EvenkeelUdp *pair[2] = {opened("127.0.0.1:0", 0), opened("127.0.0.1:0", 0)};
@@ -343,7 +343,7 @@ static void undelivered(void)
 
     OK(EVENKEEL_INIT(&address));
     OK(evenkeel_udp_local_address(gone, &address));
-    /* Its port stays taken, by a socket that is connected to itself: that takes nothing from others, who get the error that nobody is there. */
+    /* Keep its port with a socket that is connected to itself. It receives nothing from others, so they get the error for a closed port. */
     OK(evenkeel_udp_descriptor(gone, &deaf));
     deaf = dup(deaf);
     HOLDS(deaf >= 0 && getsockname(deaf, (struct sockaddr *)&own, &own_bytes) == 0);

@@ -71,7 +71,7 @@ int jobs() {
         frame.for_each(100, 7, [&](std::size_t) { ++ran; });
     });
     CHECK(ran == 103 && in_order);
-    // The frame is over before what its body threw goes on.
+    // The frame ends before the exception of its body continues.
     const auto status = status_of([&] {
         jobs.frame([&](evenkeel::Frame frame) {
             frame.push(first);

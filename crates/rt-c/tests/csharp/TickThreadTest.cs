@@ -1,4 +1,4 @@
-// What a tick throws reaches the caller of Stop, a wrong period is refused, and a thread ends once it is disposed.
+// An exception of a tick reaches the caller of Stop, an invalid period is refused, and a disposed thread ends.
 using System;
 using System.Threading;
 using Evenkeel;
@@ -38,7 +38,7 @@ static class TickThreadTest
         {
         }
 
-        // A hundred times as many would not fit into 64 bits, and what is left of them would be a period.
+        // In nanoseconds this number overflows 64 bits, and the rest would be a valid period.
         try
         {
             new TickThread("never", new TimeSpan(184467440737195516), seconds => { });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-/// The game server in Kubernetes, as the sidecar reports it. Missing fields are none.
+/// The game server in Kubernetes, as the sidecar reports it. Missing fields are `None`.
 ///
 /// ```
 /// use evenkeel_rt::agones::{GameServer, HealthSpec, ObjectMeta, Port, Spec, Status};
@@ -67,7 +67,7 @@ pub struct HealthSpec {
     /// Seconds in which one health message is required.
     #[serde(alias = "periodSeconds")]
     pub period_seconds: Option<u32>,
-    /// How many may be missing in a row.
+    /// How many health messages may be missing in a row.
     #[serde(alias = "failureThreshold")]
     pub failure_threshold: Option<u32>,
     /// Seconds at the start without a required health message.
@@ -83,7 +83,7 @@ pub struct Status {
     pub state: Option<String>,
     /// The address for players.
     pub address: Option<String>,
-    /// At which ports.
+    /// The ports for players.
     #[serde(deserialize_with = "or_default")]
     pub ports: Vec<Port>,
 }

@@ -164,7 +164,7 @@ impl Agones {
     /// Returns the state of all requests.
     pub fn report(&self) -> AgonesReport {
         let mut report = self.shared.report().clone();
-        // Requests since the thread's last look are still sent.
+        // Requests that the thread has not seen yet count as asked.
         let asked = self.shared.asked.load(Ordering::Relaxed);
         for (bit, progress) in [(READY, &mut report.ready), (SHUTDOWN, &mut report.shutdown)] {
             if asked & bit != 0 && *progress == Progress::NotRequested {
@@ -228,7 +228,7 @@ impl Errand {
     }
 }
 
-/// The thread's own.
+/// The state that only the thread uses.
 #[derive(Debug)]
 struct Reporter {
     settings: AgonesSettings,
@@ -249,8 +249,8 @@ impl Reporter {
     }
 
     fn run(mut self) {
-        // A thread begins with the scheduling of the one that started it, which may be real-time. Where that can't be undone, it sleeps
-        // nearly always all the same.
+        // A thread begins with the scheduling of the one that started it, which may be real-time. If that cannot be undone, it does little
+        // harm, because this thread sleeps nearly all the time.
         let _ = evenkeel_sys::sched::set_ordinary(None);
         // Runs until it is asked to end. It sleeps between two rounds.
         loop {
@@ -307,7 +307,7 @@ impl Reporter {
         next.unwrap_or(self.look()).min(self.look())
     }
 
-    /// Notes what became of a request; gives whether it was done.
+    /// Records the result of a request. Returns whether it succeeded.
     fn count(&self, said: Result<(), AgonesError>, done: impl FnOnce(&mut AgonesReport)) -> bool {
         let mut report = self.shared.report();
         match said {

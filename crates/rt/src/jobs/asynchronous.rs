@@ -152,7 +152,7 @@ impl Asynchronous {
         if shared.gate.wake_one(at.first_choice_of).is_none() {
             shared.gate.wake_one(at.takers);
         }
-        // `wake_one` has a fence: either this sees that the job system ends, or who ends it finds the job.
+        // `wake_one` has a fence: either this thread sees that the job system ends, or the thread that ends it finds the job.
         if shared.is_closed.load(Ordering::Relaxed) {
             run_late(shared, at);
         }

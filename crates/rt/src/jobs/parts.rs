@@ -120,7 +120,7 @@ type Waiting = Option<(Task, usize)>;
 pub(super) struct Shared {
     pub(super) queues: Box<[JobQueue]>,
     pub(super) links: Links,
-    /// The jobs that wait, each in the place of its link.
+    /// The jobs that wait, each at the index of its link.
     pub(super) waiting: Box<[Mutex<Waiting>]>,
     /// The number of the frame, unique among all job systems: a handle of another frame counts as done.
     pub(super) generation: AtomicU64,
@@ -151,7 +151,7 @@ pub(super) struct Shared {
 /// The label of a task that depends on no other and that no other depends on.
 pub(super) const UNLINKED: u32 = u32::MAX;
 
-/// The place of one thread.
+/// One thread's slot in a job system.
 pub(super) struct WorkerSlot {
     pub(super) shared: Arc<Shared>,
     pub(super) id: usize,

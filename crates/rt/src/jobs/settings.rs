@@ -101,8 +101,9 @@ pub struct JobSettings {
     pub caller_runs_asynchronous: bool,
     /// What a thread does when it finds no job.
     pub idling: Idling,
-    /// The time slices of the CPUs, if a hypervisor may give them in slices. A job of a frame that its CPU would leave in the middle then begins on
-    /// another CPU, if those finish all that waits before this one is back. On CPUs without slices it costs some 20 ns a job.
+    /// The time slices of the CPUs, if a hypervisor may give them in slices. If a frame's job would not finish before its CPU is taken
+    /// away, it begins on another CPU, provided that the other CPUs finish all waiting jobs before this CPU is back. On CPUs without slices
+    /// this costs some 20 ns a job.
     pub slices: Option<Slices>,
 }
 

@@ -14,7 +14,7 @@ const NOWHERE: u32 = u32::MAX;
 const LONG_NS_MAX: u64 = 5_000_000;
 /// The longest job of a queue is forgotten at this rate per frame, so that one outlier counts for some fifty frames.
 const MEMORY: u64 = 64;
-/// The average is over about as many jobs.
+/// The average job length is over about this many jobs.
 const MEAN_MEMORY: u64 = 32;
 
 pub(super) struct Sliced {
@@ -50,7 +50,7 @@ impl Sliced {
         }
     }
 
-    /// Notes where the thread of this slot runs.
+    /// Records and returns the CPU that the thread of this slot runs on.
     pub(super) fn is_here(&self, slot: usize) -> usize {
         let cpu = thread::current_cpu();
         if self.cpus[slot].load(Ordering::Relaxed) != cpu as u32 {
@@ -85,7 +85,7 @@ impl Sliced {
         cpus.filter(move |cpu| *cpu != NOWHERE && *cpu as usize != own).map(|cpu| cpu as usize)
     }
 
-    /// A job of this queue took this long on this slot. Interrupted jobs do not count.
+    /// Records how long a job of this queue took on this slot. Interrupted jobs do not count.
     pub(super) fn took(&self, slot: usize, queue: usize, took_ns: u64) {
         let own = self.slices.cpu(self.cpus[slot].load(Ordering::Relaxed) as usize);
         if took_ns > LONG_NS_MAX || own.is_some_and(|own| own.was_gone_in(clock::monotonic_ns(), took_ns)) {
@@ -99,7 +99,7 @@ impl Sliced {
         mean_ns.store(before_ns - before_ns / MEAN_MEMORY + took_ns / MEAN_MEMORY, Ordering::Relaxed);
     }
 
-    /// A frame is over.
+    /// Lets the longest jobs fade. Call it after each frame.
     pub(super) fn forget(&self) {
         for Lengths { longest_ns, .. } in &self.lengths {
             let ns = longest_ns.load(Ordering::Relaxed);

@@ -93,7 +93,7 @@ impl WorkerSlot {
         ran
     }
 
-    /// Runs jobs, and sleeps if there are none. It may return early.
+    /// Runs jobs, and sleeps if it finds none. It may return early.
     pub(super) fn settle(&self, left: &Left<'_>) {
         self.settle_until(|| left.is_nothing());
     }

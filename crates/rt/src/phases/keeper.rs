@@ -133,7 +133,7 @@ impl PhaseKeeper {
         self.alignment = alignment;
         self.searched_ns = match alignment {
             Alignment::Trying | Alignment::Held => 0,
-            // After the search, ticks move back. They are back when none moves any more.
+            // After a search the aligner moves ticks back to their phase. They are back when it no longer moves them.
             Alignment::Free | Alignment::NoMultiple if aligner_ns == 0 => 0,
             Alignment::Looking | Alignment::Free | Alignment::NoMultiple => self.searched_ns.saturating_add(aligner_ns),
         };

@@ -2,15 +2,16 @@
 //! state of the sessions comes in, a shift goes out.
 //!
 //! The ticks of sessions with one period lie on a circle of that length. Each session pushes each other away: by half the circle if their
-//! ticks coincide, by nothing if they are half a circle apart, and linearly between. The pushes of all others, weighted by the work of their
-//! ticks, balance in one arrangement for each order on the circle: every tick has a share of the circle around it in proportion to its weight,
-//! as with DESYNC. DESYNC moves each tick towards the midpoint of its two neighbours, so a change spreads like heat, in a time that grows
-//! with the square of the number of sessions. Here each session sees all others, so the balance of the pushes gives its distance to the goal
-//! at once. All move straight to their goals, at speeds in proportion to their distances, and arrive together. Nobody overtakes anybody.
+//! ticks coincide, by nothing if they are half a circle apart, and linearly between. The pushes are weighted by the work of the ticks. For
+//! each order on the circle they balance in one arrangement. In it every tick has a share of the circle around it in proportion to its
+//! weight, as with DESYNC. DESYNC moves each tick towards the midpoint of its two neighbours, so a change spreads like heat, in a time that
+//! grows with the square of the number of sessions. Here each session sees all others, so the balance of the pushes gives its distance to
+//! the goal at once. All move straight to their goals, at speeds in proportion to their distances, and arrive together. Nobody overtakes
+//! anybody.
 //!
-//! Other periods join if the ratio is one of small whole numbers. A tick of 20 ms meets one of 30 ms at distances that differ by multiples of
-//! 10 ms, so the circle of this pair has 10 ms, and the push counts once for each time that the circle fits into the period. Sessions whose ratio has larger numbers meet at
-//! all distances: no phase is better, and they are left out.
+//! Other periods join if the ratio is one of small whole numbers. Ticks of 20 ms and of 30 ms meet at distances that differ by multiples of
+//! 10 ms. So the circle of this pair has 10 ms, and the push counts once for each time that the circle fits into the period. Sessions whose
+//! ratio has larger numbers meet at all distances: no phase is better, and they are left out.
 
 use std::cmp::Ordering;
 
@@ -29,7 +30,8 @@ const RATIO_MAX: u64 = 8;
 const RATIO_PARTS: u64 = 10_000;
 /// Work counts up to this part of the period: one session with a wrong figure cannot claim the circle.
 const WORK_PARTS: u64 = 4;
-/// A session's weight is its work and the mean work of all, but at least this part of the period, so that idle sessions have a share too.
+/// A session's weight is its work plus the mean work of all sessions. It is at least this part of the period, so that idle sessions have a
+/// share too.
 const WEIGHT_PARTS: f64 = 1000.0;
 /// How many first phases a new session compares.
 const STARTS: u64 = 512;

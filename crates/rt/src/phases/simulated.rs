@@ -1,5 +1,5 @@
-//! Simulated hosts: the rule settles from any start, with sessions that come, go, crash, or change their rate or work. A session sees of the
-//! others the slots that they published at their last ticks, as of the last read.
+//! Simulated hosts: the rule settles from any start, with sessions that come, go, crash, or change their rate or work. A session knows the
+//! others only by the slots that they had published by its last read.
 
 use super::rule::{SHIFT_PARTS, Step, Ticks, start, step};
 
@@ -138,8 +138,8 @@ fn sessions_that_join_settle_within_ten_seconds() {
     }
 }
 
-/// All at one phase is the farthest start: half a circle, which takes a thousand ticks. All spread evenly all the time, so after half of it
-/// they are half as far apart.
+/// All ticks at one phase are farthest from the goal: half a circle, which takes a thousand ticks. They spread evenly all the time, so
+/// after half of that time they are half as far apart.
 #[test]
 fn sessions_at_one_phase_part() {
     for many in COUNTS {

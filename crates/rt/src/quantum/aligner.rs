@@ -39,11 +39,11 @@ const AFTER_START_NS: f64 = 30_000.0;
 /// The additional distance in mean deviations, so that a tick rarely comes before the CPU. For evenly spread starts, two deviations cover
 /// all.
 const DEVIATIONS: f64 = 2.5;
-/// For a search, ticks are shifted by at most one such part of the period at a time.
+/// A search shifts each tick by at most the period divided by this.
 const ASIDE_STEPS: u64 = 10;
 /// Ticks in one turn of a trial of slots.
 const TURN_TICKS: u32 = 6;
-/// A sweep of sixteen places takes about forty turns, and must not take longer than this.
+/// The time limit of a sweep, in nanoseconds. Sixteen places take about forty turns.
 const SWEEP_NS: u64 = 6 * SECOND_NS;
 const SWEEP_TURNS: u64 = 40;
 /// The gain that a place must have: with accepted slots, under a limit, and without any other evidence. Next to noisy neighbours, two equal
@@ -83,7 +83,7 @@ enum Why {
     Believed,
     /// The slots may be time slices of an ordinary thread. They are real only if ticks take longer where the CPU should be away.
     Unproven {
-        /// The place from which the ticks came.
+        /// The original place of the ticks.
         home_ns: f64,
     },
     /// The control group has a CPU limit.

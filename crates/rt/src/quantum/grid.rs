@@ -82,7 +82,7 @@ impl Followed {
         start_ns.saturating_sub(lead_ns as u64)
     }
 
-    /// A sleep that should have ended at such a moment ended at `woke_ns`.
+    /// Records that a sleep until [`lookout_ns`](Followed::lookout_ns) ended at `woke_ns`.
     pub(super) fn looked_out(&mut self, woke_ns: u64) {
         let off_ns = self.off_ns(woke_ns);
         let fits = off_ns.abs() <= self.gate_ns();

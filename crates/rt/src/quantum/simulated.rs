@@ -21,7 +21,7 @@ enum Machine {
         jitter: f64,
         drift_ppm: f64,
         label: Label,
-        /// Every how many seconds, and for how many of them, the CPU is not taken away; never if both are 0.
+        /// The interval and the length of rests, in seconds: times in which the CPU is not taken away. No rests if both are 0.
         rests_s: (u64, u64),
     },
     /// Now and then another thread runs for the rest of the scheduler's tick.
@@ -305,7 +305,7 @@ fn slots_that_come_back_are_found_again() {
     }
 }
 
-/// Ticks come slightly before the CPU comes back, so noise hides the gain of coming later. They are moved all the same.
+/// Ticks come slightly before the CPU comes back, so noise hides the gain of coming later. They are moved anyway.
 #[test]
 fn ticks_that_are_a_little_early_are_moved() {
     let machine = Machine::Slots {

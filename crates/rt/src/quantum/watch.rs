@@ -1,5 +1,5 @@
 //! `Watch`: learns about the CPU from short sleeps in idle time. A sleep that ends on time shows that the CPU was available. A late one
-//! shows since when, at least, it was gone, and to the microsecond when it came back.
+//! shows a time by which it was gone, and to the microsecond when it came back.
 //!
 //! A sleep costs a hundredth of a spin of the same length, and takes nothing from others. It also sees the same gaps as a server's thread.
 //! Next to an ordinary thread, a thread that has slept gets the CPU at once, so the other thread causes no gaps here. A spinning thread

@@ -82,7 +82,7 @@ impl Thresholds {
     }
 }
 
-/// See the file's head.
+/// Chooses the rung of the ladder: see the top of this file.
 #[derive(Debug)]
 pub(super) struct Decider {
     ladder: Ladder,
@@ -248,7 +248,7 @@ impl Decider {
         };
         let limit = self.hardware.cpu_limit.into_iter().chain(bucket).fold(f64::INFINITY, f64::min);
         let of_slots = had_ns / (slots * period_ns);
-        // A limit of a CPU or more does not bind one thread; its own time of running counts against a lesser one.
+        // A limit of one CPU or more does not restrict a single thread. Against a smaller limit, count the CPU time of the tick's thread.
         let of_limit = cpu_ns.filter(|_| limit > 0.0 && limit < 1.0).map_or(0.0, |cpu_ns| cpu_ns / (limit * period_ns));
         of_slots.max(of_limit)
     }
@@ -258,7 +258,8 @@ impl Decider {
         let window_ns = readings.window_ns.max(1) as f64;
         let share = |ns: Option<u64>| ns.map_or(0.0, |ns| ns as f64 / window_ns);
         let waited = share(readings.run_wait_ns);
-        // Other threads wait because of this one only while it runs, and the waiting thread may be this one.
+        // Other threads wait because of the tick only if its load is high. Subtract the wait of the tick's own thread, which the pressure
+        // includes.
         let is_ours = load >= thresholds.load / 2.0;
         let others = |ns| is_ours && share(ns) - waited > thresholds.pressure;
         if load > thresholds.load {

@@ -155,7 +155,7 @@ impl Ladder {
         self.aligned_to_ns = to_ns;
         let mut longest_ns = 0;
         for (rung_ns, asked_ns) in self.rungs_ns.iter_mut().zip(&self.asked_ns) {
-            // Two rungs that came to the same multiple may differ by what counts as the same: they stay in order.
+            // Two rungs at the same multiple may still differ by less than `SAME`. Keep them in order.
             *rung_ns = aligned(*asked_ns, to_ns).max(longest_ns);
             longest_ns = *rung_ns;
         }

@@ -1,4 +1,4 @@
-//! Hours of ticks played without time passing.
+//! Simulates hours of ticks in a moment.
 
 use std::sync::mpsc;
 
@@ -282,7 +282,7 @@ fn machines() -> impl Strategy<Value = (Hardware, Option<TimeSlices>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Seconds in runs of up to 20 of the same, as chance has it.
+    /// Random seconds, in runs of up to 20 equal ones.
     #[test]
     fn it_never_oscillates_faster_than_its_hysteresis(
         (hardware, turns) in machines(), runs in prop::collection::vec((seconds(), 1_u32..20), 1..60),

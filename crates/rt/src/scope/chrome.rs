@@ -72,7 +72,7 @@ impl Recording {
                 args: Switched { switched_out: span.switched_out },
             }));
         }
-        // Names and numbers always become JSON.
+        // Converting names and numbers to JSON cannot fail.
         let other_data = Clock { clock: "CLOCK_MONOTONIC", compared_ns: self.compared_ns };
         serde_json::to_string(&Trace { display_time_unit: "ns", other_data, trace_events: events }).unwrap_or_default()
     }

@@ -415,7 +415,7 @@ mod tests {
         }
         let (slept, empty) = spans.split_at(40);
         let count = |spans: &[Span]| spans.iter().filter(|span| span.switched_out == Some(true)).count();
-        // Outer and inner alike; the kernel may have come back to the thread at once now and then.
+        // Outer and inner scopes both count. Now and then the kernel may return to the thread at once.
         assert!(count(slept) >= 20, "{slept:?}");
         assert!(count(empty) <= 5, "{empty:?}");
     }
@@ -451,11 +451,11 @@ mod tests {
             evenkeel_sys::thread::id()
         };
         let thread = std::thread::spawn(body).join().unwrap();
-        // Other tests' scopes of this process may be there too.
+        // The log may also have scopes of other tests in this process.
         let taken = take_long();
         let ours = taken.scopes.iter().filter(|long| long.thread == thread);
         let (asleep, others): (Vec<&LongScope>, Vec<&LongScope>) = ours.partition(|long| long.name == ASLEEP.name);
-        // A pause of the machine is CPU time to the kernel if it comes in the moment before or after a sleep: not three times.
+        // The kernel counts a pause of the machine as CPU time if it comes right before or after a sleep. That does not happen three times.
         assert!(asleep.len() < 3, "{taken:?}");
         let [long] = others[..] else { panic!("{taken:?}") };
         assert!(long.name == "a long one" && long.cpu_ns >= 3_000_000, "{long:?}");

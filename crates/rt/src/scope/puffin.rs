@@ -31,7 +31,7 @@ impl Recording {
             names.dedup();
             let details: Vec<_> = names.iter().map(|name| ScopeDetails::from_scope_name(*name)).collect();
             let ids: HashMap<_, _> = names.iter().copied().zip(profiler.register_user_scopes(&details)).collect();
-            // evenkeel's own streams are complete. The sink leaves out what puffin could not read.
+            // This stream is always valid. If puffin could not parse it, only this thread's scopes would be missing.
             if let Ok(stream) = StreamInfo::parse(stream(thread, &ids, apart_ns))
                 && stream.num_scopes > 0
             {

@@ -89,8 +89,8 @@ pub(crate) struct Waiting {
     pub(crate) all_ns: u64,
 }
 
-/// Whether the next job should begin on this CPU now. A job that the CPU would leave in the middle can only be finished here, after the gap. So
-/// it is left to the others if they finish all that waits before that.
+/// Whether the next job should begin on this CPU now. A job that does not finish before the CPU is taken away can only be finished here,
+/// after the gap. So it is left to the other CPUs if they finish all waiting work before that.
 ///
 /// `others` are the other CPUs that can run the job. `None` stands for one that is always available.
 pub(crate) fn begins(

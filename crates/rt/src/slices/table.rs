@@ -18,8 +18,8 @@ pub(super) struct Table {
     pub(super) stop: AtomicBool,
 }
 
-/// The slices of one CPU. The two words are written one after the other. Between the two, a reader is wrong by no more than what a period
-/// changes in a moment.
+/// The slices of one CPU. The two words are written one after the other. A reader that comes between the two writes sees an error of at
+/// most one update of the period.
 #[derive(Default)]
 pub(super) struct Place {
     /// The period and the share in nanoseconds, in the upper and the lower half; 0 if no slices are known.
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-/// The slices, and the word with their lengths. `None` if there are none, or their confidence is too low.
+/// The slices, and the word with their lengths. `None` without slices, or if their confidence is too low.
 fn lengths(quantum: &Quantum) -> Option<(&Slot, u64)> {
     let Quantum::FixedSlot(slot) = quantum else { return None };
     let share_ns = slot.share * slot.period_ns - GOES_EARLY_NS;

@@ -176,7 +176,7 @@ impl Telemetry {
 
     /// Writes the entry of a tick that has ended. Call it on the tick's thread: the entry has what this thread waited for locks since the tick began.
     pub fn after(&mut self, done: &Done) {
-        // Without them, another thread does the ticks.
+        // Without waits, another thread does the ticks.
         let waits = tick_waits::end();
         if waits.is_some() && self.thread.is_none() {
             self.thread = Some(thread::id());

@@ -17,7 +17,7 @@ const NONE: u32 = u32::MAX;
 /// How packets are grouped into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grouping {
-    /// Each goes alone.
+    /// Each packet is a message of its own.
     Alone,
     /// Packets to one peer of one length, each up to this many bytes.
     ByPeer { segment_bytes_max: u16 },

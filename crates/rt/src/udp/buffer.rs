@@ -48,8 +48,8 @@ impl BufferNeed {
         u64::from(self.players).saturating_mul(each.max(1))
     }
 
-    /// The bytes that they need, as the kernel counts them, and a third more: it frees the memory of read packets only when that is a quarter of the
-    /// buffer.
+    /// The bytes that they need, as the kernel counts them, and a third more: the kernel frees the memory of read packets only when that
+    /// memory is a quarter of the buffer.
     pub fn buffer_bytes(&self) -> u64 {
         let bytes = self.packets().saturating_mul(kernel_bytes(u64::from(self.bytes)));
         bytes.saturating_add(bytes / 3).min(2 * OPTION_MAX)

@@ -103,7 +103,7 @@ pub struct Outgoing {
     failures: Failures,
 }
 
-/// How far a call came.
+/// The result of one system call.
 enum Step {
     Taken(usize),
     NoRoom,

@@ -67,7 +67,7 @@ pub(super) fn run(settings: &UdpSettings) -> BackendTrial {
         .collect();
     let mut rounds = 0;
     let mut gone = 0;
-    // A machine that is busy with other things gets a few rounds all the same.
+    // Measure a few rounds even on a machine that is busy with other things.
     while !peers.is_empty() && rounds < ROUNDS_MAX && (rounds < ROUNDS_MIN || monotonic_ns() < end_ns) {
         for contender in &mut contenders {
             contender.receive(&round, &mut peers);

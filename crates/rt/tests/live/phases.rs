@@ -90,7 +90,7 @@ fn spread_ticks_wait_less() {
     let (mut spread, mut random) = (Vec::new(), Vec::new());
     for block in 0..BLOCKS {
         let folder = tempfile::tempdir().unwrap();
-        // Both arms have the same phases and the same work, and alternate in going first.
+        // Both arms have the same phases and the same work. They take turns in going first.
         for is_spread in [block % 2 == 0, block % 2 != 0] {
             let us = block_us(block, is_spread.then_some(folder.path()));
             if is_spread { spread.push(us) } else { random.push(us) }

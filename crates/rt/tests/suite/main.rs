@@ -1,4 +1,4 @@
-//! Tests the library's guarantees for a server on the real kernel, if no timing decides.
+//! Tests the library's guarantees for a server on the real kernel, with no dependence on timing.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
