@@ -273,7 +273,7 @@ pub struct SinceStart {
     pub due_to_done_us: Quantiles,
     /// From the start to the end of the tick.
     pub work_us: Quantiles,
-    /// How long before a deadline the clock wakes. 0 if it does not wait awake.
+    /// How long before a deadline the clock wakes and spins. 0 if it never spins.
     pub margin_us: f64,
 }
 

@@ -72,7 +72,7 @@ impl Probe {
         (state.round_trip.take(), std::mem::take(&mut state.lost))
     }
 
-    /// How far the server's clock is ahead of ours. None before the first answer.
+    /// How far the server's clock is ahead of this machine's. None before the first answer.
     pub(crate) fn server_ahead_ns(&self) -> Option<i64> {
         // The lock is held only for a moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clock.map(|clock| clock.ahead_ns)

@@ -12,8 +12,8 @@ use crate::worker_group::WorkerGroup;
 
 /// Jobs per tick, unless there are fewer units.
 pub const JOBS: u64 = 1_024;
-/// The number of bodies, as 64 players have in 13 ticks. They take 300 KiB, so a neighbour in the cache affects this work as it affects a
-/// history.
+/// The number of bodies, as 64 players have in 13 ticks. They take 300 KiB, so a neighbour that uses the cache slows this work as it slows
+/// a real history.
 const FIGURES: usize = 832;
 const CALIBRATION_ROUNDS: u32 = 40;
 const CALIBRATION_UNITS: u64 = 1_500;

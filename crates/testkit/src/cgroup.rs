@@ -17,7 +17,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Creates a group below the mount of a version 1 controller, and writes these files of it.
+    /// Creates a group below the mount of a version 1 controller, and writes these of its files.
     ///
     /// # Errors
     /// Why that is not possible here.

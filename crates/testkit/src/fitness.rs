@@ -75,7 +75,7 @@ pub struct Machine {
     pub late_p50_ns: u64,
     /// How late its timers woke it, at the 90th percentile.
     pub late_ns: u64,
-    /// The CPU time of a sleep, including the way back.
+    /// The CPU time of a sleep: falling asleep and waking up.
     pub turn_ns: u64,
     /// How much slower the slowest tenth of equal work is than the fastest.
     pub uneven: f64,

@@ -87,7 +87,7 @@ Examples:
 /// [`Keeping`] as an argument.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Tick {
-    /// Use a short slice, exact timers, and a learned margin that the thread waits out awake if the CPU has time
+    /// Use a short slice, exact timers, and spin for a learned margin before each tick if the process has CPUs to spare
     Steady,
     /// As an ordinary thread, without these measures
     Plain,

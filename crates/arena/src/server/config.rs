@@ -18,8 +18,8 @@ pub(super) const QUEUE_EVENTS: usize = 8_192;
 /// How the tick thread keeps time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// As `evenkeel-rt` sets up a tick thread: a short slice, exact timers, and a learned margin that it waits out awake if the CPU has
-    /// time.
+    /// As `evenkeel-rt` sets up a tick thread: a short slice, exact timers, and a learned margin before each tick, in which it spins if the
+    /// process has CPUs to spare.
     #[default]
     Steady,
     /// Like an ordinary thread, which is how most servers run and what knobs of a host affect.

@@ -129,7 +129,7 @@ pub(super) struct Window {
     shots_hit: u64,
     shots_too_old: u64,
     rewound: DurationHistogram,
-    /// This survives the window: a gap between two windows belongs to the second.
+    /// Kept when a window ends: a gap between two windows belongs to the second.
     last_start_ns: Option<u64>,
 }
 
@@ -302,7 +302,7 @@ mod tests {
             assert!((0.998..1.002).contains(&ratio), "{quantiles:?}");
         }
 
-        // This tick is late, but a period after the previous one, which began in the earlier window. So nothing is missing.
+        // This tick is late, but it comes one period after the previous tick, which began in the earlier window. So no time is missing.
         window.record(&tick(180, 5, 0));
         let second = window.close(&counters, 3, &clock);
         assert_eq!((second.ticks, second.missed_ticks), (1, 0));

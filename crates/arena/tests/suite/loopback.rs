@@ -61,8 +61,8 @@ fn until<T>(mut ask: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> Option<T>
     None
 }
 
-/// The sums of the server's and the bots' figures over the windows since something was lost: on a machine that stands still for long enough,
-/// sockets and queues overflow.
+/// The sums of the server's and the bots' figures over the windows since the last loss. If a machine stalls for long enough, sockets and
+/// queues overflow.
 #[derive(Debug, Default)]
 struct Sums {
     ticks: u64,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// One live check.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Check {
-    /// `measure::gaps::a_thief_is_seen`.
+    /// Its crate, module and test: `measure::gaps::planted_gaps_are_found`.
     pub(crate) name: String,
     /// The folder of its crate: `measure`.
     pub(crate) crate_name: String,
