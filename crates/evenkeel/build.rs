@@ -1,4 +1,4 @@
-//! Compresses the JSON Schemas, which take a twentieth of the program's size otherwise.
+//! Compresses the JSON Schemas. Uncompressed, they would be 5 % of the program's size.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn main() -> io::Result<()> {
     let folder = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("../../docs/schemas");
     println!("cargo::rerun-if-changed={}", folder.display());
     let mut files: Vec<PathBuf> = fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-    // Two builds have to be the same.
+    // Builds must be reproducible, and a directory has no fixed order.
     files.sort();
     let out = fs::File::create(Path::new(&variable("OUT_DIR")?).join("schemas.zlib"))?;
     let mut packed = flate2::write::ZlibEncoder::new(out, flate2::Compression::best());

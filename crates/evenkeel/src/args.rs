@@ -23,7 +23,7 @@ pub(crate) fn number(text: &str, range: impl RangeBounds<f64>, expected: &str) -
     number.ok_or_else(|| expected.to_owned())
 }
 
-/// `NAME=N`: a limit of a number with a name. `example` is a good one.
+/// Parses `NAME=N`, the limit of a named number. `example` is a valid one, for the error message.
 pub(crate) fn named_limit(text: &str, example: &str) -> Result<(String, f64), String> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let pair = pair.and_then(|(name, value)| Some((name.to_owned(), number(value, .., "").ok()?)));
@@ -70,7 +70,7 @@ pub(crate) struct MetadataArgs {
     pub(crate) metadata: bool,
 }
 
-/// What the host is wanted for.
+/// The goal of the advice, and the server that it is for.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct GoalArgs {
     /// What to favour where one costs another: latency, throughput or density

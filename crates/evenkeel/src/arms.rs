@@ -157,7 +157,7 @@ impl Arms {
     }
 }
 
-/// The settings as they are asked for.
+/// The settings as arguments of a command.
 pub(crate) fn text_of(settings: &[Setting]) -> String {
     settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! The Kubernetes cluster that commands work on, where the program has its client.
+//! Connects to a Kubernetes cluster. A program that was built without the Kubernetes client only explains why it can't.
 
 #[cfg(feature = "kubernetes")]
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The commands that this program lacks, because it was built without its client for Kubernetes.
+/// The failure of a command that needs Kubernetes, in a program that was built without the client.
 #[cfg(not(feature = "kubernetes"))]
 pub(crate) fn without_kubernetes(tried: &str) -> Failure {
     let cause = "this program was built without Kubernetes, whose client would make it a third larger";
@@ -14,7 +14,7 @@ pub(crate) fn without_kubernetes(tried: &str) -> Failure {
         .hint("use the container image, or build it: cargo build --release -p evenkeel --features kubernetes")
 }
 
-/// The cluster of a file of credentials, of this pod, or of `$KUBECONFIG`.
+/// Connects to the cluster that the file names. Without a file, to the cluster of this pod or of `$KUBECONFIG`.
 #[cfg(feature = "kubernetes")]
 pub(crate) async fn connect(file: Option<&Path>) -> Result<evenkeel_fleet::kubernetes::Client, Failure> {
     if let Some(file) = file {
@@ -37,11 +37,11 @@ pub(crate) async fn connect(file: Option<&Path>) -> Result<evenkeel_fleet::kuber
 const HINT: &str =
     "name the file of the cluster's address and credentials with --kubeconfig, or set KUBECONFIG; a pod needs neither";
 
-/// The largest file of a cluster.
+/// The maximum size of a kubeconfig file.
 #[cfg(feature = "kubernetes")]
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The files that name a cluster where the user names none.
+/// The kubeconfig files that the client reads if the user names none, for a message.
 #[cfg(feature = "kubernetes")]
 fn looked_for() -> String {
     match (std::env::var("KUBECONFIG"), std::env::var("HOME")) {

@@ -49,7 +49,8 @@ struct Mode {
     now: &'static [&'static str],
 }
 
-/// The first one that the line has counts. `--boots-status` could not be combined with any option that `--boots` allows.
+/// If a command line has several of these options, the first in this list applies. `--boots-status` could not be combined with any option
+/// that `--boots` allows.
 const MODES: [Mode; 8] = [
     Mode { command: "prove", option: "list-workloads", now: &["workloads"] },
     Mode { command: "prove", option: "compare", now: &["compare"] },
@@ -169,7 +170,7 @@ fn respelled(what: &str, command: &str, path: &[&str], words: &Words) -> Failure
     Failure::wrong_use(what.to_owned()).hint(format!("type: evenkeel {command} {}{}", path.join(" "), words.text()))
 }
 
-/// All commands, with what each has from those above it.
+/// All commands, each with the global arguments that it inherits.
 fn built() -> Command {
     let mut whole = Args::command();
     whole.build();
@@ -200,7 +201,7 @@ fn with_old_options(whole: Command) -> Command {
         .mut_subcommand("tune", |command| command.mut_args(any_value).arg(one("resume")))
 }
 
-/// The words of a command line behind the names of its commands.
+/// The words of a command line after the names of its commands.
 #[derive(Default)]
 struct Words {
     options: Vec<String>,

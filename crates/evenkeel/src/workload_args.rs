@@ -82,7 +82,7 @@ impl WorkloadArgs {
         let started = match entry.name {
             COMMAND => {
                 let settings = self.of_command.settings()?;
-                // The server ends with evenkeel, but its children would not.
+                // The server ends with evenkeel. Without the guard, its children would not.
                 let mut guard = Guard::start()?;
                 guard.hold(&Undo::EndServersOf(std::process::id()))?;
                 Command::start(&options, settings).map(|command| Box::new(command.keeping(Box::new(guard))) as _)

@@ -1,4 +1,5 @@
-//! The host of an agent: this program's own commands, run in the host's root. So whatever kills an agent kills a command that may be killed anywhere.
+//! Implements the host of an agent: it runs this program's own commands in the host's root. Each of them may be killed at any moment, so
+//! the agent may be killed too.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! The labels of a node that describe its machine: from facts, and from measurements when its image or the host was prepared.
+//! The labels of a node that describe its machine. They come from the facts, and from measurements that were stored when the image or the
+//! host was prepared.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,9 +11,9 @@ use evenkeel_measure::card::table::time_slices;
 use evenkeel_measure::card::{Card, MAX_CARD_BYTES};
 use serde_json::Value;
 
-/// Where the answer of `evenkeel measure all --json` is looked for, below the host's root.
+/// The path of the stored answer of `evenkeel measure all --json`, below the host's root.
 const CARD: &str = "etc/evenkeel/card.json";
-/// The path of the stored answer of `evenkeel capacity --json`.
+/// The path of the stored answer of `evenkeel capacity --json`, below the host's root.
 const CAPACITY: &str = "etc/evenkeel/capacity.json";
 /// The longest value that a label may have.
 const VALUE_BYTES_MAX: usize = 63;
@@ -30,7 +31,7 @@ pub(super) fn labels(inspected: Option<&Value>, root: &Path) -> BTreeMap<String,
     known.filter(|(_, value)| !value.is_empty()).map(|(label, value)| (format!("{GROUP}/{label}"), value)).collect()
 }
 
-/// How the hypervisor gives CPU time, as the card says.
+/// How the hypervisor gives CPU time, according to the stored card.
 fn quantum(root: &Path) -> Option<String> {
     let card = Card::parse(&text(&root.join(CARD))?).ok()?;
     Some(time_slices(&card)).filter(|slices| *slices != "unknown").map(str::to_owned)
@@ -42,7 +43,7 @@ fn sessions(root: &Path) -> Option<String> {
     answer.pointer("/found/sessions")?.as_u64().map(|sessions| sessions.to_string())
 }
 
-/// A file's text, within bounds. What cannot be read is not known.
+/// A file's text, at most [`MAX_CARD_BYTES`] of it. `None` if it can't be read.
 fn text(path: &Path) -> Option<String> {
     let mut text = String::new();
     let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|found| found.is_file()))?;

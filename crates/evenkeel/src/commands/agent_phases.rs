@@ -1,5 +1,6 @@
-//! The folder of the host in which the sessions of several pods find each other's ticks. Kubernetes would make it for root alone, so the agent makes
-//! it. It is in memory, like /dev/shm and with its rights, and stays while pods may have it open: the next boot starts without it.
+//! The folder of the host in which the sessions of several pods find each other's ticks. Kubernetes would create it writable only by root,
+//! so the agent creates it. Like /dev/shm, it is in memory and everybody may write to it. Pods may have it open, so it stays until the next
+//! boot.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -15,14 +16,14 @@ const MODE: u32 = 0o1777;
 pub(super) fn make(root: &Path) -> io::Result<()> {
     let folder = root.join(PHASES_FOLDER.trim_start_matches('/'));
     match DirBuilder::new().mode(MODE).create(&folder) {
-        // The mode of a new folder is cut by the umask.
+        // The umask may have removed some of the mode's bits.
         Ok(()) => std::fs::set_permissions(&folder, Permissions::from_mode(MODE)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => already(&folder),
         Err(error) => Err(error),
     }
 }
 
-/// A folder that is there keeps its mode: somebody chose it. A link could lead anywhere.
+/// Accepts an existing folder with its mode, which the administrator may have chosen. Refuses a symbolic link, which could lead anywhere.
 fn already(folder: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(folder)?.is_dir() {
         true => Ok(()),

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if args.fail_on.is_some_and(fails) { exit::NO } else { exit::WELL })
 }
 
-/// The named file of waivers, else this machine's, if there is one. Findings of another machine are not waived by our file.
+/// The named file of waivers, else this machine's, if there is one. This machine's default file does not apply to another machine.
 fn waivers(args: &Args) -> Result<Option<Waivers>, Failure> {
     match &args.waivers {
         Some(file) => Waivers::read(file).map(Some),

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The failure for a name that is not a knob. A setting with its place or value is close to one.
+/// The failure for a name that is not a knob. If the user typed a knob with a place or a value, it names the command for the knob.
 fn unknown(id: &str, error: &SettingError) -> Failure {
     match id.split_once(['@', '=']) {
         Some((knob, _)) if knobs::find(knob).is_ok() => {

@@ -20,7 +20,7 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 
-/// The longest line, and how many lines it takes.
+/// The maximum length of a line, and the maximum number of changes.
 const LINE_BYTES_MAX: u64 = 4096;
 const LINES_MAX: usize = 1024;
 
@@ -106,7 +106,7 @@ impl Undo {
     }
 }
 
-/// `PID START OURS BEFORE`. No list is empty.
+/// Parses `PID START OURS BEFORE`. Neither list of CPUs may be empty.
 fn restore_cpus(text: &str) -> Option<Undo> {
     let mut words = text.split(' ');
     let (pid, start_ticks) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let page = page_of(&whole, &args.command)?;
     let mut roff = Vec::new();
     let codes = exit::table().to_string();
-    // The page of evenkeel itself ends in them already.
+    // The help of evenkeel itself already ends in the exit codes.
     let end = match page.get_after_help().map(ToString::to_string) {
         Some(own) if own != codes => format!("{own}\n\n{codes}"),
         _ => codes,

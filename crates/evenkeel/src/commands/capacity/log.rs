@@ -13,7 +13,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output_file;
 
-/// The largest file: a window has some hundred bytes.
+/// The maximum size of the file. A window takes a few hundred bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Identifies a search. A search with a different head cannot continue from these windows.

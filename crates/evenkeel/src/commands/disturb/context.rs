@@ -62,7 +62,7 @@ pub(super) trait Disturbance {
     fn stop(self) -> Result<Self::Report, Failure>;
 }
 
-/// For kinds that are only threads.
+/// Implements `Disturbance` for kinds that consist only of threads.
 macro_rules! of_threads {
     ($($kind:ident),+) => {
         $(impl $crate::commands::disturb::context::Disturbance for $kind::Running {

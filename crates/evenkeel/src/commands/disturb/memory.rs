@@ -157,7 +157,7 @@ impl Disturbance for SeparateProcess {
 
     fn stop(mut self) -> Result<pressure::Report, Failure> {
         process::ask_to_end(self.child.id());
-        // If it hangs, the drop ends it.
+        // If the process hangs, dropping `self` kills it.
         let said = process::read_within(&mut self.answer, ANSWER_BYTES_MAX, ANSWER_LIMIT).unwrap_or_default();
         let answer = serde_json::from_slice::<serde_json::Value>(&said).unwrap_or_default();
         let report = serde_json::from_value(answer["did"].clone());

@@ -5,13 +5,13 @@ use std::time::Duration;
 pub(super) use crate::args::cpus;
 use crate::times;
 
-/// Over an hour: a longer time is a typing error.
+/// A little over an hour. A longer time is taken for a typing error.
 const MS_MAX: f64 = 4_000_000.0;
 
 /// The limit of a run in seconds, so that a forgotten one ends the same day.
 const SECONDS_MAX: f64 = 14_400.0;
 
-/// 16 TiB.
+/// 16 TiB, in MiB.
 const MIB_MAX: u64 = 1 << 24;
 
 /// Milliseconds, as nanoseconds.

@@ -9,7 +9,7 @@ use evenkeel_sys::Errno;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The files that are looked for.
+/// The kind of files to look for.
 pub(super) struct Wanted {
     /// The word for one of them, such as `capture`.
     pub(super) noun: &'static str,

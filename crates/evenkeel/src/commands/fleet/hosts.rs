@@ -22,7 +22,7 @@ const CAPTURES: Wanted = Wanted {
 };
 /// The maximum number of threads that read captures. Each capture may have 32 MiB.
 const THREADS_MAX: usize = 64;
-/// The captures that were read ahead. Hosts are added in order, so the answer does not depend on which thread was first.
+/// The number of captures to read ahead. Hosts are added in order, so the answer does not depend on which thread was first.
 const BATCH: usize = 256;
 
 /// The captures, the traits of a group, and what the page shows.
@@ -79,7 +79,7 @@ impl CaptureArgs {
                 by.push(one);
             }
         }
-        // Every trait splits the group of all hosts.
+        // `none` groups nothing, so it has no effect next to another trait.
         if by.len() > 1 {
             by.retain(|one| *one != By::None);
         }

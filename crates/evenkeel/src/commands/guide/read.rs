@@ -33,8 +33,8 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
     Guide::parse(name, &text, format, &|include| included(root, folder, include)).map_err(failed)
 }
 
-/// The text of a file. Old pages and configuration files may have letters that are not UTF-8, in comments most often: each is read as an unknown one.
-/// A file with zero bytes, such as UTF-16, is not text.
+/// The text of a file. Old pages and configuration files may contain bytes that are not UTF-8, most often in comments. They are replaced by
+/// U+FFFD. A file with zero bytes, such as UTF-16, is not text.
 fn text(path: &Path) -> Result<String, UserFileError> {
     let bytes = user_file::read(path, GUIDE_BYTES_MAX as u64)?;
     let is_utf_16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
@@ -44,10 +44,10 @@ fn text(path: &Path) -> Result<String, UserFileError> {
     }
 }
 
-/// The text of a profile, or of a file of variables, that another profile includes. A guide comes from anywhere, so it names files beside it and
-/// the profiles of TuneD on the machine that is read, and no others.
+/// The text of a profile, or of a file of variables, that another profile includes. A guide can come from anywhere. So it can include only
+/// files of its own folder, profiles in folders next to that one, TuneD's profiles on the machine that is read, and guides of the library.
 fn included(root: &Root, folder: &Path, name: &str) -> Option<String> {
-    let beside = |path: &Path| text(path).ok();
+    let readable = |path: &Path| text(path).ok();
     let installed = |path: &str| root.text(path).ok().filter(|text| text.len() <= GUIDE_BYTES_MAX);
     if name.contains("..") {
         return None;
@@ -58,11 +58,11 @@ fn included(root: &Root, folder: &Path, name: &str) -> Option<String> {
         return is_tuned.then(|| installed(name)).flatten();
     }
     if name.contains('/') {
-        return beside(&folder.join(name));
+        return readable(&folder.join(name));
     }
     let of_tuned = || PROFILES.iter().find_map(|profiles| installed(&format!("{profiles}/{name}/{PROFILE}")));
     let of_library = || LibraryGuide::find(&format!("tuned:{name}")).map(|guide| guide.text.to_owned());
-    beside(&folder.join("..").join(name).join(PROFILE)).or_else(of_tuned).or_else(of_library)
+    readable(&folder.join("..").join(name).join(PROFILE)).or_else(of_tuned).or_else(of_library)
 }
 
 #[cfg(test)]

@@ -184,7 +184,7 @@ impl Beat {
                 let missed = now_ns.saturating_sub(*due_ns) / *period_ns;
                 let due = *due_ns + missed * *period_ns;
                 *due_ns = due + *period_ns;
-                // A sleep that is over already may still cost the slack.
+                // Even a sleep whose deadline has passed may take the timer slack.
                 if now_ns < due {
                     match alarm {
                         None => clock::sleep_until_ns(due),

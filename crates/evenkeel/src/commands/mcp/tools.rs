@@ -176,7 +176,7 @@ impl ToolSpec {
 fn remove_descriptions(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
-            // A field of that name has a schema, and no text.
+            // Keep a field that is named `description`: its value is a schema and not a text.
             map.retain(|key, value| key != "description" || !value.is_string());
             map.values_mut().for_each(remove_descriptions);
         }

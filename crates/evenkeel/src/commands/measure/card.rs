@@ -5,7 +5,7 @@ use evenkeel_measure::{MeterError, Samples, Unit, Watch};
 
 use crate::show::finding::Finding;
 
-/// The unit in which the card has shares.
+/// Shares on the card are in parts per million.
 pub(crate) const PPM: f64 = 1e6;
 
 /// The duration and the number of turns.

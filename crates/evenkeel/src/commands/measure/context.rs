@@ -126,7 +126,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Refuses a file that can't be written, and a file that is not such a page: a page replaces only the page of an earlier measurement.
+/// Refuses a file that can't be written, and an existing file that is not the page of an earlier measurement.
 fn refuse_another(file: &Path) -> Result<(), Failure> {
     refuse_unwritable(file)?;
     let mut head = [0; PAGE_HEAD.len()];

@@ -162,7 +162,7 @@ impl Args {
     /// The file that a session's need comes from, and the session.
     fn session(&self, measured: Option<&Measured>) -> Result<(PathBuf, Session), Failure> {
         let Some(path) = &self.sessions else {
-            // The parser requires one of both.
+            // The parser requires one of the two options.
             let path = self.capacity.clone().unwrap_or_default();
             let need = measured.and_then(|measured| measured.need.clone()).ok_or_else(|| {
                 wrong(&path, "it does not say what a session needs: only one number of sessions was tried")

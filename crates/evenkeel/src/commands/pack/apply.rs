@@ -140,7 +140,7 @@ impl Args {
             let services = pack::parse_services(&text, machine).map_err(|error| wrong(path, &error))?;
             return Ok((path.clone(), services));
         }
-        // The parser requires one of both.
+        // The parser requires one of the two options.
         let path = self.sessions.clone().unwrap_or_default();
         let report = self.question.place(&path, machine)?;
         let services = pack::services(&report, machine).map_err(|error| wrong(&path, &error))?;

@@ -1,4 +1,4 @@
-//! The input of `pack`: a table of sessions, and the rules that a placement has to keep.
+//! The input of `pack`: a table of sessions, and the rules that a placement must follow.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// What a table of sessions has.
 pub(crate) const SESSION_COLUMNS: &str = "a table of sessions has the column cpus, such as 0.12 for 12 % of a CPU, and optionally others. docs/packing.md has examples";
 
-/// What a placement has to keep.
+/// The rules that a placement must follow.
 #[derive(Debug, clap::Args)]
 pub(super) struct Question {
     /// The highest load of a CPU that several sessions share, from 0.05 to 1

@@ -24,7 +24,7 @@ use crate::times;
 const NUMBER: &str = "{session}";
 /// The placeholder for its port.
 const PORT: &str = "{port}";
-/// The maximum number of sessions that one process looks after, as many as its guard does.
+/// The maximum number of sessions of one run. With `--pid`, each needs one of the 1,024 changes that a guard accepts.
 const SESSIONS_MAX: usize = 1000;
 /// How often to check whether a session has ended. Rarely, so that evenkeel takes little CPU time from the sessions.
 const LOOK: Duration = Duration::from_millis(200);
@@ -149,7 +149,7 @@ impl Args {
         if !self.pid.is_empty() {
             return self.pid.iter().zip(places).map(|(pid, place)| place.take(*pid, guard)).collect();
         }
-        // The servers end with evenkeel, but their children would not.
+        // The servers end with evenkeel. Without the guard, their children would not.
         guard.hold(&Undo::EndServersOf(std::process::id()))?;
         let start = |(number, place): (usize, &Place)| {
             let port = usize::from(self.first_port) + number;

@@ -192,7 +192,8 @@ fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failur
             Some(name) => experiment::metric(workload.as_ref(), name)?,
             None => experiment::usual_metric(workload.as_ref(), &[])?,
         };
-        // A boot keeps the median of all its windows, and the plan, which knows no workload, names the p99.
+        // Pass no length of a window, so that the guard is the p99. A boot's value is the median over all its windows, and the plan, which
+        // is made without a workload, also names the p99.
         let guards = args.decision.guards(workload.as_ref(), &metric, None)?;
         let window = args.decision.window();
         let sample = try_window(workload.as_mut(), window).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;

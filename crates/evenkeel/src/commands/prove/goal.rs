@@ -19,7 +19,7 @@ use crate::show::Out;
 use crate::times;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
-/// Two commands take a file after `--goal`, and four a word.
+/// `--goal` takes a file in two commands, and a word in four.
 const HINT: &str = "--goal takes a file here, which `evenkeel tune --out FILE` writes; `audit`, `plan` and `apply` take --goal latency, throughput \
                     or density";
 

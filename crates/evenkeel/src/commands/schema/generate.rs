@@ -218,7 +218,7 @@ fn plain(comment: &str) -> String {
             None => after,
         };
     }
-    // The word of JSON for nothing.
+    // `None` in Rust is `null` in JSON.
     (plain + rest).replace("`None`", "`null`")
 }
 

@@ -20,11 +20,11 @@ const COOKIE: &str = "evenkeel_token";
 pub(super) struct Access {
     token: Option<String>,
     host_names: Vec<String>,
-    /// Whether connections are encrypted: then a browser sends the token on no other.
+    /// Whether connections are encrypted. If so, a browser never sends the token over an unencrypted one.
     is_tls: bool,
 }
 
-/// What becomes of a request.
+/// How a request is answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Answer,
@@ -113,7 +113,7 @@ fn read_token(file: &Path) -> Result<String, Failure> {
     let tried = || format!("read the token in {}", file.display());
     let text = read_private(file, FILE_BYTES_MAX, tried())?;
     let token = text.trim_end_matches(['\n', '\r']);
-    // Others would end a header, or a cookie.
+    // Other characters could end a header or a cookie.
     let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
     match is_plain && TOKEN_LENGTHS.contains(&token.len()) {
         true => Ok(token.to_owned()),

@@ -67,7 +67,7 @@ pub(super) fn accept(listening: Listening, tls: Option<Tls>, router: Router) -> 
     }))
 }
 
-/// The next connection of any socket. The sockets take turns at the first place.
+/// The next connection of any socket. A different socket is polled first each time, so that a busy one does not starve the others.
 async fn next(listeners: &[TcpListener], turn: &mut usize) -> io::Result<TcpStream> {
     *turn = turn.wrapping_add(1);
     let from = *turn;

@@ -13,7 +13,7 @@ use super::history::{History, Point};
 use crate::exit;
 use crate::failure::Failure;
 
-/// A collector that is so late hangs.
+/// If the newest sample is older than this, the collector hangs.
 const FRESH_NS: u64 = 10_000_000_000;
 
 /// What happened between the last two samples.
@@ -32,7 +32,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The past. A panic in another request leaves it consistent.
+    /// The earlier samples. They are consistent even if another request panicked while it held the lock.
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,7 +81,7 @@ impl Feed {
     }
 }
 
-/// Whether an answer is of now.
+/// Whether the latest answer is recent.
 pub(super) fn is_fresh(latest: Option<&Latest>) -> bool {
     latest.is_some_and(|latest| {
         let sample = &latest.model.sample;

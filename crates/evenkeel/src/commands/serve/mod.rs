@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     served.map(|()| exit::WELL)
 }
 
-/// Where it listens, and what encrypts.
+/// The listening sockets, and the TLS configuration.
 struct Sockets {
     listening: Listening,
     tls: Option<Tls>,

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::history::Point;
 use super::routes::{FORMAT, ModelAnswer};
 
-/// The points of one answer. A range with many samples has fewer points. Each point then covers the time since the point before.
+/// The maximum number of points of one answer. If a range has more samples, each point covers the time since the point before.
 const POINTS_MAX: usize = 900;
-/// The points of a longer range. Each of them needs its own search in the store.
+/// The number of points of a longer range. Each of them needs its own search in the store.
 const SEARCHED_POINTS: u64 = 150;
 /// The longest range in which every sample is read, in milliseconds.
 const WHOLE_MS_MAX: u64 = 900_000;
@@ -135,7 +135,7 @@ async fn history(State(store): State<Stored>, Query(range): Query<Range>) -> Res
     }
 }
 
-/// A sample of that millisecond counts.
+/// The end of a millisecond in nanoseconds, so that a sample within the millisecond counts.
 fn end_of(at_ms: u64) -> u64 {
     at_ms.saturating_mul(1_000_000).saturating_add(999_999)
 }
@@ -146,7 +146,7 @@ fn whole(replay: &mut Replay, from_ms: u64, last: Position) -> Option<Vec<Positi
     let mut positions = Vec::new();
     let mut at = Some(last);
     while let Some(position) = at {
-        // Both ends of the range count, and the sample before it.
+        // The positions include both ends of the range, and the sample before it.
         if positions.len() > POINTS_MAX + 1 {
             return None;
         }

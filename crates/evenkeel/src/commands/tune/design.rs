@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::smallest_effect::SmallestEffect;
 use crate::times::{SettleArgs, WindowArgs, time};
 
-/// The defaults: the time of a search, the length of a window, and the factor at which a bad window stops an arm.
+/// The defaults: the time limit of a search, the length of a window, and the factor by which a bad window stops an arm.
 const BUDGET: Duration = Duration::from_secs(20 * 60);
 const WINDOW: Duration = Duration::from_secs(1);
 const STOP_AT: f64 = 3.0;
@@ -132,8 +132,8 @@ fn guards(args: &PlanArgs, workload: &dyn Workload, design: &SearchDesign) -> Re
     Ok((guards, stop_at))
 }
 
-/// Finds how long the effect of a switch lasts, and takes the time for that from the budget. The host is restored when this returns. The
-/// server may have ended; then this is returned.
+/// Finds how long the effect of a switch lasts, and takes the time for that from the budget. The host is restored when this returns.
+/// Returns whether a settle time had to be guessed: the server may have ended.
 pub(crate) fn settle(
     search: &SearchContext<'_>,
     state: &mut State,

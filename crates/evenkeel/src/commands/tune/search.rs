@@ -109,7 +109,7 @@ pub(crate) fn searched(
     }
     let stop = experiment::stop_flag()?;
     experiment::explain_signals(out, state_args);
-    // Before the server starts: what needs rights or another trial's end shall not take its time.
+    // Open the journal and take the lock before the server starts. So missing rights or another trial fail at once.
     let mut state = state_args.open()?;
     experiment::refuse_if_interrupted(&root, &state, state_args)
         .map_err(|failure| log_files::after_a_kill(failure, &resume, path))?;

@@ -22,13 +22,13 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// Opens them. What does not work at the start is an error.
+    /// Opens them. An output that does not work at the start is an error.
     pub(super) fn open(args: &Args) -> Result<Outputs, Failure> {
         let store = args.store.as_ref().map(|dir| StoreWriter::open(dir, args.store_options()).map_err(store_failure));
         Ok(Outputs { store: store.transpose()?, textfile: args.textfile.clone(), failures: [None, None] })
     }
 
-    /// Whether there are none.
+    /// Whether no output is open.
     pub(super) fn is_empty(&self) -> bool {
         self.store.is_none() && self.textfile.is_none()
     }

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use super::outputs::Outputs;
 use crate::show::watch::screen::Sparks;
 
-/// The moments of this machine that are held, to go back to. A store holds all of them.
+/// The maximum number of past moments of this machine to go back to. A store has all of its moments.
 const HELD_MAX: usize = 300;
-/// The moments of a store that a sparkline begins with.
+/// The number of earlier moments of a store in a sparkline.
 const SPARKS: usize = 60;
 
 /// Moments in time. One of them is shown.
@@ -88,7 +88,7 @@ impl Timeline {
         }
         match live.back {
             0 => self.show_held(),
-            // The moment that is looked at stays.
+            // Keep showing the same moment.
             back => live.back = (back + 1).min(live.held.len().saturating_sub(1)),
         }
     }

@@ -11,7 +11,7 @@ use evenkeel_sys::process;
 /// This folder exists if systemd is the first process.
 const IS_BOOTED: &str = "/run/systemd/system";
 
-/// The timer must not be faster than the watchdog, in seconds.
+/// The delay of the timer after the watchdog's deadline, in seconds, so that the watchdog acts first.
 const BEHIND: u64 = 5;
 
 /// The folders of programs: a user's own PATH must not choose what runs as root.
@@ -60,7 +60,7 @@ fn literal(word: &OsStr) -> OsString {
     OsString::from_vec(bytes.copied().collect())
 }
 
-/// Two journals may have transactions of one number.
+/// Include the folder in the name, because two journals may have transactions with the same number.
 fn unit(transaction: u64, dir: &Path) -> String {
     let sum = crc32fast::hash(dir.as_os_str().as_encoded_bytes());
     format!("evenkeel-try-{transaction}-{sum:08x}")

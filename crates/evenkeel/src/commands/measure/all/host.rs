@@ -38,7 +38,7 @@ pub(super) fn traits(facts: &Facts) -> Vec<Trait> {
     traits
 }
 
-/// As JSON has it.
+/// The value's name in JSON.
 fn name(value: impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,
@@ -48,7 +48,7 @@ fn name(value: impl serde::Serialize) -> String {
 }
 
 fn fact_trait<T: Display>(name: &str, fact: &Fact<T>) -> Trait {
-    // `inspect` shows why it is unknown; a card has one page.
+    // A card must fit one page. `inspect` shows why a value is unknown.
     let value = fact.known().map_or_else(|| "unknown".to_owned(), T::to_string);
     // The length of a card is limited, and the firmware chooses this name.
     Trait { name: name.to_owned(), value: value.chars().take(200).collect() }

@@ -73,7 +73,7 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
     Failure::io(exit::WRONG_USE, format_args!("write the card {}", file.display()), error)
 }
 
-/// Takes all rounds. A meter that fails has no further turn.
+/// Takes all rounds. A meter that fails is not run again.
 fn card(turns: &[(&str, CardTurn)], pace: Pace, host: Vec<evenkeel_measure::card::Trait>, watch: &Watch<'_>) -> Card {
     let start_ns = time::monotonic_ns();
     let mut said: Vec<Vec<Vec<CardLine>>> = turns.iter().map(|_| Vec::new()).collect();
@@ -91,7 +91,7 @@ fn card(turns: &[(&str, CardTurn)], pace: Pace, host: Vec<evenkeel_measure::card
                 continue;
             }
             match watch.part(from, to, |part| (turn.run)(pace, part)) {
-                // A turn that was cut short is not comparable with a whole one.
+                // A run that was cut short is not comparable with a complete one.
                 Ok(_) if watch.stopped() => interrupted = true,
                 Ok(lines) => said.push(lines),
                 Err(error) => *failed = Some(error.to_string()),

@@ -15,7 +15,7 @@ use crate::view::Block;
 
 /// The most CPUs on the page; the JSON answer has all.
 const ROWS_MAX: usize = 64;
-/// All CPUs of a large machine share this, so that a turn has the same length everywhere.
+/// The time for all CPUs together, so that the meter takes as long on a large machine as on a small one.
 const ALONE_NS: u64 = 1_000_000_000;
 
 /// Measure each CPU's clock: alone, with all CPUs busy, with a busy sibling, and after vector instructions

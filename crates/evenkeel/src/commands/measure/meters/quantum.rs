@@ -114,7 +114,7 @@ impl Meter for Args {
             blocks.push(Block::row("CPU limit", words));
         }
         blocks.extend(alike(&report.cpus));
-        // Only the CPUs with the most missing time are shown: they would be lost among two hundred histograms.
+        // Show only the CPUs with the most missing time. On a large machine they would be lost among hundreds of histograms.
         let mut shown: Vec<&Cpu> = report.cpus.iter().filter(|cpu| !cpu.gaps.is_empty()).collect();
         let missing = |cpu: &Cpu| cpu.seen.map_or(0.0, |seen| seen.lost_share);
         shown.sort_by(|one, other| missing(other).total_cmp(&missing(one)));

@@ -19,7 +19,7 @@ use crate::view::{Block, Timeline};
 const CPUS_SHOWN: usize = 16;
 /// If a timeline has fewer readings than this (the number of columns of either page), its points are shown.
 const COLUMNS: u64 = 144;
-/// A CPU that is counted for less of the time was offline.
+/// If a CPU was counted for less than this share of the time, it was offline for a while, or the machine paused.
 const COUNTED_MIN: f64 = 0.9;
 
 /// Report the kernel's counters as rates: steal, pressure, throttling, faults, switches

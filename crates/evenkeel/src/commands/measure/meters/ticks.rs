@@ -23,7 +23,7 @@ use crate::show::units::{percent, percent_to, quantity, real_quantity};
 use crate::view::Block;
 use crate::{exit, tick_function};
 
-/// Threads that are listed.
+/// The maximum number of listed threads.
 const THREADS_MAX: usize = 12;
 
 /// A recording is no longer than this: about ten minutes of a busy server.
@@ -69,7 +69,7 @@ pub(crate) struct Args {
 impl Meter for Args {
     const NAME: &'static str = "ticks";
     const TITLE: &'static str = "The tick";
-    /// 1 knew one thread and its tick.
+    /// Format 1 had only one thread and its tick.
     const FORMAT: u32 = 2;
     const NEEDS_IDLE: bool = false;
     type Report = Report;

@@ -27,7 +27,7 @@ use crate::workload_args::workload_of;
 /// How long the load runs before the first window.
 const WARM_UP: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Windows that may be dropped for each that is wanted.
+/// How many windows may be dropped for each requested window.
 const SPARE: usize = 1;
 
 /// The id of the machine's current boot.
@@ -66,7 +66,7 @@ impl<'a> Live<'a> {
         self.stop.load(Ordering::Relaxed) || is_cancelled()
     }
 
-    /// Whether it came to its end.
+    /// Waits for this time, or until `is_over`. Returns whether the whole time has passed.
     fn rest(&self, time: Duration, is_over: impl Fn() -> bool) -> bool {
         let end_ns = clock::monotonic_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         while clock::monotonic_ns() < end_ns {
@@ -185,7 +185,7 @@ fn not_measured(failure: Failure) -> BootsError {
     BootsError::NotMeasured { why: failure.message() }
 }
 
-/// Waits `rest` for another evenkeel, and prints it once.
+/// Waits by `rest` while another evenkeel holds the lock. Prints the reason once.
 pub(super) fn waiting(out: &Out, mut rest: impl FnMut(Duration) -> bool) -> impl FnMut(&str, Duration) -> bool {
     let mut is_announced = false;
     move |why, time| {
@@ -197,7 +197,7 @@ pub(super) fn waiting(out: &Out, mut rest: impl FnMut(Duration) -> bool) -> impl
     }
 }
 
-/// Rests to the end.
+/// Sleeps for the whole time, and returns true.
 pub(super) fn sleep(time: Duration) -> bool {
     std::thread::sleep(time);
     true

@@ -119,7 +119,7 @@ impl Decides {
         })
     }
 
-    /// In lines.
+    /// The decisions as lines of text.
     fn words(&self) -> String {
         let what = self.metric.as_deref().unwrap_or("the default metric of the workload (--metric changes it)");
         let of_lateness = self

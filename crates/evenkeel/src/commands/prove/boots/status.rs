@@ -53,7 +53,7 @@ pub(super) fn status(args: &StatusArgs, out: &Out) -> Outcome {
     // The unit is removed last: as long as it exists, something may be left.
     found.is_put_back = state.ended.as_ref().and_then(|_| hands.is_licensed().ok()).map(|is_licensed| !is_licensed);
     show(&state, &found, args.report.as_deref(), out)?;
-    // A guard that vetoes has made it worse.
+    // The verdict is also "worse" if a guard vetoes.
     let is_worse = found.comparison.is_some_and(|found| found.verdict == Verdict::Worse);
     Ok(if is_worse && state.ended == Some(BootsEnded::Whole) { exit::NO } else { exit::WELL })
 }
