@@ -38,7 +38,7 @@ impl Drop for TrialLock {
         let is_idle = |entry: &std::fs::DirEntry| [LOCK, FOLDER].iter().any(|name| entry.file_name() == *name);
         let mut entries = std::fs::read_dir(&directory).into_iter().flatten();
         let is_ours = entries.all(|entry| entry.is_ok_and(|entry| is_idle(&entry)));
-        // A folder with sessions stays, and so does the rest then.
+        // A folder with sessions can't be removed. The lock and the directory then stay too.
         if is_ours && std::fs::remove_dir(directory.join(FOLDER)).is_ok() {
             let _ = std::fs::remove_file(directory.join(LOCK)).and_then(|()| std::fs::remove_dir(&directory));
         }

@@ -1,8 +1,8 @@
-//! Words as a shell takes them.
+//! Quotes words for a shell.
 
 use std::borrow::Cow;
 
-/// Words as a shell takes them.
+/// Joins words to a line that a shell splits into the same words.
 pub(crate) fn quoted(words: &[String]) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }

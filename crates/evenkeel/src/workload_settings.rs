@@ -107,7 +107,7 @@ fn plain(knob: &'static Knob, value: &str) -> Result<String, SettingError> {
     }
 }
 
-/// Tries whether the workload takes what is asked of it, before anything is measured.
+/// Checks that the workload accepts the settings, before anything is measured.
 ///
 /// # Errors
 /// If the workload has no such setting, or does not accept the value.

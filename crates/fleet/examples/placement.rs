@@ -19,7 +19,7 @@ const PACKET_MS: f64 = 0.002;
 /// milliseconds.
 const MOVE_MS: f64 = 0.03;
 const MOVE_NODE_MS: f64 = 0.2;
-/// The simulated time, and what of it comes before the first tick that counts.
+/// The simulated time, and the time at its start in which ticks do not count yet, in milliseconds.
 const END_MS: f64 = 11_000.0;
 const WARM_MS: f64 = 1_000.0;
 /// Sessions fit while the p99 of lateness over all ticks is not above this.
@@ -102,7 +102,7 @@ fn machine(cores: usize, interrupts: &[usize]) -> Machine {
     }
 }
 
-/// So many sessions that they use 0.4 of all CPUs; at most one for each CPU but one, so that every placement has a place for them.
+/// The number of sessions that use 0.4 of all CPUs together. At most one less than there are CPUs, so that every placement has room.
 fn equal_load(machine: &Machine, work: Work) -> usize {
     let mean = work.kinds.iter().map(|(period, work)| work / period).sum::<f64>() / work.kinds.len() as f64;
     ((0.4 * machine.cpus.len() as f64 / mean) as usize).min(machine.cpus.len() - 1)
@@ -150,7 +150,7 @@ struct Ticker {
     late: Vec<f64>,
 }
 
-/// The CPU of each session; none if some have no place. An unpinned session has all.
+/// The CPU of each session; an unpinned session has none of its own. `None` if some sessions have no place.
 fn places(machine: &Machine, work: Work, placement: Placement, count: usize) -> Option<Vec<Option<usize>>> {
     let cpus = machine.cpus.len();
     match placement {
@@ -266,7 +266,7 @@ struct Cpu {
     /// When the remaining work was last updated. `speed` is its present speed.
     since: f64,
     speed: f64,
-    /// Ends of an older number are not valid any more.
+    /// Increases with each change of speed. The event for an end is valid only if it has this number.
     version: u64,
     queue: VecDeque<Tick>,
     interrupts: f64,

@@ -14,9 +14,9 @@ const PIECE_BYTES: usize = 64 << 10;
 const QUOTED_CHARS_MAX: usize = 40;
 /// The maximum number of columns that an error names.
 const NAMED_MAX: usize = 12;
-/// The order of the bytes, which some programs write before UTF-8.
+/// The byte order mark, which some programs write at the start of UTF-8.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// The same of UTF-16.
+/// The byte order marks of UTF-16.
 const BYTE_ORDER_MARKS_16: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
 /// Why a table can't be used. Reads well after "failed to read FILE".

@@ -92,7 +92,7 @@ fn change(report: &BootsReport, found: &BootsComparison) -> String {
     format!("; {title} is {}, with {often:.0} % confidence {}", as_change(found.ratio), range(found.low, found.high))
 }
 
-/// How far it is.
+/// The progress of the trial in words.
 fn progress(report: &BootsReport) -> String {
     let design = &report.design;
     let counted: usize = report.arms.iter().map(|arm| arm.boots.len()).sum();
@@ -156,7 +156,7 @@ fn effect(report: &BootsReport, source: &Source) -> Option<Block> {
     Some(Block::section("The effect", vec![Block::Drawing(drawing, Text::prose(&caption)), Block::List(words)]))
 }
 
-/// How the boots differ, and how often chance would give it.
+/// How the boots of the arms differ, and how often chance alone would make them differ this much.
 fn apart(found: &BootsComparison) -> String {
     let (half, way) = (found.boots / 2, if found.ratio < 1.0 { "below" } else { "above" });
     let all = if half == 2 { "both boots".to_owned() } else { format!("all {half} boots") };

@@ -17,7 +17,7 @@ use crate::view::{Block, Column, Text, Verdict, terminal};
 const WITHOUT: &str = "Without the settings";
 const WITH: &str = "With the settings";
 
-/// What the page is of.
+/// The content of the page.
 pub(crate) struct Shown<'a> {
     /// Without the settings, if some were compared.
     pub(crate) report: &'a CapacityReport,

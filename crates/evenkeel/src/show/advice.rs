@@ -190,7 +190,7 @@ pub(crate) fn summary(audit: &Audit<'_>, again: &str) -> String {
 /// Below a summary that advises a property of the server's own process.
 const OF_SERVER: &str = "A systemd server's process: evenkeel apply KNOB=VALUE --persist --unit NAME";
 
-/// Whether only the start of the server can set it.
+/// Whether the value can be set only when the server starts.
 fn is_of_server(advice: &Advice) -> bool {
     advice
         .wanted
@@ -325,7 +325,8 @@ pub(crate) fn commands(group: &[Finding<'_>], audit: &Audit<'_>) -> Vec<String> 
     settings.iter().flat_map(of_setting).collect()
 }
 
-/// The options with which `apply` sets a value that nothing can write at once: a process has it from its start, or holds it.
+/// The options with which `apply` sets a value that can't be written while the server runs. Either a process gets the value at its start,
+/// or the value lasts only while a process holds it. `None` for all other values.
 fn only_lasting(knob: &str, value: &str) -> Option<&'static str> {
     let knob = knobs::find(knob).ok()?;
     match (knob.place, knob.extras.lasts) {

@@ -357,7 +357,7 @@ fn word<T: Serialize>(value: &T) -> String {
     }
 }
 
-/// The words of a list, or a text that says that there are none.
+/// The words of a list, or a text for an empty list.
 fn listed(words: &[String]) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }

@@ -2,7 +2,7 @@
 
 use crate::show::units::percent;
 
-/// The duration of a tick at 60 Hz in nanoseconds: what several meters compare with.
+/// The duration of a tick at 60 Hz, in nanoseconds. Several meters compare their numbers with it.
 pub(crate) const TICK_NS: f64 = 1e9 / 60.0;
 /// That duration in a sentence.
 pub(crate) const A_TICK: &str = "a tick at 60 Hz lasts 16.7 ms";

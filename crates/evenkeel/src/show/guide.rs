@@ -10,7 +10,7 @@ use crate::report::{SessionAnswer, as_change};
 use crate::show::tune::{self, SearchResult};
 use crate::view::{Block, Text, sentence};
 
-/// Lines that evenkeel did not understand, or that have no setting, on a page; JSON has all of them.
+/// The maximum number of lines without a setting, or that evenkeel did not understand, on a page; JSON has all.
 const OTHERS_MAX: usize = 40;
 /// The probability of a wrong "hurts" among all lines of a guide.
 const ERROR_MAX: f64 = 0.05;

@@ -12,7 +12,7 @@ pub(crate) fn percent_to(decimals: usize, share: f64) -> String {
     format!("{:.decimals$} %", share * 100.0)
 }
 
-/// The part of a whole; nothing of nothing is nothing.
+/// `part` as a share of `whole`; 0 if both are 0.
 pub(crate) fn part(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }

@@ -41,7 +41,7 @@ pub(crate) enum Block {
     Histogram(Samples),
     /// A timeline: points of time with a length, or a rate.
     Timeline(Timeline),
-    /// A chart with its caption. Only HTML shows it; the others leave it to the table beside it.
+    /// A chart with its caption. Only HTML shows it; Markdown and the terminal have only the table next to it.
     Drawing(Markup, Text),
     /// A command to copy.
     Command(String),
@@ -144,7 +144,7 @@ pub(crate) enum Span {
 }
 
 impl Text {
-    /// A text of ours, with names and commands between backticks.
+    /// A text of evenkeel's own, with names and commands between backticks.
     pub(crate) fn prose(text: &str) -> Text {
         let span = |(at, part): (usize, &str)| match at % 2 {
             0 => Span::Plain(part.to_owned()),
@@ -176,7 +176,7 @@ impl Span {
     fn words(&self) -> String {
         match self {
             Span::Plain(words) | Span::Bad(words) => words.clone(),
-            // The spaces of a command would mix with those of the sentence.
+            // Quote a command with spaces, so that its end in the sentence is visible.
             Span::Code(code) if code.contains(' ') => format!("`{code}`"),
             Span::Code(code) => code.clone(),
         }

@@ -100,7 +100,7 @@ pub(crate) fn badge(verdict: Option<Outcome>, words: &str) -> Markup {
     html! { span.badge.(class) { span aria-hidden="true" { (sign) } " " (words) } }
 }
 
-/// The signs of the two arms; the other one has its own name among several.
+/// The legend of a chart: the signs of A and of the other arm.
 pub(crate) fn key(other: ArmName) -> Markup {
     html! { span.key-a { "○ A" } ", " span.key-b { "■ " (other) } }
 }

@@ -13,7 +13,7 @@ const BEFORE_BAR_COLUMNS: usize = 27;
 /// The glyphs of a timeline's column, from empty to full.
 const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const TIMELINE_COLUMNS_MAX: usize = 72;
-/// The place of an item of a list.
+/// The indent of an item of a list.
 const ITEM: Indent = Indent { first: 2, rest: 4 };
 
 /// The blocks as text.

@@ -154,7 +154,7 @@ impl Running {
         self.0.id()
     }
 
-    /// Waits until it is so. Fails if the program ends before.
+    /// Waits until `is_so` returns true. Fails if the program ends first.
     pub(crate) fn wait_until(&mut self, mut is_so: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !is_so() {
@@ -209,7 +209,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both calls fail if it has ended already, which is fine.
+        // Both calls fail if the program has ended already, which is no error.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -80,7 +80,7 @@ fn watched(counted: Counted, plant: impl FnOnce(&mut Server)) -> Result<Vec<(Cau
         Counted::FromOutside => {
             let is_seen = |server: &ServerSample| server.outside.as_ref().is_some_and(Result::is_ok);
             let is_found = || last(&scene.path("samples")).is_some_and(|sample| sample.servers.iter().any(is_seen));
-            // An idle server does too little to tell its tick from a timer.
+            // An idle server does too little to distinguish its tick from a timer.
             server.work_us(1_000);
             let until_ns = clock::monotonic_ns() + FOUND_WITHIN.as_nanos() as u64;
             while !is_found() {

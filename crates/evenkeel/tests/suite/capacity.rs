@@ -107,7 +107,7 @@ fn settings_are_worth_a_number_of_sessions() {
     assert_eq!((&again["compared"]["gain"], scene.read("windows.jsonl").lines().count()), (gain, whole));
     let other = scene.run(&line.replace(SLACK, "process.timer_slack_ns=2").replace("--price", "--continue --price"));
     assert!(other.code == 2 && other.stderr.contains("of other settings"), "{other}");
-    // A log that has windows with settings, where none are compared.
+    // A search without settings must refuse a log that has windows with settings.
     let (head, windows) = log.split_once('\n').unwrap();
     scene.write("odd.jsonl", head.replace(&format!("\"settings\":[\"{SLACK}\"],"), "") + "\n" + windows);
     let odd = scene.run(&line.replace(SLACK, "").replace("windows.jsonl", "odd.jsonl --continue"));

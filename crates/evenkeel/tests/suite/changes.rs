@@ -86,7 +86,7 @@ fn a_plan_that_was_tampered_with_is_refused() {
             let step = plan["steps"][0].clone();
             plan["steps"].as_array_mut().unwrap().push(step);
         }),
-        ("a setting that is none", 2, &|plan| plan["settings"][0] = "vm.swappiness=$(reboot)".into()),
+        ("an invalid setting", 2, &|plan| plan["settings"][0] = "vm.swappiness=$(reboot)".into()),
         ("another format", 2, &|plan| plan["format"] = 2.into()),
     ];
     for (what, expected, change) in table {

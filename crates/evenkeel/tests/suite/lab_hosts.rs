@@ -1,5 +1,5 @@
-//! Other engines with evenkeel on three hosts made of namespaces: Ansible over sshd, Prometheus with Alertmanager, Kubernetes. The scripts in `lab/`
-//! have the steps; they need root and Debian's programs, and are visibly skipped without.
+//! Runs other tools with evenkeel on three hosts made of namespaces: Ansible over sshd, Prometheus with Alertmanager, Kubernetes. The
+//! scripts in `lab/` have the steps; they need root and Debian's programs, and are visibly skipped without.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ fn the_units_of_the_role_are_valid() {
     for unit in ["evenkeel-check.service", "evenkeel-check.timer"] {
         let text = fs::read_to_string(templates.join(format!("{unit}.j2"))).unwrap();
         let text = text.replace("{{ evenkeel_program }}", env!("CARGO_BIN_EXE_evenkeel"));
-        // The rest of the line is for a folder of the journal, which is left out here.
+        // Cut off the template's options for the folder of the journal.
         let lines = text.lines().map(|line| line.split("{{ (").next().unwrap_or(line));
         fs::write(folder.path().join(unit), lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     }

@@ -7,7 +7,7 @@ use crate::support::Scene;
 const TABLE: &str = "\u{feff}session,count,cpus,tick_hz,work_us_p99,memory_mib,cache_kib,packets_per_s\r\n\
                      arena,12,0.12,60,5000,30,512,1200\r\nlobby,2,0.40,20,,80,,400\r\n\r\nbots,1,1.3,,,150,,\r\n";
 
-/// Of one CPU, four nodes, 128 CPUs, isolated CPUs, cores without their second threads, Arm, and two nodes with siblings.
+/// Machines with one CPU, four nodes, 128 CPUs, isolated CPUs, cores without second threads, Arm, and two nodes with siblings.
 const HOSTS: [&str; 7] = [
     "qemu-1cpu-6.1",
     "qemu-4-nodes-6.1",
@@ -135,7 +135,7 @@ fn a_wrong_table_is_an_error_that_names_the_line() {
         assert!(seen.code == 2 && seen.stderr.contains(expected), "{table:.40}: {seen}");
         assert!(!seen.stderr.contains('\u{1b}'), "{seen}");
     }
-    // As far as numbers go.
+    // Extreme values that are still valid: there is a plan, but not every session has a place.
     scene.write("wrong.csv", "cpus,count,memory_mib,cache_kib,tick_hz,work_us_p99,packets_per_s\n1e-300,9000,1e-300,1e9,1e-9,1e-9,1e9\n9999,1,1e9,1e9,1e4,1e9,1e9\n");
     assert_eq!(scene.run(&format!("pack plan wrong.csv {host}")).code, 1);
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 /// Files longer than this have two subjects. "About 500" leaves room for one table.
 const LINES_MAX: usize = 560;
 
-/// The crates that each of our crates may use.
+/// The crates that each crate may use: the arrows in ARCHITECTURE.md.
 const ARROWS: [(&str, &[&str]); 16] = [
     ("sys", &[]),
     ("stats", &[]),
@@ -23,7 +23,6 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("rt-c", &["rt"]),
     ("arena", &["rt"]),
     ("profile", &["hostfs", "measure", "stats", "sys"]),
-    // The picture of the architecture. Crates that do not exist yet are left out.
     ("watch", &["host", "hostfs", "change", "measure", "profile", "workload", "stats", "sys"]),
     ("fleet", &["host", "change", "trial", "watch", "stats"]),
     (

@@ -1,4 +1,4 @@
-//! `serve` beside a real Prometheus, and the shipped rules and dashboard.
+//! `serve` with a real Prometheus, and the shipped rules and dashboard.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};

@@ -14,7 +14,7 @@ use evenkeel_testkit::wait_until;
 
 use crate::support::Scene;
 
-/// A hang, not a slow machine.
+/// The time limit for a hang. A slow machine takes less.
 const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const TOKEN: &str = "0123456789abcdefghij";
 
@@ -32,12 +32,12 @@ pub(crate) struct Answer {
 }
 
 impl Server {
-    /// Starts one on a free port, and waits until it is ready.
+    /// Starts a server on a free port, and waits until it is ready.
     pub(crate) fn start(scene: &Scene, options: &str) -> Server {
         Server::with(scene, &format!("--interval 100ms --state state {options}"))
     }
 
-    /// Starts one with these options alone.
+    /// Starts a server with these options alone.
     pub(crate) fn with(scene: &Scene, options: &str) -> Server {
         let line = format!("serve --listen 127.0.0.1:0 {options}");
         let mut child = scene.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -109,7 +109,7 @@ impl Session {
         Session::with_work(what, Duration::from_millis(20), Duration::ZERO)
     }
 
-    /// With ticks that take so long.
+    /// Starts a session whose ticks take this much time.
     pub(crate) fn with_work(what: &str, period: Duration, work: Duration) -> Session {
         let name = format!("serve-test-{what}-{}", std::process::id());
         let stop = Arc::new(AtomicBool::new(false));

@@ -150,7 +150,7 @@ fn a_running_watcher_writes_a_dump_when_asked() {
     assert_eq!(scene.run(&format!("profile switches {dump}")).code, 0);
     let files = std::fs::read_dir(scene.path("dumps")).unwrap().map(|entry| entry.unwrap().file_name());
     let files: Vec<String> = files.map(|name| name.to_string_lossy().into_owned()).collect();
-    // Beside the recorder's lock.
+    // The folder also has the recorder's lock, a hidden file.
     let dumps = files.iter().filter(|name| !name.starts_with('.')).count();
     assert!(dumps == 1 || !is_within_a_minute, "{files:?}");
 }

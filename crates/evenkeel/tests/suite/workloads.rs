@@ -115,7 +115,7 @@ fn a_setting_is_switched_by_a_new_start_where_it_must_be_and_given_back() {
     assert_ne!(second, first, "it was started anew");
     await_hz(&mut workload, 50.0);
     assert!(workload.describe().contains("50 ticks a second, busy for 20 us"), "{}", workload.describe());
-    // For any value, all arms take the same path.
+    // It restarts even for the values that it has, so that a switch is the same for all arms.
     assert_eq!(workload.configure(&[("hz", Some("50")), ("work-us", Some("20"))]).unwrap(), ["50", "20"]);
     assert_ne!(workload.pids(), second);
     for (bad, value, expected) in [

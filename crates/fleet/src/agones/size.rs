@@ -8,7 +8,7 @@ use crate::sessions::Session;
 
 /// The request of Agones' own container in each pod, in thousandths of a CPU: the default of its chart.
 const SDK_MILLICPUS: u64 = 30;
-/// Memory beside what was measured. At a limit without it, the kernel ends the server at its first fluctuation.
+/// Memory above the measured need. With a limit at the need itself, the kernel would kill the server at its first fluctuation.
 const MEMORY_FACTOR: f64 = 1.25;
 /// The most CPUs, and MiB, that a server can request.
 const MILLICPUS_MAX: u64 = 10_000_000;
@@ -85,7 +85,7 @@ pub(super) fn size(session: &Session, density: Density, mode: CpuMode, node: &No
     let measured = node_millis.zip(node.sessions).filter(|(_, fit)| mode == CpuMode::Shared && *fit > 0);
     let (cpu_millis, cpus_by) = match (mode, measured) {
         (CpuMode::Pinned, _) => (whole_cpus(session.cpus, density) * 1000, CpusBy::Need),
-        // Rounded down, so that as many as were measured fit.
+        // Round down, so that as many sessions fit as were measured.
         (CpuMode::Shared, Some((node, fit))) => {
             ((node * sessions / u64::from(fit)).saturating_sub(SDK_MILLICPUS).max(1), CpusBy::Capacity)
         }

@@ -1,4 +1,4 @@
-//! Manifests as YAML with comments. A serializer could not say why a number is what it is, and that is what a reader reviews.
+//! Manifests as YAML with comments. A serializer can't write comments, and a reviewer needs the reason for each number.
 
 use std::fmt::Write as _;
 

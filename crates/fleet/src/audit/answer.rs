@@ -36,7 +36,7 @@ pub struct ValueCount {
     pub hosts: usize,
 }
 
-/// The first of these, and how many more there are.
+/// The first `most` of these, and the number of the others.
 pub(super) fn counts(of: Vec<(&str, usize)>, most: usize) -> (Vec<ValueCount>, usize) {
     let beyond = of.len().saturating_sub(most);
     let listed = of.into_iter().take(most).map(|(value, hosts)| ValueCount { value: value.to_owned(), hosts });

@@ -72,7 +72,7 @@ impl Hosts {
         self.hosts.len()
     }
 
-    /// Whether there are none.
+    /// Whether no host was added.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty()
     }

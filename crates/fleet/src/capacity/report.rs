@@ -186,7 +186,8 @@ enum Caveat {
     NotOne,
 }
 
-/// These shares decide what limits the number of sessions: steal and busy CPUs from these shares on, available memory below its share.
+/// The thresholds for what limits the number of sessions: steal and busy CPUs count from these shares on, memory counts if less than its
+/// share is available.
 const STEAL_SHARE_MIN: f64 = 0.02;
 const BUSY_SHARE_MIN: f64 = 0.85;
 const MEMORY_SHARE_MIN: f64 = 0.05;

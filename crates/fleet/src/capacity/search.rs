@@ -70,7 +70,7 @@ impl Search {
 
     /// The number of sessions for the next window at the edge. None if both claims are proven.
     ///
-    /// If the edge is blurred, the numbers beside it hold the limit in about half of their windows, and no claim about them is ever
+    /// If the edge is blurred, the numbers next to it hold the limit in about half of their windows, and no claim about them is ever
     /// proven. So after some windows the search proves the next numbers outwards. The answer is then known to within one.
     fn claim(&self, held: u32, broken: u32) -> Option<u32> {
         let is_close = |sessions: u32| self.evidence(sessions).windows() >= CLOSE_WINDOWS;

@@ -155,7 +155,7 @@ fn parse_time(text: &str, is_seconds: bool) -> Option<f64> {
             _ => None,
         };
     }
-    // CloudWatch writes 2026/11/26 10:00:00 in its files.
+    // CloudWatch writes times as 2026/11/26 10:00:00 in its files.
     let text = text.replace('/', "-");
     let in_utc = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
     let at = text.parse::<jiff::Timestamp>().ok().or_else(in_utc)?;

@@ -40,7 +40,7 @@ impl Cores {
     /// The cores of a type. The second thread of a core counts for `second_thread_share` of one.
     pub(super) fn new(vcpus: f64, threads: f64, second_thread_share: f64, load_max: f64) -> Cores {
         let worth = (1.0 + second_thread_share * (threads - 1.0)) / threads;
-        // Thirds of a core must add up to complete cores.
+        // Add a little, so that a sum such as three thirds of a core is a complete core.
         let cores = (vcpus - system_cpus(vcpus as usize)) * worth + 1e-9;
         Cores {
             whole: cores.max(0.0) as u64,
@@ -49,7 +49,7 @@ impl Cores {
         }
     }
 
-    /// How many CPUs these are.
+    /// The capacity in complete cores; the partly used core counts in part.
     pub(super) fn number(&self) -> f64 {
         self.whole as f64 + f64::from(self.part) / f64::from(self.load_max.max(1))
     }
@@ -117,7 +117,7 @@ fn fill(threads: &mut [Threads], size: u32, cores: u64) {
 struct Search {
     load_max: u32,
     left: u32,
-    /// Numbers of cores with what waits for them, that have no placement.
+    /// States without a placement: the number of cores that are left, and the waiting threads of each kind.
     seen: FxHashSet<(u64, Vec<u64>)>,
 }
 
@@ -131,7 +131,7 @@ impl Search {
         if need > u64::from(size) + u64::from(self.load_max) * others || self.left == 0 {
             return false;
         }
-        // No thread waits for more cores than there are.
+        // If a kind has more waiting threads than the remaining cores may take, there is no placement.
         let is_wide = |(kind, count): (&Threads, &u64)| *count > kind.per_core.saturating_mul(others + 1);
         if threads.iter().zip(&waiting).any(is_wide) || !self.seen.insert((others, waiting.clone())) {
             return false;
@@ -152,7 +152,7 @@ impl Search {
             let can_add = |(nth, kind): (usize, &Threads)| {
                 kind.load <= room && waiting[nth] > 0 && before[nth] - waiting[nth] < kind.per_core
             };
-            // Another filling has this one and more.
+            // Skip a filling to which a thread can be added: the fuller one is tried too.
             let is_full = !threads.iter().enumerate().any(can_add);
             return match others.checked_sub(1) {
                 _ if !is_full => false,

@@ -52,7 +52,7 @@ impl Mix {
     pub(super) fn first(&self, n: u64) -> Vec<u64> {
         let (rounds, rest) = (n / self.total, n % self.total);
         let counts = self.kinds.iter().map(|kind| kind.count);
-        // The sessions that certainly come earlier; the others follow one by one, at most one more than there are kinds.
+        // Count at once the sessions that certainly come earlier. The rest follow one by one: at most one more than there are kinds.
         let slack = self.kinds.len() as f64 / 2.0 + 1.0;
         let certain = ((rest as f64 - slack) / self.total as f64).max(0.0);
         let mut first: Vec<u64> = counts.clone().map(|count| (count as f64 * certain + 0.5) as u64).collect();

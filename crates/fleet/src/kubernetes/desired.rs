@@ -23,7 +23,7 @@ pub struct Desired {
     pub allow: Allow,
     /// What happens after a drift.
     pub on_drift: OnDrift,
-    /// How the node is rebooted for it; without it, it is not.
+    /// How to reboot the node for this goal. `None` if the goal reboots no node.
     pub reboot: Option<RebootPolicy>,
     /// Whether it may be applied.
     pub permission: Permission,

@@ -29,7 +29,7 @@ pub trait Host: Send + Sync + 'static {
     /// If the kernel's file cannot be read.
     fn boot(&self) -> Result<String, HostError>;
 
-    /// Tells the host to reboot, and returns before the reboot.
+    /// Requests a reboot of the host, and returns before it.
     ///
     /// # Errors
     /// If the command that reboots it could not be run, or failed.

@@ -77,7 +77,7 @@ impl Releases {
         }
     }
 
-    /// The state of a node by now. A list of one, because the roles allow no other way to read.
+    /// The current state of a node. Lists this one object, because the agent's and the controller's roles may not `get` it.
     async fn read(&self, name: &str) -> Result<Option<HostState>, Error> {
         let listing = ListParams::default().fields(&format!("metadata.name={name}"));
         Ok(self.0.list(&listing).await?.items.pop())

@@ -5,20 +5,21 @@ use serde::Serialize;
 /// The maximum number of sessions of a table, with all counts added.
 pub const SESSIONS_MAX: u64 = 10_000;
 
-/// Ticks that come at random times wait, on average, for load / (1 - load) × half a piece of work, by the formula of Pollaczek and Khinchine for work of one
-/// length. At 0.7 that is 1.2 pieces; at 0.8 it is 2, and at 0.9 4.5. So a bit more load than 0.7 makes ticks late.
+/// Ticks that come at random times wait, on average, for load / (1 - load) × half a piece of work, by the formula of Pollaczek and
+/// Khinchine for work of constant length. At 0.7 that is 1.2 pieces; at 0.8 it is 2, and at 0.9 4.5. So a bit more load than 0.7 makes
+/// ticks late.
 pub const LOAD_MAX: f64 = 0.7;
 
-/// A session that uses this share of a CPU is heavy. Two busy siblings each do about 0.6 of the work that a CPU does alone, so a session beside one of 0.25
-/// takes at most 1.17 times as long on average. A lighter one costs its sibling less, so evenkeel calls it light.
+/// A session that uses this share of a CPU is heavy. Two busy siblings each do about 0.6 of the work that a CPU does alone, so a session
+/// next to one of 0.25 takes at most 1.17 times as long on average. A lighter one costs its sibling less, so evenkeel calls it light.
 pub const HEAVY_CPUS: f64 = 0.25;
 
 /// The CPU time of a packet in the kernel's part that runs where the interrupt is served, in microseconds. Drivers need 0.5 to 2 µs for a
-/// small UDP packet; this is the dear end.
+/// small UDP packet; this is the upper end.
 pub(super) const PACKET_US: f64 = 2.0;
 
-/// A CPU that serves interrupts may have sessions too while packets take no more of it than this: a tenth of the load bound delays a tick by less than a
-/// tenth of its work.
+/// If packets take at most this share of a CPU that serves interrupts, sessions may run there too. A tenth of the load bound delays a tick
+/// by less than a tenth of its work.
 pub(super) const INTERRUPT_LOAD_MAX: f64 = 0.07;
 
 /// The default limit of states that a search visits: about a second on 128 CPUs.

@@ -6,7 +6,7 @@
 use super::problem::Problem;
 use super::state::{OnCpu, Score, State};
 
-/// How many functions are tried: the load itself, and functions that round it down to parts of a CPU, first to halves.
+/// The number of weight functions besides the load itself. They round loads down to halves, thirds, quarters and fifths of a CPU.
 const FUNCTIONS: u64 = 4;
 
 /// Sessions of each kind that are not placed yet.

@@ -103,10 +103,10 @@ pub(super) fn key(state: &State<'_>, slot: usize, kind: usize, choice: Choice) -
     let load = u64::from(state.cpus[slot].load);
     let used = state.cache_used[room.cache];
     let excess = (used + need.cache_kib).saturating_sub(state.problem.caches[room.cache]).min(need.cache_kib);
-    let beside = u64::from(state.core_threads[room.core]);
+    let on_core = u64::from(state.core_threads[room.core]);
     let near = u64::from(state.cache_threads[room.cache] + state.node_threads[room.node]);
     match choice {
-        Choice::Emptiest => [pairs, load, excess, beside, near, u64::from(state.heavy[room.core]), slot as u64],
-        Choice::Fullest => [u64::MAX - load, excess, pairs, beside, near, 0, slot as u64],
+        Choice::Emptiest => [pairs, load, excess, on_core, near, u64::from(state.heavy[room.core]), slot as u64],
+        Choice::Fullest => [u64::MAX - load, excess, pairs, on_core, near, 0, slot as u64],
     }
 }

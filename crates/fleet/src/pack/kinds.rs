@@ -26,7 +26,7 @@ pub(super) struct Need {
     pub(super) width: u32,
     /// Its load on each of them, in millionths of a CPU.
     pub(super) load: u32,
-    /// The load of its CPUs, others included, may not be above this; more than one CPU if its ticks never come too late.
+    /// The maximum load of each of its CPUs, with all sessions on it. Above one CPU if its ticks set no limit.
     pub(super) limit: u32,
     /// Whether it alone loads a CPU above the bound, and so gets its own CPU.
     pub(super) is_exclusive: bool,

@@ -79,7 +79,7 @@ pub(super) fn never(problem: &Problem, kinds: &[Kind], options: &Options) -> Vec
     kinds.iter().enumerate().map(reason).collect()
 }
 
-/// Why one more session of this kind does not fit beside the placed ones.
+/// Why one more session of this kind does not fit next to the placed ones.
 pub(super) fn reason(problem: &Problem, placed: &[Placed], kind: usize) -> (Resource, String) {
     let mut state = State::new(problem);
     placed.iter().for_each(|one| state.put(&one.slots, one.kind));

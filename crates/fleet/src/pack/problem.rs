@@ -7,7 +7,7 @@ use crate::cpu_load;
 use crate::sessions::Session;
 use crate::system::{SYSTEM_MEMORY, system_cpus};
 
-/// The maximum of a CPU for everything that counts in millionths of it.
+/// One CPU in millionths, as a float.
 const WHOLE: f64 = CPU as f64;
 
 /// The memory of a node of unknown size: more than any node has, but the sum of 8,192 nodes does not overflow.

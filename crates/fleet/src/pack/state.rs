@@ -93,7 +93,7 @@ impl<'a> State<'a> {
         for slot in &problem.slots {
             state.cache_nodes[slot.cache] = slot.node;
         }
-        // Leaves count for their parents only where there is a slot.
+        // Hash each slot once. Cores and caches without a slot add nothing.
         for slot in 0..state.cpus.len() {
             state.rehash(slot, |_| {});
         }
@@ -184,7 +184,7 @@ impl<'a> State<'a> {
         self.problem.slots.iter().zip(&self.cpus).any(|(slot, on)| on.is_marked && slot.cache == cache)
     }
 
-    /// Ends, or takes up again, the placing of a session of several threads.
+    /// Marks or unmarks the CPUs of a session of several threads that is being placed.
     pub(super) fn mark(&mut self, slots: &[usize], is_marked: bool) {
         for slot in slots {
             self.rehash(*slot, |on| on.is_marked = is_marked);

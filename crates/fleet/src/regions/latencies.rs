@@ -56,7 +56,7 @@ impl Latencies {
     /// The minimum weight that is at least this many thousandths of all players.
     pub(super) fn share(&self, thousandths: u32) -> u64 {
         let needed = u128::from(self.total) * u128::from(thousandths);
-        // Not above the total, which fits.
+        // At most the total, which fits.
         u64::try_from(needed.div_ceil(1000)).unwrap_or(u64::MAX)
     }
 
@@ -89,7 +89,7 @@ impl Latencies {
         served
     }
 
-    /// The smallest latency within which a set serves at least the weight `need`. [`UNMEASURED`] if there is none.
+    /// The smallest latency within which a set serves at least the weight `need`. [`UNMEASURED`] if the set does not reach that weight.
     pub(super) fn within(&self, set: u64, need: u64) -> u32 {
         quantile(&self.served(set), need)
     }
@@ -114,6 +114,6 @@ pub(super) fn milliseconds(us: u32) -> Option<f64> {
 
 /// A limit in microseconds, below that of unmeasured ones.
 pub(super) fn microseconds(ms: f64) -> u32 {
-    // The conversion saturates.
+    // A cast from a float saturates.
     ((ms * 1000.0).round() as u32).min(UNMEASURED - 1)
 }

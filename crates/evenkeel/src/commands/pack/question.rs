@@ -107,7 +107,9 @@ impl Question {
 
 fn failure(sessions: &Path, error: &PackError) -> Failure {
     let (code, hint) = match error {
-        PackError::TooManySessions(_) => (exit::WRONG_USE, "lower the counts: one machine has no place for so many"),
+        PackError::TooManySessions(_) => {
+            (exit::WRONG_USE, "lower the counts: one machine does not hold that many sessions")
+        }
         PackError::UnitTwice(_) => {
             (exit::WRONG_USE, "each session has a service of its own, such as arena@{n}.service for session N of a row")
         }

@@ -15,7 +15,7 @@ const NAMES: f64 = HEIGHT - 30.0;
 /// The maximum number of windows of one boot that are drawn; more would hide each other.
 const MARKS_MAX: usize = 60;
 
-/// Draws them, or nothing if none was measured.
+/// Draws the boots, or nothing if none was measured.
 pub(crate) fn boots(report: &BootsReport, source: &Source) -> Markup {
     let drawn: Vec<Vec<(usize, f64)>> = report.boots.iter().map(|boot| some(values(boot))).collect();
     let Some(step) = report.boots.iter().map(|boot| step(values(boot))).max().filter(|_| !drawn.concat().is_empty())

@@ -40,7 +40,7 @@ impl Spread {
     }
 }
 
-/// Draws it, or nothing if there are no windows of both arms.
+/// Draws the quantiles, or nothing if there are no windows of both arms.
 pub(crate) fn distribution(trial: &Report, source: &Source) -> Markup {
     let rows = rows(trial);
     if rows.is_empty() {

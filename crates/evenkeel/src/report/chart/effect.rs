@@ -26,7 +26,7 @@ pub(crate) struct Estimate {
     pub(crate) rug: Vec<f64>,
 }
 
-/// Draws them. `ways` says what lower and higher mean.
+/// Draws the estimates. `ways` says what lower and higher mean.
 pub(crate) fn estimates(rows: &[Estimate], matters_ratio: f64, ways: [&str; 2], source: &Source) -> Markup {
     let matters = matters_ratio.max(0.0).ln_1p();
     let ends = rows.iter().flat_map(|row| {

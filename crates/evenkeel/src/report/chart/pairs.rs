@@ -15,7 +15,7 @@ const DRAWN_MAX: usize = 100;
 /// Pairs whose numbers are named on the axis.
 const NAMED: usize = 4;
 
-/// Draws them, or nothing if there are none.
+/// Draws the pairs, or nothing if no pair was measured.
 pub(crate) fn pairs(trial: &Report, source: &Source) -> Markup {
     let all = trial.pairs_of_windows();
     if all.is_empty() {

@@ -9,7 +9,7 @@ use super::{Axis, Scale, Source, framed, mark, percent, pixel};
 use crate::report::words::trim;
 
 const HEIGHT: f64 = 180.0;
-/// For one of several arms.
+/// The height of the row of one arm, if several arms have a row each.
 const ROW_HEIGHT: f64 = 110.0;
 const STRIP_HEIGHT: f64 = 34.0;
 /// Beyond this many windows, the line is drawn in steps, so that the page stays small.
@@ -45,7 +45,7 @@ const fn strip(
     Strip { of, title, unit, factor, rule }
 }
 
-/// Draws it, or nothing if there are no windows.
+/// Draws the timeline, or nothing if there are no windows.
 pub(crate) fn timeline(trial: &Report, source: &Source) -> Markup {
     drawn(trial, &trial.windows.iter().collect::<Vec<_>>(), false, source)
 }

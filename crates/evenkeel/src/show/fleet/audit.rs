@@ -15,7 +15,7 @@ const OUTLIERS_MAX: usize = 12;
 
 pub(crate) fn page(audit: &FleetAudit, is_whole: bool) -> String {
     let mut page = vec![Block::heading(title(audit))];
-    // Columns that do not fit beside each other continue in another table.
+    // Columns that do not fit side by side continue in another table.
     page.extend(blocks(audit, is_whole, width()));
     terminal::text(&page)
 }

@@ -5,11 +5,11 @@ use evenkeel_fleet::audit::{FleetDiff, GroupDiff, HostDiff};
 use super::parts::{by, counted, difference, limits, row_name, traits, values};
 use crate::view::{Block, Text, markdown, terminal};
 
-/// The differences of a host on the page, unless all are wanted.
+/// The maximum number of differences of a host on the page, unless the user asks for all.
 const OF_HOST_MAX: usize = 8;
-/// The hosts of a group on the page.
+/// The maximum number of hosts of a group on the page, unless the user asks for all.
 const HOSTS_MAX: usize = 20;
-/// The rows without a usual value of a group on the page.
+/// The maximum number of a group's rows without a usual value on the page, unless the user asks for all.
 const MIXED_MAX: usize = 8;
 
 pub(crate) fn page(diff: &FleetDiff, is_whole: bool) -> String {

@@ -10,7 +10,7 @@ use super::lines::{Area, CELL_HEIGHT, CELL_WIDTH, Cell, GAP, LINE, MARGIN, QUEUE
 use super::{By, Core, Domain, NicView, Region, Topology, letter};
 use crate::show::escape::plain;
 
-/// A little more than most letters take.
+/// The width that is reserved for a letter; most letters need a little less.
 const CHAR_WIDTH: usize = 8;
 const CORE_WIDTH: usize = CELL_WIDTH + 3 * GAP;
 /// Sixteen cores a row are as wide as a page.
@@ -18,7 +18,7 @@ const CORES_A_ROW: usize = 16;
 const WIDTH_MIN: usize = 640;
 /// A longer title is cut.
 const WIDTH_MAX: usize = 1024;
-/// Its letters are larger.
+/// The width that is reserved for a letter of the title, whose font is larger.
 const TITLE_CHAR_WIDTH: usize = 9;
 /// The maximum number of lines that are drawn; more would hide the CPUs behind them.
 const LINES_MAX: usize = 8;
@@ -41,7 +41,7 @@ struct Picture {
     shapes: Vec<Markup>,
     /// Lines from interrupts to their CPUs, drawn above the shapes, which would hide them.
     lines: Vec<Markup>,
-    /// Over the lines, which would cross them out.
+    /// Drawn above the lines, which would strike them through.
     captions: Vec<Markup>,
     cpus: BTreeMap<usize, Cell>,
     /// Areas that lines must avoid: cores, and the captions next to them.
@@ -109,7 +109,7 @@ impl Picture {
         self.captions.push(words(at, class, text));
     }
 
-    /// No line runs where a caption that begins here is.
+    /// Keeps lines away from a caption that begins at this point.
     fn takes(&mut self, (x, y): (usize, usize), text: &str) {
         self.taken.push(Area { x, y, width: text.chars().count() * CHAR_WIDTH, height: LINE });
     }

@@ -8,7 +8,7 @@ use evenkeel_watch::sample::{Cause, LateTicks, RecorderSample};
 
 use crate::show::units::percent;
 
-/// The CPUs in one line.
+/// The maximum number of CPUs on one line.
 const CPUS_LISTED: usize = 4;
 
 /// Applies `show` to a value; `?` if it is unknown: the page lists the reasons.

@@ -47,12 +47,12 @@ pub(super) struct Cluster {
     labels: BTreeMap<String, String>,
 }
 
-/// What could not be written.
+/// The writes that failed.
 pub(super) struct Missed {
     /// Whether the state could not be written. It is written again soon, because without it nobody sees the result of the goals. The rest
     /// is not written again before the next change.
     pub(super) state: bool,
-    /// A line for each.
+    /// One line for each failed write.
     pub(super) lines: Vec<String>,
 }
 

@@ -9,9 +9,9 @@ use ratatui::text::{Line, Span};
 
 use crate::show::escape::plain;
 
-/// The values of a sparkline.
+/// The maximum number of values of a sparkline.
 const SPARK_VALUES: usize = 60;
-/// The maximum number of servers with one.
+/// The maximum number of servers with a sparkline.
 const SPARK_SERVERS: usize = 64;
 /// The width of the labels of rows.
 const LABEL_WIDTH: usize = 17;
@@ -146,7 +146,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     }
 }
 
-/// The same at the right.
+/// Like [`fit`], but aligned to the right.
 pub(super) fn right(text: &str, width: usize) -> String {
     let count = text.chars().count();
     if count >= width { fit(text, width) } else { format!("{}{text}", " ".repeat(width - count)) }

@@ -27,7 +27,7 @@ impl Tab {
         }
     }
 
-    /// The tab at its right, or at its left.
+    /// The tab that is `by` tabs to the right, or to the left if `by` is negative.
     pub(crate) fn moved(self, by: isize) -> Tab {
         let at = Tab::ALL.iter().position(|tab| *tab == self).unwrap_or(0);
         let at = (at as isize + by).rem_euclid(Tab::ALL.len() as isize);
