@@ -1,4 +1,4 @@
-//! From `--host FILE`, `--root DIR` or neither to the machine that is read.
+//! Opens the machine that `--host FILE` or `--root DIR` names, or this machine.
 
 use std::path::{Path, PathBuf};
 

@@ -228,8 +228,8 @@ fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
     PlanFile::parse(&text).map_err(|error| no_plan(error.cause()))
 }
 
-/// The path of this program, for units that call it. None if it is in a build folder or another place that may disappear, or is not in this root:
-/// the agent of a node runs it from its container.
+/// The path of this program, for units that call it. None if the program may disappear, for example from a build folder. Also none if it is
+/// not in this root: a node's agent runs it from its container.
 fn program(root: &Root) -> Option<String> {
     let path: PathBuf = match root.kind() {
         RootKind::Live => std::env::current_exe().ok()?,

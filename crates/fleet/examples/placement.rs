@@ -15,8 +15,8 @@ use evenkeel_fleet::pack::{CpuSets, Machine, MachineCache, MachineCpu, MachineNo
 const BUSY_SIBLING_SPEED: f64 = 0.6;
 /// The CPU time of a packet where its interrupt is served, in milliseconds, as the plan assumes it.
 const PACKET_MS: f64 = 0.002;
-/// The additional time of a thread on another CPU than before: its 300 KiB come from the shared cache, or from the other node, in
-/// milliseconds.
+/// The additional time of a thread that moved to another CPU, in milliseconds. Its 300 KiB come from the shared cache, or from the other
+/// node.
 const MOVE_MS: f64 = 0.03;
 const MOVE_NODE_MS: f64 = 0.2;
 /// The simulated time, and the time at its start in which ticks do not count yet, in milliseconds.

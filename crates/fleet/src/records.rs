@@ -133,7 +133,7 @@ impl TableFault {
     }
 }
 
-/// As an error quotes it.
+/// The text, shortened for an error message.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(QUOTED_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),

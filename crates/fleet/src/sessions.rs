@@ -1,4 +1,4 @@
-//! What the sessions of a server need, as CSV with one row for each session, or for a number of equal sessions.
+//! The needs of a server's sessions, as CSV with one row for each session, or for several equal ones.
 
 use std::io::Read;
 
@@ -52,7 +52,7 @@ pub struct Session {
 const NUMBER: &str = "{n}";
 
 impl Session {
-    /// One session of which only this is known.
+    /// One session with only these needs known.
     pub(crate) fn new(name: &str, cpus: f64, memory_mib: Option<f64>) -> Session {
         Session {
             name: name.to_owned(),

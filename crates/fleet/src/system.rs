@@ -1,6 +1,7 @@
-//! How much of a machine with sessions is left for the system: the rule of `pack` and of `instances`.
+//! The part of a machine that sessions leave to the system. `pack` and `instances` use the same rule.
 
-/// CPUs for interrupts, the kernel and other programs: half of the only one, one of up to four, and none of more, where these find gaps.
+/// CPUs for interrupts, the kernel and other programs: 0.5 of one CPU, 1 of up to four, and 0 of more. On more CPUs they find enough idle
+/// time.
 pub(crate) fn system_cpus(cpus: usize) -> f64 {
     match cpus {
         0 | 1 => 0.5,

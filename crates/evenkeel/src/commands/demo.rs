@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit_of(&full, stop.load(Ordering::Relaxed)))
 }
 
-/// What the trials of the demo have in common.
+/// The parts that the trials of the demo share.
 #[derive(Clone, Copy)]
 struct DemoContext<'a> {
     args: &'a Args,

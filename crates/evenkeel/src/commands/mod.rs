@@ -59,7 +59,7 @@ macro_rules! commands {
     };
 }
 
-// In the order of `--help`: looking, deciding, changing, then what packagers need.
+// In the order of `--help`: commands that look, decide and change, and then those for packagers.
 commands! {
     Demo => demo,
     Inspect => inspect,

@@ -19,7 +19,7 @@ use crate::user_table;
 const TABLE_BYTES_MAX: u64 = 8 << 30;
 /// The largest list of regions.
 const LIST_BYTES_MAX: u64 = 16 << 20;
-/// What a table of players has.
+/// The hint that describes a table of players.
 const COLUMNS: &str = "a table of players has a column for each region, or the columns latitude and longitude; and optionally players and \
                    group. A column of another name counts as a region. docs/regions.md has examples";
 

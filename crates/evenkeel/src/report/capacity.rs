@@ -19,14 +19,14 @@ const WITH: &str = "With the settings";
 
 /// The content of the page.
 pub(crate) struct Shown<'a> {
-    /// Without the settings, if some were compared.
+    /// The report without the settings, if settings were compared.
     pub(crate) report: &'a CapacityReport,
     pub(crate) compared: Option<&'a Comparison>,
     /// The written files: a description and the name of each.
     pub(crate) files: Vec<(&'static str, String)>,
 }
 
-/// Its text for a terminal.
+/// The page as text for a terminal.
 pub(crate) fn text(shown: &Shown<'_>) -> String {
     terminal::text(&blocks(shown, ""))
 }
@@ -72,7 +72,7 @@ fn of_one(found: &Found) -> Verdict {
     Verdict { outcome: None, badge: badge.to_owned(), is_repeated: true, says }
 }
 
-/// What the settings are worth.
+/// The verdict on the settings: how many sessions more or fewer.
 fn of_two(gain: &Gain) -> Verdict {
     let (outcome, badge, says) = match gain.verdict {
         GainVerdict::More => {
@@ -116,7 +116,7 @@ fn worth(without: &CapacityReport, compared: &Comparison) -> Vec<(&'static str, 
     terms
 }
 
-/// One number of sessions.
+/// The terms of one answer: its interval, what limits it, and the cost of a session.
 fn side(report: &CapacityReport) -> Vec<(&'static str, Text)> {
     let ended_by = report.ended_by.map_or("nothing: the limits were not broken", ended_by);
     let mut terms = vec![("interval", interval(&report.found).into()), ("ended by", ended_by.into())];

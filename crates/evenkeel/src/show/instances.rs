@@ -83,7 +83,7 @@ fn row(one: &Candidate, has_prices: bool) -> Vec<String> {
     row
 }
 
-/// What the shown types lack.
+/// The unknown figures of the shown types.
 fn unknown(page: &mut Page, report: &InstancesReport, rows: usize) {
     let shown = report.candidates.iter().take(rows);
     let all: BTreeSet<Unknown> = shown.clone().flat_map(|one| one.fit.unknown.iter().copied()).collect();

@@ -34,7 +34,7 @@ pub(crate) fn quantity(value: u64, unit: Unit) -> String {
     real_quantity(value as f64, unit)
 }
 
-/// The same for a number that need not be whole.
+/// Like [`quantity`], for a number that need not be whole.
 pub(crate) fn real_quantity(value: f64, unit: Unit) -> String {
     let steps: &[(&str, f64)] = match unit {
         Unit::Ns => &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)],

@@ -18,7 +18,7 @@ pub(crate) enum Block {
     Subheading(&'static str),
     /// The answer of a report in one sentence.
     Verdict(Verdict),
-    /// What limits the numbers.
+    /// The caveats of the numbers.
     Caveats(Vec<String>),
     /// Whether the numbers are good. The first words name the subject, if the page has several.
     Finding(Option<&'static str>, Finding),
@@ -139,7 +139,7 @@ pub(crate) enum Span {
     Plain(String),
     /// A name, a value or a command.
     Code(String),
-    /// What needs attention.
+    /// Words that need attention.
     Bad(String),
 }
 

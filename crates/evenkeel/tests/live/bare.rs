@@ -11,12 +11,12 @@ use evenkeel_sys::{CpuSet, thread};
 use evenkeel_testkit::live::not_judged;
 use serde_json::Value;
 
-/// As often as a trial checks.
+/// The period of the threads: as often as a trial checks.
 const PERIOD: Duration = Duration::from_millis(5);
 /// Half of the pause that drops a window, because two threads on one CPU do not wake at the same moment.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Half of the stolen share that drops a window, spread over eight windows: one pair of four must be dropped before the spare pairs are
-/// used up.
+/// The smallest stolen share that excuses a trial: half of the share that drops a window (0.1), spread over eight windows. A trial runs out
+/// of spare pairs only if one window of eight, that is one pair of four, is dropped.
 const STOLEN_SHARE: f64 = 0.1 / 16.0;
 
 /// A thread on each CPU that this process may use. They run until their results are read.

@@ -323,7 +323,7 @@ fn a_name_that_is_no_label_needs_another() {
     assert_eq!((code, &answer["session"]), (0, &"a: {b}".into()));
 }
 
-/// The commands of docs/packing.md run on the table and an answer of `capacity`, and the manifest that it shows is the one that the first prints.
+/// The commands of docs/packing.md work with the table and an answer of `capacity`. The first one prints the manifest that the page shows.
 #[test]
 fn the_documents_commands_run() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/packing.md")).unwrap();

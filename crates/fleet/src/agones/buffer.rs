@@ -15,7 +15,7 @@ const TERM_MIN: f64 = 1e-12;
 /// Agones counts game servers in 32 bits.
 const SERVERS_MAX: u64 = i32::MAX as u64;
 
-/// What the advice needs; `None` for what the user did not give.
+/// The inputs of the advice. `None` for an input that the user did not give.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
     /// How many sessions start in a minute at the busiest hour.

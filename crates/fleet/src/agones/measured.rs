@@ -1,4 +1,5 @@
-//! What the saved answer of `evenkeel capacity --json` says of a session and of a node. It can come from anywhere, so its numbers are checked.
+//! Reads the need of a session and the capacity of a node from the saved answer of `evenkeel capacity --json`. The file can come from
+//! anywhere, so its numbers are checked.
 
 use serde::Deserialize;
 
@@ -12,7 +13,7 @@ pub const CAPACITY_BYTES_MAX: u64 = 16 << 20;
 const CPUS_MAX: f64 = 10_000.0;
 const MEMORY_MIB_MAX: f64 = 1e9;
 
-/// What was measured on a machine of the nodes' type.
+/// The measurements on a machine of the nodes' type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// What a session needs; none if only one number of sessions was tried.

@@ -1,4 +1,5 @@
-//! Names and values that go into manifests, checked as Kubernetes checks them, so that a wrong one is an error here and not at the API server.
+//! Names and values that go into manifests. They are checked as Kubernetes checks them, so a wrong one is an error here and not at the API
+//! server.
 
 use std::fmt;
 use std::str::FromStr;

@@ -22,10 +22,10 @@ const PHASES: &str = "phases";
 const SESSIONS: &str = "sessions";
 /// The label of a node with the number of sessions that fit, which evenkeel's agent sets.
 pub const SESSIONS_LABEL: &str = "evenkeel.dev/sessions";
-/// Where the requests of the container are in a fleet.
+/// The JSON pointer to the container's requests in a fleet.
 const RESOURCES: &str = "/spec/template/spec/template/spec/containers/0/resources";
 
-/// What to render.
+/// The inputs of the manifests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     /// The name of the fleet and of its autoscaler.
@@ -34,7 +34,7 @@ pub struct Asked {
     pub namespace: Option<DnsLabel>,
     /// The image of the server.
     pub image: Image,
-    /// What a session needs, and how many there are.
+    /// The need of a session, and the number of sessions.
     pub session: Session,
     /// How many sessions one process of the server has.
     pub sessions_per_server: u32,
@@ -52,11 +52,11 @@ pub struct Asked {
     pub node_sessions_min: Option<u32>,
     /// Whether the sessions of a node spread their ticks over all pods.
     pub shares_phases: bool,
-    /// What a node has for pods.
+    /// The capacity of a node for pods.
     pub node: NodeRoom,
     /// Whether the CPUs of a node are those of a machine, without what Kubernetes keeps for itself.
     pub is_node_whole: bool,
-    /// What the autoscaler has to keep up with.
+    /// The demand that the autoscaler must meet.
     pub demand: Demand,
 }
 

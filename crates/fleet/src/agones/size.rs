@@ -1,4 +1,4 @@
-//! How much of a node a game server requests, so that the scheduler of Kubernetes puts as many sessions on a node as hold their limits.
+//! The requests of a game server. With them, the scheduler of Kubernetes puts as many sessions on a node as hold their limits.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub enum CpuMode {
     Pinned,
 }
 
-/// What a node has for pods.
+/// The capacity of a node for pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeRoom {
     /// CPUs.

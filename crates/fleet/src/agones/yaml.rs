@@ -67,7 +67,7 @@ fn block(text: &mut String, value: &Value, at: &str, indent: usize, notes: &[Not
     }
 }
 
-/// What follows the name of a field: a value on its line, or a block below it.
+/// Writes the value of a field: on the field's line, or as a block below it.
 fn field(text: &mut String, value: &Value, at: &str, indent: usize, notes: &[Note]) {
     match value {
         Value::Object(fields) if !fields.is_empty() => text.push('\n'),

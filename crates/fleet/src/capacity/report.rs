@@ -186,7 +186,7 @@ enum Caveat {
     NotOne,
 }
 
-/// The thresholds for what limits the number of sessions: steal and busy CPUs count from these shares on, memory counts if less than its
+/// Thresholds for what limits the number of sessions. Steal and busy CPUs limit it from these shares on; memory limits it if a smaller
 /// share is available.
 const STEAL_SHARE_MIN: f64 = 0.02;
 const BUSY_SHARE_MIN: f64 = 0.85;

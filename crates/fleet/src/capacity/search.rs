@@ -102,8 +102,8 @@ impl Search {
 
     /// The highest number below the edge that seems to hold, and the lowest number above it that does not.
     ///
-    /// More sessions are never better, so a number that leans the wrong way between two others is noise: the edge is where the fewest windows
-    /// contradict it.
+    /// More sessions are never better, so a number that leans the wrong way between two others is noise. The edge is where the fewest
+    /// windows contradict it.
     fn edge(&self) -> (u32, Option<u32>) {
         let numbers: Vec<u32> = self.tried.keys().copied().collect();
         let wrong = |cut: usize| -> u32 {

@@ -1,9 +1,8 @@
 //! Whether whole sessions fit on the cores of an instance type.
 //!
-//! Cores are equal, except for one that the system or the second threads use in part. So a first answer fills one core after the other
-//! with the largest sessions that still fit, in a time that does not depend on their number. Where that finds no place, a search over
-//! all
-//! fillings of a core decides, as long as there are few.
+//! Cores are equal, except for one that the system or the second threads use in part. So a first answer fills one core after the other with
+//! the largest sessions that still fit. Its time does not depend on the number of sessions. If it finds no placement, a search over all
+//! fillings of a core decides, provided that there are few of them.
 
 use rustc_hash::FxHashSet;
 
@@ -74,7 +73,7 @@ impl Cores {
         })
     }
 
-    /// The same by a search. `None` if that would take too long.
+    /// Like [`Cores::hold`], but exact, by a search. `None` if that would take too long.
     pub(super) fn hold_by_search(&self, sessions: &[(CpuLoad, u64)]) -> Option<bool> {
         let Some((whole, threads)) = self.shared(sessions) else { return Some(false) };
         if whole > SEARCHED_CORES_MAX {

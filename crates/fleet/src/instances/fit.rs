@@ -29,7 +29,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// For people.
+    /// The resource in words, for a page.
     pub fn words(self) -> &'static str {
         match self {
             Resource::Cpu => "CPU",
@@ -90,7 +90,7 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// For people.
+    /// The unknown figure in words, for a page.
     pub fn words(self) -> &'static str {
         match self {
             Unknown::ThreadsPerCore => "threads per core (2 assumed)",

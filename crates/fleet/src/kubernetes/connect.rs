@@ -1,4 +1,4 @@
-//! From credentials to a client.
+//! Makes a client from credentials.
 
 use std::path::Path;
 use std::time::Duration;

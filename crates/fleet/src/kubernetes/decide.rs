@@ -16,14 +16,14 @@ use super::state::Release;
 /// If a goal has more transactions than this, the agent answers the next drift with a revert of all of them, and applies the goal anew.
 const TRANSACTIONS_MAX: usize = 20;
 
-/// What a node's agent sees.
+/// A node as its agent sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeView<'a> {
     /// The node's labels.
     pub labels: &'a BTreeMap<String, String>,
     /// All goals of the cluster.
     pub goals: &'a [HostGoal],
-    /// What rollouts released to this node.
+    /// The releases of rollouts to this node.
     pub released: &'a [Release],
 }
 

@@ -19,9 +19,9 @@ pub struct Desired {
     pub settings: Vec<String>,
     /// Instead of settings: all that the audit advises.
     pub advised: Option<Advised>,
-    /// What may happen to the node.
+    /// The changes that the goal may make to the node.
     pub allow: Allow,
-    /// What happens after a drift.
+    /// How the agent reacts to a drift.
     pub on_drift: OnDrift,
     /// How to reboot the node for this goal. `None` if the goal reboots no node.
     pub reboot: Option<RebootPolicy>,

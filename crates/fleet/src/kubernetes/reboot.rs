@@ -115,7 +115,7 @@ pub struct DrainedPod {
     pub is_managed: bool,
 }
 
-/// What an agent knows when it decides.
+/// The inputs of an agent's decision.
 #[derive(Clone, Debug)]
 pub struct RebootView<'a> {
     /// The goals whose settings wait for a reboot, and that allow one.
@@ -134,7 +134,7 @@ pub struct RebootView<'a> {
     pub now: i64,
 }
 
-/// What to do next.
+/// The next step of a reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RebootStep {
     /// Nothing.

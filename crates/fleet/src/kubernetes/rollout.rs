@@ -33,7 +33,7 @@ pub struct NodeInfo {
 }
 
 impl NodeInfo {
-    /// From the node.
+    /// Takes the fields from the node's object.
     pub fn from_node(node: &Node) -> NodeInfo {
         let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let is_ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
@@ -55,7 +55,7 @@ pub struct ClusterView<'a> {
     pub now: i64,
 }
 
-/// What to do.
+/// The next actions of a rollout.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Next {
     /// The nodes to which the goal is to be released now.
@@ -134,7 +134,7 @@ impl ClusterView<'_> {
     }
 }
 
-/// What to do now. `guards` has the results of the goal's guards, by name.
+/// Decides what to do now. `guards` has the results of the goal's guards, by name.
 pub fn next(view: &ClusterView<'_>, guards: &[(String, GuardLook)]) -> Next {
     let selected = view.selected();
     let counts = view.counts(&selected);

@@ -40,7 +40,7 @@ pub enum TrialError {
         /// The name.
         name: String,
     },
-    /// Without a rollout, nodes take the goal by themselves.
+    /// The goal only audits, or has no rollout. Then no trial can decide which nodes have it.
     #[error("the goal only audits, or has no `rollout`: then no trial decides which nodes have it")]
     NotReleased,
     /// Another trial has the goal.
@@ -67,7 +67,7 @@ pub enum TrialError {
         /// The first by name.
         first: String,
     },
-    /// Others write to the same states all the time.
+    /// Other programs keep writing to the same states.
     #[error("after {times} tries, others still change what is released to the nodes")]
     Contested {
         /// How many tries.
@@ -129,8 +129,7 @@ impl TrialGoal {
 
     /// Releases the goal to these nodes and withdraws it from all others.
     ///
-    /// # Errors
-    /// The API server's, or if others change the same states all the time.
+    /// # Errors The API server's, or if other programs keep changing the same states.
     pub async fn switch(&self, with: &BTreeSet<String>, generation: i64) -> Result<(), TrialError> {
         for _ in 0..SWITCHES_MAX {
             if self.switched(with, generation).await? == 0 {

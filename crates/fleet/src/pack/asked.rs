@@ -54,12 +54,12 @@ pub enum CpuSets {
     Node,
 }
 
-/// What a placement has to keep.
+/// The rules that a placement must follow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The load of a CPU may not be above this, from 0 to 1.
     pub load_max: f64,
-    /// CPUs that are left for the system; none for the usual: half a CPU of one, one CPU of up to four, and no CPU of more.
+    /// The number of CPUs to leave for the system. `None` for the default: 0.5 of one CPU, 1 of up to four CPUs, 0 of more.
     pub system_cpus: Option<f64>,
     /// What to do with CPUs that serve interrupts.
     pub interrupt_cpus: InterruptCpus,

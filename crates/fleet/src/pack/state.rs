@@ -40,7 +40,7 @@ pub(super) struct OnCpu {
     hash: u128,
 }
 
-/// Some sessions on CPUs.
+/// A placement of some of the sessions.
 #[derive(Clone, Debug)]
 pub(super) struct State<'a> {
     pub(super) problem: &'a Problem,
@@ -243,7 +243,7 @@ impl<'a> State<'a> {
         self.sum
     }
 
-    /// The same for a step: a thread on either of two CPUs with equal hashes leads to the same state.
+    /// A hash of a CPU and everything above it. If two CPUs have equal hashes, a thread on either leads to the same state.
     pub(super) fn hash_of(&self, slot: usize) -> u128 {
         let room = &self.problem.slots[slot];
         let upwards =

@@ -24,9 +24,8 @@ impl Cell {
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A set that reaches at least as many as needed, one bit a region. It reaches as many players as possible, unless
-    /// the search was to
-    /// end at the first set or ran out of work.
+    /// A set that reaches at least as many as needed, one bit a region. It reaches as many players as possible, unless `is_any` ended the
+    /// search at the first set, or the work ran out.
     Set(u64),
     /// No set reaches that many.
     Nothing,

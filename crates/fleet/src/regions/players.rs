@@ -1,4 +1,4 @@
-//! Where players are: their latencies to regions, or their positions, as CSV.
+//! Reads the latencies of players to regions, or their positions, from CSV.
 
 use std::io::Read;
 

@@ -118,7 +118,7 @@ impl ComparedHost<'_> {
         Ok(true)
     }
 
-    /// What another program changed since the last switch.
+    /// The settings that another program changed since the last switch.
     pub(super) fn changed(&self) -> Vec<String> {
         self.switch.changed()
     }

@@ -129,7 +129,7 @@ impl Ran {
     }
 }
 
-/// What a subcommand runs with.
+/// The stop flag and the output of a subcommand.
 pub(crate) struct Context<'a> {
     out: &'a Out,
     stop: Arc<AtomicBool>,

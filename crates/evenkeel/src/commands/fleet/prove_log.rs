@@ -16,7 +16,7 @@ const FORMAT: u32 = 1;
 /// The longest log that is read: 2,000 hosts in 144 blocks take 10 MB.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
-/// One line.
+/// A line of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub(super) enum Record {

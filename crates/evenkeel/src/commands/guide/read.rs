@@ -9,7 +9,7 @@ use evenkeel_hostfs::{Root, user_file};
 use crate::exit;
 use crate::failure::Failure;
 
-/// Where TuneD has its profiles, and files of variables, the strongest first.
+/// The folders of TuneD's profiles, and its files of variables, in order of precedence.
 const PROFILES: [&str; 4] = ["/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned"];
 /// The file of a profile.
 const PROFILE: &str = "tuned.conf";

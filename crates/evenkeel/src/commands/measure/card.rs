@@ -23,8 +23,8 @@ impl Pace {
         }
     }
 
-    /// Enough rounds to separate spread from chance. Two cards of one machine with five rounds each differ by chance in 1 of 126 orders
-    /// of the rounds; with three rounds, in 1 of 10.
+    /// Enough rounds to separate spread from chance. If two cards of one machine have five rounds each, the ranges of a number are apart by
+    /// chance in 1 of 126 cases. With three rounds, it is 1 of 10.
     pub(crate) fn rounds(self) -> usize {
         match self {
             Pace::Full => 5,

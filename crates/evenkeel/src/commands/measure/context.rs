@@ -104,7 +104,7 @@ impl<'a> Context<'a> {
         self.answer_in(json::FORMAT, title, answer, page)
     }
 
-    /// The same with another format number of the JSON.
+    /// Like [`Context::answer`], with another format number of the JSON.
     pub(crate) fn answer_in<T: Serialize + JsonSchema>(
         &self,
         format: u32,
@@ -114,7 +114,7 @@ impl<'a> Context<'a> {
     ) -> Outcome {
         let observer = self.observer.get();
         let page = || -> Vec<Block> { page(answer).into_iter().chain(observer.map(Observer::block)).collect() };
-        // What was measured is printed, even if the file can't be written.
+        // Print the measurement even if the file can't be written.
         let written = self.report.map_or(Ok(()), |file| {
             let html = html::page(title, &Text::default(), &page());
             std::fs::write(file, escape::page(&html))

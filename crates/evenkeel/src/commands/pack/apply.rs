@@ -207,7 +207,7 @@ fn refuse_earlier(root: &Root, log: &Log, plan: &PlanFile, file: &Path, state: &
     for done in history(root, log).iter().filter(|done| matches!(done.status, Status::InForce | Status::Overdue)) {
         let is_left = |what: &&str| is_session_unit(what) && !planned.contains(what);
         let left = done.persisted.iter().map(|one| one.what.as_str()).find(is_left);
-        // Somebody may have removed it since.
+        // A user may have removed the file since.
         let is_there = |path: &&str| {
             root.tree().is_ok_and(|tree| tree.look(path).is_ok_and(|entry| entry != evenkeel_hostfs::Entry::Absent))
         };

@@ -16,7 +16,7 @@ use crate::user_table;
 
 /// The largest table of sessions, and the largest answer of `measure quantum`.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// What a table of sessions has.
+/// The hint that describes a table of sessions.
 pub(crate) const SESSION_COLUMNS: &str = "a table of sessions has the column cpus, such as 0.12 for 12 % of a CPU, and optionally others. docs/packing.md has examples";
 
 /// The rules that a placement must follow.

@@ -119,25 +119,25 @@ pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
     open_of(file, &mut |_| {})
 }
 
-/// The same, after `narrow` removed what is not needed.
+/// Like [`open`], but `narrow` first removes the data that is not needed.
 pub(crate) fn open_of(file: &Path, narrow: Narrow<'_>) -> Result<Opened, Failure> {
     let whole = whole(file, &tried(file), input::check_head)?;
     opened_of(file, &whole, narrow)
 }
 
-/// The same for a file that was read already.
+/// Like [`open_of`], for a file that was read already.
 pub(crate) fn opened_of(file: &Path, whole: &Whole, narrow: Narrow<'_>) -> Result<Opened, Failure> {
     // The last change of the file is the end of the recording.
     named(&whole.bytes, Settings { recorded_until: whole.written, ..settings() }, narrow)
         .map_err(|error| Failure::text(exit::WRONG_USE, tried(file), error).hint(FORMATS))
 }
 
-/// The description of the attempt in error messages.
+/// The action in error messages, such as `read the recording FILE`.
 pub(crate) fn tried(file: &Path) -> String {
     format!("read the recording {}", file.display())
 }
 
-/// The same for a recording in memory.
+/// Like [`opened_of`], for a recording in memory, which has just ended.
 pub(crate) fn opened(bytes: &[u8], narrow: Narrow<'_>) -> Result<Opened, ReadError> {
     named(bytes, settings(), narrow)
 }

@@ -52,7 +52,8 @@ impl Access {
 
     /// Decides about a request by its address and its headers.
     ///
-    /// The name of the host is checked so that a page of another site, which makes its own name point to this machine, can't read the answers.
+    /// The check of the host's name prevents DNS rebinding: a page of another site could make its own name point to this machine and read
+    /// the answers.
     pub(super) fn decide(&self, uri: &Uri, headers: &HeaderMap) -> Decision {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         if !host.is_some_and(|host| self.names_this_host(host)) {

@@ -1,5 +1,5 @@
-//! Connections: bounded in number, in the size of a request, and in the time that a request takes. If there are too many, a new one takes
-//! the place of the oldest one that never sent a complete request, or else of the oldest.
+//! Connections: bounded in number, in the size of a request, and in the time that a request takes. A new connection beyond the limit
+//! replaces the oldest one that never sent a complete request, or else the oldest one.
 
 use std::collections::VecDeque;
 use std::io;

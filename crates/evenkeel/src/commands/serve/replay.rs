@@ -27,7 +27,7 @@ const WHOLE_MS_MAX: u64 = 900_000;
 #[derive(Clone)]
 pub(super) struct Stored(Arc<Mutex<Replay>>);
 
-/// What the page has to know.
+/// The first answer to the page: whether it shows a store, and its range.
 #[derive(Serialize)]
 struct StoredAnswer {
     format: u32,
@@ -96,7 +96,7 @@ fn not_there() -> Response {
 
 async fn stored(State(store): State<Stored>) -> Response {
     let range = store.read(|replay| {
-        // Somebody may be writing to it.
+        // Another process may be writing to the store.
         let _ = replay.refresh();
         let ms = |sample: Sample| sample.at.realtime_ns / 1_000_000;
         let last = replay.last().and_then(|at| replay.sample(at)).map(ms)?;

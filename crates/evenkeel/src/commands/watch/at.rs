@@ -29,7 +29,8 @@ impl At {
         whole.or_else(civil).map(At::Whole).ok_or_else(wrong)
     }
 
-    /// In nanoseconds since 1970, for a store whose last sample is of `last_ns`. A sample of the same second counts as being of the time.
+    /// The end of this second, in nanoseconds since 1970, so that a sample within the second matches. `last_ns` is the time of the store's
+    /// last sample.
     pub(super) fn realtime_ns(self, last_ns: u64) -> Option<u64> {
         let second = match self {
             At::Whole(timestamp) => timestamp,

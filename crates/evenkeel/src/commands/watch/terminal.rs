@@ -16,7 +16,7 @@ use crate::show::watch::screen::{Palette, Tab, View, draw};
 /// The longest wait for a key: a signal ends the program this soon.
 const WAIT_MAX: Duration = Duration::from_millis(200);
 
-/// What the user looks at.
+/// The tab that the user has chosen, and its scroll position.
 #[derive(Debug)]
 struct Look {
     tab: Tab,

@@ -19,7 +19,7 @@ const SPARKS: usize = 60;
 #[derive(Debug)]
 pub(super) struct Timeline {
     source: Source,
-    /// What is shown.
+    /// The model of the shown moment.
     model: Model,
     sparks: Sparks,
     warning: String,

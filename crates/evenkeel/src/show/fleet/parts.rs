@@ -68,7 +68,7 @@ fn shown(value: &str) -> String {
     if value.is_empty() { "empty".to_owned() } else { value.to_owned() }
 }
 
-/// What a reader has to know before using the page.
+/// The unread files and the caveats.
 pub(super) fn limits(unread: &[Unread], caveats: &[String]) -> Vec<Block> {
     let mut warnings: Vec<Block> = unread
         .iter()

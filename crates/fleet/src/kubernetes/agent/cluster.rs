@@ -1,5 +1,5 @@
-//! What an agent writes to the API server: its state, one condition and the labels of its node, and events. Each is written only when it differs
-//! from what the watch has shown, so an idle node costs no request.
+//! Writes an agent's objects to the API server: its state, one condition and the labels of its node, and events. Each is written only if it
+//! differs from the watched one, so an idle node costs no request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

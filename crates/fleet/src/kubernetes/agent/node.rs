@@ -1,4 +1,4 @@
-//! What an agent remembers between two passes, and one pass over its host. This module uses no API server and no clock.
+//! The memory of an agent between two passes, and one pass over its host. This module uses no API server and no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -283,7 +283,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "expected 0.01 to 86400 seconds, or a time such as 250ms or 90s".to_owned())
 }
 
-/// What a server did.
+/// The page of a UDP server.
 pub(super) fn served(report: &server::Report) -> Vec<Block> {
     let packets = &report.packets;
     let mut blocks = vec![

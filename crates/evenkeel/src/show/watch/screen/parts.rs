@@ -97,7 +97,7 @@ pub(super) fn row(label: &str, value: impl Into<Span<'static>>) -> Line<'static>
     Line::from(vec![Span::raw(format!(" {} ", fit(label, LABEL_WIDTH))), value.into()])
 }
 
-/// The same for a value that may be unknown.
+/// Like [`row`], for a value that may be unknown.
 pub(super) fn known<T>(
     palette: Palette,
     label: &str,

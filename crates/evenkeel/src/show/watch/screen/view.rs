@@ -39,12 +39,12 @@ impl Tab {
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     pub(crate) model: &'a Model,
-    /// What servers did before.
+    /// The lateness of each server's ticks in the last samples.
     pub(crate) sparks: &'a Sparks,
     pub(crate) tab: Tab,
     /// The first line of the tab to show.
     pub(crate) scroll: usize,
-    /// Such as `live`, or `12 s ago`.
+    /// The shown moment in words, such as `live` or `12 s ago`.
     pub(crate) moment: &'a str,
     /// A warning, or nothing.
     pub(crate) warning: &'a str,
