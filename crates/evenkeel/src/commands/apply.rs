@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         return Ok(exit::WELL);
     }
     if let Some(stale) = stale {
-        return Err(Failure::new(exit::NOT_POSSIBLE, stale).hint("`evenkeel diff PLAN` shows what it comes to now"));
+        return Err(Failure::new(exit::NOT_POSSIBLE, stale).hint("`evenkeel diff PLAN` shows what it would change now"));
     }
     let opinions = show::plan::opinions(&plan, &args.selection.advice(&facts));
     if !args.selection.advised && !opinions.is_empty() {

@@ -99,7 +99,7 @@ impl Undo {
                 process.put_back(placed).map_err(|error| Failure::new(exit::NOT_UNDONE, error))
             }
             Undo::EndServersOf(pid) => end_left_by(*pid, EMPTY_LIMIT).map_err(|left| {
-                let why = format!("processes {left:?} live on");
+                let why = format!("processes {left:?} still run");
                 Failure::text(exit::NOT_UNDONE, "end the servers that were started", why)
             }),
         }
@@ -118,7 +118,7 @@ fn restore_cpus(text: &str) -> Option<Undo> {
 
 fn restore(path: &Path, value: &str) -> Result<(), Failure> {
     let tried = || format!("write {value:?} back to {}", path.display());
-    let mut why = "it was taken, and reads back otherwise".to_owned();
+    let mut why = "the kernel accepted it, but reads back another value".to_owned();
     for turn in 0..RESTORE_TRIES {
         if turn > 0 {
             clock::sleep_until_ns(clock::monotonic_ns() + RESTORE_PAUSE_NS);
@@ -217,7 +217,7 @@ impl Guard {
         let mut child = process::detach(&mut command).spawn().map_err(|error| failed(error.to_string()))?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(line), Some(answers)) => Ok(Guard { child, line: Some(line), answers }),
-            _ => Err(failed("it has no voice".to_owned())),
+            _ => Err(failed("it has no standard input or output".to_owned())),
         }
     }
 
@@ -266,12 +266,14 @@ impl Keeper for Guard {
     fn keep(&mut self, path: &str, value: &str) -> Result<(), MeterError> {
         let undo = Undo::Restore { path: path.into(), value: value.to_owned() };
         self.hold(&undo)
-            .map_err(|failure| MeterError::not_possible("have a value kept", format!("{:#}", failure.error)))
+            .map_err(|failure| MeterError::not_possible("register a value to restore", format!("{:#}", failure.error)))
     }
 
     fn forget(&mut self, path: &str) -> Result<(), MeterError> {
         let sent = self.send(&format!("forget {path}\n"));
-        sent.map_err(|failure| MeterError::not_possible("leave a value to others", format!("{:#}", failure.error)))
+        sent.map_err(|failure| {
+            MeterError::not_possible("cancel the restore of a value", format!("{:#}", failure.error))
+        })
     }
 
     fn end(self: Box<Self>) -> Result<(), MeterError> {

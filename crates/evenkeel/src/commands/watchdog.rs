@@ -173,11 +173,11 @@ pub(crate) fn start(transaction: u64, dir: &Path, seconds: u64) -> Result<Option
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = process::detach(&mut command).spawn().map_err(|error| error.to_string())?;
     let Some(said) = child.stdout.take() else {
-        return Err("it has no voice".to_owned());
+        return Err("it has no standard output".to_owned());
     };
     match process::read_within(said, READY.len(), START_LIMIT) {
         Ok(words) if words == READY => Ok(timer::start(&program, transaction, dir, seconds).err()),
-        Ok(_) => Err("it ended before it watched".to_owned()),
-        Err(errno) => Err(format!("it gave no sign within {} s: {errno}", START_LIMIT.as_secs())),
+        Ok(_) => Err("it ended before it was ready".to_owned()),
+        Err(errno) => Err(format!("it was not ready within {} s: {errno}", START_LIMIT.as_secs())),
     }
 }

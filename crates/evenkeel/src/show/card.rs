@@ -164,8 +164,8 @@ pub(crate) fn comparison(answer: &Answer) -> Vec<Block> {
     blocks.extend(compared.caveats.iter().map(|caveat| Block::Warning(format!("{caveat}."))));
     if let Some(share) = compared.by_chance {
         blocks.push(Block::Note(format!(
-            "Of one machine whose mood never changes, {:.1} % of the numbers would be beyond the spread by chance. Moods do change: take each \
-             card twice, at other times, before you choose a machine by it.",
+            "On one machine that never changes, {:.1} % of the numbers would be beyond the spread by chance. Machines do change: take each \
+             card twice, at different times, before you choose a machine by it.",
             share * 100.0
         )));
     }
