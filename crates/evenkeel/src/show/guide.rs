@@ -106,7 +106,7 @@ pub(crate) enum LineVerdict {
     Helps,
     /// It makes the metric or a guard worse.
     Hurts,
-    /// It seems to make the metric worse; that may be chance among so many lines.
+    /// It seems to make the metric worse, but among all lines of the guide this may be chance.
     MayHurt,
     /// It does nothing that matters.
     DoesNothing,

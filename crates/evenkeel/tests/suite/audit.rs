@@ -11,7 +11,7 @@ use crate::support::Scene;
 const WAIVERS: &str = "\
 [[waiver]]
 id = \"thp.enabled\"
-reason = \"the database beside it asks for huge pages\"
+reason = \"the database next to it asks for huge pages\"
 expires = 9999-12-31
 
 [[waiver]]
@@ -136,7 +136,7 @@ fn waived_findings_are_shown_and_do_not_count() {
     expect![[r#"
         Waived
         set       thp.enabled: always -> madvise
-                  waived until 9999-12-31: the database beside it asks for huge pages
+                  waived until 9999-12-31: the database next to it asks for huge pages
                   any page fault may have to clear 2 MiB, and khugepaged moves memory
                   together in the background; TuneD recommends never, rpk always: run
                   `evenkeel prove thp.enabled=madvise` to measure"#]]
@@ -165,7 +165,7 @@ fn waived_findings_are_shown_and_do_not_count() {
         serde_json::from_str(&scene.run("audit --host host.txt --waivers waivers.toml --sarif").stdout).unwrap();
     assert_sarif(&log, "host.txt");
     let suppressed = log["runs"][0]["results"].as_array().unwrap().iter().filter(|result| {
-        result["suppressions"][0]["justification"] == "the database beside it asks for huge pages (until 9999-12-31)"
+        result["suppressions"][0]["justification"] == "the database next to it asks for huge pages (until 9999-12-31)"
     });
     assert_eq!(suppressed.count(), 1);
 }

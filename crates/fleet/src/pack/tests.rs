@@ -331,7 +331,7 @@ fn check_cores(machine: &Machine, options: &Options, report: &Report) {
                     && used.interrupt_load == 0.0
             };
             if let Some(free) = machine.cpus.iter().find(is_free) {
-                panic!("{one:?} on CPU {} is beside another one, and {free:?} is free", cpu.cpu);
+                panic!("{one:?} on CPU {} shares a core with another one, and {free:?} is free", cpu.cpu);
             }
         }
     }
