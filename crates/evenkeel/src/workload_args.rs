@@ -17,9 +17,9 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::shell::{quoted, word};
 
-/// The built-in workload that is taken where none is named.
+/// The default workload.
 const USUAL: &str = "arena";
-/// The workload of a command of the user's own.
+/// The workload that runs the user's own command.
 const COMMAND: &str = "command";
 
 /// The machine of the simulated workload. The program simulates one machine, however often the workload restarts.

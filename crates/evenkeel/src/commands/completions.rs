@@ -1,4 +1,4 @@
-//! `completions`: the file that a shell needs to complete our command lines, for packagers and dotfiles.
+//! `completions`: the file that a shell needs to complete evenkeel's command lines, for packagers and dotfiles.
 
 use clap::{Arg, ArgGroup, Command, CommandFactory, Id};
 use clap_complete::Shell;

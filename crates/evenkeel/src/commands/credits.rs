@@ -78,7 +78,7 @@ pub(crate) struct Args {
 enum Mode {
     /// The instance is held at its baseline.
     Standard,
-    /// It goes on, for money.
+    /// The instance continues above its baseline, at a price.
     Unlimited,
 }
 

@@ -71,7 +71,7 @@ fn bound(report: &Report) -> String {
     let with_sessions = report.cpus.iter().filter(|cpu| cpu.sessions > 0);
     let highest = with_sessions.max_by(|a, b| a.load.total_cmp(&b.load));
     let bound = highest.map_or(report.rules.load_max, |cpu| cpu.load_max);
-    // 0.7 as it was asked for, and 0.35 of the only CPU.
+    // Four decimals hide rounding: 0.7 as the user asked, or 0.35 on a machine with one CPU.
     format!("{}", (bound * 1e4).round() / 1e4)
 }
 

@@ -279,7 +279,7 @@ pub(crate) fn bar(shown: bool) -> ProgressBar {
     bar
 }
 
-/// Shows how far it is.
+/// Shows the progress of a search.
 pub(crate) fn show(bar: &ProgressBar, progress: &SearchProgress) {
     bar.set_length(progress.of as u64);
     bar.set_position(progress.windows as u64);

@@ -72,7 +72,7 @@ fn a_value_that_another_program_set_stays_and_is_reported() {
     assert_eq!(source(), switchable.other, "theirs is left");
     switchable.switch_back();
 
-    // Here it switches by itself. Whatever it sets, the source that the other program chose must be selected at the end.
+    // Here the meter switches the source itself. At the end, the source that the other program chose must be selected.
     let mut meter = start_switching();
     until("the meter changes the source", || source() == switchable.other);
     switchable.switch_back();

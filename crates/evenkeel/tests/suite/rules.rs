@@ -328,7 +328,7 @@ fn tests_that_open_a_journal_name_its_directory() {
     let (mut seen, mut exempt) = (0, BTreeSet::new());
     for file in files(&folder, "rs").into_iter().filter(|file| !file.ends_with("rules.rs")) {
         let (name, text) = (file.strip_prefix(&folder).unwrap().display().to_string(), read(&file));
-        // The runner of such a file adds it to each line.
+        // The helpers of such a file add `--state` to each line.
         let ways = [
             ".arg(\"--state\")",
             "[\"--state\".into()",

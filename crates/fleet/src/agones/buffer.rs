@@ -1,8 +1,8 @@
 //! How many free places for sessions an autoscaler should hold, and why.
 //!
-//! A session that starts takes a free place at once. Where no node has room, the next free place comes with a new node. So the free places have to
-//! last for all sessions that start in this time. Starts come at random: their number in a fixed time follows a Poisson distribution around its
-//! mean, if no start causes another. The buffer is that distribution's 99th percentile.
+//! A session that starts takes a free place at once. Where no node has room, the next free place comes with a new node. So the free places
+//! must last for all sessions that start until that node has room. Starts come at random: their number in a fixed time follows a Poisson
+//! distribution around its mean, if no start causes another. The buffer is that distribution's 99th percentile.
 
 use serde::Serialize;
 

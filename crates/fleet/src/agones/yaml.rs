@@ -87,7 +87,7 @@ fn one_line(value: &Value) -> String {
     }
 }
 
-/// A text without quotes if no reader of YAML takes it for anything else. A text in JSON is one in YAML too.
+/// A text without quotes if no reader of YAML takes it for anything else. A string in JSON is also one in YAML.
 fn plain(text: &str) -> String {
     const OTHER_MEANING: [&str; 10] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n", "nan"];
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -200,7 +200,7 @@ impl Place {
     fn report(&self, running: &mut Running, seconds: f64) -> RunSession {
         let cpu_ns = match running {
             Running::Server(server) => server.cpu_ns(),
-            // We do not know what it used before.
+            // evenkeel did not start the process, so its CPU time until then is unknown, or it has ended.
             Running::Process(_) | Running::Ended(_) | Running::Gone => None,
         };
         RunSession {
