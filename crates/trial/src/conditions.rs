@@ -279,7 +279,7 @@ impl Watch {
         }
     }
 
-    /// Forgets the longest gap so far.
+    /// Starts a window: resets the longest gap and reads the counters.
     pub(crate) fn begin_window(&self) -> Snapshot {
         // Read as near to the window's ends as possible. It costs one read of a file, in both arms.
         let other_trials = self.others();

@@ -200,7 +200,7 @@ impl Design {
     }
 
     /// # Errors
-    /// If no verdict could ever come of it.
+    /// If the design can never give a verdict.
     pub fn check(&self) -> Result<(), TrialError> {
         let bad = |why: String| Err(TrialError::Design(why));
         let pairs = self.stop.pairs_max();
@@ -229,7 +229,7 @@ impl Design {
     }
 
     /// # Errors
-    /// If it can't give a verdict with this number of arms.
+    /// If the design can't give a verdict with this number of arms.
     pub fn check_for(&self, arms: usize) -> Result<(), TrialError> {
         self.check()?;
         let bad = |why: String| Err(TrialError::Design(why));

@@ -197,7 +197,7 @@ pub(crate) fn is_shared(design: &Design, switch: Duration) -> bool {
     switch <= design.window / design.interleaves.max(1) / 2
 }
 
-/// How long finding the settle time takes for two arms with one look, switching not counted.
+/// How long it takes to find the settle time of two arms in one round of switches, without the switching itself.
 pub(crate) fn settle_cost(design: &Design) -> Duration {
     settle_step(design, Pace::new(2)) * switches_followed(2) * STEPS as u32
 }
@@ -207,7 +207,7 @@ pub(crate) fn settle_least(design: &Design, pace: Pace) -> Duration {
     (pace.switch + step_least(design) * STEPS as u32) * switches_followed(pace.arms)
 }
 
-/// The switches that are followed in one look.
+/// The number of switches that one round follows.
 pub(crate) fn switches_followed(arms: usize) -> u32 {
     (arms * SWITCHES) as u32
 }

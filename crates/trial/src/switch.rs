@@ -272,7 +272,7 @@ impl<'a> Switch<'a> {
     }
 }
 
-/// The name of a setting of the workload itself, but for where it runs, which is a matter of its processes.
+/// The name of a setting of the workload itself. `None` for its placement, which is set on the running processes.
 pub(crate) fn setting_name(knob: &str) -> Option<&str> {
     knob.strip_prefix(SETTING_PREFIX).filter(|_| knob != PLACEMENT)
 }

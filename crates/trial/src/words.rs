@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Above this, a ratio is shown as a factor: "4,000 %" is hard to read.
 const TIMES_FROM: f64 = 3.0;
-/// Beyond this a ratio is only "more than".
+/// From here on, a ratio is shown only as "more than a million times".
 const TIMES_MAX: f64 = 1e6;
 
 /// A factor as a change for people: 0.48 is `52 % lower`, 1.5 is `50 % higher`, 5 is `5.0 times as high`.
@@ -50,7 +50,7 @@ pub fn change(ratio: f64) -> (String, ChangeWay) {
         return (format!("{ratio:.digits$} times"), ChangeWay::TimesAsHigh);
     }
     let percent = (ratio - 1.0) * 100.0;
-    // Near the floor each further digit is another tenth of what is left.
+    // Close to 100 % lower, two digits are needed: 99.9 % and 99.99 % lower differ by a factor of ten.
     let digits = match percent.abs() {
         size if percent < 0.0 && size > 99.99 => return ("more than 99.99 %".to_owned(), ChangeWay::Lower),
         size if percent < 0.0 && size > 99.0 => 2,

@@ -36,7 +36,7 @@ pub enum WorkloadError {
     NoValue {
         /// The program that should have given the value.
         program: String,
-        /// Why there is none.
+        /// Why there is no value.
         why: String,
     },
     /// evenkeel could not find out which loop of the server is its tick.

@@ -19,7 +19,7 @@ pub enum BootsCaveat {
     Missed { boot: usize, why: String },
     /// The machine or evenkeel went down in a boot.
     CutOff { boot: usize },
-    /// A boot came up in between.
+    /// An extra boot was not measured, because it was not prepared for the due arm.
     Passed { boot: usize },
     /// Many windows of a boot were dropped.
     Dropped { boot: usize, dropped: usize, of: usize },

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::conditions::Conditions;
 use crate::session::NetworkPath;
 
-/// The maximum number of counters that are kept of a boot: interrupts have one for each CPU.
+/// The maximum number of counters stored per boot. Interrupts have one counter per CPU.
 pub const BOOT_COUNTERS_MAX: usize = 2048;
-/// The longest name of one, in bytes.
+/// The longest name of a counter, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
 /// The settings' counters in the counted windows of one boot.
@@ -60,7 +60,7 @@ impl BootCounters {
             idle_polling_share: middle(|window| window.idle_polling_share),
             busy_share: middle(|window| window.busy_share),
             cpu_pressure_share: middle(|window| window.cpu_pressure_share),
-            // The counters of some CPUs alone would not hold for all.
+            // Counters of only some CPUs would not represent the machine, so beyond the limit all are left out.
             counters: if counters.len() > BOOT_COUNTERS_MAX { BTreeMap::new() } else { counters },
         }
     }

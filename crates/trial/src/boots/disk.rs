@@ -17,7 +17,7 @@ pub enum BootsFileError {
     Io {
         /// The action.
         doing: &'static str,
-        /// To what.
+        /// The path of the file.
         path: String,
         /// The error of the kernel.
         why: std::io::Error,
@@ -51,7 +51,7 @@ pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         seen => seen.map_err(|why| io("look at", why))?,
     };
-    // The kernel gives a process's own folder to whom it runs as.
+    // The owner of `/proc/self` is the user that this process runs as.
     let owner = std::fs::metadata("/proc/self").map_err(|why| io("look at", why))?.uid();
     let why = if !seen.is_file() {
         Some("it is not a plain file".to_owned())
@@ -69,7 +69,7 @@ pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
     parse(&bytes).map(Some).map_err(|why| BootsFileError::Damaged { path: named(), why })
 }
 
-/// Writes it, in the place of what is there. It is on disk when this returns.
+/// Replaces the state file. The new content is on disk when this returns.
 ///
 /// # Errors
 /// If the disk refuses it. The earlier file then remains.
@@ -77,7 +77,7 @@ pub fn write(path: &Path, state: &BootsState) -> Result<(), BootsFileError> {
     let io = |doing, why| BootsFileError::Io { doing, path: path.display().to_string(), why };
     let text = state.text().map_err(|why| BootsFileError::Damaged { path: path.display().to_string(), why })?;
     let new = path.with_extension("new");
-    // A file that a killed evenkeel left there is ours. It is created again, so a link at its path is not followed.
+    // A killed evenkeel may have left this file. It is removed and created again, so that a link at its path is not followed.
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io("make room beside", error)),
         _ => {}

@@ -133,7 +133,7 @@ fn ask(state: &mut BootsState, machine: &mut dyn Machine) -> Result<(), BootsErr
     machine.keep(state)
 }
 
-/// Whether to continue.
+/// Measures this boot and stores the result. Returns whether to continue.
 fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> Result<bool, BootsError> {
     // The start is stored first, so that a machine that crashes under this load does not retry for ever.
     machine.keep(state)?;

@@ -23,7 +23,7 @@ pub enum BootsError {
     /// The journal can't be opened.
     #[error(transparent)]
     Journal(#[from] StateError),
-    /// A setting has no place here.
+    /// No plan can be made for a setting on this host.
     #[error(transparent)]
     NoPlan(#[from] PlanError),
     /// A setting cannot persist over a boot.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::error::BootsError;
 
-/// As long as the watchdog of `apply --try` waits.
+/// The longest total wait, the same as that of the watchdog of `apply --try`.
 const LIMIT: Duration = Duration::from_secs(600);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// Each failed attempt is a transaction in the journal.
+/// The longest pause between attempts. Pauses grow, because each failed attempt adds a transaction to the journal.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Waits this long and shows the reason; returns false if waiting should end instead.

@@ -85,7 +85,7 @@ impl<'a> BootTransactions<'a> {
     /// The plan that makes arm B persist. Changes nothing.
     ///
     /// # Errors
-    /// If a setting has no place here, or cannot persist over a boot.
+    /// If a setting cannot be set on this host, or cannot persist over a boot.
     pub fn plan(root: &Root, log: &Log, settings: &[Setting], title: &str) -> Result<PlanFile, BootsError> {
         let facts = Facts::probe(root);
         let (own_arguments, before) = (log.own_arguments(), log.lasting_settings(None));

@@ -10,7 +10,7 @@ const GUARD_PATIENCE: usize = 2;
 
 /// The comparisons of one arm.
 pub(crate) struct ArmTest {
-    /// The number that decides.
+    /// The test of the primary metric.
     pub(crate) judge: Judge,
     /// The numbers that may not get worse.
     pub(crate) guards: GuardSet,
@@ -24,17 +24,17 @@ impl ArmTest {
         ArmTest { judge, guards, decided_at: None }
     }
 
-    /// Takes a pair, with what the guards read in both of its windows.
+    /// Adds a pair, with the guards' values in both of its windows.
     ///
     /// # Errors
-    /// If a deciding number has no ratio to another.
+    /// If a value of the primary metric has no ratio to another.
     pub(crate) fn add(&mut self, pair: Pair, guards: [&GuardNumbers; 2]) -> Result<(), TrialError> {
         self.judge.add(pair)?;
         self.guards.add(guards);
         Ok(())
     }
 
-    /// Notes whether the arm is decided by now. Fewer pairs than `pairs_min` decide nothing.
+    /// Records that the arm is decided, once it is. Fewer pairs than `pairs_min` decide nothing.
     pub(crate) fn note_decision(&mut self, pairs_min: usize) {
         let pairs = self.judge.pairs();
         if self.decided_at.is_none() && pairs >= pairs_min && self.judge.verdict() != Verdict::Undecided {

@@ -110,7 +110,7 @@ impl Judge {
         Judge { name: metric.name.to_string(), options, kind: TestKind::Once(Vec::new()) }
     }
 
-    /// Takes a pair.
+    /// Adds a pair.
     ///
     /// # Errors
     /// If one of its numbers has no ratio to another.
@@ -122,7 +122,7 @@ impl Judge {
         added.map_err(|error| failed(&self.name, error))
     }
 
-    /// How many pairs it took.
+    /// The number of pairs added so far.
     pub(crate) fn pairs(&self) -> usize {
         match &self.kind {
             TestKind::Once(pairs) => pairs.len(),

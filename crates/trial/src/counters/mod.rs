@@ -82,7 +82,7 @@ impl Wanted {
         wanted
     }
 
-    /// Whether how CPUs idle is among them.
+    /// Whether counters of this kind are read.
     pub(crate) fn has(&self, kind: Counter) -> bool {
         self.kinds.contains(&kind)
     }

@@ -18,7 +18,7 @@ use observed::median_of;
 
 /// If all CPUs together go idle less often than this per second, no idle knob can matter to a server.
 const ENTRIES_A_SECOND_MIN: f64 = 100.0;
-/// A machine busier than this is idle only by accident.
+/// Above this share of busy time the CPUs hardly ever idle, so an idle knob has nothing to act on.
 const BUSY_SHARE_MAX: f64 = 0.9;
 /// The reading of how busy the CPUs were.
 const BUSY_SHARE: &str = "busy_share";
@@ -91,12 +91,12 @@ pub(crate) fn mechanism(windows: &[Observed<'_>], network: NetworkPath, knob: &s
     Mechanism { knob: knob.to_owned(), readings, engaged }
 }
 
-/// Whether of every knob a counter shows that it was not engaged.
+/// Whether there are knobs, and the counters show that none of them was engaged.
 pub(crate) fn none_engaged(mechanism: &[Mechanism]) -> bool {
     !mechanism.is_empty() && mechanism.iter().all(|knob| matches!(knob.engaged, Engaged::No { .. }))
 }
 
-/// Caveats about knobs that were not engaged, or hardly, for this verdict.
+/// The caveats for this verdict about knobs that were not engaged, or hardly engaged.
 pub(crate) fn caveats(mechanism: &[Mechanism], verdict: Outcome) -> Vec<Caveat> {
     let caveat = |seen: &Mechanism| {
         let knob = (mechanism.len() > 1).then(|| seen.knob.clone());
@@ -248,7 +248,7 @@ fn idleness(windows: &[Observed<'_>]) -> Engaged {
     let has_no_state = |window: &Observed<'_>| window.conditions.counters.get(IDLE_STATES) == Some(&0.0);
     let without = windows.iter().filter(|window| has_no_state(window)).count();
     if without > 0 && without < windows.len() {
-        // Over boots an argument may take the driver itself away, in one arm.
+        // In a trial over boots, a kernel argument may remove the idle driver in one arm.
         return Engaged::Yes;
     }
     if without > 0 {

@@ -28,7 +28,7 @@ pub struct Answers {
     pub choice: Option<Choice>,
 }
 
-/// A cost: its name, its title, and where a window has it.
+/// A cost: its name, its title, and how to read it from a window.
 type Price = (&'static str, &'static str, fn(&Window) -> Option<f64>);
 
 const PRICES: [Price; 6] = [
@@ -42,7 +42,7 @@ const PRICES: [Price; 6] = [
     ("own_cpu_us", "CPU time of evenkeel itself in a window", |window| window.conditions.own_cpu_us),
 ];
 
-/// Windows that have no number, which may be the worst of their arm.
+/// The number of windows without a value, by reason. These windows may be the worst of their arm.
 #[derive(Clone, Copy)]
 struct Lost {
     no_cpu: ByArm,
@@ -107,7 +107,7 @@ impl Record {
                 view.windows.extend(two.into_iter().map(|window| Window { arm: named(window.arm), ..window.clone() }));
             }
         }
-        // A pair is dropped once, whatever both of its windows had.
+        // Count a dropped pair once, even if both of its windows broke a rule.
         let mut seen = BTreeSet::new();
         for dropped in &self.dropped {
             let concerns = dropped.stretch != Stretch::Trial || (is_in(dropped.arm) && dropped.pair <= last);
@@ -228,8 +228,8 @@ impl Report {
     }
 }
 
-/// Whether the session ended before it had the minimum number of pairs. Then not even a counter that stood still means anything, because
-/// that can be chance in so few windows.
+/// Whether the session ended before it had the minimum number of pairs. A counter that stood still then proves nothing either: in a few
+/// windows this can be chance.
 fn is_too_short(ended: &Ended, design: &Design, pairs: usize) -> bool {
     !matches!(ended, Ended::Whole | Ended::Decided) && pairs < design.stop.pairs_min()
 }
@@ -256,7 +256,7 @@ fn costs(windows: &[Window]) -> Vec<Cost> {
     PRICES.iter().filter_map(cost).collect()
 }
 
-/// The median over an arm's windows of what a window has.
+/// The median of a number over the windows of an arm.
 fn median_of(windows: &[Window], arm: ArmName, number: impl Fn(&Window) -> Option<f64>) -> Option<f64> {
     let of_arm = windows.iter().filter(|window| window.arm == arm);
     median(&of_arm.filter_map(number).collect::<Vec<_>>())

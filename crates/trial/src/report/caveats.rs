@@ -21,7 +21,7 @@ const STEAL_SHARE_CAVEAT: f64 = 0.02;
 /// The same for the CPU time of other programs, and for the time in which some task waited for a CPU.
 const OTHERS_SHARE_CAVEAT: f64 = 0.5;
 const PRESSURE_SHARE_CAVEAT: f64 = 0.25;
-/// A CPU is full within this share of it.
+/// A server fills a CPU, or all of them, if its CPU time is within this share of the whole.
 const FULL_SHARE: f64 = 0.05;
 /// The noise of a single pair gets a caveat from this multiple of the smallest effect that matters.
 const NOISE_TIMES_CAVEAT: f64 = 3.0;
@@ -38,7 +38,7 @@ pub(super) fn caveats(report: &Report, no_value: ByArm) -> Vec<Caveat> {
     if let Some(control) = report.control_stretch.as_ref().filter(|control| control.is_claimed) {
         caveats.push(Caveat::ControlClaimed { verdict: control.verdict });
     }
-    // Even a few count: these windows were the worst of their arm, and are missing in every number.
+    // Report even a few. These windows were the worst of their arm, and no other number includes them.
     let ByArm { a, b } = report.no_cpu_by_arm;
     if a + b > 0 {
         caveats.push(Caveat::NoCpu { with: b, without: a });

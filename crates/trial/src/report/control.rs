@@ -49,7 +49,7 @@ impl ControlReport {
             return Ok(None);
         }
         let mut judge = Judge::of_metric(design, 1)?;
-        // A session of an older version may have such values; the rest of it is still reported.
+        // A session of an older version may have values without a ratio. Drop those pairs, and report the others.
         let mut pairs = pairs_of(windows, |window| Some(window.value));
         pairs.retain(|pair| judge.add(*pair).is_ok());
         let seen = judge.look();

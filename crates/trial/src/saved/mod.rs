@@ -235,7 +235,7 @@ pub struct PairOfWindows<'a> {
 }
 
 impl PairOfWindows<'_> {
-    /// The ratio of the other window to A's; `None` if there is none.
+    /// The ratio of the other window to A's; `None` if it is undefined.
     pub fn ratio(&self) -> Option<f64> {
         let ratio = self.b.value / self.a.value;
         (self.a.value > 0.0 && self.b.value > 0.0 && ratio.is_finite() && ratio > 0.0).then_some(ratio)

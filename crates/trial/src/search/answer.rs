@@ -70,7 +70,7 @@ pub struct Answer {
     pub caveats: Vec<SearchCaveat>,
 }
 
-/// All candidates together, as a guide asks for them.
+/// The comparison of all candidates together, which a search for a guide begins with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Whole {

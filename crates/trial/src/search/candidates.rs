@@ -244,7 +244,7 @@ fn possible(
     let current = file.steps.first().and_then(|planned| planned.seen.as_deref());
     let sought = settings.first().filter(|_| !matches!(wanted, Wanted::Guide { .. }));
     let ways = sought.map_or_else(Vec::new, |setting| {
-        // A further value may be more than the machine can bear where the asked one is not.
+        // A further value may exceed the machine's limits although the requested one does not.
         let fits =
             |value: &String| Plan::from_settings(facts, &[Setting { value: value.clone(), ..setting.clone() }]).is_ok();
         let ways = rungs(knob, current, &setting.value).into_iter();
@@ -275,7 +275,7 @@ pub fn rungs(knob: &'static Knob, current: Option<&str>, wanted: &str) -> Vec<Ve
     }
 }
 
-/// Half and double, where the asked value is a number.
+/// The halves and doubles of a requested number.
 fn numbers(bounds: RangeInclusive<i64>, current: Option<&str>, wanted: &str) -> Vec<Vec<String>> {
     let Ok(from) = wanted.parse::<i64>() else { return Vec::new() };
     let current = current.and_then(|text| text.parse::<i64>().ok());

@@ -117,7 +117,7 @@ pub(super) fn confirm(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &
     ended
 }
 
-/// A pair with what the guards read in both windows.
+/// A pair with the guards' values in both windows.
 type Both = (Pair, [GuardNumbers; 2]);
 
 fn pair(runner: &mut SearchRunner<'_>, arms: [&Arm; 2], a_first: bool) -> Result<Option<Both>, Halt> {

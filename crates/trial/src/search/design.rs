@@ -129,7 +129,7 @@ impl SearchDesign {
     }
 
     /// # Errors
-    /// If nothing could ever come of it.
+    /// If the design can never give a result.
     pub fn check(&self) -> Result<(), TrialError> {
         let bad = |why: String| Err(TrialError::Design(why));
         if self.candidates.is_empty() || self.candidates.len() > CANDIDATES_MAX {

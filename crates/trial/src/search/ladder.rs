@@ -16,7 +16,7 @@ const SHARE: f64 = 0.6;
 const BLOCKS_FIRST: usize = 4;
 /// Blocks after which a value is judged.
 const BLOCKS: usize = 10;
-/// Steps of one knob at most.
+/// The maximum number of steps of one knob.
 const STEPS_MAX: usize = 4;
 
 /// A value that is tried.
@@ -29,7 +29,7 @@ struct Rung {
     guards: GuardSet,
 }
 
-/// The number that decides, and what the guards read.
+/// The value of the primary metric, and the guards' values.
 type Window = (f64, GuardNumbers);
 
 /// Tries all ladders of the set at once: the steps of all knobs share the windows of the current set.
@@ -106,7 +106,7 @@ fn measure(runner: &mut SearchRunner<'_>, set: &Set, rungs: &mut Vec<Rung>) -> R
     Ok(given_up)
 }
 
-/// Stores what a value did, for the page.
+/// Stores the effect of a value, for the report page.
 fn note(runner: &SearchRunner<'_>, answer: &mut Answer, rung: &Rung) {
     let Level::Value(value) = rung.arm.level(rung.knob) else { return };
     let Ok(found) = compare(&rung.pairs, runner.design.options(1)) else { return };

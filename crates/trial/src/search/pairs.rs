@@ -16,7 +16,7 @@ use crate::arm::{Arm, Level};
 const SHARE: f64 = 0.75;
 /// Windows this close together count as neighbours.
 const BLOCK: usize = 4;
-/// Draws at least and at most.
+/// The minimum and maximum number of draws.
 const DRAWS: std::ops::RangeInclusive<usize> = 2..=40;
 /// The minimum number of windows beyond the number of effects, from which the error is known.
 const DEGREES_MIN: usize = 12;
@@ -69,7 +69,7 @@ pub(super) fn choose(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &m
     Ok(())
 }
 
-/// Stores what each two of the set do together, for the page.
+/// Stores the joint effect of every two knobs of the set, for the report page.
 fn note(runner: &SearchRunner<'_>, answer: &mut Answer, members: &[usize], fit: &Fit) {
     let name = |at: usize| members.get(at).map_or_else(String::new, |knob| answer.knobs[*knob].settings.join(" "));
     let of = |estimate: &evenkeel_stats::designs::Estimate| match estimate.term {

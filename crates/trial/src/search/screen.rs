@@ -16,13 +16,13 @@ use super::set::Set;
 use super::{Stage, engaged};
 use crate::arm::{Arm, Level};
 
-/// Pairs of all candidates together, at least.
+/// The minimum number of pairs when all candidates together are compared.
 pub(super) const WHOLE_PAIRS_MIN: usize = 8;
 /// Windows of the unchanged machine at the beginning. They show the usual value, and how much equal windows differ.
 const BASELINE_WINDOWS: usize = 8;
 /// The share of the budget for the screening, because the chosen set has still to be proved.
 const SHARE: f64 = 0.5;
-/// The same where all candidates together were compared first.
+/// The same share if all candidates together were compared first.
 const SHARE_AFTER_WHOLE: f64 = 0.65;
 /// The share if no knob looks effective so far: there is nothing to prove yet, so undecided knobs get the time.
 const SHARE_WITHOUT_ANY: f64 = 0.9;
@@ -32,7 +32,7 @@ const PACE_WINDOWS: usize = 4;
 const DRAWS_MIN: usize = 2;
 /// The minimum number of pairs of windows beyond the number of knobs, from which the error is known.
 const DEGREES_MIN: usize = 10;
-/// Draws at most, however noisy the machine is.
+/// The maximum number of draws, however noisy the machine is.
 const DRAWS_MAX: usize = 400;
 /// The error is small enough at this share of the smallest effect that matters.
 pub(super) const ERROR_SHARE: f64 = 0.2;
@@ -45,7 +45,7 @@ const SURVIVORS_MAX: usize = 8;
 /// effect alone.
 const PAIR_ERROR: f64 = 0.05;
 
-/// The machine as it is, a few times.
+/// Measures the unchanged machine a few times.
 pub(super) fn baseline(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(), Halt> {
     runner.stage = Stage::Baseline;
     let baseline = runner.design.baseline();
@@ -59,7 +59,7 @@ pub(super) fn baseline(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Re
     Ok(())
 }
 
-/// A screening that may go on.
+/// A screening that can be continued.
 pub(super) struct Screening {
     base: Design,
     knobs: usize,

@@ -45,7 +45,7 @@ pub struct Settling<'a, 'b> {
     pub budget: Duration,
     /// The knobs, one plan each.
     pub plans: &'a [Plan],
-    /// Brings arms about.
+    /// Switches the host to an arm.
     pub switch: &'a mut Switch<'b>,
     /// The server with its load.
     pub workload: &'a mut dyn Workload,
@@ -93,7 +93,7 @@ impl Settling<'_, '_> {
         design
     }
 
-    /// The knobs by what a switch of them takes.
+    /// Groups the knobs by what the server must do for a switch.
     fn classes(&self) -> Vec<(Reach, Vec<usize>)> {
         let mut classes: Vec<(Reach, Vec<usize>)> = Vec::new();
         for (at, plan) in self.plans.iter().enumerate() {
@@ -132,7 +132,7 @@ impl Settling<'_, '_> {
         };
         let found = find_settle(&mut trial, Pace::new(2), Duration::ZERO);
         match found {
-            // The search finds out which knob it is, and takes that one out.
+            // The search later finds the knob that causes this error, and takes it out.
             Err(error @ (TrialError::Switch { .. } | TrialError::Workload(WorkloadError::Program { .. }))) => {
                 let why = error.to_string();
                 match self.switch.to(&as_it_was, self.workload) {

@@ -12,12 +12,12 @@ use super::runner::{Halt, SearchRunner, WindowOutcome};
 use super::set::Set;
 use crate::arm::Arm;
 
-/// The share of the budget that may be used when this stage ends. What is left is for the proof.
+/// The share of the budget that may be used when this stage ends. The rest is for the proof.
 const SHARE: f64 = 0.85;
-/// Blocks of one round at most.
+/// The maximum number of blocks of one round.
 const BLOCKS_MAX: usize = 200;
 
-/// A knob of which it is not decided whether the set needs it. `test` compares the set with and `without` it.
+/// An undecided knob: the set may or may not need it. `test` compares the set with and `without` it.
 struct Question {
     knob: usize,
     without: Arm,
@@ -52,7 +52,7 @@ fn questions(runner: &SearchRunner<'_>, set: &Set, needed: &[usize], claims: usi
     Ok(questions)
 }
 
-/// Asks until a knob can go, which is returned, or all others are known to be needed.
+/// Measures blocks until one knob can be removed, and returns it. Returns none once the set is known to need all others.
 fn round(
     runner: &mut SearchRunner<'_>,
     answer: &mut Answer,

@@ -22,7 +22,7 @@ pub enum WindowResult {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         conditions: Option<Box<Conditions>>,
     },
-    /// A rule that looks at the machine alone dropped it.
+    /// A rule dropped it. Rules use the conditions of the machine only.
     Dropped {
         /// The rule that dropped the window, in words.
         why: String,

@@ -117,7 +117,7 @@ impl MultiArmTest {
     /// Adds the windows of a block that count: every two arms in it are a pair.
     ///
     /// # Errors
-    /// If a deciding number has no ratio to another.
+    /// If a value of the primary metric has no ratio to another.
     pub(crate) fn add(&mut self, block: &[Window]) -> Result<(), TrialError> {
         let of = |arm| block.iter().find(|window| window.arm == arm);
         let value = |windows: (&Window, &Window)| Pair { a: windows.0.value, b: windows.1.value };
@@ -190,7 +190,7 @@ impl MultiArmTest {
         state.left.is_some() || (state.test.was_decided() && !state.test.waits_for_guards())
     }
 
-    /// Whether the arm that looks best differs from, or equals, every other arm that is better than A.
+    /// Whether the arm with the best estimate is decided, as better or as the same, against every other arm that is better than A.
     fn is_best_decided(&self) -> bool {
         let in_it: Vec<&ArmState> =
             self.further.iter().filter(|state| state.left.is_none() && state.test.is_better()).collect();

@@ -31,7 +31,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Joins an arm's interleaves to one window: the mean of each number, and the largest of each maximum. None if there are none.
+    /// Joins an arm's interleaves to one window: the mean of each number, and the largest of each maximum. `None` without interleaves.
     pub(super) fn of_interleaves(interleaves: Vec<Window>, decides: &str) -> Option<Window> {
         if interleaves.len() < 2 {
             return interleaves.into_iter().next();
@@ -134,7 +134,7 @@ impl NetworkPath {
     }
 }
 
-/// Everything that was seen in one trial.
+/// Everything that one trial measured, and how it ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// The windows of the pairs or blocks that count, in the order they were measured; of a block all that no rule dropped.

@@ -51,14 +51,15 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
             Followed::Failed(why) => {
                 let most = most.min(room(trial)).max(least);
                 let time = (trial.design.window / 2).clamp(least, most);
-                let how = SettleHow::Guessed { why: format!("windows of {step:?} could not be had: {why}") };
+                let how = SettleHow::Guessed { why: format!("windows of {step:?} were not measured: {why}") };
                 return Ok(Some(SettleSeen { how, ..SettleSeen::fixed(time) }));
             }
         }
         (position, drift) = settled_at(&series, trial.design.smallest_effect_ratio);
         let took =
             (trial.watch.clock().since(begun) / look).max(step * STEPS as u32 * switches_followed(trial.arms.len()));
-        // In doubt, one look gives a longer settle time. That costs windows, but the result stays correct.
+        // If a second attempt does not fit, the first one may give too long a settle time. That costs windows, but the result stays
+        // correct.
         if position == Some(0) || !allows(trial.design, pace, took * (look + 1)) {
             break;
         }
@@ -175,7 +176,7 @@ fn at_position(away: &[Vec<Option<f64>>], at: usize) -> Vec<f64> {
     away.iter().filter_map(|logs| logs.get(at).copied().flatten()).collect()
 }
 
-/// For each pair of switches.
+/// The absolute difference between every two switches at this position.
 fn differences(away: &[Vec<Option<f64>>], at: usize) -> Vec<f64> {
     let values = at_position(away, at);
     let of_two =

@@ -16,7 +16,8 @@ use super::{Helper, HelperError, Since, address, no_socket, target};
 /// How often the load wakes and sends due packets. This is rare enough to leave CPU time, and often enough to look like a stream at a
 /// server's tick.
 const LOAD_PERIOD_NS: u64 = 1_000_000;
-/// If the load was delayed longer than this, it skips the packets that were due meanwhile. Players do not send their past either.
+/// If the load was delayed longer than this, it skips the packets that were due meanwhile. Real players do not send old packets after a
+/// delay either.
 const BEHIND_NS_MAX: u64 = 20_000_000;
 
 /// How the server reads.

@@ -61,7 +61,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A port of our own on loopback.
+/// A socket on a free port of the loopback device.
 pub(super) fn on_loopback() -> io::Result<UdpSocket> {
     UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
 }

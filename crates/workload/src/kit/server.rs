@@ -356,7 +356,7 @@ fn is_stopped(pid: u32) -> bool {
     ProcessStat::read(pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
 }
 
-/// The first line of a program's version output. Empty if there is none.
+/// The first line of a program's version output that is not blank. `None` if there is no such program or line.
 pub(crate) fn version(program: &str, argument: &str) -> Option<String> {
     let output = Command::new(find(program)?).arg(argument).stdin(Stdio::null()).output().ok()?;
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };

@@ -57,7 +57,7 @@ impl Settings {
     /// The default load with as many connections as requested players.
     ///
     /// # Errors
-    /// If there are none or too many.
+    /// If there are no connections, or too many.
     pub fn usual(options: &Options) -> Result<Settings, WorkloadError> {
         let connections = options.players.unwrap_or(4);
         if connections == 0 || connections > CONNECTIONS_MAX {

@@ -32,7 +32,8 @@ const LOOK_MOST_NS: u64 = 9_000_000_000;
 const P99_HZ_MIN: f64 = 500.0;
 const P90_HZ_MIN: f64 = 100.0;
 
-/// Arms may share a window if the tick can be followed in this many stretches of this many ticks, each of at least this length.
+/// Arms may share a window if the tick can be followed in this share of short stretches. A stretch has this many ticks, and at least this
+/// length.
 const TURNS_FOLLOWED_MIN: f64 = 0.9;
 const TURN_TICKS: f64 = 5.0;
 const TURN_NS: f64 = 250e6;
@@ -78,7 +79,7 @@ pub const METRICS: &[Metric] = &[
 pub struct OutsideTicks {
     watcher: Watcher,
     tick: TickLoop,
-    /// Whether a quarter of a second, or five ticks, suffices to follow it.
+    /// Whether a window of a quarter of a second, or of five ticks if these take longer, is enough to follow the tick.
     takes_turns: bool,
     /// Whether due times are known, so that ticks can be late.
     has_due: bool,
@@ -95,7 +96,7 @@ pub struct OutsideTicks {
 struct Counted {
     at_ns: u64,
     ran_ns: u64,
-    /// For completed waits only, without one that still lasts.
+    /// How long it was ready but had no CPU. A wait that still lasts is not included.
     waited_ns: u64,
     is_ready: bool,
 }
@@ -214,7 +215,7 @@ impl Source for OutsideTicks {
         "tick observed from outside by switch records".to_owned()
     }
 
-    /// The deciding metric first.
+    /// The default metric first.
     fn metrics(&self) -> Vec<Metric> {
         let usual = usual_metric(self.hz(), self.has_due);
         let needs_due = |metric: &Metric| ["due_to_done", "tick_lateness"].iter().any(|of| metric.name.starts_with(of));

@@ -10,10 +10,10 @@ use crate::source::outside_ticks;
 
 const INSTALL: &str = "apt-get install --no-install-recommends openarena-server";
 const BOTS_MAX: u32 = 16;
-/// Their names are those of the game's own characters.
+/// The bots' names: characters of the game.
 const NAMES: [&str; 4] = ["sarge", "grism", "kyonshi", "major"];
 
-/// The server by its name.
+/// The registry entry of OpenArena.
 pub(super) const ENTRY: Entry = Entry {
     name: "openarena",
     title: "OpenArena's game server on loopback with bots that play in it, observed from outside",

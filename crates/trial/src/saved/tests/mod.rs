@@ -13,7 +13,7 @@ use crate::session::{Ended, LeftWhy};
 fn trial(knob: &str, ratio: f64, noise: f64, pairs: u64) -> Value {
     let windows: Vec<Value> = (0..pairs)
         .flat_map(|pair| {
-            // Noise without a generator: it only has to spread.
+            // Deterministic noise; it only has to vary from pair to pair.
             let wobble = 1.0 + noise * (((pair * 7919) % 101) as f64 / 50.0 - 1.0);
             let window = |arm: &str, value: f64| {
                 serde_json::json!({ "pair": pair, "arm": arm, "start_us": 0, "value": value, "sample": {},

@@ -277,7 +277,7 @@ impl Command {
             kept: None,
         };
         command.start_server()?;
-        // The deciding number may depend on what is observed.
+        // The default metric may depend on what is observed.
         command.metrics = self::metrics(&command.sources, &command.observers).map_err(invalid)?;
         Ok(command)
     }
