@@ -311,7 +311,7 @@ impl Maker<'_> {
     }
 }
 
-/// For each turn of a thread on a CPU: the CPU, the thread and the time, without idle.
+/// For each time slice of a thread on a CPU: the CPU, the thread and the time. The idle thread is left out.
 fn turns(recording: &Recording) -> Vec<(u32, u32, Span)> {
     let mut on: HashMap<u32, &Switch> = HashMap::new();
     let mut turns = Vec::new();
@@ -355,7 +355,7 @@ impl StaticSchemaMarker for TextMark {
         self.text
     }
 
-    // No field is a number.
+    // This marker has no number fields, so this is never called.
     fn number_field_value(&self, _: u32) -> f64 {
         0.0
     }

@@ -326,7 +326,10 @@ mod tests {
         assert_eq!(alive[0].pid, root.id());
         let other = Command::new("sleep").arg("65").spawn().unwrap();
         family.takes_orphans = true;
-        assert!(family.alive(&all()).iter().all(|stat| stat.pid != other.id()), "a child of this process that is not of the family");
+        assert!(
+            family.alive(&all()).iter().all(|stat| stat.pid != other.id()),
+            "a child of this process that is not of the family"
+        );
         // A child of this process without a mark may leave orphans too.
         assert!(has_others_children(&all()));
         for stat in &alive {

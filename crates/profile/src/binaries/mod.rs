@@ -149,7 +149,7 @@ impl<'r> Sought<'r> {
     /// Opens the file that ran, and returns its path. It never opens a file that is or may be another one.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no such file is available.
     pub(crate) fn open(&self, lookup: &Lookup) -> Result<(Opened, PathBuf), NotFound> {
         let path = self.module.path.strip_suffix(DELETED).unwrap_or(&self.module.path);
         if !path.starts_with('/') {

@@ -36,7 +36,7 @@ pub(crate) struct Opened {
     pub(crate) file: File,
     /// The owner of the file.
     pub(crate) uid: u32,
-    /// When the file was last changed, including its name and place.
+    /// When the file or its metadata was last changed (ctime).
     pub(crate) changed: SystemTime,
 }
 

@@ -98,7 +98,7 @@ fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
         Some((end, _)) => format!("{}…", &origin[..end]),
         None => origin.to_owned(),
     };
-    // The origin is below the subtitle (or the title, if there is none) and above the highest frame.
+    // The origin is below the subtitle (or below the title, without a subtitle) and above the highest frame.
     let origin_y = if svg.contains("id=\"subtitle\"") { "59" } else { "35" };
     let origin = html! { text x="50%" y=(origin_y) text-anchor="middle" style="font-size:10px" { (fit(&origin)) } };
     let css = format!(

@@ -89,7 +89,7 @@ impl Cpu {
 #[derive(Clone, Copy, Debug)]
 enum Holder {
     /// Unknown so far.
-    Untold,
+    Unknown,
     /// A thread; the idle one, too.
     Thread(Who, u64),
     /// A thread that is not recorded, or none.
@@ -102,7 +102,7 @@ pub(super) fn from_switches(recording: &Recording, parts: &Parts) -> HashMap<u32
     // Preempted threads: since when and where they wait.
     let mut waiting: HashMap<u32, (u64, u32)> = HashMap::new();
     for switch in recording.switches.iter().filter(|switch| switch.cpu < CPUS_MAX) {
-        let (cpu, holder) = cpus.entry(switch.cpu).or_insert_with(|| (Cpu::new(parts), Holder::Untold));
+        let (cpu, holder) = cpus.entry(switch.cpu).or_insert_with(|| (Cpu::new(parts), Holder::Unknown));
         cpu.count += 1;
         *holder = after(cpu, *holder, switch, parts);
         match switch.turn {
@@ -143,10 +143,10 @@ fn after(cpu: &mut Cpu, holder: Holder, switch: &Switch, parts: &Parts) -> Holde
         (Holder::Thread(_, since_ns), _) => {
             cpu.unknown_ns = cpu.unknown_ns.saturating_add(at_ns.saturating_sub(since_ns));
         }
-        (Holder::Untold, Some(before)) if before.1 != ENDED_TID => {
+        (Holder::Unknown, Some(before)) if before.1 != ENDED_TID => {
             cpu.ran(before, Span { start_ns: parts.span.start_ns, end_ns: at_ns }, parts);
         }
-        (Holder::Untold | Holder::Other, _) => {}
+        (Holder::Unknown | Holder::Other, _) => {}
     }
     match (is_in, switch.other) {
         (true, _) => Holder::Thread(ours, at_ns),

@@ -22,7 +22,7 @@ const NAME_BYTES: usize = 16;
 const KERNEL_BYTES: u64 = 64 << 20;
 /// The maximum number of mappings read of one process. The default of vm.max_map_count is 65,530.
 const MAPS_MAX: usize = 1 << 17;
-/// The most such records.
+/// The maximum size of all these records, in bytes.
 const BYTES_MAX: usize = 256 << 20;
 
 /// The mappings to write.

@@ -23,7 +23,7 @@ pub(super) enum Chosen {
     /// Threads of one name.
     Named {
         name: Vec<u8>,
-        /// Their processes; all if there are none.
+        /// Their processes; all processes if this is empty.
         pids: HashSet<u32>,
         /// The threads that have this name now.
         tids: HashSet<u32>,

@@ -6,7 +6,7 @@ use evenkeel_sys::CpuSet;
 
 use super::probe;
 
-/// The ring buffer of a CPU: about a second of switches with stacks on a busy CPU.
+/// The size of a CPU's ring buffer in bytes: about a second of switches with stacks on a busy CPU.
 pub const RING_BYTES: usize = 1 << 20;
 
 /// The default rate: it costs almost nothing, and it is not in step with work that runs 100 times a second.

@@ -6,10 +6,11 @@ use std::io;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// Compresses one read after the other.
+/// Compresses the records of each read on its own.
 pub(super) struct Packer {
     stream: Compress,
-    /// A buffer for each read that is then shrunk would leave a hole behind each of them, and the memory would be as large as without packing.
+    /// One buffer for all reads. A new buffer for each read, shrunk afterwards, would leave a hole in the heap each time, and packing would
+    /// save no memory.
     scratch: Vec<u8>,
 }
 
@@ -34,13 +35,13 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Holds them as they are without a packer, or if that takes less room.
+    /// Compresses the records. Without a packer, or if the compressed form is not smaller, it stores them unchanged.
     pub(super) fn new(records: &[u8], packer: Option<&mut Packer>) -> Packed {
         if let Some(Packer { stream, scratch }) = packer {
             stream.reset();
             scratch.clear();
             scratch.reserve(records.len());
-            // With room for all of it, one call suffices.
+            // The buffer is as large as the input. If the compressed form does not fit, it is not used.
             let ended = stream.compress_vec(records, scratch, FlushCompress::Finish);
             if matches!(ended, Ok(Status::StreamEnd)) {
                 return Packed { bytes: scratch.as_slice().into(), unpacked_bytes: Some(records.len()) };

@@ -58,7 +58,8 @@ impl<O: Outlet> Window<O> {
         Window { length_ns, bytes_max, pieces, packer: None, bytes: 0, known, was_cut: false, outlet }
     }
 
-    /// Holds the records compressed, and at most that many bytes of them. That costs well under a microsecond for each switch.
+    /// Keeps the records compressed, and counts their compressed size against `bytes_max`. That costs well under a microsecond for each
+    /// switch.
     #[must_use]
     pub fn compressed(mut self) -> Window<O> {
         self.packer = Some(Packer::new());
@@ -91,7 +92,7 @@ impl<O: Outlet> Window<O> {
             self.was_cut |= !is_old;
             if let Some((_, records)) = self.pieces.pop_front() {
                 self.bytes -= records.room_bytes();
-                // Damaged ones would only miss names.
+                // A damaged piece is skipped; at most names and mappings are then missing.
                 records.records().iter().for_each(|records| self.known.learn_all(records));
             }
         }

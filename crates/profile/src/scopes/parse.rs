@@ -25,7 +25,7 @@ pub struct Scopes {
     pub names: Vec<String>,
     /// By thread.
     pub threads: Vec<ScopeThread>,
-    /// Events of other kinds, which were passed over.
+    /// The number of events of other kinds, which are ignored.
     pub other_events: u64,
     /// Whether the file says that its times are of the monotonic clock.
     pub is_monotonic: bool,
@@ -40,7 +40,7 @@ pub struct ScopeThread {
     pub name: String,
     /// Its number in the kernel, if the file has it.
     pub tid: Option<u32>,
-    /// Older scopes that were no longer there.
+    /// Older scopes that were overwritten before they were read.
     pub overwritten: u64,
     /// In the order of the file: as the thread left them, an inner one before the outer one.
     pub scopes: Vec<Scope>,

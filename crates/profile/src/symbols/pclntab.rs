@@ -44,7 +44,7 @@ pub fn parse_pclntab(table: &[u8], text_start: u64) -> Option<GoFunctions<'_>> {
     let part = |at: usize| table.get(usize::try_from(word(at)?).ok()?..);
     let (given_start, names, list) = (word(2)?, part(3)?, part(7)?);
     let count = usize::try_from(word(0)?).ok()?;
-    // The last entry is followed by its end.
+    // The end address of the last function follows the last entry.
     let list_bytes = count.checked_mul(ENTRY_BYTES)?.checked_add(4)?;
     list.get(..list_bytes).filter(|_| count > 0)?;
     let text_start = if given_start == 0 { text_start } else { given_start };
@@ -65,7 +65,7 @@ impl<'a> GoFunctions<'a> {
             return None;
         }
         let described = usize::try_from(self.number(entry + 4)?).ok()?;
-        // The start again, then the offset of the name.
+        // A description begins with the start of the function (4 bytes), then the offset of its name.
         let name = usize::try_from(self.number(described.checked_add(4)?)?).ok()?;
         let name = self.names.get(name..)?;
         let name = name.get(..name.len().min(NAME_BYTES_MAX))?.split(|byte| *byte == 0).next()?;

@@ -187,7 +187,7 @@ pub fn find(
 /// The ticks of threads by their schedule. `life` has their off-CPU intervals.
 ///
 /// # Errors
-/// Why there are none.
+/// Why there are no ticks.
 pub fn of_threads(recording: &Recording, tids: &[u32], life: &[OffCpuInterval], tempo: &Tempo) -> Result<Cut, NoTick> {
     let awake = stretches(life, |interval| sleeps(interval.reason));
     let (first_tempo, first) = followed(&beats(&awake), Some(tempo))?;

@@ -130,7 +130,7 @@ impl Marks {
     /// The event of this name, or the probe on this function: `tick` is `probe_server:tick`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the recording has no such event.
     pub fn named(recording: &Recording, name: &str) -> Result<Marks, MarksError> {
         let wanted = name.strip_prefix(':').unwrap_or(name);
         let whole = |event: &str| event == wanted || event.split('/').next() == Some(wanted);
@@ -147,7 +147,7 @@ impl Marks {
     /// The same with another end event.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the recording has no such event.
     pub fn until(self, recording: &Recording, name: &str) -> Result<Marks, MarksError> {
         let wanted = format!("{}{UNTIL}{name}", self.begin);
         let end = Marks::named(recording, &wanted).or_else(|_| Marks::named(recording, name))?;
@@ -201,7 +201,7 @@ impl Marks {
     /// The ticks of the wanted thread with most ticks.
     ///
     /// # Errors
-    /// If there are none.
+    /// If no wanted thread has enough such events.
     pub fn ticks(&self, recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result<ThreadTicks, MarksError> {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         for sample in recording.samples.iter().filter(|sample| self.begins.contains(&sample.event)) {

@@ -49,7 +49,7 @@ impl Ticks {
     /// The ticks of the wanted loop with most of the work. `intervals` has all threads.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no such loop is found.
     pub fn find(
         recording: &Recording,
         names: &Names,

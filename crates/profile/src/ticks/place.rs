@@ -66,7 +66,8 @@ impl Paths {
         paths
     }
 
-    /// The place of most growth of one kind of time: from the outermost function inwards, as long as one function has most of it.
+    /// The place where one kind of time grows most. The search goes from the outermost function inwards, as long as one function has most
+    /// of the growth.
     pub fn place(&self, spent: Spent, slow: &Sums, rest: &Sums) -> Place {
         let mut grown: BTreeMap<StackId, i64> = BTreeMap::new();
         let mut add = |sums: &Sums, sign: i64| {

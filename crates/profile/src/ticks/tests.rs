@@ -296,7 +296,7 @@ fn a_clock_that_comes_too_seldom_is_doubted() {
 fn a_loop_that_sleeps_a_set_time_is_not_late_after_a_long_tick() {
     let mut server = Server::new();
     for number in 0..600_u64 {
-        // Timers are not to the microsecond.
+        // Real timers fire some microseconds off, so the test does too.
         let until_ns = server.now_ns + 18 * MS + (number * 7 % 11) * 5_000;
         server.waits(Reason::Sleep, Some("main;nanosleep"), until_ns, None);
         server.works();

@@ -39,7 +39,7 @@ pub fn stream<'a>(recording: &Recording, lives: impl Iterator<Item = (&'a u32, &
     Stream { from_ns, to_ns, threads, ..Stream::default() }
 }
 
-/// The intervals of a thread, or of several threads the times in which none had a CPU.
+/// The off-CPU intervals of one thread. For several threads, the intervals in which none of them had a CPU.
 pub fn merged_or_own(lives: &BTreeMap<u32, Vec<OffCpuInterval>>, tids: &[u32]) -> Vec<OffCpuInterval> {
     match tids {
         [tid] => lives.get(tid).cloned().unwrap_or_default(),

@@ -216,8 +216,8 @@ fn the_kernels_own_piece_of_a_program_has_a_table() {
     assert!(found > 100, "{found} addresses");
 }
 
-/// Asks it for rules, and follows each.
-/// Both the container's file and the host's have a table: by the wrong one, its frames would be made up.
+/// Both the container's file and the host's have a table: by the wrong one, its frames
+/// would be made up.
 #[test]
 fn a_containers_stack_is_followed_by_the_containers_file() {
     let table = |path: &std::path::Path| Image::parse(std::fs::read(path).unwrap().as_slice()).unwrap().eh_frame;
@@ -237,6 +237,7 @@ fn a_containers_stack_is_followed_by_the_containers_file() {
     }
 }
 
+/// Looks up the rule of each address, and unwinds a frame by it. The file may be damaged.
 fn asked(bytes: &[u8], addresses: impl IntoIterator<Item = u64>) {
     let Ok(image) = Image::parse(bytes) else { return };
     let mut table = Table::new(image);
@@ -257,7 +258,7 @@ proptest! {
     #[test]
     fn a_file_with_flipped_bytes_is_no_harm(flips in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..40), cut in any::<u16>()) {
         if let Ok(mut bytes) = find::own_vdso() {
-            // Half of it is zeros: the contents are in the first pages.
+            // The rest of the file is zeros, so the first pages have all contents.
             bytes.truncate(8192);
             let length = bytes.len();
             for (at, value) in flips {

@@ -79,7 +79,9 @@ pub fn write(path: &Path, state: &BootsState) -> Result<(), BootsFileError> {
     let new = path.with_extension("new");
     // A killed evenkeel may have left this file. It is removed and created again, so that a link at its path is not followed.
     match std::fs::remove_file(&new) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io("make room beside", error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(io("remove the old temporary file of", error));
+        }
         _ => {}
     }
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);

@@ -9,7 +9,7 @@ use evenkeel_hostfs::proc::TICK_NS;
 use super::read::parsed;
 use crate::sample::{CreditsSample, HostSample};
 
-/// The balance so far.
+/// The credit balance of this instance, updated with each sample.
 #[derive(Debug)]
 pub(super) struct Credits {
     instance_type: String,
@@ -38,7 +38,7 @@ impl Credits {
         let cpus = host.stat.as_ref().ok()?.cpus.values();
         let busy_s = cpus.map(|ticks| ticks.busy() as f64 * TICK_NS as f64 / 1e9).sum::<f64>();
         let (seconds, used_s) = match self.before {
-            // Its whole time until now, at its mean use, because the order is not known.
+            // The first read covers the whole uptime, at its mean CPU use, because the course of that use is unknown.
             None => (self.uptime_s, busy_s),
             Some((before_ns, before_s)) => (now_ns.saturating_sub(before_ns) as f64 / 1e9, busy_s - before_s),
         };

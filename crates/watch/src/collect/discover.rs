@@ -8,16 +8,16 @@ use evenkeel_hostfs::proc::{ProcessStat, TICK_NS, parse_process};
 
 use super::sockets::{Tables, is_served};
 
-/// A round through all processes begins no sooner than this after the last one began.
+/// The minimum time between the starts of two rounds through all processes.
 const ROUND_NS: u64 = 10_000_000_000;
-/// The processes of a round, and how many to examine with one sample.
+/// The maximum number of processes of a round, and of processes examined with one sample.
 const PROCESSES_MAX: usize = 32_768;
 const AT_ONCE: usize = 256;
-/// A server that uses less of a CPU is not looked for: its tick could not be distinguished from a timer.
+/// A process that uses a smaller share of a CPU does not count as a server: its tick could not be distinguished from a timer.
 const CPU_MIN: f64 = 0.005;
 /// The CPU time of a process is compared over at least this time.
 const COMPARED_NS: u64 = 5_000_000_000;
-/// The maximum number of processes to watch that were found.
+/// The maximum number of processes that the search finds and keeps.
 const FOUND_MAX: usize = 64;
 
 /// How long to ignore a server without a tick after it made room for others.
@@ -70,7 +70,7 @@ impl Discovery {
         self.serving.keys().copied().collect()
     }
 
-    /// Examines some more. `is_tickless`: whether a tick was sought in this process in vain.
+    /// Examines the next few processes. `is_tickless`: whether a search for a tick in this process found none.
     pub(super) fn step(&mut self, root: &Root, tables: &mut Tables, now_ns: u64, is_tickless: impl Fn(u32) -> bool) {
         if self.wanted.names.is_empty() && !self.wanted.servers {
             return;
@@ -105,7 +105,7 @@ impl Discovery {
         self.named.len() + self.serving.len() >= FOUND_MAX
     }
 
-    /// Many servers have no tick and run for months. They would take every place, and the game server that starts later would get none.
+    /// Many servers have no tick and run for months. They would use up the limit, and a game server that starts later would not be watched.
     fn make_room(&mut self, now_ns: u64, is_tickless: impl Fn(u32) -> bool) {
         let deferred = &mut self.deferred;
         self.serving.retain(|pid, started| {
@@ -123,7 +123,7 @@ impl Discovery {
             // Another process has its number now.
             found.retain(|of, started| *of != pid || *started == start_ticks);
         }
-        // A server that was only found does not take the place of one that the user named.
+        // Servers that the search found do not count against the limit of those that the user named.
         if self.wanted.names.iter().any(|wanted| wanted == name) && self.named.len() < FOUND_MAX {
             self.named.insert(pid, start_ticks);
             return;

@@ -16,9 +16,9 @@ use crate::sample::{Counted, CpuGapsSample, GapSample, GapsSample, PauseSample};
 
 /// The shortest gap that the meter counts.
 const THRESHOLD_NS: u64 = 10_000;
-/// A machine that stops for less is not called paused: its CPUs may be scheduled together.
+/// A shorter stop is not called a pause: the hypervisor may just schedule all CPUs together.
 const PAUSE_NS_MIN: u64 = 5_000_000;
-/// CPUs that come back within this time came back together.
+/// CPUs that return within this time of each other count as returning together.
 const TOGETHER_NS: u64 = 2_000_000;
 /// A shorter gap makes no tick late.
 const GAP_NS_MIN: u64 = 500_000;
@@ -82,7 +82,7 @@ impl GapMeter {
         GapMeter { shared, thread: spawned.ok(), counts, open: Vec::new(), running_ns: 0 }
     }
 
-    /// What was seen until now.
+    /// The counts up to now.
     pub(super) fn read(&mut self, now_ns: u64) -> Counted<GapsSample> {
         if let Some(why) = &*locked(&self.shared.failure) {
             return Err(failed(why));
@@ -111,7 +111,7 @@ fn failed(why: &str) -> Unknown {
     odd(format!("the gap meter ended: {why}"))
 }
 
-/// Adds windows to the counts. What ended just now waits for the other CPUs.
+/// Adds windows to the counts. Windows that ended just before `now_ns` wait in `open`, because windows of other CPUs may still arrive.
 fn take(counts: &mut GapsSample, open: &mut Vec<Seen>, running_ns: &mut u64, mut seen: Vec<Seen>, now_ns: u64) {
     seen.sort_by_key(|one| one.at_ns);
     let closed_ns = now_ns.saturating_sub(2 * TOGETHER_NS);
@@ -139,7 +139,7 @@ fn take(counts: &mut GapsSample, open: &mut Vec<Seen>, running_ns: &mut u64, mut
     *running_ns = seen.iter().map(|one| one.at_ns).max().unwrap_or(*running_ns).max(*running_ns);
 }
 
-/// Times in which no CPU was there: several came back together, and none ran in between. The windows are in order of time.
+/// Finds the times in which no CPU ran: several CPUs returned together, and none ran in between. The windows are in order of time.
 fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
     let mut gone: Vec<(usize, u64, u64)> =
         seen.iter().filter_map(|one| one.gone.map(|gone| (one.cpu, gone.from_ns, gone.to_ns))).collect();
@@ -153,9 +153,9 @@ fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
         let (together, others) = rest.split_at(end);
         rest = others;
         let cpus: BTreeSet<usize> = together.iter().map(|(cpu, ..)| *cpu).collect();
-        // The whole machine is away from the time when the last of them went away.
+        // The whole machine is paused from the moment at which the last of these CPUs stopped.
         let from_ns = together.iter().map(|(_, from_ns, _)| *from_ns).max().unwrap_or(0);
-        // Each CPU came back between these two times. The pause ended with the first CPU.
+        // The pause ended when the first CPU returned.
         let to_ns = *first_ns;
         let ran = |at_ns: u64| at_ns > from_ns && at_ns < to_ns;
         let has_run = seen.iter().any(|one| ran(one.at_ns)) || ran(running_ns);

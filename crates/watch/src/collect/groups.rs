@@ -1,5 +1,5 @@
-//! The control groups that have a limit on CPU time: only a limit throttles. Which these are is looked up every few seconds, because a host
-//! may have hundreds of groups; their counts are read each time.
+//! The control groups that have a limit on CPU time: only a limit throttles. The search for such groups runs every few seconds, because a
+//! host may have hundreds of groups. Their counts are read with each sample.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,8 @@ const GROUPS_MAX: usize = 2048;
 const LIMITED_MAX: usize = 256;
 const DEPTH_MAX: usize = 16;
 
-/// The kernel's own files in a group begin with the name of a controller. To open each as a folder would cost more than all the rest.
+/// The kernel's own files in a group begin with the name of a controller. Opening each of them as a folder would cost more than everything
+/// else.
 const FILES: [&str; 20] = [
     "cgroup.",
     "cpu.",

@@ -72,7 +72,7 @@ fn frequency(root: &Root, cpus: &[usize]) -> Counted<BTreeMap<usize, u64>> {
             Ok(khz) => drop(found.insert(*cpu, khz)),
             Err(unknown) => {
                 why = why.or(Some(unknown));
-                // Without the first one, a virtual machine has none.
+                // If CPU 0 has no frequency file, as on virtual machines, no CPU has one.
                 if found.is_empty() {
                     break;
                 }

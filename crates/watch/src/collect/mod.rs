@@ -42,7 +42,7 @@ pub const INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// What to watch.
 #[derive(Clone, Debug)]
 pub struct CollectorOptions {
-    /// The time from one sample to the next. Outside of [`INTERVAL_MIN`] to [`INTERVAL_MAX`] the nearer of them counts.
+    /// The time from one sample to the next. It is clamped to [`INTERVAL_MIN`] and [`INTERVAL_MAX`].
     pub interval: Duration,
     /// A tick that begins this much after it was due is late. `None` means a quarter of the server's period.
     pub late_after: Option<Duration>,
@@ -112,7 +112,7 @@ impl Collector {
         }
     }
 
-    /// A handle for those who ask the flight recorder for dumps, if it runs.
+    /// A handle to request dumps of the flight recorder, if it runs.
     pub fn dumper(&self) -> Option<Dumper> {
         self.recorder.as_ref().map(FlightRecorder::dumper)
     }

@@ -15,7 +15,7 @@ pub(super) fn parsed<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(
 pub(super) fn refused(refusal: &Refusal) -> Unknown {
     match Measured::<()>::refused(refusal) {
         Measured::Unknown(unknown) => unknown,
-        // A refusal is never known.
+        // A refusal always gives an unknown value, so this case does not occur.
         Measured::Known(()) => odd(refusal.to_string()),
     }
 }

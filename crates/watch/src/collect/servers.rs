@@ -66,7 +66,7 @@ struct Page {
 }
 
 impl Servers {
-    /// With the usual folders of the root, unless some are named.
+    /// Creates the search. It uses the root's usual folders of pages, unless the options name others.
     pub(super) fn new(root: &Root, options: ServerOptions, late_after_ns: Option<u64>) -> Servers {
         let ServerOptions { mut pids, names, finds_servers, telemetry_folders: named } = options;
         pids.sort_unstable();

@@ -5,13 +5,13 @@ use crate::sample::Cause;
 /// The share of the lateness that the time of a cause must explain. Counters and buckets are not exact.
 pub(super) const EXPLAINS: f64 = 0.8;
 
-/// The share of the time beyond the period that others may have, where the work is the server's own.
+/// The maximum share of the time beyond the period that other causes may explain, if the server's own work is the cause.
 pub(super) const OTHERS_MAX: f64 = 0.25;
 /// Counters of CPU time move in steps of 10 ms, so up to this much may be missing between two samples.
 const COUNTER_STEPS_NS: u64 = 30_000_000;
 
-/// Whether the counters of a CPU have nearly all of its time, beside an overrun of this length. A CPU that is taken away without a report is in
-/// none of them, and its thread seems to work meanwhile.
+/// Whether the counters of a CPU account for nearly all of its time, compared with an overrun of this length. If the hypervisor takes a CPU
+/// without reporting steal, no counter has that time, and the thread seems to work meanwhile.
 pub(super) fn is_counted(uncounted_ns: Option<u64>, excess_ns: u64) -> bool {
     uncounted_ns.is_some_and(|ns| ns as f64 <= (excess_ns as f64 * OTHERS_MAX).max(COUNTER_STEPS_NS as f64))
 }
@@ -53,13 +53,13 @@ pub struct Evidence {
     pub stalled_ns: Option<u64>,
     /// Ticks whose work certainly took longer than the period and the bound.
     pub overruns: u64,
-    /// The minimum sum of the time that those worked beyond the period.
+    /// The minimum total time that those ticks worked beyond the period.
     pub excess_ns: u64,
     /// The work of all ticks.
     pub work_ns: u64,
     /// The CPU time of the tick's thread.
     pub cpu_ns: Option<u64>,
-    /// Time of that CPU that is in none of its counters.
+    /// The time of that CPU that none of its counters has.
     pub uncounted_ns: Option<u64>,
 }
 
@@ -68,13 +68,13 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
     let bound_ns = evidence.ticks.bound_ns.max(1);
     let needed_ns = (evidence.ticks.lateness_ns as f64 * EXPLAINS) as u64;
     let enough = |time: Option<u64>| time.is_some_and(|ns| ns >= needed_ns.max(bound_ns));
-    // Too short to make a single tick late.
+    // Whether a time is too short to make a single tick late.
     let short = |time: Option<u64>| time.is_some_and(|ns| ns < bound_ns);
     let ms = |time: Option<u64>| {
         time.map_or_else(|| "an unknown time".to_owned(), |ns| format!("{:.1} ms", ns as f64 / 1e6))
     };
     let Evidence { run_delay_ns, throttled_ns, steal_ns, interrupts_ns, major_faults, stalled_ns, .. } = *evidence;
-    // A thread that a limit stops counts as ready too.
+    // The kernel also counts a thread as ready while a limit stops it.
     let is_delay_of_limit =
         run_delay_ns.zip(throttled_ns).is_some_and(|(delay, throttled)| throttled as f64 >= delay as f64 * EXPLAINS);
     // If the server's own work is too long, a disturbance adds to it, and neither is the only cause.
@@ -130,8 +130,8 @@ fn lock_alone_ns(evidence: &Evidence) -> u64 {
     evidence.lock_ns.unwrap_or(0).saturating_sub(evidence.run_delay_ns.unwrap_or(0))
 }
 
-/// Locks explain nearly all of the time that ticks took beyond the period, and what happened beside them a small part. A wait in a tick that ended
-/// in time delayed nothing. Interrupts do not count: the thread slept meanwhile.
+/// Whether locks explain nearly all of the time that ticks took beyond the period, and other causes explain only a small part. Only the
+/// excess counts, because a wait in a tick that ended in time delayed nothing. Interrupts do not count: the thread slept meanwhile.
 fn is_lock(evidence: &Evidence) -> bool {
     let lock_ns = lock_alone_ns(evidence);
     let others = [evidence.run_delay_ns, evidence.throttled_ns, evidence.steal_ns];
@@ -142,13 +142,14 @@ fn is_lock(evidence: &Evidence) -> bool {
         && lock_ns as f64 >= evidence.excess_ns as f64 * EXPLAINS
 }
 
-/// Work that slept, such as for a lock, is not the server's own computation.
+/// Whether ticks took too long and used a CPU for nearly all of that time. Work that slept, for example for a lock, is not the server's own
+/// computation.
 fn is_own_work(evidence: &Evidence) -> bool {
     let used = evidence.cpu_ns.map_or(0.0, |ns| ns as f64);
     evidence.overruns > 0 && evidence.work_ns > 0 && used >= evidence.work_ns as f64 * EXPLAINS
 }
 
-/// Everything else together explains a small part of the overrun. A thread that hardly sleeps always waits a little.
+/// Whether all other causes together explain only a small part of the overrun. A thread that hardly sleeps always waits a little.
 fn is_mostly_own(evidence: &Evidence) -> bool {
     let lock_ns = Some(evidence.lock_ns.unwrap_or(0));
     let times = [evidence.run_delay_ns, evidence.throttled_ns, evidence.steal_ns, evidence.interrupts_ns, lock_ns];
@@ -259,7 +260,7 @@ mod tests {
             ("work on a CPU that was away", |of| (of.overruns, of.uncounted_ns) = (5, Some(40 * MS)), Cause::Unknown),
             ("work, counters unknown", |of| (of.overruns, of.uncounted_ns) = (5, None), Cause::Unknown),
             ("lock", |of| (of.overruns, of.cpu_ns, of.lock_ns) = (1, Some(50 * MS), Some(45 * MS)), Cause::Lock),
-            ("lock beside usual work", |of| (of.overruns, of.lock_ns) = (1, Some(45 * MS)), Cause::Lock),
+            ("lock and usual work", |of| (of.overruns, of.lock_ns) = (1, Some(45 * MS)), Cause::Lock),
             (
                 "lock, too short",
                 |of| (of.overruns, of.cpu_ns, of.lock_ns) = (1, Some(MS), Some(20 * MS)),

@@ -136,7 +136,7 @@ impl Counters {
         };
         let on_cpu = |of: fn(&CpuTicks) -> u64| match cpu {
             Some(cpu) => of_one(&cpu, of),
-            // Whichever CPUs the thread had: if all of them lost less than a late tick takes, so did it.
+            // The CPUs of the thread are unknown. If every CPU lost less time than makes a tick late, so did the CPUs of this thread.
             None => {
                 let (_, now) = stat?;
                 thread?;
@@ -220,8 +220,8 @@ impl<'a> TickThread<'a> {
     }
 }
 
-/// The only thread; else the only one that sleeps as often as ticks come, if it is also the busiest: a loop that never sleeps must not be
-/// taken for a thread beside it that does.
+/// Finds the thread that runs the ticks: the only thread, or the only one that sleeps about once per tick, if it is also the busiest. The
+/// last condition matters if the tick loop never sleeps: another thread that sleeps must not be taken for it.
 fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u64) -> Option<TickThread<'a>> {
     if after.threads_beyond > 0 || ticks == 0 {
         return None;
@@ -247,7 +247,8 @@ fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u
     TickThread::numbered(tid, before, after)
 }
 
-/// How long limits stopped the groups of a process. `None` if that is not known of one of them, or the process or a limit moved meanwhile.
+/// How long limits stopped the groups of a process. `None` if this is unknown for one of the groups, or if the process changed its group or
+/// a limit changed meanwhile.
 fn throttled_ns(
     process_before: &ProcessSample,
     process: &ProcessSample,

@@ -10,7 +10,8 @@ use crate::sample::{
 
 /// A tick that begins so soon after a pause began with it.
 const AFTER_A_PAUSE_NS: u64 = 5_000_000;
-/// The records end shortly before the sample, so counts of the time between two samples may belong to ticks this far before, in periods.
+/// In periods. Switch records end shortly before a sample, so counts between two samples may concern ticks that were due this long before
+/// the earlier sample.
 const PERIODS_BEFORE: u64 = 4;
 
 /// The evidence about the late ticks of one server between two samples.
@@ -123,7 +124,7 @@ fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
     let gaps = known.gaps.as_ref()?;
     let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;
     let is_it = |pause: &&PauseSample| {
-        // The tick came as the machine did, and was not due before it may have stopped.
+        // The tick began just after the pause ended, and was due after the machine may have stopped.
         let came_with_it = began_ns >= pause.to_ns && began_ns - pause.to_ns <= AFTER_A_PAUSE_NS;
         explains(pause.from_ns, pause.to_ns) || came_with_it && late.due_ns >= pause.not_before_ns
     };
@@ -137,8 +138,9 @@ fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
     Some((Cause::Stolen, format!("CPU {} was away for {length_ms:.1} ms, as the gap meter measured", gap.cpu)))
 }
 
-/// The thread slept in the middle of a tick until another thread woke it. The cause is a lock if that wait covers nearly all of the
-/// lateness of late, and by a thread of the server. Other causes are counted at times when the thread slept, so none of them is named.
+/// The thread slept in the middle of a tick until another thread woke it. The cause is a lock if the wait covers nearly all of the
+/// lateness, and a thread of the server ended it. Otherwise the cause is unknown: the thread slept, so counts of other causes do not
+/// concern it.
 fn behind_another(late: &OutsideLate, now: &OutsideSample, known: &Known) -> Option<(Cause, String)> {
     let LateWas::Waited { since_ns, until_ns, by } = late.was else { return None };
     let ms = until_ns.saturating_sub(since_ns) as f64 / 1e6;
@@ -176,7 +178,7 @@ fn add(list: &mut Vec<Judged>, cause: Cause, words: String, late: &OutsideLate) 
     }
 }
 
-/// The thread was awake when the tick was due: an earlier tick lasted too long. What it did meanwhile is in the records.
+/// The thread was awake when the tick was due: an earlier tick lasted too long. The switch records show what it did meanwhile.
 fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) -> (Cause, String) {
     let LateWas::Awake { on_cpu_ns, waited_ns } = late.was else { return (Cause::Unknown, open_words(known)) };
     let lateness_ns = late.lateness_ns as f64;
@@ -206,7 +208,8 @@ fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) ->
     (Cause::Unknown, open_words(known))
 }
 
-/// The thread had no CPU when the ticks were due. The counts between the samples decide, without the waits in the middle of its wakes.
+/// The thread had no CPU when the ticks were due. The counts between the samples decide. Waits for a CPU in the middle of a wake are
+/// subtracted first.
 fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -> (Cause, String) {
     let lateness_ns = off.iter().map(|late| late.lateness_ns).fold(0, u64::saturating_add);
     let lateness_ns = lateness_ns.max(missed.saturating_mul(period_ns));

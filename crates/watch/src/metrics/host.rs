@@ -49,7 +49,7 @@ fn by_key<'a, K: ToString + 'a, T: 'a>(
 }
 
 fn cpus(host: &HostSample) -> Vec<Family> {
-    // Without `iowait`, a part of idle time that the kernel lets go back: Prometheus would take that for a restart.
+    // `iowait` is left out: it is a part of the idle time, and the kernel may decrease it. Prometheus would take a decrease for a restart.
     const MODES: [(&str, TimeOf); 6] = [
         ("user", |times| times.user),
         ("system", |times| times.system),

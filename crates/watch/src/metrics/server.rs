@@ -8,7 +8,7 @@ use crate::ledger::totals_of;
 use crate::model::Model;
 use crate::sample::{HistogramSample, ProcessSample, Sample, ServerSample, TelemetrySample, ThreadSums};
 
-/// The bounds of histograms within each power of ten: 1, 2 and 5. `BOUNDS_NS` has twenty.
+/// The bounds of histograms within each power of ten: 1, 2 and 5. `BOUNDS_NS` has twenty bounds per power of ten.
 const PRINTED: [usize; 3] = [0, 6, 14];
 const A_TENFOLD: usize = 20;
 

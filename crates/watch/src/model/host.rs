@@ -396,7 +396,7 @@ fn sources(before: &HostSample, after: &HostSample, span: Span) -> Measured<Vec<
             return Measured::Unknown(unknown);
         }
         let one = |(source, now): (&String, &u64)| {
-            // One that never came before is not among the earlier ones.
+            // A source without interrupts at the earlier sample is missing there.
             let then = before.by_source.get(source).copied().unwrap_or(0);
             let per_s = *span.per_s(source, then, *now).known()?;
             (per_s > 0.0).then(|| SourceRate { source: source.clone(), per_s })

@@ -135,7 +135,7 @@ fn counts(server: &ServerSample, at_ns: u64) -> TickCounts<'_> {
     TickCounts { page: server.telemetry.as_ref(), outside: server.outside.as_ref(), at_ns }
 }
 
-/// The limits of all groups above it apply to a process.
+/// A process is throttled by its own group and by all groups above it.
 fn throttled(process: &ProcessSample, groups: Option<(&GroupsSample, &GroupsSample)>, span: Span) -> Measured<f64> {
     let Some(own) = &process.group else { return Measured::absent("its control group is not known") };
     let Some((before, after)) = groups else { return Measured::absent("the control groups are not known") };

@@ -56,7 +56,7 @@ impl Span {
 
 /// Two counts, if both are known.
 pub(super) fn both<'a, T>(before: &'a Counted<T>, after: &'a Counted<T>) -> Measured<(&'a T, &'a T)> {
-    // The user can act on the reason of the later one.
+    // If both are unknown, the later reason is returned, because the user can act on it.
     match (before, after) {
         (_, Err(unknown)) | (Err(unknown), _) => Measured::Unknown(unknown.clone()),
         (Ok(before), Ok(after)) => Measured::Known((before, after)),

@@ -132,7 +132,7 @@ fn by_outside(before: Option<TickCounts<'_>>, now: &OutsideSample, asked: Asked,
     let zero = now.zero();
     let then = before.and_then(|before| match before.outside {
         Some(Ok(then)) if then.ticks.began_realtime_ns == now.ticks.began_realtime_ns => Some(then),
-        // The loop was found after the sample before. If all its ticks came after that sample, it began with nothing.
+        // The loop was found after the sample before. If all its ticks came after that sample, its counts at that sample were zero.
         _ => (now.counted_from_ns >= before.at_ns).then_some(&zero),
     });
     let pages = match then {
@@ -167,7 +167,7 @@ fn between(then: &Measured<&TelemetrySample>, now: &TelemetrySample, asked: Aske
     let count = |name: &str| {
         let of = |page: &TelemetrySample| page.counts.get(name).copied();
         then.and_then(|then| match of(now) {
-            // The server sets a counter for the first time when it counts the first one.
+            // A counter is missing until the server sets it, at its first event.
             Some(after) => span.per_s(name, of(then).unwrap_or(0), after),
             None => Measured::absent(format!("the server does not count {name}")),
         })

@@ -10,7 +10,7 @@ use super::ring::Ring;
 use crate::locked::locked;
 use crate::sample::RecorderSample;
 
-/// The least time between two dumps.
+/// The minimum time between two dumps.
 pub(super) const APART_NS: u64 = 60_000_000_000;
 
 /// The state that the recorder's thread shares with others.
@@ -53,7 +53,7 @@ impl Shared {
         locked(&self.asked).state.clone()
     }
 
-    /// The recorder ended.
+    /// Records that the recorder ended, and why.
     pub(super) fn failed(&self, why: String) {
         locked(&self.asked).state.failure = Some(why);
     }
@@ -75,12 +75,12 @@ impl Shared {
         Answer::Accepted
     }
 
-    /// Why a dump is wanted, once.
+    /// Takes the pending reason for a dump, so that each request is served once.
     pub(super) fn take_wanted(&self) -> Option<String> {
         locked(&self.asked).wanted.take()
     }
 
-    /// A dump was written, or not.
+    /// Records that a dump was written, or why not.
     pub(super) fn written(&self, reason: &str, result: Result<PathBuf, String>) {
         let mut asked = locked(&self.asked);
         match result {
@@ -96,7 +96,7 @@ impl Shared {
     }
 }
 
-/// A handle for those who ask for dumps.
+/// A handle to request dumps.
 #[derive(Clone, Debug)]
 pub struct Dumper(Arc<Shared>);
 

@@ -36,7 +36,7 @@ pub(super) struct Folder {
     _lock: File,
 }
 
-/// A dump that is not whole yet.
+/// A dump that is not complete yet.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     file: File,
@@ -51,13 +51,13 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // After `finish` it has another name.
+        // After `finish` the file has another name, and this removes nothing.
         let _ = fs::remove_file(&self.path);
     }
 }
 
 impl Folder {
-    /// Opens it; it is made if only the last part of its path is missing. What a killed recorder left unfinished is removed.
+    /// Opens the folder, and creates it if only the last part of its path is missing. Removes unfinished files of a killed recorder.
     pub(super) fn open(dir: &Path, dumps_max: usize) -> io::Result<Folder> {
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("open the folder {}: {error}", dir.display()));
@@ -70,7 +70,7 @@ impl Folder {
         for stale in [UNFINISHED, ASK_FILE] {
             let _ = fs::remove_file(dir.join(stale));
         }
-        // Finds out now whether it can be written, not hours later.
+        // Check now whether the folder is writable, not hours later at the first dump.
         drop(folder.begin().map_err(named)?);
         Ok(folder)
     }
@@ -84,7 +84,7 @@ impl Folder {
         Ok(Unfinished { file, path })
     }
 
-    /// Gives it its name, and deletes the oldest beyond the most.
+    /// Gives the dump its name, and deletes the oldest dumps beyond the limit.
     pub(super) fn finish(&self, unfinished: Unfinished) -> io::Result<PathBuf> {
         unfinished.file.sync_all()?;
         let time = Timestamp::from_nanosecond(i128::from(clock::realtime_ns())).unwrap_or(Timestamp::UNIX_EPOCH);

@@ -39,7 +39,7 @@ pub struct RecorderOptions {
     pub dir: PathBuf,
     /// A tick that is later than this triggers a dump. With `None` no tick does.
     pub over: Option<Duration>,
-    /// The dumps to hold. The oldest are deleted.
+    /// The maximum number of dumps to keep. Beyond it, the oldest are deleted.
     pub dumps_max: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct FlightRecorder {
 }
 
 impl FlightRecorder {
-    /// Starts it. What does not work is in [`FlightRecorder::state`].
+    /// Starts the recorder. [`FlightRecorder::state`] has its errors.
     pub fn start(options: &RecorderOptions) -> FlightRecorder {
         let shared = Arc::new(Shared::default());
         let over_ns = options.over.map(|over| u64::try_from(over.as_nanos()).unwrap_or(u64::MAX));
@@ -79,12 +79,12 @@ impl FlightRecorder {
         self.before = self.over_ns.is_some().then(|| sample.clone());
     }
 
-    /// What it did so far.
+    /// The counts and errors so far.
     pub fn state(&self) -> RecorderSample {
         self.shared.state()
     }
 
-    /// A handle for those who ask for dumps.
+    /// A handle to request dumps.
     pub fn dumper(&self) -> Dumper {
         Dumper::new(Arc::clone(&self.shared))
     }

@@ -19,10 +19,10 @@ pub(super) fn too_late(before: &Sample, after: &Sample, over_ns: u64) -> Option<
 /// The worst of a server's ticks between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Worst {
-    /// The minimum lateness of the latest one.
+    /// The minimum lateness of the latest tick.
     late_ns: u64,
     missed: u64,
-    /// The periods of the missed ones.
+    /// The periods of the missed ticks, in nanoseconds.
     missed_ns: u64,
 }
 
@@ -37,7 +37,7 @@ fn worst(then: Option<&ServerSample>, now: &ServerSample) -> Worst {
     let zero = seen.zero();
     let known = then.and_then(|then| then.outside.as_ref()?.as_ref().ok());
     let worst = between(&known.unwrap_or(&zero).ticks, &seen.ticks);
-    // The listed ticks are known to the nanosecond.
+    // For listed ticks the exact lateness is known, unlike for the buckets of a histogram.
     let listed_ns = seen.late.iter().map(|late| late.lateness_ns).max().unwrap_or(0);
     Worst { late_ns: worst.late_ns.max(listed_ns), ..worst }
 }

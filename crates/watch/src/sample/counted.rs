@@ -2,6 +2,6 @@
 
 use evenkeel_measure::meters::rates::Unknown;
 
-/// A counter, or why it is unknown. The JSON of `Measured` is for people; a `Counted` can be read back whatever its value: tables
-/// with numbers as keys cannot be read from a form without a tag.
+/// A counter, or why it is unknown. A `Counted` can be read back from JSON, whatever its value. The JSON of `Measured` is for people and
+/// has no tag, and tables with numbers as keys cannot be read from such a form.
 pub type Counted<T> = Result<T, Unknown>;

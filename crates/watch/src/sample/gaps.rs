@@ -15,7 +15,7 @@ pub struct GapsSample {
     pub paused_ns: u64,
     /// The pauses since the sample before.
     pub new_pauses: Vec<PauseSample>,
-    /// Stretches in which one CPU was not there, since the sample before: the longest.
+    /// The longest stretches in which one CPU was away, since the sample before.
     pub new_gaps: Vec<GapSample>,
 }
 
@@ -35,19 +35,19 @@ pub struct CpuGapsSample {
 pub struct PauseSample {
     /// The first moment at which the machine was certainly paused.
     pub from_ns: u64,
-    /// When it went on.
+    /// When the machine continued.
     pub to_ns: u64,
     /// When a CPU was last known to run before it. The pause began no earlier.
     pub not_before_ns: u64,
 }
 
-/// A stretch in which one CPU was not there, on the monotonic clock.
+/// A stretch in which one CPU was away, on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GapSample {
     /// The CPU.
     pub cpu: usize,
     /// When a thread was due to run on it.
     pub from_ns: u64,
-    /// When it could.
+    /// When it ran.
     pub to_ns: u64,
 }

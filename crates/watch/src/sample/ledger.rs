@@ -25,7 +25,7 @@ pub enum Cause {
     OwnWork,
     /// The whole machine was paused.
     VmPaused,
-    /// The timer of the tick's thread fired late, because the thread allows it.
+    /// The timer of the tick's thread fired late, within the thread's timer slack.
     LateTimer,
     /// The evidence does not decide.
     Unknown,

@@ -66,7 +66,7 @@ pub struct Moment {
     pub monotonic_ns: u64,
     /// The same with the time in suspension.
     pub boottime_ns: u64,
-    /// Since 1970 UTC. Somebody may set this clock.
+    /// Since 1970 UTC. This clock may be set at any time.
     pub realtime_ns: u64,
 }
 
@@ -128,7 +128,7 @@ pub struct DriftSample {
     pub mend: String,
 }
 
-/// The CPU credits of a burstable instance, by the rules that its cloud documents. Only the cloud knows its own books.
+/// The CPU credits of a burstable instance, by the rules that its cloud documents. Only the cloud knows the true balance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreditsSample {
     /// The instance type.

@@ -10,33 +10,33 @@ use super::telemetry::{HistogramSample, TelemetrySample};
 /// The ticks of a server, observed from outside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutsideSample {
-    /// The counts since it is watched, in the form that a page of telemetry has.
+    /// The counts since evenkeel began to watch the server, in the form of a page of telemetry.
     pub ticks: TelemetrySample,
     /// Which threads do the ticks, in words.
     pub workers: String,
-    /// The thread that does them, if it is one.
+    /// The thread that does the ticks, if it is a single one.
     pub tid: Option<u32>,
     /// The reference of lateness.
     pub due: DueSample,
-    /// Due times at which the thread was already awake. Their ticks count, but not in the lateness.
+    /// Due times at which the thread was already awake. Their ticks count, but they have no lateness.
     pub hidden: u64,
     /// The ticks that were counted since the sample before began at this time, on the monotonic clock.
     pub counted_from_ns: u64,
-    /// They ended at this time.
+    /// The counted ticks ended at this time, on the monotonic clock.
     pub counted_to_ns: u64,
-    /// Time that the tick's thread waited for a CPU in the middle of its wakes, in nanoseconds, since it is watched.
+    /// How long the tick's thread waited for a CPU in the middle of its wakes, in nanoseconds, since evenkeel began to watch it.
     pub waited_awake_ns: u64,
     /// How late the kernel may fire the timers of the tick's thread, if ticks were late and it can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer_slack_ns: Option<u64>,
     /// The late ticks since the sample before.
     pub late: Vec<OutsideLate>,
-    /// Late ticks beyond those.
+    /// The number of further late ticks, beyond the maximum.
     pub late_beyond: u64,
     /// The missed ticks since the sample before that were due while the thread waited for another one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed_waiting: Vec<OutsideLate>,
-    /// The names of the threads of the server that it waited for.
+    /// The names of the server's threads that the tick's thread waited for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub wakers: BTreeMap<u32, String>,
     /// Switch records that were lost, so that ticks may be missing.
@@ -53,7 +53,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl OutsideSample {
-    /// The counts when they began.
+    /// The zero counts at the start of this session.
     pub fn zero(&self) -> OutsideSample {
         let page = TelemetrySample { ticks: 0, missed: 0, ..self.ticks.clone() };
         let empty = HistogramSample::default;

@@ -7,7 +7,7 @@ use evenkeel_sys::Errno;
 /// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The kernel refused to write, or to make it.
+    /// The kernel refused to write or create a file or folder.
     #[error("{tried} {}: {}", path.display(), words(error))]
     Io {
         /// The operation, such as `open`.
@@ -27,13 +27,13 @@ pub enum StoreError {
         /// The kernel's error.
         error: std::io::Error,
     },
-    /// Another process writes to it.
+    /// Another process writes to the store.
     #[error("{} is in use: another evenkeel writes to it", path.display())]
     InUse {
         /// The folder.
         path: PathBuf,
     },
-    /// There is no sample in it.
+    /// The store has no sample.
     #[error("{} {}", path.display(), if path.is_dir() { "has no sample" } else { "is neither a store nor a dump of the flight recorder" })]
     Empty {
         /// The folder.
@@ -45,7 +45,7 @@ pub enum StoreError {
         /// Its length.
         bytes: usize,
     },
-    /// A newer version wrote it.
+    /// A newer version of evenkeel wrote the file.
     #[error("{} has format {format}, and this evenkeel knows {known}", path.display(), known = super::frame::FORMAT)]
     Format {
         /// The file.
@@ -55,7 +55,7 @@ pub enum StoreError {
     },
 }
 
-/// The kernel's error as everywhere: with its meaning and its name.
+/// The kernel's error in evenkeel's usual form: with its meaning and its name.
 fn words(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(_) => Errno::from(error).to_string(),

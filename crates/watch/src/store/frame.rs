@@ -25,7 +25,7 @@ pub(super) struct Head {
     pub(super) raw_bytes: usize,
     /// The length of its compressed form, which follows the head.
     pub(super) bytes: usize,
-    /// The checksum of that.
+    /// The checksum of the compressed form.
     pub(super) sum: u32,
 }
 
@@ -44,7 +44,7 @@ impl Head {
         bytes
     }
 
-    /// The head at the beginning of these bytes, if one with a right checksum and sane lengths is there.
+    /// The head at the beginning of these bytes, if its checksum is valid and its lengths are within the limits.
     pub(super) fn parse(bytes: &[u8]) -> Option<Head> {
         let head: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

@@ -1,6 +1,6 @@
 //! The index of a segment: when and where each of its blocks begins.
 
-/// The length of an entry: time, place, checksum.
+/// The length of an entry: time, offset, checksum.
 pub(super) const ENTRY_BYTES: usize = 20;
 /// The maximum number of entries to read: a block a minute for a year.
 const ENTRIES_MAX: usize = 525_600;
@@ -25,7 +25,7 @@ impl Block {
     }
 }
 
-/// The entries of an index. `None` if one of them is damaged, or they are not in order: the segment is searched then. A torn last one is left
+/// The entries of an index. `None` if an entry is damaged or they are not in order; the segment is then searched. A torn last entry is left
 /// out.
 pub(super) fn parse_index(bytes: &[u8]) -> Option<Vec<Block>> {
     let mut blocks: Vec<Block> = Vec::new();

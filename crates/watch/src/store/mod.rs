@@ -4,9 +4,9 @@
 //! frames. A frame has a head with its own checksum, then one sample, compressed. The samples of a block share one stream of compression,
 //! because a sample is nearly equal to the one before it. Each frame is written by one call and can be read as soon as it is written.
 //!
-//! A writer that is killed, or finds the disk full, leaves at most one torn frame. Readers search for the next head after it, and writers go
-//! on behind it with a new block. So a torn frame loses only itself, and a damaged one the rest of its block, at most a minute. The
-//! index only saves time: without it, or if it is wrong, the segment is searched.
+//! A writer that is killed, or finds the disk full, leaves at most one torn frame. Readers search for the next head after the torn frame,
+//! and writers continue behind it with a new block. So a torn frame loses only itself, and a damaged one the rest of its block, at most a
+//! minute. The index only saves time: without it, or if it is wrong, the segment is searched.
 
 mod compress;
 mod error;

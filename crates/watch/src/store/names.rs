@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 /// The highest number of a segment of one day.
 const NUMBER_MAX: u32 = 999_999;
 
-/// A segment: its day in UTC, and its number on that day. The order is that of writing, unless somebody set the clock back.
+/// A segment: its day in UTC, and its number on that day. Names sort in the order of writing, unless the clock was set back.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentName {
     /// Such as `2026-11-27`.
@@ -37,7 +37,7 @@ impl SegmentName {
         format!("{}-{:04}.index", self.day, self.number)
     }
 
-    /// The next one on its day; `None` after a million.
+    /// The next name on the same day; `None` after a million segments.
     pub(super) fn next(&self) -> Option<SegmentName> {
         (self.number < NUMBER_MAX).then(|| SegmentName { day: self.day.clone(), number: self.number + 1 })
     }

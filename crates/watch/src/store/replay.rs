@@ -16,7 +16,7 @@ use crate::sample::Sample;
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 const INDEX_BYTES_MAX: u64 = 16 << 20;
-/// The maximum number of samples of one entry of the index: several blocks, if entries are missing.
+/// The maximum number of samples between two index entries. This may be several blocks, if entries are missing.
 const SAMPLES_MAX: usize = 4096;
 
 /// The place of a sample in a store.

@@ -6,7 +6,7 @@ use super::frame::{FRAME_MAGIC, HEAD_BYTES, Head};
 use super::index::Block;
 use crate::sample::Sample;
 
-/// The maximum number of samples in a block, and the maximum number of bytes of all of them. A longer block is cut there.
+/// The maximum number of samples in a block, and the maximum number of bytes of all of them. A longer block is cut at these limits.
 pub(super) const BLOCK_SAMPLES_MAX: usize = 64;
 const BLOCK_BYTES_MAX: usize = 64 << 20;
 
@@ -46,7 +46,7 @@ pub fn parse_segment(bytes: &[u8], samples_max: usize) -> Parsed {
     parsed
 }
 
-/// The blocks of a segment, found by their heads.
+/// Finds the blocks of a segment by searching for the heads of their first frames.
 pub(super) fn search_blocks(bytes: &[u8]) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut at = 0;
@@ -58,7 +58,7 @@ pub(super) fn search_blocks(bytes: &[u8]) -> Vec<Block> {
     blocks
 }
 
-/// Where the next frame that begins a block is.
+/// The offset of the next frame that begins a block.
 fn next_key(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
@@ -70,7 +70,7 @@ fn next_key(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Where the next head with a right checksum is.
+/// The offset of the next head with a valid checksum.
 fn next_head(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(rest) = bytes.get(at..) {

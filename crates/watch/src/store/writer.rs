@@ -15,20 +15,21 @@ use super::index::Block;
 use super::names::{SegmentName, day_of};
 use crate::sample::Sample;
 
-/// The samples of a block. A damaged frame costs at most these.
+/// The number of samples of a block. A damaged frame costs at most this many.
 const BLOCK_SAMPLES: u32 = 60;
 /// The shortest segment, whatever the limit of the store is.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
-/// Segments that a full store has, so that deleting one frees a small part.
+/// The number of segments of a full store, so that deleting one frees a small part.
 const SEGMENTS: u64 = 16;
 const LOCK: &str = "lock";
 
-/// How much a store holds.
+/// The limits of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
-    /// The days to hold: the newest with samples, so that a wrong clock deletes none of the others at once.
+    /// The number of days with samples to keep, the newest ones. Days are counted, not measured back from now, so a wrong clock does not
+    /// delete many at once.
     pub keep_days: usize,
-    /// The bytes to hold. The segment that is written to comes on top.
+    /// The maximum size of the finished segments, in bytes. The open segment is not included.
     pub bytes_max: u64,
 }
 
@@ -43,12 +44,12 @@ impl Default for StoreOptions {
 pub struct StoreWriter {
     dir: PathBuf,
     options: StoreOptions,
-    /// Other writers wait for its lock.
+    /// The lock that excludes other writers.
     _lock: File,
     open: Option<OpenSegment>,
 }
 
-/// The segment that is written to.
+/// The open segment.
 #[derive(Debug)]
 struct OpenSegment {
     name: SegmentName,
@@ -58,14 +59,14 @@ struct OpenSegment {
     block: Option<OpenBlock>,
 }
 
-/// The block that is written to.
+/// The open block.
 #[derive(Debug)]
 struct OpenBlock {
     stream: Compress,
     samples: u32,
 }
 
-/// Makes the folder if only the last part of its path is missing, and locks it against other processes until the file is dropped.
+/// Makes the folder if only the last part of its path is missing, and locks it against other processes until the returned file is dropped.
 ///
 /// # Errors
 /// The kernel's error, or that another process has it.
@@ -129,7 +130,7 @@ impl StoreWriter {
             Some(last) => last.next(),
             None => Some(SegmentName { day: day.to_owned(), number: 0 }),
         };
-        // Somebody else may have made a file of that name.
+        // A file of that name may already exist.
         while let Some(free) = name {
             let path = self.dir.join(free.to_string());
 
@@ -210,9 +211,9 @@ impl OpenSegment {
             return Err(StoreError::io("write", &path())(error));
         }
         if head.is_key {
-            // Without an entry the segment is searched, so a failure here loses nothing.
+            // If the entry is missing, readers search the segment, so a failure here loses nothing.
             let _ = self.index.write_all(&Block { realtime_ns, at: self.bytes }.to_bytes());
-            // Once a block, so that a power failure costs at most one more. A sync after each sample would disturb the host.
+            // Synced once per block, so that a power failure costs at most one more block. A sync after each sample would disturb the host.
             let _ = self.file.sync_data();
         }
         self.bytes += frame.len() as u64;

@@ -100,7 +100,7 @@ fn what_says_nothing_is_unknown_with_the_reason() {
     assert_eq!(why(&other, &one), "the host booted between the samples");
     let captured = Sample { is_live: false, ..other.clone() };
     assert_eq!(why(&one, &captured), "a captured host has the counters of one moment");
-    // A counter that went back, and a process whose number another one has now.
+    // A counter that decreased, and a process number that now belongs to another process.
     let mut after = other;
     after.host.stat.as_mut().unwrap().context_switches = Some(1);
     after.servers[0].process.as_mut().unwrap().start_ticks = 1;

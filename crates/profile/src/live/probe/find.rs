@@ -75,7 +75,7 @@ pub fn beginning_and_end(asked: &PlaceSpec, until: &Until, pids: &[u32]) -> Resu
     Ok(found)
 }
 
-/// The markers of `evenkeel-rt` in these processes, for begin and end of ticks. Empty if there are none.
+/// The markers of `evenkeel-rt` in these processes, for begin and end of ticks. `None` if the processes have no such markers.
 pub fn library_marks(pids: &[u32]) -> Option<Vec<Probed>> {
     for pid in pids {
         for file in runs(*pid).unwrap_or_default().iter().take(FILES_MAX) {

@@ -16,7 +16,7 @@ pub struct Note {
     pub address: u64,
     /// The base address at link time.
     pub base: u64,
-    /// The address of the semaphore that a tracer must raise; zero if there is none.
+    /// The address of the semaphore that a tracer must raise; zero if the marker has no semaphore.
     pub semaphore: u64,
     /// Its provider.
     pub provider: String,
@@ -107,7 +107,7 @@ mod tests {
             found.iter().map(|note| (&*note.provider, &*note.name, &*note.arguments)).collect();
         assert_eq!(names, [("evenkeel", "tick_begin", "8@%rdi 8@%rsi"), ("game", "frame", "")]);
         assert_eq!((found[0].address, found[0].base, found[0].semaphore), (0x1000, 0x2000, 0));
-        assert_eq!(parse_notes(&bytes[..bytes.len() - 5]).len(), 1, "one that is cut off is none");
+        assert_eq!(parse_notes(&bytes[..bytes.len() - 5]).len(), 1, "an incomplete note is ignored");
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -165,7 +165,7 @@ pub(crate) fn check(profile: &Value) -> Checked {
 }
 
 fn of_thread(thread: &Value, meta: &Value) -> Checked {
-    let keys = thread.as_object().ok_or("it is none")?.keys();
+    let keys = thread.as_object().ok_or("it is not an object")?.keys();
     for key in keys {
         let is_known = OF_THREAD.contains(&key.as_str()) || TABLES.iter().any(|(table, _)| table == key);
         need(is_known, || format!("it has {key}"))?;
@@ -174,7 +174,7 @@ fn of_thread(thread: &Value, meta: &Value) -> Checked {
         need(thread[key].is_string(), || format!("{key} is not a text"))?;
     }
     let texts = list(thread, "stringArray")?;
-    need(texts.iter().all(Value::is_string), || "a text is none".into())?;
+    need(texts.iter().all(Value::is_string), || "a text is not a string".into())?;
     let distinct: BTreeSet<&str> = texts.iter().filter_map(Value::as_str).collect();
     need(distinct.len() == texts.len(), || "a text is there twice".into())?;
     for (table, columns) in TABLES {
@@ -199,7 +199,7 @@ fn of_thread(thread: &Value, meta: &Value) -> Checked {
 
 fn of_table(thread: &Value, meta: &Value, table: &str, columns: Columns) -> Checked {
     let count = length(thread, table)?;
-    for key in thread[table].as_object().ok_or("it is none")?.keys() {
+    for key in thread[table].as_object().ok_or("it is not an object")?.keys() {
         let is_known = columns.iter().any(|(name, _)| name == key) || matches!(key.as_str(), "length" | "weightType");
         need(is_known, || format!("it has {key}"))?;
     }

@@ -199,7 +199,7 @@ fn invalid_sessions_of_several_arms_are_refused() {
     for (what, text, expected) in [
         ("one window", with(&|block| *block = serde_json::json!([block[0]])), "two windows or more"),
         ("twice an arm", with(&|block| block[1]["arm"] = block[0]["arm"].clone()), "each of another arm"),
-        ("an arm that is none", with(&|block| block[1]["arm"] = "D".into()), "each of another arm"),
+        ("an unknown arm", with(&|block| block[1]["arm"] = "D".into()), "each of another arm"),
         ("no letter", with(&|block| block[1]["arm"] = "Z".into()), "unknown word \"Z\""),
         ("two blocks", with(&|block| block[1]["pair"] = 9.into()), "each of another arm"),
         (

@@ -1,5 +1,5 @@
-//! `Follower`: counts the ticks of one known loop from one stretch of switch records to the next, without a gap and without counting one
-//! twice. Pure: the streams may be live or recorded.
+//! `Follower`: counts the ticks of one known loop. It takes switch records in consecutive stretches, and counts each tick once. Pure: the
+//! streams may be live or recorded.
 
 use std::ops::Range;
 
@@ -21,16 +21,16 @@ const PERIODS_MIN: f64 = 10.0;
 const OPEN_PERIODS: f64 = 2.0;
 /// The periods before the counted ones that are kept, to know the phase.
 const BEFORE_PERIODS: f64 = 6.0;
-/// A loop that was not found for this long counts as lost, in nanoseconds or periods, whichever is more.
+/// A loop counts as lost if none of its ticks was counted for this long: the longer of these nanoseconds and these periods.
 const LOST_NS: f64 = 8e9;
 const LOST_PERIODS: f64 = 40.0;
-/// A portion longer than this many times the usual one is a jump of the clock.
+/// If the uncounted records span more than this multiple of the time after which a loop is lost, the clock has jumped.
 const JUMP_FACTOR: f64 = 4.0;
 /// A stretch with fewer ticks does not change the expected rate.
 const TEMPO_TICKS_MIN: u64 = 12;
 /// The most late ticks of one sample that are listed.
 const LATE_MAX: usize = 64;
-/// The usual length of a tick that does not disturb the next one.
+/// The quantile of tick lengths that serves as the usual length, so that a few long ticks do not count.
 const USUAL: f64 = 0.9;
 
 /// Follows one loop.
@@ -120,7 +120,7 @@ impl Follower {
             return Ok(&self.counted);
         }
         let lost_ns = LOST_NS.max(LOST_PERIODS * period_ns);
-        // After a jump of the clock, such as a pause of the machine for hours, each period of it would be a missed tick.
+        // A clock can jump by hours, for example while the machine is paused. Each period of that time would count as a missed tick.
         if open_ns > JUMP_FACTOR * lost_ns {
             return Err(NoTick::FewWakes);
         }
@@ -128,7 +128,7 @@ impl Follower {
         if let Ok(account) = &account {
             self.add(account);
         }
-        // It may be a moment without a CPU: then its ticks come later.
+        // The thread may just have no CPU for a moment, so the loop is lost only after a longer time.
         let is_stuck = self.counted.counted_to_ns == self.counted.counted_from_ns;
         match is_stuck && open_ns > lost_ns {
             true => Err(account.err().unwrap_or(NoTick::FewWakes)),
@@ -144,7 +144,7 @@ impl Follower {
         let period_ns = self.tick.tempo.period_ns;
         let until_ns = self.held.to_ns.saturating_sub((OPEN_PERIODS * period_ns) as u64);
         let closed = account.due_times.iter().rev().find(|due| due.expected_ns <= until_ns);
-        // Between two due times, so that a small change of the phase moves none over the border.
+        // End between two due times, so that a small change of the phase moves no due time over the border.
         let Some(end_ns) = closed.map(|due| due.expected_ns.saturating_add((period_ns / 2.0) as u64)) else { return };
         let from_ns = self.counted.counted_from_ns;
         let is_new = |due: &&DueTime| (from_ns..end_ns).contains(&due.expected_ns);
@@ -172,7 +172,8 @@ impl Follower {
         let is_lossy = self.lossy.iter().any(|lossy| lossy.contains(&due.expected_ns));
         let ticks = &mut self.counted.ticks;
         match due.outcome {
-            // Its records may be among the lost ones: no tick shows as missed, and a later wake of the thread as the late tick.
+            // The records of this tick may be lost. Then the tick seems missed, or a later wake of the thread seems to be the tick, too
+            // late.
             Outcome::Missed if is_lossy => self.counted.uncounted += 1,
             Outcome::Begun { lateness_ns: Some(ns), .. } if is_lossy && ns >= bound_ns => self.counted.uncounted += 1,
             Outcome::Begun { wake, lateness_ns } => {
@@ -211,8 +212,8 @@ impl Follower {
         }
     }
 
-    /// The minimum lateness of the tick behind a long one. The long one had all of the wake except the usual time of the ticks behind it.
-    /// `None` if the wake did not begin with a tick, because then the begin of the hidden tick is unknown.
+    /// The minimum lateness of a tick that a long tick delayed. The long tick is assumed to fill the whole wake, except for the usual
+    /// length of each tick after it. `None` if the wake did not begin with a tick, because then the begin of the hidden tick is unknown.
     fn behind_ns(&self, due: &DueTime, wake: &Wake, all: &[DueTime], usual_ns: u64) -> Option<u64> {
         if self.tick.tempo.pacing != Pacing::FixedTimes {
             return None;
@@ -240,7 +241,7 @@ impl Follower {
         }
     }
 
-    /// Drops what ended before that.
+    /// Drops the records that ended before this time.
     fn forget(&mut self, before_ns: u64) {
         for thread in &mut self.held.threads {
             thread.wakes.retain(|wake| wake.end_ns >= before_ns);
@@ -254,8 +255,8 @@ impl Follower {
     }
 }
 
-/// The time in which records of a stretch may be missing. A wake that has lost its end is missing from its beginning, which may be in the
-/// stretch `before`.
+/// The time in which records of a stretch may be missing. If the end of a wake is lost, the whole wake is missing, and it may have begun in
+/// the stretch `before`.
 fn lossy(before: &Stream, next: &Stream) -> Option<Range<u64>> {
     if next.unseen.is_nothing() {
         return None;

@@ -1,5 +1,6 @@
-//! From the watcher that found a loop to the slow one that follows it. No wake is lost or counted twice. If a wake has begun when
-//! the slow one starts, only the records of the first one contain all of it. So the first one continues until that wake has ended.
+//! `Handover`: changes from the watcher that found a loop to the slow watcher that follows it. No wake is lost or counted twice. If a wake
+//! has begun when the slow watcher starts, only the first watcher's records contain all of it. So the first watcher continues until that
+//! wake has ended.
 
 use evenkeel_measure::meters::ticks::stream::Stream;
 use evenkeel_measure::meters::ticks::watcher::Watcher;
@@ -7,16 +8,16 @@ use evenkeel_measure::meters::ticks::watcher::Watcher;
 /// How long a wake may last over the handover. A longer one is lost.
 const LASTS_NS: u64 = 1_000_000_000;
 
-/// The watcher that found a loop, while it still has wakes that the slow one has only in part.
+/// The watcher that found a loop. It is kept while it has wakes that the slow watcher recorded only in part.
 #[derive(Debug)]
 pub(super) struct Handover {
     first: Watcher,
-    /// When the slow watcher watched all its threads.
+    /// When the slow watcher had begun to watch all its threads.
     at_ns: u64,
 }
 
 impl Handover {
-    /// Returns the records of the first watcher so far, too.
+    /// Starts the handover. Also returns the wakes of the first watcher so far.
     pub(super) fn begin(mut first: Watcher, at_ns: u64) -> (Handover, Stream) {
         let seen = until(first.go_on(), at_ns);
         (Handover { first, at_ns }, seen)
@@ -24,7 +25,7 @@ impl Handover {
 
     /// Adds the wakes of the first watcher to a stretch of the slow one.
     pub(super) fn join(&mut self, slow: Stream) -> Stream {
-        // The slow one was read before, so whatever it has is here too.
+        // The slow watcher was read earlier, so the first watcher has all of its records too.
         join(self.first.go_on(), slow, self.at_ns)
     }
 
@@ -48,10 +49,11 @@ pub(super) fn join(first: Stream, mut slow: Stream, at_ns: u64) -> Stream {
     for thread in &mut slow.threads {
         let before = first.threads.iter().find(|before| before.tid == thread.tid);
         let ended_ns = before.and_then(|before| before.wakes.last()).map_or(0, |wake| wake.end_ns);
-        // A wake that lost its CPU over the handover seems to begin when it gets one again.
+        // If a thread lost its CPU during the handover, the slow watcher takes the moment at which it got a CPU again for the begin of a
+        // wake.
         thread.wakes.retain(|wake| wake.start_ns >= at_ns.max(ended_ns));
     }
-    // The first one may have lost records of a time that the slow one covers.
+    // The first watcher may have lost records of a time that the slow watcher covers.
     first.from_ns = first.from_ns.min(slow.from_ns);
     first.joined(slow)
 }

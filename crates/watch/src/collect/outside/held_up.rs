@@ -1,8 +1,8 @@
-//! `HeldUp`: which due times passed while the tick's thread waited for another thread in the middle of a tick. Pure.
+//! `HeldUp`: finds due times that passed while the tick's thread waited for another thread in the middle of a tick. Pure.
 //!
-//! A thread that sleeps between two ticks is woken by a timer, and one that waits for a lock by the thread that releases it. The records of
-//! wake-ups show which of the two it was. If other threads begin the ticks too, they cannot separate a wait inside a tick from one
-//! between two.
+//! A timer wakes a thread that sleeps between two ticks. The thread that releases a lock wakes one that waits for it. The records of
+//! wake-ups show which of the two it was. If other threads also begin ticks, the records cannot distinguish a wait inside a tick from one
+//! between two ticks.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use evenkeel_sys::perf_wakers::Woken;
 
 use crate::sample::LateWas;
 
-/// An interrupt must have begun this share of the ticks that were in time.
+/// Wake-ups are conclusive only if an interrupt began at least this share of the ticks that were in time.
 const BY_INTERRUPT_MIN: f64 = 0.9;
-/// The fewest of these.
+/// The minimum number of ticks in time for that check.
 const IN_TIME_MIN: usize = 8;
-/// A server may rest for longer by design, such as one without players.
+/// A longer wait is not reported, because a server may rest for longer by design, for example without players.
 const WAIT_NS_MAX: u64 = 1_000_000_000;
 
 /// The tick's thread and its wake-ups.
@@ -48,7 +48,7 @@ impl<'a> HeldUp<'a> {
         is_conclusive.then_some(held)
     }
 
-    /// A wait for another thread in which a tick fell due, if the wait began inside a tick.
+    /// The wait for another thread during which this tick fell due, if the wait began inside a tick.
     pub(super) fn at(&self, due_ns: u64) -> Option<LateWas> {
         let wakes = &self.thread.wakes;
         let next = wakes.partition_point(|wake| wake.start_ns <= due_ns);
@@ -58,7 +58,7 @@ impl<'a> HeldUp<'a> {
         if since_ns > due_ns || woken.at_ns.saturating_sub(since_ns) > WAIT_NS_MAX {
             return None;
         }
-        // It may have waited several times in one tick.
+        // The thread may have waited several times in one tick, so go back to the wake that began the tick.
         let mut at = next - 1;
         while !self.ticks.contains(&wakes[at].start_ns) {
             self.woken(at)?.by?;
@@ -67,12 +67,12 @@ impl<'a> HeldUp<'a> {
         Some(LateWas::Waited { since_ns, until_ns: woken.at_ns, by })
     }
 
-    /// When the wake after such a wait ended.
+    /// When the first wake that began after this due time ended.
     pub(super) fn ended_ns(&self, due_ns: u64) -> Option<u64> {
         self.thread.wakes.iter().find(|wake| wake.start_ns > due_ns).map(|wake| wake.end_ns)
     }
 
-    /// The position of the wake that began then.
+    /// The index of the wake that began at this time.
     fn wake_from(&self, start_ns: u64) -> Option<usize> {
         self.thread.wakes.binary_search_by_key(&start_ns, |wake| wake.start_ns).ok()
     }

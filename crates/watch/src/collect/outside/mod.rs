@@ -44,7 +44,7 @@ pub(super) struct Outside {
     of: BTreeMap<u32, OneServer>,
 }
 
-/// A process. With its start it is known from another one that gets its number later.
+/// A process. Its start time distinguishes it from a later process with the same number.
 #[derive(Debug)]
 struct OneServer {
     start_ticks: u64,
@@ -55,7 +55,7 @@ struct OneServer {
 
 #[derive(Debug)]
 enum State {
-    /// Waits until others are done.
+    /// Waits until searches in other processes are done.
     Waiting,
     Looking {
         watcher: Watcher,
@@ -65,7 +65,7 @@ enum State {
     },
     Following {
         watcher: Watcher,
-        /// The watcher before it, for a moment.
+        /// The watcher that found the loop, until the handover is over.
         handover: Option<Handover>,
         follower: Box<Follower>,
     },
@@ -112,7 +112,7 @@ impl Outside {
         one.follow(now_ns)
     }
 
-    /// Whether a tick was sought in this process in vain.
+    /// Whether a search for a tick in this process found none.
     pub(super) fn is_tickless(&self, pid: u32) -> bool {
         self.of.get(&pid).is_some_and(|one| matches!(one.state, State::Resting { .. }) && one.failures > 0)
     }
@@ -128,7 +128,7 @@ impl Outside {
 }
 
 impl OneServer {
-    /// Leaves it alone for a while.
+    /// Pauses the search in this process. The pause doubles with each failure.
     fn rest(&mut self, now_ns: u64, why: Unknown) -> Unknown {
         let rest_ns = REST_NS.saturating_mul(1 << self.failures.min(10)).min(REST_NS_MAX);
         self.failures = self.failures.saturating_add(1);
@@ -185,7 +185,7 @@ impl OneServer {
                     Some(handover) => handover.join(slow),
                     None => slow,
                 };
-                // After the read, so that the last one of the first watcher comes this late, too.
+                // Check this after the read, so that the first watcher is read once more after its time is over.
                 handover.take_if(|handover| handover.is_over(now_ns));
                 let is_too_much = next.threads.iter().any(|thread| thread.is_too_much);
                 match follower.take(next) {

@@ -190,7 +190,7 @@ fn a_wait_in_the_middle_of_a_tick_names_the_thread_that_ended_it() {
             let expected = if number == 301 { 31 * MS } else { 75 * MS };
             assert!(by == 9 && (until_ns - since_ns).abs_diff(expected) < MS, "{number}: {was:?}");
         }
-        // Where threads begin the ticks, and where wake-ups are not recorded, a wait in a tick is not known.
+        // If threads begin the ticks, or if wake-ups are not recorded, a wait inside a tick is unknown.
         for (usual, is_recorded) in [(Some(5), true), (None, false)] {
             let found = held_up(usual, is_recorded, &plants, stretch_ms);
             assert!(found.iter().all(|(_, was)| *was == LateWas::Off), "{found:?}");
@@ -306,7 +306,7 @@ fn a_handover_loses_no_tick_and_counts_none_twice() {
                 let to_ns = begun_ns + 2 * MS + nth * S;
                 let mut next = seen_since(&wakes, slow_ns, slow_from, to_ns);
                 if nth < 2 {
-                    // It is read a moment later.
+                    // The first watcher is read a moment later than the slow one.
                     let first_to = to_ns + MS;
                     next = join(stretch(&wakes, first_from, first_to), next, slow_ns);
                     first_from = first_to;
