@@ -15,7 +15,7 @@ steps=$repository/deploy/dist
 mkdir -p "$dist"
 rm -f "$dist"/{,lib,com.}evenkeel*"$version"* "$dist/SHA256SUMS"
 
-# The pages of every package come from a program that runs here.
+# This machine's processor comes first, because its program writes the manual pages of every package.
 built=
 for arch in "$(uname -m)" "$@"; do
     case " $built " in

@@ -17,7 +17,7 @@ tag_is_free() { ! git rev-parse -q --verify "refs/tags/v$version"; }
 is_reproducible() {
     local elsewhere
     elsewhere=$(mktemp -d)
-    # shellcheck disable=SC2064 # the folder of now
+    # shellcheck disable=SC2064 # expand the folder now
     trap "rm -rf '$elsewhere'" EXIT
     git clone -q . "$elsewhere/another-folder"
     (cd "$elsewhere/another-folder" && CYCLONEDX=$repository/target/tools/bin/cargo-cyclonedx deploy/dist.sh)

@@ -98,7 +98,7 @@ LIST
     fi
     # This library, which a peer in benches/ needs, has no program.
     [ -e /usr/include/tbb/task_group.h ] || [ -e /usr/include/oneapi/tbb/task_group.h ] || missing="$missing libtbb-dev"
-    # So has this module of Python.
+    # This module of Python has no program either.
     python3 -c 'import yaml' 2>/dev/null || missing="$missing python3-yaml"
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2
@@ -128,7 +128,7 @@ if [ "${1:-}" = site ]; then
     tools=$(cd "$(dirname "$0")/.." && pwd)/target/tools
     [ "$("$tools/bin/mdbook" --version 2>/dev/null)" = "mdbook v$version" ] && exit 0
     echo "building mdBook $version" >&2
-    # A target folder that the caller set would hold its build, and mix it with that of evenkeel.
+    # With the caller's CARGO_TARGET_DIR, the build of mdBook would mix with that of evenkeel.
     exec env -u CARGO_TARGET_DIR "${CARGO:-cargo}" install mdbook --version "$version" --locked --debug \
         --no-default-features --features search --root "$tools"
 fi

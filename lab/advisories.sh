@@ -10,7 +10,7 @@ if said=$(timeout 120 "$deny" --locked fetch db 2>&1); then
     exec "$deny" --locked --offline check advisories
 fi
 case $said in
-*'failed to fetch advisory database'* | '') # nothing is said where the time was up
+*'failed to fetch advisory database'* | '') # the output is empty if the time limit was reached
     echo "advisories: not checked, since their database could not be fetched: ${said##*fatal: }"
     ;;
 *)

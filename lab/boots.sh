@@ -159,7 +159,7 @@ reverted() {
     ! unit_is_there || complain "the unit outlived evenkeel revert"
     "$machine" reboot
     as_before "evenkeel revert"
-    has_ended "$(status)" || complain "the status does not tell that it is over"
+    has_ended "$(status)" || complain "the status does not show that the trial has ended"
 }
 
 prepare

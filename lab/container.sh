@@ -24,7 +24,7 @@ work=$WORK/containers
 rm -rf "$work"
 mkdir -p "$work/state" "$work/tmp"
 interval=$(sysctl -n vm.stat_interval)
-# Its storage is here, and goes away with it. runc works with every kind of control group.
+# podman's storage is in the work folder, and is removed with it. runc works with both versions of control groups.
 podman() { command podman --root "$work/storage" --runroot "$work/run" --runtime runc --cgroup-manager cgroupfs "$@"; }
 clean_up() {
     sysctl -qw "vm.stat_interval=$interval"
@@ -36,7 +36,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# The limits are for systems on which root may not raise them, which podman would.
+# By default podman raises these limits, and on some systems root may not do that. So they are set here.
 run() {
     podman run --ulimit nofile=1024:1024 --ulimit nproc=4096:4096 --cap-drop=all "$@"
 }

@@ -29,14 +29,14 @@ outside() {
     need unshare util-linux
     local program=${EVENKEEL_PROGRAM:-${CARGO_TARGET_DIR:-$TOP/target}/release/evenkeel} status=0 before inner=
     [ -x "$program" ] || die "$program is missing: cargo build --release -p evenkeel"
-    # Dies with us: --kill-child ends the whole process namespace, including watchdogs.
     exec 9>"$HOST_LOCK"
     hold_host
     before=$(values)
     free_host
-    # They hold our lock: they must end before the values are restored and the lock is released.
+    # The processes in the namespace hold our lock. They must end before the values are restored and the lock is released.
     trap 'if [ -n "${inner:-}" ]; then kill -KILL "$inner" && wait "$inner"; fi 2>/dev/null; hold_host; put_values_back "$before"; free_host' EXIT
     trap 'exit 130' INT TERM HUP
+    # --kill-child: if this script ends, the kernel ends the whole process namespace, including watchdogs.
     unshare --mount --pid --fork --mount-proc --kill-child --propagation private \
         "$BASH" "$LAB/crash.sh" --inside "$program" "$@" &
     inner=$!

@@ -3,8 +3,8 @@
 #
 # usage: lab/fetch.sh SUITE ARCHITECTURE PACKAGE FOLDER
 #
-# apt does the fetching and checks the signatures, with lists and a cache of the lab's own: neither the machine's sources nor its
-# installed packages are touched. Where the package is only a name for the newest kernel, that one is fetched.
+# apt fetches it and checks the signatures, with the lab's own lists and cache. It changes neither the machine's sources nor its installed
+# packages. If PACKAGE is a metapackage for the newest kernel, the script fetches that kernel.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -34,7 +34,7 @@ CONF
 export APT_CONFIG=$apt/apt.conf
 
 apt-get -qq update >&2 || die "cannot fetch the list of packages of $suite"
-# The packages behind a name: newer kernels keep the image, its modules and their lists in packages of their own.
+# The kernel packages that a metapackage depends on: newer kernels have the image, the modules and their lists in separate packages.
 of_kernel() {
     apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances "$package" 2>/dev/null |
         grep -E '^linux-(image|binary|modules|base)-[0-9]' | grep -v -e -unsigned- | sort -u

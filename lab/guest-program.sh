@@ -12,7 +12,7 @@ if ! rustc --print target-libdir --target "$target" | xargs test -d; then
     rustup -q target add "$target" >&2 || die "the Rust target $target cannot be installed"
 fi
 cd "$TOP"
-# There is no C in evenkeel, so the linker and the libraries that come with the compiler do for a machine that is not this one.
+# evenkeel contains no C, so the linker and the libraries of the Rust toolchain are enough to build for another processor.
 linker=()
 [ "$machine" = "$(uname -m)" ] || linker=(--config "target.$target.linker='rust-lld'")
 cargo build --quiet --profile guest --locked --target "$target" "${linker[@]}" -p evenkeel >&2

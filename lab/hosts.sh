@@ -10,8 +10,8 @@
 #   key             the key for `ssh -i`
 #   hostN.pid       the first process of host N, for `nsenter --target`
 #
-# PROGRAM is /opt/evenkeel/bin/evenkeel in each host. A host can write the settings of its own network, and no other of the machine's:
-# /proc/sys but /proc/sys/net, and /sys, are read-only there.
+# PROGRAM is /opt/evenkeel/bin/evenkeel in each host. A host can write the settings of its own network, and no other settings of the
+# machine. /sys is read-only there, and so is /proc/sys except /proc/sys/net.
 #
 # Exit code 4: this machine cannot make such hosts; the last line says why.
 set -eu
@@ -49,7 +49,7 @@ controller() {
         unshares[n]=$!
     done
     for n in $(seq "$number"); do
-        # A host that fails says so; the bound is for one that could not even begin.
+        # A host that fails writes its state. The time limit is for a host that could not start at all.
         read -r -t 60 state <>"$dir/host$n.ready" || state=silent
         [ "$state" = ready ] || {
             sed 's/^/hosts: /' "$dir/host$n.log" >&2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The short form of lab/reboot.sh, for CI: whether `evenkeel image` and Debian's grub scripts get kernel arguments to a kernel, and away
-# again. A folder with Debian is the image, update-grub runs in it at native speed, and its own kernel boots by the line that is in
-# grub.cfg then, with a small system behind it that captures itself. Then images that have arguments already with which ours would not
-# be in force. A minute or two, once the folder is there.
+# The short form of lab/reboot.sh, for CI: tests whether `evenkeel image` and Debian's grub scripts pass kernel arguments to a kernel, and
+# remove them again. The image is a folder with Debian. update-grub runs in it at native speed. The image's kernel then boots with the line
+# in grub.cfg, and a small system in its initramfs captures itself. Finally it tests images with arguments that would override evenkeel's.
+# It takes a minute or two, once the folder exists.
 #
 # usage: lab/kernel-line.sh [-p PROGRAM]
 #

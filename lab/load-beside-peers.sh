@@ -45,7 +45,7 @@ for _ in $(seq 100); do
     sleep 0.05
 done
 
-# A window of memcaslap has 10,000 keys a connection, of 64 bytes.
+# memcaslap uses 10,000 keys of 64 bytes for each connection, so evenkeel does too.
 ours() {
     taskset -c "$last" "$program" "127.0.0.1:$port" "$1" 0 "$seconds" $((10000 * $1)) 64 100 | jq -r .throughput_per_s
 }

@@ -171,7 +171,7 @@ power_off() {
 reboot_in_order() {
     local before after
     before=$(ask 30 /dev/null cat /proc/sys/kernel/random/boot_id)
-    # Later than this answer, so that none is cut off half-way.
+    # Reboots a second later, so that this answer arrives first.
     ask 30 /dev/null systemd-run --quiet --on-active=1 systemctl reboot
     await_boot
     after=$(ask 30 /dev/null cat /proc/sys/kernel/random/boot_id)

@@ -14,6 +14,7 @@ oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 command -v rustup >/dev/null 2>&1 || die "Rust $oldest is skipped: rustup is missing"
 rustup run "$oldest" rustc --version >/dev/null 2>&1 || rustup -q toolchain install --profile minimal "$oldest" >&2 ||
     die "Rust $oldest is skipped: rustup cannot install it"
-# Of its own toolchain: `cargo` may be a name for another one. Its files do not fit those of other builds.
+# Uses that toolchain's own cargo, because `cargo` may belong to another one. The target folder is separate, because toolchains cannot share
+# it.
 rustup run "$oldest" cargo check --locked --target-dir "${CARGO_TARGET_DIR:-target}/oldest" \
     --workspace --exclude evenkeel-bench --exclude evenkeel-bench-uring "$@"

@@ -15,7 +15,7 @@ fi
 installed=$(rustup target list --installed)
 for target in x86_64-pc-windows-gnu x86_64-apple-darwin; do
     if grep -qx "$target" <<<"$installed"; then
-        # Warnings are errors, and the flags are not part of what other builds share.
+        # Makes warnings errors by clippy's own flags. RUSTFLAGS would rebuild files that other builds share.
         "${CARGO:-cargo}" clippy --locked -p evenkeel-rt -p evenkeel-rt-c --features evenkeel-rt/agones,evenkeel-rt/tracing \
             --target "$target" -- -D warnings
     else

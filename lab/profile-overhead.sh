@@ -80,7 +80,7 @@ window() {
     evenkeel) "$evenkeel" "${ours[@]}" --output "$work/ours.data" >"$work/ours.log" 2>&1 & recorder=$! ;;
     perf) perf "${theirs[@]}" -o "$work/theirs.data" >"$work/theirs.log" 2>&1 & recorder=$! ;;
     esac
-    # Beginning takes more than going on, so it is left out.
+    # The start of a recording costs more CPU time than the rest, so it is not measured.
     sleep 1
     [ -z "$recorder" ] || before=$(spent "$recorder")
     ask

@@ -102,6 +102,6 @@ for line in open(said, errors="replace"):
         wrong += not is_right
     labels = (cpu.get("labels") or {}).get("by", "")
     print(f"{head} | {words[1]:<20} | {cpu['model']:<11} | {cpu['period_ms']} {cpu['share']} {cpu['confidence']} | {off} {'' if is_right else 'WRONG'} {labels}")
-print(f"{wrong} of ours are outside the bars (period 1 %, share 0.03)")
+print(f"{wrong} results of evenkeel are outside the bars (period 1 %, share 0.03)")
 sys.exit(wrong > 0)
 PYTHON

@@ -107,8 +107,7 @@ reports_drift() {
 table='session,count,cpus,tick_hz,unit,cpu_weight
 arena,3,0.2,20,arena@{n}.service,200'
 group() { guest cat "/sys/fs/cgroup/system.slice/system-arena.slice/arena@$1.service/$2"; }
-# Of their processes, by the kernel's word.
-# shellcheck disable=SC2016 # the guest's shell expands it
+# The CPUs of the sessions' processes, as the kernel reports them. shellcheck disable=SC2016 # the guest's shell expands it
 cpus_of_sessions() {
     inside 'for at in /proc/[0-9]*; do
         [ "$(cat $at/comm 2>/dev/null)" = evenkeel-arena ] && sed -n "s/^Cpus_allowed_list:[[:space:]]*//p" $at/status
@@ -121,7 +120,7 @@ packs() {
     local cpus
     cpus=$(guest systemctl show --property AllowedCPUs --value arena@1)
     [ -n "$cpus" ] || differs 'no AllowedCPUs'
-    # At once, for services that run.
+    # Running services get their CPUs at once.
     is "$(cpus_of_sessions)" "$(tr ' ' ',' <<<"$cpus")"
     is "$(group 2 cpu.weight)" 200
     guest evenkeel verify
@@ -136,7 +135,7 @@ unpacks() {
 packs_by_process() {
     local process
     guest evenkeel pack apply --by process /root/sessions.csv
-    # From the next start on.
+    # Running services keep their CPUs until the next start.
     ends 7 evenkeel verify
     guest systemctl restart arena@1 arena@2 arena@3
     sleep 5

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs every test. The suites run beside the unit tests and the examples of the documentation, because neither keeps all CPUs busy to its
-# end: one after the other they take a quarter longer. What the second half prints comes after the suites.
+# Runs every test. The suites run at the same time as the unit tests and the documentation examples, because neither keeps all CPUs busy
+# until its end. One after the other, they would take a quarter longer. The output of the unit tests and examples comes after that of the
+# suites.
 #
 # usage: lab/tests.sh LOG OPTION-OF-CARGO-TEST...
 #
@@ -12,7 +13,8 @@ set -m
 log=$1
 shift
 cargo=${CARGO:-cargo}
-# Some tests wait for a watchdog or for a lock, and the CPUs for them: with one thread per CPU, the suite of the program takes a quarter longer.
+# Some tests wait for a watchdog or a lock, and leave their CPU idle. With one thread per CPU, the suite of the program takes a quarter
+# longer.
 suite_threads=${RUST_TEST_THREADS:-$((4 * $(nproc)))}
 unit_threads=${RUST_TEST_THREADS:-$(nproc)}
 
@@ -21,8 +23,8 @@ unit_threads=${RUST_TEST_THREADS:-$(nproc)}
 units() {
     local code=0
     RUST_TEST_THREADS=$unit_threads "$cargo" test --locked --no-fail-fast "$@" --lib --bins || code=1
-    # Without programs to build, other features of the crates for Kubernetes are selected, which then compile for half a minute again.
-    # evenkeel-fleet, which alone needs them, has no examples in its documentation: a test of the rules holds that.
+    # With `--doc`, cargo selects other features of the Kubernetes crates, and would compile them again for half a minute. Only
+    # evenkeel-fleet needs these crates. It has no documentation examples, and a test enforces that.
     RUST_TEST_THREADS=$unit_threads "$cargo" test --locked --no-fail-fast "$@" --exclude evenkeel-fleet --doc || code=1
     return "$code"
 }

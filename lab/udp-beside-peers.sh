@@ -64,7 +64,7 @@ serve "$program" measure bandwidth --serve 10.77.0.2:7008 --seconds 3600
 sleep 1
 
 ask() { ip netns exec "$client" taskset -c "$last" "$@"; }
-tell() {
+note() {
     echo "$*"
     echo "$*" >>"$lines"
 }
@@ -75,11 +75,11 @@ of_sockperf() {
 sockperf_latency() {
     local mode=$1
     shift
-    tell "$mode sockperf $(ask sockperf "$@" -i 10.77.0.2 -p 11111 -m "$bytes" --mps "$rate" -t "$seconds" --full-rtt 2>&1 | of_sockperf)"
+    note "$mode sockperf $(ask sockperf "$@" -i 10.77.0.2 -p 11111 -m "$bytes" --mps "$rate" -t "$seconds" --full-rtt 2>&1 | of_sockperf)"
 }
 our_latency() {
     local mode=$1 pace=$2
-    tell "$mode evenkeel $(ask "$program" measure udp 10.77.0.2:7007 --json --part echo --rate "$rate" --size "$bytes" --seconds "$seconds" --pace "$pace" |
+    note "$mode evenkeel $(ask "$program" measure udp 10.77.0.2:7007 --json --part echo --rate "$rate" --size "$bytes" --seconds "$seconds" --pace "$pace" |
         jq -r '.echo.from_send_ns.summary | "p50 \(.p50 / 1000) p99 \(.p99 / 1000)"')"
 }
 latency() {
@@ -89,26 +89,26 @@ latency() {
     our_latency under-load spin
 }
 packets() {
-    tell "packets sockperf sent $(ask sockperf throughput -i 10.77.0.2 -p 11111 -m "$bytes" -t 2 2>&1 | sed -n 's/.*Message Rate is \([0-9]*\).*/\1/p')"
-    tell "packets evenkeel $(ask "$program" measure udp 10.77.0.2:7007 --json --part ceiling --size "$bytes" |
+    note "packets sockperf sent $(ask sockperf throughput -i 10.77.0.2 -p 11111 -m "$bytes" -t 2 2>&1 | sed -n 's/.*Message Rate is \([0-9]*\).*/\1/p')"
+    note "packets evenkeel $(ask "$program" measure udp 10.77.0.2:7007 --json --part ceiling --size "$bytes" |
         jq -r '.ceiling | "sent \(.send.per_s | floor) taken \(.receive.per_s | floor)"')"
     # iperf3 reports what its own server received.
-    tell "packets iperf3 $(ask iperf3 -c 10.77.0.2 -u -b 0 -l "$bytes" -t 2 -J |
+    note "packets iperf3 $(ask iperf3 -c 10.77.0.2 -u -b 0 -l "$bytes" -t 2 -J |
         jq -r '.end.sum | "sent \(.packets / .seconds | floor) taken \((.packets - .lost_packets) / .seconds | floor)"')"
 }
 bandwidth() {
-    tell "tcp iperf3 mbit $(ask iperf3 -c 10.77.0.2 -t "$seconds" -J | jq -r '.end.sum_received.bits_per_second / 1e6 | floor')"
-    tell "tcp evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --json --seconds "$seconds" | jq -r '.arrived_bits_per_s / 1e6 | floor')"
-    tell "tcp-back iperf3 mbit $(ask iperf3 -R -c 10.77.0.2 -t "$seconds" -J | jq -r '.end.sum_received.bits_per_second / 1e6 | floor')"
-    tell "tcp-back evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --reverse --json --seconds "$seconds" |
+    note "tcp iperf3 mbit $(ask iperf3 -c 10.77.0.2 -t "$seconds" -J | jq -r '.end.sum_received.bits_per_second / 1e6 | floor')"
+    note "tcp evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --json --seconds "$seconds" | jq -r '.arrived_bits_per_s / 1e6 | floor')"
+    note "tcp-back iperf3 mbit $(ask iperf3 -R -c 10.77.0.2 -t "$seconds" -J | jq -r '.end.sum_received.bits_per_second / 1e6 | floor')"
+    note "tcp-back evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --reverse --json --seconds "$seconds" |
         jq -r '.arrived_bits_per_s / 1e6 | floor')"
-    tell "udp iperf3 mbit $(ask iperf3 -c 10.77.0.2 -u -b ${mbit}M -l 1400 -t "$seconds" -J |
+    note "udp iperf3 mbit $(ask iperf3 -c 10.77.0.2 -u -b ${mbit}M -l 1400 -t "$seconds" -J |
         jq -r '.end.sum | .bits_per_second * (1 - .lost_percent / 100) / 1e6 | . * 10 | floor / 10')"
-    tell "udp evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --json --by udp --rate $mbit --size 1400 --seconds "$seconds" |
+    note "udp evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --json --by udp --rate $mbit --size 1400 --seconds "$seconds" |
         jq -r '.arrived_bits_per_s / 1e6 | . * 10 | floor / 10')"
-    tell "udp-back iperf3 mbit $(ask iperf3 -R -c 10.77.0.2 -u -b ${mbit}M -l 1400 -t "$seconds" -J |
+    note "udp-back iperf3 mbit $(ask iperf3 -R -c 10.77.0.2 -u -b ${mbit}M -l 1400 -t "$seconds" -J |
         jq -r '.end.sum | .bits_per_second * (1 - .lost_percent / 100) / 1e6 | . * 10 | floor / 10')"
-    tell "udp-back evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --reverse --json --by udp --rate $mbit --size 1400 \
+    note "udp-back evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --reverse --json --by udp --rate $mbit --size 1400 \
         --seconds "$seconds" | jq -r '.arrived_bits_per_s / 1e6 | . * 10 | floor / 10')"
 }
 

@@ -3,8 +3,8 @@
 #
 # usage: lab/update-grub.sh ROOT UUID-OF-ITS-FILE-SYSTEM
 #
-# grub's scripts ask grub-probe what lies under /, and write nothing for a folder, without a word. They are given lab/guest/grub-probe
-# instead, for as long as they run.
+# grub's scripts ask grub-probe which device and file system / is on. For a folder they write nothing, and report no error. So
+# lab/guest/grub-probe replaces grub-probe while they run.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

@@ -58,7 +58,7 @@ wrong = []
 for (name, kind, gap_us), parts in seen.items():
     if name == "poll":
         continue
-    # A guest that never idles lacks this. What remains of it elsewhere (ticks, the governor) does not belong to leaving idle.
+    # The cost of leaving idle: the latency minus that of a guest that never idles. So ticks and the governor are not included.
     never = seen["poll", kind, gap_us]
     lacks = parts["plain_ns"] - never["plain_ns"]
     # Keeping a CPU awake costs a switch to another thread and back. In a guest that never idles there is nothing else, so the difference is

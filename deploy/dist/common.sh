@@ -9,7 +9,7 @@ repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 dist=${DIST:-$repository/target/dist}
 
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$repository/Cargo.toml")
-# A tree without its history, such as a source tarball, names both itself.
+# For a tree without git history, such as a source tarball, the caller sets both variables.
 EVENKEEL_COMMIT=${EVENKEEL_COMMIT:-$(git -C "$repository" describe --always --dirty --abbrev=12 --exclude '*')}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$repository" log -1 --format=%ct)}
 EVENKEEL_VERSION="$version ($EVENKEEL_COMMIT $(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%d))"

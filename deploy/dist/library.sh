@@ -32,7 +32,7 @@ build() {
 install_to() {
     DESTDIR=$1 LIBDIR=$3 "$repository/crates/rt-c/install.sh" "$2" "$built/rt-c"
     strip --strip-unneeded "$1$2/$3/libevenkeel_rt.so.$abi".*
-    # An archive's members carry times and owners.
+    # An archive stores the times and owners of its members, which would differ between builds.
     strip --strip-debug --enable-deterministic-archives "$1$2/$3/libevenkeel_rt.a"
 }
 
@@ -44,8 +44,8 @@ glibc_min() {
 tarball() {
     local name=evenkeel-rt-$version-$arch-linux
     install_to "$work" "/$name" lib
-    # Wherever it is unpacked, pkg-config finds its folder from the place of the file.
-    # shellcheck disable=SC2016 # pkg-config expands it
+    # pkg-config computes the prefix from the position of the .pc file, so the tarball works in any folder. shellcheck disable=SC2016 #
+    # pkg-config expands it
     sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$work/$name/lib/pkgconfig/evenkeel-rt.pc"
     install -m 644 "$repository/docs/rt-c.md" "$repository/LICENSE-MIT" "$repository/LICENSE-APACHE" "$work/$name/"
     pack "$dist/$name.tar.xz" "$work/$name"

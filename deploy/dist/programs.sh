@@ -11,12 +11,12 @@
 
 arch=${1:?usage: programs.sh ARCH}
 target=$arch-unknown-linux-musl
-# It is downloaded on hosts and lies in images.
+# The maximum size of the program, because hosts download it and images contain it.
 bytes_max=15000000
 built=${DIST_BUILD:-$repository/target}/dist-$arch
 cargo=${CARGO:-cargo}
 
-# A panic ends the program, so nothing looks up the tables that unwind its stack. 16,000 addresses that the loader adds to are packed.
+# A panic aborts the program, so it needs no index of its unwind tables. The 16,000 relative relocations are packed.
 to_linker=(--build-id=sha1 --no-eh-frame-hdr -z pack-relative-relocs)
 case $arch in
 "$(uname -m)") linker='' to_linker=("${to_linker[@]/#/-Wl,}") ;;
@@ -49,10 +49,10 @@ if [ "$arch" != "$(uname -m)" ]; then
     [ -n "$of_rust" ] || fail "no objcopy for $arch" "rustup component add llvm-tools"
     objcopy=(env "LD_LIBRARY_PATH=$sysroot/lib" "$of_rust")
 fi
-# The container image also runs as the agent of a Kubernetes node. Its client would make the program for hosts a third larger.
+# The container image also runs as the agent of a Kubernetes node. The Kubernetes client would make the program for hosts a third larger.
 kubernetes=$dist/$arch/kubernetes
 mkdir -p "$kubernetes"
-# Its TLS has parts in C and assembler.
+# The TLS library of that client has parts in C and assembler.
 export CC_x86_64_unknown_linux_musl=musl-gcc CC_aarch64_unknown_linux_musl=aarch64-linux-gnu-gcc
 if [ "$arch" = aarch64 ] && ! command -v aarch64-linux-gnu-gcc >/dev/null; then
     fail "the program of the image has parts in C, and there is no compiler for $arch" "apt-get install --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross"

@@ -17,7 +17,7 @@ cyclonedx=${CYCLONEDX:-$repository/target/tools/bin/cargo-cyclonedx}
 command -v jq >/dev/null || fail "jq is missing: it selects the crates that are linked" "apt-get install jq"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# The tool writes beside every manifest of the workspace, so it works in a copy.
+# The tool writes a file next to every manifest of the workspace, so it works in a copy.
 mkdir "$work/copy"
 tar -C "$repository" --exclude=./target --exclude=./fuzz/target --exclude=./.git -cf - . | tar -C "$work/copy" -xf -
 cd "$work/copy"
