@@ -85,28 +85,14 @@ impl Servers {
 
     /// All servers now, at most [`SERVERS_MAX`].
     pub(super) fn read(&mut self, root: &Root, now_ns: u64) -> Found {
-        let mut pages = self.pages(root);
+        let pages = self.pages(root);
         let mut tables = Tables::default();
         let outside = self.outside.as_ref();
         let is_tickless = |pid| outside.is_some_and(|outside| outside.is_tickless(pid));
         self.discovery.step(root, &mut tables, now_ns, is_tickless);
         let mut named: Vec<u32> = self.pids.clone();
         named.extend(self.discovery.named().into_iter().filter(|pid| !self.pids.contains(pid)));
-        let with_page: BTreeSet<u32> = pages.iter().filter_map(|page| page.pid).collect();
-        let room = SERVERS_MAX.saturating_sub(named.len().min(SERVERS_MAX));
-        let mut beyond = pages.len().saturating_sub(room);
-        // A server that the user named is watched in any case.
-        pages.sort_by_key(|page| !page.pid.is_some_and(|pid| named.contains(&pid)));
-        pages.truncate(room.max(1));
-        pages.sort_by(|one, other| one.name.cmp(&other.name));
-        let mut list: Vec<ServerSample> = pages.into_iter().map(from_page).collect();
-        for pid in named.iter().filter(|pid| !with_page.contains(pid)) {
-            if list.len() >= SERVERS_MAX {
-                beyond += 1;
-                continue;
-            }
-            list.push(of_process(*pid));
-        }
+        let (mut list, beyond) = choose(pages, &named);
         let known: BTreeSet<u32> = list.iter().filter_map(|server| server.pid).collect();
         let serving = self.discovery.serving().into_iter().filter(|pid| !known.contains(pid));
         let serving: BTreeSet<u32> = serving.take(SERVERS_MAX - list.len().min(SERVERS_MAX)).collect();
@@ -204,6 +190,20 @@ fn name_holder(root: &Root, pid: u32, page: &mut TelemetrySample) {
     last.by_name = name.map(|name| printable(name.trim_end_matches('\n')));
 }
 
+/// The servers to watch, and how many more there are. Those that the user named come before those that were only found.
+fn choose(mut pages: Vec<Page>, named: &[u32]) -> (Vec<ServerSample>, usize) {
+    let with_page: BTreeSet<u32> = pages.iter().filter_map(|page| page.pid).collect();
+    let without_page: Vec<u32> = named.iter().copied().filter(|pid| !with_page.contains(pid)).collect();
+    let all = pages.len() + without_page.len();
+    pages.sort_by_key(|page| !page.pid.is_some_and(|pid| named.contains(&pid)));
+    pages.truncate(SERVERS_MAX.saturating_sub(without_page.len()));
+    pages.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut list: Vec<ServerSample> = pages.into_iter().map(from_page).collect();
+    list.extend(without_page.into_iter().map(of_process).take(SERVERS_MAX - list.len()));
+    let beyond = all - list.len();
+    (list, beyond)
+}
+
 fn of_process(pid: u32) -> ServerSample {
     ServerSample { name: format!("process {pid}"), pid: Some(pid), ..unseen() }
 }
@@ -230,4 +230,34 @@ fn process(root: &Root, page: &Snapshot) -> Option<u32> {
 /// A server may choose any text as the name of its session.
 fn printable(name: &str) -> String {
     name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(pid: u32) -> Page {
+        Page { name: format!("page of {pid:03}"), pid: Some(pid), telemetry: Err(odd("half written")) }
+    }
+
+    #[test]
+    fn servers_that_the_user_named_come_first() {
+        let all_watched = |named: &[u32], list: &[ServerSample]| {
+            named.iter().all(|pid| list.iter().any(|server| server.pid == Some(*pid)))
+        };
+        // Pages of 1 to 100, of which 90 to 99 are named, and 50 named servers without a page.
+        let named: Vec<u32> = (90..100).chain(200..250).collect();
+        let (list, beyond) = choose((1..=100).map(page).collect(), &named);
+        assert!(all_watched(&named, &list), "{:?}", list.iter().map(|server| server.pid).collect::<Vec<_>>());
+        assert_eq!((list.len(), beyond), (SERVERS_MAX, 150 - SERVERS_MAX));
+
+        // A page that was only found takes no place from a named server.
+        let named: Vec<u32> = (200..264).collect();
+        let (list, beyond) = choose(vec![page(1)], &named);
+        assert!(all_watched(&named, &list));
+        assert_eq!((list.len(), beyond), (SERVERS_MAX, 1));
+
+        let (list, beyond) = choose((1..=3).map(page).collect(), &[2]);
+        assert_eq!((list.len(), beyond), (3, 0));
+    }
 }

@@ -1,8 +1,8 @@
 //! The moment that `--at` names, in UTC.
 
+use jiff::Timestamp;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, Unit};
 
 /// A moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,7 @@ impl At {
                 if same_day <= last.timestamp() { same_day } else { on(last.date().yesterday().ok()?)? }
             }
         };
-        let second = second.round(Unit::Second).unwrap_or(second);
-        u64::try_from(second.as_nanosecond()).ok()?.checked_add(999_999_999)
+        u64::try_from(second.as_second()).ok()?.checked_mul(1_000_000_000)?.checked_add(999_999_999)
     }
 }
 
@@ -63,6 +62,7 @@ mod tests {
             ("12:00:00", "2026-11-27T12:00:00.999999999Z"),
             ("21:14", "2026-11-26T21:14:00.999999999Z"),
             ("21:14:05", "2026-11-26T21:14:05.999999999Z"),
+            ("21:14:05.7", "2026-11-26T21:14:05.999999999Z"),
             ("2026-11-20T21:14:05Z", "2026-11-20T21:14:05.999999999Z"),
             ("2026-11-20 21:14", "2026-11-20T21:14:00.999999999Z"),
             ("2026-11-20T21:14:05+02:00", "2026-11-20T19:14:05.999999999Z"),

@@ -192,11 +192,11 @@ impl Stream {
         let mut last_ns = stream.from_ns;
         let mut has_head = false;
         for (at, line) in text.lines().enumerate() {
-            if line.starts_with('#') || line.is_empty() {
-                continue;
-            }
             if at >= LINES_MAX {
                 return Err(refused(at, line, "too many lines"));
+            }
+            if line.starts_with('#') || line.is_empty() {
+                continue;
             }
             if !has_head {
                 if line != HEAD && line != HEAD_WITH_ENTRIES {
