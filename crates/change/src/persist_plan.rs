@@ -99,7 +99,7 @@ pub struct Carried {
 pub struct Cannot {
     /// The setting.
     pub setting: String,
-    /// Why not.
+    /// Why the setting cannot persist.
     pub why: String,
     /// What to do instead.
     pub todo: String,

@@ -25,10 +25,10 @@ pub enum Caveat {
     NoCpu { with: usize, without: usize },
     /// Windows of one arm alone had no value.
     NoValue { arm: ArmName, windows: usize },
-    /// The verdict is *not engaged*; the knob is missing if there is only one.
+    /// The verdict is *not engaged*. The knob is missing if only one was tried.
     #[serde(alias = "not-at-work")]
     NotEngaged { knob: Option<String>, why: String },
-    /// A counter stood still, and another path is not excluded.
+    /// A counter did not change, but the setting may still act in another way.
     MechanismUnseen { knob: Option<String>, why: String },
     /// A knob acts on idle CPUs, and they were busy.
     BusyForIdleKnob { knob: Option<String>, busy_share: f64 },
@@ -71,7 +71,7 @@ pub enum Caveat {
     Pressure { share: f64 },
     /// The server used all of a CPU, or of all CPUs, in the median window.
     ServerFull { share: f64 },
-    /// A quantile of few ticks a window.
+    /// A quantile rests on few ticks a window.
     FewTicks { metric: String, ticks: u64 },
     /// The session ended as soon as a difference was clear, and the interval reaches to less than half of the estimate.
     StoppedEarly { ratio: f64, nearest_ratio: f64, pairs: usize },

@@ -37,7 +37,7 @@ pub enum JoinError {
     Socket {
         /// The server.
         server: SocketAddr,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
     /// No valid answer arrived in time.

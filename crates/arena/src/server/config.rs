@@ -81,7 +81,7 @@ pub enum ServerError {
     Record {
         /// The path.
         path: std::path::PathBuf,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
     /// A thread other than the tick thread could not start.
@@ -89,7 +89,7 @@ pub enum ServerError {
     Thread {
         /// The thread.
         name: &'static str,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -85,9 +85,9 @@ pub struct Rules {
     pub cpu_sets: CpuSets,
     /// Whether sessions run on CPUs that serve interrupts.
     pub shares_interrupt_cpus: bool,
-    /// Packets a second of all sessions that may have a place; `null` if the table has none.
+    /// Packets a second of all sessions that fit; `null` if the table does not name a rate.
     pub packets_per_s: Option<f64>,
-    /// The quota of the control group, in CPUs. `null` if there is none.
+    /// The quota of the control group, in CPUs; `null` without a quota.
     pub quota_cpus: Option<f64>,
 }
 

@@ -36,7 +36,7 @@ pub enum AgonesError {
         port: u16,
         /// The request.
         request: Request,
-        /// Why not.
+        /// The error of the connection.
         error: std::io::Error,
     },
     /// The answer is not valid HTTP.

@@ -27,7 +27,7 @@ pub enum BootsFileError {
     Unsafe {
         /// The file.
         path: String,
-        /// Why not.
+        /// Why the file is not trusted.
         why: String,
     },
     /// The file's content is invalid.

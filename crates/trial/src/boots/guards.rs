@@ -26,7 +26,7 @@ pub struct GuardOfBoots {
     pub a: Vec<f64>,
     /// Each boot of B.
     pub b: Vec<f64>,
-    /// The median of B's boots divided by that of A's; absent if this has no value.
+    /// The median of B's boots divided by the median of A's; absent if it cannot be computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Whether every boot of B is worse than every boot of A, and the ratio reaches the margin.

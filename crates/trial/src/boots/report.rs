@@ -19,7 +19,7 @@ use super::state::{BootOutcome, BootsDesign, BootsEnded, BootsState, SeenBoot};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmOfBoots {
-    /// Which.
+    /// The name of the arm.
     pub arm: ArmName,
     /// Each boot's number: the median of its windows.
     pub boots: Vec<f64>,

@@ -64,7 +64,7 @@ pub enum Engaged {
     Yes,
     /// A counter shows that it was not.
     No {
-        /// Why not.
+        /// Why it was not engaged.
         why: String,
     },
     /// The knob has no counter, or the kernel does not report it.

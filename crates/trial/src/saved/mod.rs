@@ -147,7 +147,7 @@ pub struct AdviceLine {
 pub struct NotTried {
     /// The knob's id.
     pub knob: String,
-    /// Why it was not.
+    /// Why the knob was not tried.
     pub why: String,
 }
 

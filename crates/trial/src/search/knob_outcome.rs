@@ -25,7 +25,7 @@ pub enum KnobOutcome {
     },
     /// The knob's counter shows that it was never engaged, so its effect is unknown.
     NotEngaged {
-        /// Why not.
+        /// Why it was not engaged.
         why: String,
     },
     /// The kernel or the server refused it.

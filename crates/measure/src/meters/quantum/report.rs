@@ -62,7 +62,7 @@ pub struct Cpu {
     pub offset_ms: Option<f64>,
     /// The standard error of `phase_ms`, in milliseconds.
     pub phase_error_ms: Option<f64>,
-    /// Why this model was chosen, or why there is none.
+    /// Why this model was chosen, or why no model fits.
     pub why: String,
     /// All details of the slots. None without a phase.
     pub slots: Option<Slots>,
