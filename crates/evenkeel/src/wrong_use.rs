@@ -131,9 +131,9 @@ fn options(command: &Command) -> Vec<String> {
     listed.filter_map(Arg::get_long).map(|long| format!("--{long}")).collect()
 }
 
-/// `<--pid <PID,…>|--recording <FILE>>` and `<GUIDE>...` as a reader writes them: `--pid PID,… or --recording FILE`, `GUIDE`.
+/// `<--pid <PID,…>|CMD>` and `<GUIDE>...` as a reader writes them: `--pid PID,… or CMD`, `GUIDE`.
 fn plain(arguments: &str) -> String {
-    arguments.replace("...", "").replace("|-", " or -").replace(['<', '>'], "")
+    arguments.replace("...", "").replace('|', " or ").replace(['<', '>'], "")
 }
 
 fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {

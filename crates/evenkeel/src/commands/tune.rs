@@ -13,12 +13,14 @@ use crate::experiment;
 use crate::failure::{Failure, Outcome};
 use crate::selection;
 use crate::show::Out;
+use crate::show::guide::GuideLog;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
 
 pub(crate) mod context;
 pub(crate) mod design;
 mod goal;
+pub(crate) mod lines;
 pub(crate) mod log_files;
 mod resume;
 pub(crate) mod search;
@@ -87,7 +89,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             let resume = log_files::again(None, state);
             let asked = Asked { title: "tune", out_args, report: report.as_deref(), state, path: &path, resume };
             run_search(asked, out, |search, state| {
-                begin(search, &Begin { wanted, plan, asked: workload, path: &path, whole_first: false }, state)
+                begin(search, &Begin { wanted, plan, asked: workload, path: &path, guide: None }, state)
             })
         }
     }
@@ -116,14 +118,14 @@ pub(crate) struct Begin<'a> {
     pub(crate) plan: &'a PlanArgs,
     pub(crate) asked: &'a WorkloadArgs,
     pub(crate) path: &'a Path,
-    /// Whether all candidates are first compared together, as a guide has them.
-    pub(crate) whole_first: bool,
+    /// The guide that has all candidates. They are first compared together.
+    pub(crate) guide: Option<GuideLog>,
 }
 
 /// Starts the workload, and makes a new search ready.
 pub(crate) fn begin(search: &SearchContext<'_>, new: &Begin<'_>, state: &mut State) -> Result<Ready, Failure> {
     let SearchContext { root, facts, .. } = search;
-    let Begin { wanted, plan, asked, path, whole_first } = new;
+    let Begin { wanted, plan, asked, path, guide } = new;
     let mut offer = offer(root, facts, &plan.goal.context(), wanted);
     keep_what_is_allowed(&mut offer);
     let seed = plan.seed.unwrap_or_else(experiment::fresh_seed);
@@ -134,7 +136,7 @@ pub(crate) fn begin(search: &SearchContext<'_>, new: &Begin<'_>, state: &mut Sta
         workload.stop();
         return Err(nothing_to_try(&left_out));
     }
-    let mut design = design::asked(plan, &*workload, candidates, seed, *whole_first)?;
+    let mut design = design::asked(plan, &*workload, candidates, seed, guide.is_some())?;
     design.restarts = restarts(&plans);
     if plan.settle.asked().is_none() && design::settle(search, state, &mut design, &plans, &mut *workload)? {
         workload.stop();
@@ -142,10 +144,10 @@ pub(crate) fn begin(search: &SearchContext<'_>, new: &Begin<'_>, state: &mut Sta
     }
     let spec = WorkloadSpec::from_options(asked.entry()?.name, &asked.options(seed)?);
     let spec = WorkloadSpec { arguments: asked.line(), ..spec };
-    let context = Context::new(spec.clone(), &left_out);
+    let context = Context::new(spec.clone(), &left_out, guide.clone());
     let context = serde_json::to_value(context).map_err(not_possible)?;
     let log = log_files::begin(search, path, &Header::new(design.clone(), context))?;
-    Ok(Ready { design, plans, left_out, spec, workload, log })
+    Ok(Ready { design, plans, left_out, spec, workload, log, guide: guide.clone() })
 }
 
 /// Leaves out settings that need root, for users who are not root.

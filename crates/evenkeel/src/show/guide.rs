@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_host::guide::{Content, Guide, GuideFormat, Judged, LibraryGuide, SettingState, Skip};
 use evenkeel_trial::search::{KnobAnswer, KnobOutcome, SearchEnded, WholeVerdict};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::report::{SessionAnswer, as_change};
 use crate::show::tune::{self, SearchResult};
@@ -48,7 +48,7 @@ pub(crate) struct LibraryEntry {
 }
 
 /// One guide: `settings`, `other_lines` and `blank_lines` together have every line of it.
-#[derive(Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct GuideLines {
     pub(crate) name: String,
     pub(crate) format: GuideFormat,
@@ -63,7 +63,7 @@ pub(crate) struct GuideLines {
 }
 
 /// A setting of a guide.
-#[derive(Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct GuideSetting {
     /// The included profile that has it; none for the guide itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +74,7 @@ pub(crate) struct GuideSetting {
     pub(crate) asked: String,
     /// The knob, if evenkeel has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) knob: Option<&'static str>,
+    pub(crate) knob: Option<String>,
     /// The value in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) current: Option<String>,
@@ -90,7 +90,7 @@ pub(crate) struct GuideSetting {
 }
 
 /// The verdict of a measurement on one setting.
-#[derive(Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct MeasuredLine {
     /// The verdict.
     pub(crate) verdict: LineVerdict,
@@ -99,7 +99,7 @@ pub(crate) struct MeasuredLine {
 }
 
 /// The measured effect of one line on this server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LineVerdict {
     /// It is in the smallest set with the same gain.
@@ -122,8 +122,53 @@ pub(crate) enum LineVerdict {
     NotTried,
 }
 
+/// A judged guide in the log of its search. With it, a continued search also answers line by line.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+pub(crate) struct GuideLog {
+    pub(crate) lines: GuideLines,
+    /// What the search tries for each setting of `lines`, in the same order; none where it tries nothing.
+    pub(crate) tried: Vec<Option<TriedLine>>,
+}
+
+/// What a search tries for one line of a guide.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+pub(crate) struct TriedLine {
+    /// The knob's id; for a sysctl without a knob `sysctl:NAME`.
+    pub(crate) knob: String,
+    /// The setting, as `KNOB=VALUE` or `KNOB@PLACE=VALUE`.
+    pub(crate) setting: String,
+}
+
+impl GuideLog {
+    pub(crate) fn new(lines: GuideLines, judged: &[Judged]) -> GuideLog {
+        let tried = |judged: &Judged| {
+            let setting = judged.setting.as_ref()?;
+            Some(TriedLine { knob: setting.knob.id.to_owned(), setting: setting.to_string() })
+        };
+        GuideLog { lines, tried: judged.iter().map(tried).collect() }
+    }
+
+    /// The lines, each with what the search found about it.
+    pub(crate) fn measured(self, result: &SearchResult) -> GuideLines {
+        let GuideLog { mut lines, tried } = self;
+        for (line, tried) in lines.settings.iter_mut().zip(tried) {
+            let Some(TriedLine { knob: id, setting }) = tried else { continue };
+            let knob = result.answer.knobs.iter().find(|knob| knob.settings.contains(&setting));
+            let not_tried = || result.not_tried.iter().find(|left| left.knob == id);
+            line.measured = match knob {
+                Some(knob) => {
+                    Some(MeasuredLine { verdict: verdict(knob, result), evidence: evidence_of(knob, result) })
+                }
+                None => not_tried()
+                    .map(|left| MeasuredLine { verdict: LineVerdict::NotTried, evidence: left.why.to_string() }),
+            };
+        }
+        lines
+    }
+}
+
 /// A line that is not a setting.
-#[derive(Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct OtherLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
@@ -145,7 +190,7 @@ impl GuideLines {
                 file: line.and_then(|line| line.file.clone()),
                 line: line.map_or(0, |line| line.number),
                 asked: judged.asked.clone(),
-                knob: judged.knob,
+                knob: judged.knob.map(str::to_owned),
                 current: judged.current.clone(),
                 state: judged.state,
                 why: judged.why.clone(),
@@ -169,25 +214,6 @@ impl GuideLines {
             settings: judged.iter().map(setting).collect(),
             other_lines: guide.lines.iter().filter_map(other).collect(),
             blank_lines: guide.lines.iter().filter(is_blank).count(),
-        }
-    }
-
-    /// Adds the search's result for each setting.
-    pub(crate) fn measured(&mut self, judged: &[Judged], result: &SearchResult) {
-        for (line, judged) in self.settings.iter_mut().zip(judged) {
-            let Some(setting) = &judged.setting else { continue };
-            let text = setting.to_string();
-            let knob = result.answer.knobs.iter().find(|knob| knob.settings.contains(&text));
-            line.measured = match knob {
-                Some(knob) => {
-                    Some(MeasuredLine { verdict: verdict(knob, result), evidence: evidence_of(knob, result) })
-                }
-                None => result
-                    .not_tried
-                    .iter()
-                    .find(|left| left.knob == setting.knob.id)
-                    .map(|left| MeasuredLine { verdict: LineVerdict::NotTried, evidence: left.why.to_string() }),
-            };
         }
     }
 

@@ -26,6 +26,15 @@ fn cards_of_two_generations_are_two_sections() {
 }
 
 #[test]
+fn definitions_are_printed_with_and_without_json() {
+    let scene = Scene::new();
+    let text = scene.run("fleet rollout --definitions");
+    assert!(text.code == 0 && text.stdout.contains("CustomResourceDefinition"), "{text}");
+    assert_eq!(scene.run("fleet rollout --definitions --json").stdout, text.stdout);
+    assert_eq!(scene.run("fleet rollout steady-games --definitions").code, 2);
+}
+
+#[test]
 fn without_a_card_the_reason_is_named() {
     let scene = Scene::new();
     scene.write("other.json", "{\"kind\": \"report\"}");

@@ -284,6 +284,19 @@ fn a_stopped_guide_puts_everything_back_and_answers() {
     let answer = schemas::parse("guide", &stdout);
     assert_eq!(answer["search"]["ended"], "stopped", "{answer:#}");
     assert_eq!(readings(), before);
+    // The continued search answers line by line, as the whole one would have.
+    scene.script(&effects());
+    let output = scene.run("tune resume --json --report report");
+    let answer = schemas::parse("guide", &output.stdout);
+    assert_eq!(readings(), before);
+    assert_eq!(answer["search"]["ended"], "whole", "{answer:#}");
+    let settings = answer["guides"][0]["settings"].as_array().unwrap();
+    assert_eq!(settings.len(), GUIDE.lines().count(), "{answer:#}");
+    let measured = settings.iter().filter(|line| line["measured"].is_object()).count();
+    assert!(measured >= 4, "{answer:#}");
+    assert!(scene.path("report").join("report.html").exists());
+    let page = said(&scene.run("tune resume"));
+    assert!(page.contains("What each line does"), "{page}");
 }
 
 #[test]

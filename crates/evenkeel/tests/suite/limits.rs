@@ -285,6 +285,8 @@ fn a_pipe_with_a_writer_is_read_as_far_as_a_file_may_go() {
         assert_eq!((seen.code, findings(&seen)), (of_file.code, findings(&of_file)), "{script}: {seen}");
     }
     assert_eq!(piped("\"$0\" profile view <(cat a.txt)").code, 0);
+    let guide = piped("echo vm.swappiness=7 | \"$0\" guide - --host host.txt");
+    assert!(guide.code == 0 && guide.stdout.contains("standard input"), "{guide}");
     assert_eq!(
         piped("\"$0\" audit --host host.txt --waivers <(true)").code,
         of_file.code,
@@ -294,6 +296,7 @@ fn a_pipe_with_a_writer_is_read_as_far_as_a_file_may_go() {
         "\"$0\" audit --host host.txt --waivers <(yes)",
         "\"$0\" plan --host host.txt <(yes)",
         "yes | \"$0\" measure compare /dev/stdin card.json",
+        "yes | \"$0\" guide - --host host.txt",
     ] {
         let seen = piped(script);
         assert!(seen.code == 2 && seen.stderr.contains("longer than"), "{script}: {seen}");

@@ -106,11 +106,13 @@ fn a_client_lists_the_tools_and_calls_them() {
     let scene = Scene::new();
     let mut client = session(&scene, "mcp --host host.txt --state state");
     let tools = client.tools();
-    assert_eq!(names(&tools), ["inspect", "audit", "explain", "verify", "history", "report"]);
+    assert_eq!(names(&tools), ["inspect", "audit", "explain", "guide", "verify", "history", "report"]);
     for (name, arguments) in [
         ("inspect", json!({ "counters": true })),
         ("audit", json!({ "goal": "density" })),
         ("explain", json!({ "knob": "vm.swappiness" })),
+        ("guide", json!({ "text": "vm.swappiness = 1\nnet.core.busy_poll = 50\n" })),
+        ("guide", json!({ "name": "tuned:network-latency", "goal": "latency" })),
         ("verify", json!({})),
         ("history", json!({})),
     ] {
@@ -151,6 +153,7 @@ fn an_error_of_a_command_is_one_of_the_tool() {
             "explain: knob must not be empty or begin with `-`",
         ),
         (json!({ "name": "explain", "arguments": {} }), "explain: missing field `knob`"),
+        (json!({ "name": "guide", "arguments": {} }), "guide: pass either text or name"),
         (json!({ "name": "audit", "arguments": { "goal": "speed" } }), "audit: unknown variant `speed`"),
         (json!({ "name": "inspect", "arguments": { "host": "/etc/shadow" } }), "inspect: unknown field `host`"),
     ] {
@@ -204,7 +207,10 @@ fn a_client_that_goes_away_ends_the_server() {
 fn only_a_running_machine_is_measured_and_changed() {
     let scene = Scene::new();
     let mut client = session(&scene, "mcp --state state");
-    assert_eq!(names(&client.tools()), ["inspect", "audit", "explain", "verify", "history", "report", "measure"]);
+    assert_eq!(
+        names(&client.tools()),
+        ["inspect", "audit", "explain", "guide", "verify", "history", "report", "measure"]
+    );
     let result = client.call("measure", &json!({ "meter": "rates", "seconds": 1 }));
     assert_eq!(result["isError"], false, "{result}");
     schemas::check_as("measure-rates", &result["structuredContent"]);

@@ -106,6 +106,7 @@ const LINES: &[&str] = &[
     "profile view missing.data",
     "profile view file",
     "pack plan missing.csv --host host.txt",
+    "pack run missing.csv",
     "fleet audit dir",
     "guide",
     "apply vm.swappiness=1 --try 2h --state state",

@@ -43,9 +43,13 @@ fn every_address_answers_with_what_it_says() {
     let points =
         |path| serde_json::from_str::<Value>(&server.get(path).body).unwrap()["points"].as_array().unwrap().len();
     assert_eq!(points("/api/v1/history?since_ms=99999999999999"), 0);
-    for (path, status) in
-        [("/nothing", 404), ("/../etc/passwd", 404), ("//", 404), ("/api/v1/history?since_ms=-1", 400)]
-    {
+    for (path, status) in [
+        ("/nothing", 404),
+        ("/../etc/passwd", 404),
+        ("//", 404),
+        ("/api/v1/history?since_ms=-1", 400),
+        ("/api/v1/history?sinc_ms=1", 400),
+    ] {
         assert_eq!(server.get(path).status, status, "{path}");
     }
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"] {

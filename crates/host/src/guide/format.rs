@@ -57,6 +57,10 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     if first.starts_with("#!") || is_dockerfile {
         return GuideFormat::Shell;
     }
+    // Files that it writes may be units and profiles.
+    if first.starts_with("#cloud-config") {
+        return GuideFormat::Ansible;
+    }
     if unit::is_one(text) {
         return GuideFormat::Sysctl;
     }
@@ -77,7 +81,7 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     let is_yaml = |line: &str| line.ends_with("sysctl:") || line == "sysctls:" || is_task(line);
     // A page may begin with a block of YAML metadata.
     let is_page = || lines().any(|line| line.starts_with("```") || line.starts_with("| ") || line.contains("](http"));
-    if first == "---" && !is_page() || first.starts_with("#cloud-config") || lines().any(is_yaml) {
+    if first == "---" && !is_page() || lines().any(is_yaml) {
         return GuideFormat::Ansible;
     }
     if lines().filter(|line| PERFTUNE.iter().any(|option| line.starts_with(option))).count() > 0 {

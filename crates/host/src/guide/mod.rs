@@ -8,6 +8,7 @@ mod arguments;
 mod boot;
 mod commands;
 mod format;
+mod functions;
 mod html;
 mod judge;
 mod library;

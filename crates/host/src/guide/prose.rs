@@ -175,6 +175,11 @@ fn inline(part: &str) -> Vec<Result<Ask, String>> {
     // Every second part of the line is code.
     let code = part.split('`').skip(1).step_by(2);
     let mut found: Vec<Result<Ask, String>> = code.filter_map(names::by_known_arguments).flatten().map(Ok).collect();
+    for ask in boot_line(part) {
+        if !found.iter().any(|known| known.as_ref() == Ok(&ask)) {
+            found.push(Ok(ask));
+        }
+    }
     for (at, raw) in words.iter().enumerate() {
         let word = trimmed(raw);
         if let Some((key, value)) = word.split_once('=')
@@ -197,6 +202,19 @@ fn inline(part: &str) -> Vec<Result<Ask, String>> {
         found.extend(named(key, &value).map(|ask| one_value(ask, after)));
     }
     found
+}
+
+/// The kernel arguments of `GRUB_CMDLINE_LINUX="…"` in a sentence.
+fn boot_line(part: &str) -> Vec<Ask> {
+    let Some((_, rest)) = part.split_once("GRUB_CMDLINE") else { return Vec::new() };
+    let quoted = ['"', '\''].iter().find_map(|quote| {
+        let (_, rest) = rest.split_once('=').filter(|(_, rest)| rest.starts_with(*quote))?;
+        rest[1..].split_once(*quote).map(|(inner, _)| inner)
+    });
+    match quoted.map(|arguments| settings::arguments(&format!("GRUB_CMDLINE={arguments}"))) {
+        Some(Content::Settings(asks)) => asks,
+        _ => Vec::new(),
+    }
 }
 
 /// The setting, unless the words after it give it another value.

@@ -37,14 +37,24 @@ fn is_arguments(line: &str) -> bool {
 /// `GRUB_CMDLINE_LINUX="…"`. Each argument is a setting, except arguments for the boot itself, such as the root device.
 pub(super) fn arguments(line: &str) -> Content {
     let Some((_, value)) = line.split_once('=') else { return Content::not("it has no =") };
-    let value = value.trim().trim_matches(['"', '\'']);
-    let asks: Vec<Ask> = names::by_arguments(value)
+    let value = without_templates(value.trim().trim_matches(['"', '\'']));
+    let asks: Vec<Ask> = names::by_arguments(&value)
         .into_iter()
         .filter(
             |ask| !matches!(&ask.target, Target::Argument(name) if names::is_of_boot(name) || name.starts_with('$')),
         )
         .collect();
     if asks.is_empty() { Content::NotASetting(Skip::Command) } else { Content::settings(asks) }
+}
+
+/// The text without `{{ … }}`, which stands for arguments that only the program which fills the template knows.
+fn without_templates(text: &str) -> String {
+    let mut parts = text.split("{{");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        kept.push_str(part.split_once("}}").map_or(part, |(_, rest)| rest));
+    }
+    kept
 }
 
 /// `key = value`, without a comment after it.

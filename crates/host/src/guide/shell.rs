@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::functions::{Function, Functions, Part};
 use super::line::{Ask, Content, Skip};
-use super::shell_line::{Command, braces, commands, here, output, with_sequences};
+use super::shell_line::{BEFORE, Command, HARMLESS, OF_SHELL, braces, commands, here, output, with_sequences};
 use super::words::{Word, split};
 use super::{boot, names, settings, tools};
 use crate::finding::shown;
@@ -17,66 +18,11 @@ const VARIABLES_MAX: usize = 1000;
 /// understand the word.
 const EXPANDED_BYTES_MAX: usize = 4096;
 
+/// The number of arguments that a function may have.
+const ARGUMENTS_MAX: usize = 9;
+
 /// The maximum number of words of a loop. Also the maximum number of commands that loops make of one command.
 const LOOP_MAX: usize = 64;
-
-/// Words that may precede the command itself.
-const BEFORE: [&str; 15] =
-    ["sudo", "doas", "do", "then", "else", "if", "while", "until", "time", "nohup", "exec", "!", "{", "RUN", "command"];
-/// Words of a shell that are not commands.
-const OF_SHELL: [&str; 18] = [
-    "done", "fi", "esac", "case", "function", "return", "exit", "set", "export", "local", "shift", "trap", "}",
-    "source", ".", "true", "false", "break",
-];
-/// Commands that change no setting, or whose effect concerns packages, services and files.
-const HARMLESS: [&str; 46] = [
-    "apt",
-    "apt-get",
-    "yum",
-    "dnf",
-    "zypper",
-    "apk",
-    "cat",
-    "ls",
-    "grep",
-    "awk",
-    "cut",
-    "sort",
-    "head",
-    "tail",
-    "wc",
-    "cd",
-    "mkdir",
-    "cp",
-    "mv",
-    "rm",
-    "chmod",
-    "chown",
-    "touch",
-    "vi",
-    "vim",
-    "nano",
-    "reboot",
-    "shutdown",
-    "update-grub",
-    "grub-mkconfig",
-    "grub2-mkconfig",
-    "update-initramfs",
-    "systemd-analyze",
-    "uname",
-    "lscpu",
-    "lspci",
-    "free",
-    "top",
-    "dmesg",
-    "read",
-    "sleep",
-    "test",
-    "[",
-    "[[",
-    "curl",
-    "wget",
-];
 
 /// The state of a script up to the current line.
 #[derive(Default)]
@@ -85,6 +31,7 @@ pub(super) struct Script {
     variables: BTreeMap<String, Vec<String>>,
     /// The loops that are open, by their variables.
     loops: Vec<String>,
+    functions: Functions,
     /// The word that ends the here-document which a command reads.
     pub(super) here: Option<String>,
 }
@@ -102,7 +49,51 @@ enum Found {
 impl Script {
     /// One line of commands. `None` if its first word is not a known command.
     pub(super) fn line(&mut self, line: &str) -> Option<Content> {
-        self.nested(line, 0)
+        let line = match self.functions.part(line) {
+            Part::Outside => return self.nested(line, 0),
+            Part::Edge => return Some(Content::NotASetting(Skip::Structure)),
+            Part::Inside(line) => line,
+        };
+        let content = self.nested(line, 0);
+        self.functions.found(content.as_ref());
+        match content {
+            // It sets nothing before a call, which may have the values.
+            None | Some(Content::NotUnderstood(_)) if line.contains('$') => Some(Content::NotASetting(Skip::Structure)),
+            content => content,
+        }
+    }
+
+    /// Exchanges the values of `$1`, `$2`, … with these.
+    fn exchange(&mut self, values: &mut [Option<Vec<String>>]) {
+        for (value, number) in values.iter_mut().zip(1..) {
+            let name = i32::to_string(&number);
+            let before = self.variables.remove(&name);
+            if let Some(value) = value.take() {
+                self.variables.insert(name, value);
+            }
+            *value = before;
+        }
+    }
+
+    /// A call of a function: what its lines set with these arguments.
+    fn call(&mut self, function: Function, arguments: &[Word], depth: usize) -> Found {
+        let known = |word: &&Word| !word.is_expanded && word.text.len() <= EXPANDED_BYTES_MAX;
+        let mut values: Vec<Option<Vec<String>>> =
+            (0..ARGUMENTS_MAX).map(|at| arguments.get(at).filter(known).map(|word| vec![word.text.clone()])).collect();
+        self.exchange(&mut values);
+        let mut all = All::default();
+        for line in &function.lines {
+            self.nested(line, depth + 1).into_iter().for_each(|content| all.add(found(content)));
+        }
+        self.exchange(&mut values);
+        // A function often sets the value now and writes it to a file.
+        let mut seen = function.asks;
+        all.asks.retain(|ask| {
+            let is_new = !seen.contains(ask);
+            seen.extend(is_new.then(|| ask.clone()));
+            is_new
+        });
+        all.content().map_or(Found::Skip(Skip::Command), found)
     }
 
     fn nested(&mut self, line: &str, depth: usize) -> Option<Content> {
@@ -279,6 +270,9 @@ impl Script {
         let Some((name, arguments)) = words.split_first() else { return Found::Skip(Skip::Structure) };
         let name = name.text.rsplit('/').next().unwrap_or_default();
         let texts: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
+        if let Some(function) = self.functions.called(name).filter(|_| depth < DEPTH_MAX) {
+            return self.call(function, arguments, depth);
+        }
         match name {
             "for" => self.remember_loop(&command.words),
             "done" => self.leave_loop(),

@@ -7,6 +7,64 @@ const EXPANDED_MAX: usize = 64;
 /// The longest text that `printf` makes.
 const PRINTED_BYTES_MAX: usize = 1 << 16;
 
+/// Words that may precede the command itself.
+pub(super) const BEFORE: [&str; 15] =
+    ["sudo", "doas", "do", "then", "else", "if", "while", "until", "time", "nohup", "exec", "!", "{", "RUN", "command"];
+/// Words of a shell that are not commands.
+pub(super) const OF_SHELL: [&str; 18] = [
+    "done", "fi", "esac", "case", "function", "return", "exit", "set", "export", "local", "shift", "trap", "}",
+    "source", ".", "true", "false", "break",
+];
+/// Commands that change no setting, or whose effect concerns packages, services and files.
+pub(super) const HARMLESS: [&str; 46] = [
+    "apt",
+    "apt-get",
+    "yum",
+    "dnf",
+    "zypper",
+    "apk",
+    "cat",
+    "ls",
+    "grep",
+    "awk",
+    "cut",
+    "sort",
+    "head",
+    "tail",
+    "wc",
+    "cd",
+    "mkdir",
+    "cp",
+    "mv",
+    "rm",
+    "chmod",
+    "chown",
+    "touch",
+    "vi",
+    "vim",
+    "nano",
+    "reboot",
+    "shutdown",
+    "update-grub",
+    "grub-mkconfig",
+    "grub2-mkconfig",
+    "update-initramfs",
+    "systemd-analyze",
+    "uname",
+    "lscpu",
+    "lspci",
+    "free",
+    "top",
+    "dmesg",
+    "read",
+    "sleep",
+    "test",
+    "[",
+    "[[",
+    "curl",
+    "wget",
+];
+
 /// A command with the file that receives its output.
 pub(super) struct Command {
     pub(super) words: Vec<Word>,

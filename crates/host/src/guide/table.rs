@@ -163,7 +163,8 @@ impl Table {
         for (at, cell) in cells.iter().enumerate() {
             match prose::content(cell) {
                 Some(Content::Settings(_)) if self.kind(at) == Column::Other => {
-                    unclear.push(format!("{cell}: it is in a column of other values"));
+                    let plain = cell.trim_matches('`');
+                    unclear.push(format!("{plain}: it is in a column of other values"));
                 }
                 Some(Content::Settings(found)) => asks.extend(found),
                 Some(Content::NotUnderstood(why)) => unclear.push(why),
@@ -261,8 +262,9 @@ fn cells(line: &str) -> Vec<String> {
         let inner = cell.trim_matches(['`', '*', ' ']);
         let link = inner.strip_prefix('[').and_then(|rest| rest.split_once("](")).filter(|(_, end)| end.ends_with(')'));
         let plain = link.map_or(inner, |(text, _)| text.trim_matches(['`', '*', ' ']));
-        // Marks within the cell belong to its sentence.
-        if plain.contains('`') { cell.to_owned() } else { plain.to_owned() }
+        // Marks within the cell belong to its sentence. An assignment in code is one too: a kernel argument counts only in code.
+        let is_code = cell.contains('`') && plain.contains('=');
+        if plain.contains('`') || is_code { cell.to_owned() } else { plain.to_owned() }
     };
     marked.split('|').map(one).collect()
 }

@@ -381,6 +381,13 @@ fn hostile_texts_end() {
         format!("[variables]\na={long}\nb={}\n[sysctl]\nvm.swappiness=${{b}}\n", "${a}".repeat(1 << 16)),
         "echo 1 |".repeat(1 << 15),
         "sh -c '".repeat(1 << 15),
+        format!(
+            "#!/bin/sh\nf() {{\n{}}}\ng() {{ {} }}\n{}",
+            "g $1; g $1\n".repeat(64),
+            "f $1; ".repeat(64),
+            "f 1; g 2\n".repeat(1 << 12)
+        ),
+        "f() {\n".repeat(1 << 14),
         "- name: vm.swappiness\n".repeat(1 << 14),
         "<".repeat(1 << 18),
         "\\\n".repeat(1 << 14),

@@ -15,10 +15,11 @@ pub(super) fn is_one(text: &str) -> bool {
 
 /// Every line of a unit.
 pub(super) fn read(text: &str) -> Vec<Content> {
-    text.lines().map(|line| one(line.trim())).collect()
+    text.lines().map(|text| line(text.trim())).collect()
 }
 
-fn one(line: &str) -> Content {
+/// A line of a unit.
+pub(super) fn line(line: &str) -> Content {
     match line.split_once('=') {
         // The characters `-`, `@`, `+`, `!` and `:` before a command modify how systemd starts it.
         Some((key, command)) if key.starts_with("Exec") => Script::default()

@@ -44,7 +44,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Print the definitions of HostGoal and HostState for `kubectl apply`, and end
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["goals", "forever", "undo", "again", "go_on", "prometheus", "every", "kubeconfig"])]
     definitions: bool,
 }
 

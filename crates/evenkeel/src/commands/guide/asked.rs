@@ -27,6 +27,7 @@ Examples:
   evenkeel guide --list
   evenkeel guide tuned:network-latency
   evenkeel guide page.html --host capture.txt --json
+  xclip -o | evenkeel guide -
   sudo evenkeel guide 99-game.conf --out goal.json --budget 20min -- ./my-server --port 7777
   sudo evenkeel guide tuned:network-latency bpftune:intense --workload memcached";
 
@@ -34,7 +35,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Files, or guides of the library such as tuned:network-latency; several are compared with each other
+    /// Files, - for standard input, or guides of the library such as tuned:network-latency; several are compared with each other
     #[arg(value_name = "GUIDE", value_parser = Completed(names), hide_possible_values = true, required_unless_present = "list")]
     pub(super) guides: Vec<String>,
     /// List the guides of the library

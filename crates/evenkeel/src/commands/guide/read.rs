@@ -14,9 +14,16 @@ const PROFILES: [&str; 4] = ["/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tune
 /// The file of a profile.
 const PROFILE: &str = "tuned.conf";
 
-/// The guide of this name: a file, otherwise a guide of the library.
+/// The name that stands for standard input, and its path.
+const STANDARD_INPUT: (&str, &str) = ("-", "/dev/stdin");
+
+/// The guide of this name: standard input, a file, otherwise a guide of the library.
 pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Result<Guide, Failure> {
-    let path = Path::new(name);
+    let is_standard_input = name == STANDARD_INPUT.0;
+    let (name, path) = match is_standard_input {
+        true => ("standard input", Path::new(STANDARD_INPUT.1)),
+        false => (name, Path::new(name)),
+    };
     let failed = |error| Failure::text(exit::WRONG_USE, format!("read the guide {name}"), error);
     if let Some(entry) = LibraryGuide::find(name).filter(|_| !path.exists()) {
         return entry.guide().map_err(failed);
@@ -29,7 +36,8 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
             failure.or_hint("`evenkeel guide --list` lists the guides that need no file")
         }
     })?;
-    let folder = path.parent().unwrap_or(Path::new(""));
+    // Standard input has no folder: it can include only guides of the library and of TuneD.
+    let folder = path.parent().filter(|_| !is_standard_input).unwrap_or(Path::new(""));
     Guide::parse(name, &text, format, &|include| included(root, folder, include)).map_err(failed)
 }
 

@@ -7,17 +7,16 @@ use evenkeel_host::guide::Judged;
 use evenkeel_trial::search::Wanted;
 
 use super::asked::{Args, Judgement, print};
+use crate::commands::tune::lines::{closing, settled};
 use crate::commands::tune::search::{Asked, Searched, exit_of, searched};
 use crate::commands::tune::{Begin, begin, log_files};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::report::search as report;
 use crate::show::Out;
-use crate::show::guide::{GuideAnswer, GuideLines, blocks, headline};
-use crate::show::tune;
+use crate::show::guide::{GuideAnswer, GuideLines, GuideLog};
 
 pub(super) fn run(args: &Args, out: &Out, judgement: &Judgement) -> Outcome {
-    let (Some(judged), Some(mut lines)) = (judgement.judged.first(), judgement.lines().pop()) else {
+    let (Some(judged), Some(lines)) = (judgement.judged.first(), judgement.lines().pop()) else {
         return Err(Failure::wrong_use("a guide is missing".to_owned()));
     };
     let groups = groups(judged);
@@ -35,27 +34,12 @@ pub(super) fn run(args: &Args, out: &Out, judgement: &Judgement) -> Outcome {
         resume: log_files::again(None, &args.state),
     };
     let wanted = Wanted::Guide { groups, network_devices: args.plan.network_devices };
-    let new = Begin { wanted, plan: &args.plan, asked: &args.workload, path: &path, whole_first: true };
-    let Searched { mut result, mut unwritten } = searched(asked, out, |search, state| begin(search, &new, state))?;
-    lines.measured(judged, &result);
+    let guide = GuideLog::new(lines, judged);
+    let new = Begin { wanted, plan: &args.plan, asked: &args.workload, path: &path, guide: Some(guide.clone()) };
+    let Searched { result, unwritten, .. } = searched(asked, out, |search, state| begin(search, &new, state))?;
     let code = exit_of(&result);
-    let headline = headline(&lines, &result);
-    let mut answer = GuideAnswer { headline, guides: vec![lines], search: None, comparison: None };
-    if let (Some(folder), None) = (&args.report, &unwritten) {
-        let pages = blocks(&answer);
-        answer.search = Some(result);
-        let shown = answer.search.as_ref().map(|result| report::write(folder, &answer, result, pages));
-        match shown {
-            Some(Ok(note)) => answer.search.iter_mut().for_each(|result| result.notes.push(note.clone())),
-            Some(Err(failure)) => unwritten = Some(failure),
-            None => {}
-        }
-    } else {
-        result.notes.extend(unwritten.as_ref().map(Failure::message));
-        answer.search = Some(result);
-    }
-    let details = || answer.search.as_ref().map(|result| format!("\n{}", tune::closing(result))).unwrap_or_default();
-    print(args, out, &answer, details)?;
+    let (answer, unwritten) = settled(guide, result, unwritten, args.report.as_deref());
+    print(args, out, &answer, || closing(&answer))?;
     unwritten.map_or(Ok(code), Err)
 }
 

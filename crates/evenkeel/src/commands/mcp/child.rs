@@ -9,7 +9,7 @@ use std::time::Duration;
 use evenkeel_sys::process;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -45,7 +45,16 @@ impl Program {
         command.kill_on_drop(true);
         process::die_with_parent(command.as_std_mut());
         match command.spawn() {
-            Ok(child) => finish(child, wanted.limit).await,
+            Ok(mut child) => {
+                // A command that ends before it has read everything closes the pipe: its answer says why.
+                let to = child.stdin.take();
+                let write = async {
+                    if let (Some(mut to), Some(text)) = (to, &wanted.input) {
+                        let _ = to.write_all(text.as_bytes()).await;
+                    }
+                };
+                tokio::join!(write, finish(child, wanted.limit)).1
+            }
             Err(error) => not_run(&error),
         }
     }
@@ -68,7 +77,8 @@ impl Program {
             command.args(&self.state);
         }
         command.args(&wanted.last);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let input = if wanted.input.is_some() { Stdio::piped() } else { Stdio::null() };
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Wanted {
     pub(super) words: Vec<String>,
     /// The last words of the line.
     pub(super) last: Vec<String>,
+    /// What the command reads from standard input.
+    pub(super) input: Option<String>,
     pub(super) takes_host: bool,
     pub(super) takes_state: bool,
     pub(super) limit: Duration,
@@ -34,7 +36,7 @@ pub(super) struct Wanted {
 impl Wanted {
     fn new(words: &[&str]) -> Wanted {
         let words = words.iter().map(|&word| word.to_owned()).collect();
-        Wanted { words, last: Vec::new(), takes_host: true, takes_state: false, limit: LIMIT }
+        Wanted { words, last: Vec::new(), input: None, takes_host: true, takes_state: false, limit: LIMIT }
     }
 
     fn of_journal(words: &[&str]) -> Wanted {
@@ -113,7 +115,7 @@ const METERS: &[&str] = &[
     "measure-ticks",
 ];
 
-static TOOLS: [ToolSpec; 10] = [
+static TOOLS: [ToolSpec; 11] = [
     tool!(inspect(Inspect) -> &["inspect"], changes: false, live: false, "Inspect the machine",
         "What this machine is: hypervisor, cloud instance, CPUs, memory nodes, clock, idle and frequency states, network interfaces, \
          interrupts, disks, kernel. A fact that cannot be read is an object with `unknown` and `why`."),
@@ -122,6 +124,10 @@ static TOOLS: [ToolSpec; 10] = [
          force, the recommended value, the reason, the risk and sources. The most urgent come first."),
     tool!(explain(Explain) -> &["explain"], changes: false, live: false, "Explain a setting",
         "Everything about one setting (knob): how it works, its risk, its values here, the counters that show its effect, how to undo it."),
+    tool!(guide(GuideText) -> &["guide"], changes: false, live: false, "Judge a tuning guide",
+        "What each line of a tuning guide is on this machine: already so, the kernel's default, outdated, dangerous, not here and why, or a \
+         setting to try. Pass `text` (a sysctl.conf, a TuneD profile, a shell script, a page in Markdown or HTML, Ansible tasks) or `name` (a \
+         file, or a guide of the library such as `tuned:network-latency`). evenkeel reads a guide as text and runs nothing of it."),
     tool!(verify(NoArguments) -> &["verify"], changes: false, live: false, "Verify applied settings",
         "Whether the settings that evenkeel applied are still in force. `drift` lists those that are not, and the command that restores them."),
     tool!(history(NoArguments) -> &["history"], changes: false, live: false, "History of changes",
@@ -265,6 +271,17 @@ struct Explain {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+struct GuideText {
+    /// The text of the guide.
+    text: Option<String>,
+    /// A file, or a guide of the library.
+    name: Option<String>,
+    /// What to favour where one thing costs another. The default is latency.
+    goal: Option<GoalName>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Report {
     /// The file of the session. The default is the last session.
     file: Option<String>,
@@ -332,6 +349,15 @@ fn audit(input: Audit) -> Result<Wanted, String> {
 
 fn explain(input: Explain) -> Result<Wanted, String> {
     Wanted::new(&["explain"]).option("--goal", input.goal.map(GoalName::name)).last("knob", input.knob)
+}
+
+fn guide(input: GuideText) -> Result<Wanted, String> {
+    let wanted = Wanted::new(&["guide"]).option("--goal", input.goal.map(GoalName::name));
+    match (input.text, input.name) {
+        (Some(text), None) => Ok(Wanted { last: vec!["-".to_owned()], input: Some(text), ..wanted }),
+        (None, Some(name)) => wanted.last("name", name),
+        _ => Err("pass either text or name".to_owned()),
+    }
 }
 
 fn verify(_: NoArguments) -> Result<Wanted, String> {
@@ -439,6 +465,12 @@ mod tests {
             expect!["audit --goal=density --server=cpus=2 (60 s)"],
         );
         check("explain", json!({ "knob": "vm.swappiness" }), expect!["explain vm.swappiness (60 s)"]);
+        check("guide", json!({ "text": "vm.swappiness=1" }), expect!["guide - (60 s)"]);
+        check(
+            "guide",
+            json!({ "name": "tuned:network-latency", "goal": "latency" }),
+            expect!["guide --goal=latency tuned:network-latency (60 s)"],
+        );
         check("report", json!({}), expect!["prove report (60 s)"]);
         check("measure", json!({ "meter": "gaps", "seconds": 30 }), expect!["measure gaps --seconds=30 (35 s)"]);
         check("measure", json!({ "meter": "ticks", "pid": 7 }), expect!["measure ticks --seconds=10 --pid=7 (15 s)"]);
@@ -455,6 +487,8 @@ mod tests {
             json!({ "knob": "--output=/etc/passwd" }),
             expect!["knob must not be empty or begin with `-`"],
         );
+        check("guide", json!({ "name": "-" }), expect!["name must not be empty or begin with `-`"]);
+        check("guide", json!({ "text": "", "name": "x" }), expect!["pass either text or name"]);
         check("report", json!({ "file": "-x" }), expect!["file must not be empty or begin with `-`"]);
         check(
             "apply",

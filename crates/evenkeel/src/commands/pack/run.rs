@@ -38,6 +38,7 @@ const ENDED_AT_ONCE: usize = 32;
 /// the order of the table, and restores their CPUs at the end. If evenkeel is killed, the sessions also end or get their CPUs back. At the end
 /// it shows the CPU time of each session next to the value in the table. It does not show the output of the sessions.
 #[derive(Debug, clap::Args)]
+#[group(id = "to_place", required = true, args = ["pid", "command"])]
 #[command(after_help = "Examples:
   evenkeel pack run sessions.csv -- ./server --port {port}
   evenkeel pack run sessions.csv --time 60s --cpu-sets one -- ./server --port {port}
@@ -55,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value = "27100")]
     first_port: u16,
     /// Place running processes instead of starting a command: one for each session
-    #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["command", "first_port"], required_unless_present = "command")]
+    #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["command", "first_port"])]
     pid: Vec<u32>,
     /// Your server and its arguments
     #[arg(last = true, value_name = "CMD")]

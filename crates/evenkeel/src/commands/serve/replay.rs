@@ -47,12 +47,14 @@ struct PointsAnswer {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Range {
     from_ms: u64,
     to_ms: u64,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct At {
     at_ms: Option<u64>,
 }

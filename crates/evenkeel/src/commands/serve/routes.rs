@@ -187,6 +187,7 @@ async fn dump(State(app): State<App>) -> Response {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Since {
     #[serde(default)]
     since_ms: u64,

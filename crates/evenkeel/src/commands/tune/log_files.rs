@@ -13,6 +13,7 @@ use crate::args::StateArgs;
 use crate::exit;
 use crate::failure::Failure;
 use crate::session_files;
+use crate::show::guide::GuideLog;
 
 /// The log of the search, next to the journal.
 pub(crate) const LOG: &str = "tune.jsonl";
@@ -27,6 +28,9 @@ pub(crate) struct Context {
     /// The folder in which the workload was started; none if an older version began the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) folder: Option<String>,
+    /// The guide that the search settles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) guide: Option<GuideLog>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -37,10 +41,10 @@ pub(crate) struct LeftOutWords {
 
 impl Context {
     /// The head of a new search.
-    pub(crate) fn new(workload: WorkloadSpec, left_out: &[LeftOut]) -> Context {
+    pub(crate) fn new(workload: WorkloadSpec, left_out: &[LeftOut], guide: Option<GuideLog>) -> Context {
         let words = |left: &LeftOut| LeftOutWords { knob: left.knob.clone(), why: left.why.to_string() };
         let folder = std::env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
-        Context { workload, left_out: left_out.iter().map(words).collect(), folder }
+        Context { workload, left_out: left_out.iter().map(words).collect(), folder, guide }
     }
 }
 

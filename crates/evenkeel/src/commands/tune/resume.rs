@@ -23,7 +23,7 @@ use crate::workload_settings;
   sudo evenkeel tune resume
   sudo evenkeel tune resume --out goal.json -- ./my-server --port 7777
 
-Options cannot change on resume: the log contains the knobs, the design and the workload. Name the
+A search that `evenkeel guide` began also answers line by line. Options cannot change on resume: the log contains the knobs, the design and the workload. Name the
 workload again only if FILE starts a command and is not in evenkeel's own folder.")]
 pub(super) struct Args {
     /// The log; logs of earlier searches are in the folder `searches` next to the journal
@@ -86,5 +86,5 @@ fn go_on(search: &SearchContext<'_>, asked: &WorkloadArgs, path: &Path) -> Resul
         .into_iter()
         .map(|LeftOutWords { knob, why }| LeftOut { knob, why: LeftOutReason::Logged(why) })
         .collect();
-    Ok(Ready { design: header.design, plans, left_out, spec: context.workload, workload, log })
+    Ok(Ready { design: header.design, plans, left_out, spec: context.workload, workload, log, guide: context.guide })
 }

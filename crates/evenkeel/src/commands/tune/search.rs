@@ -14,7 +14,7 @@ use evenkeel_trial::{Rules, Switch, Watch};
 use evenkeel_workload::{Workload, WorkloadError};
 
 use super::context::{OutArgs, SearchContext, not_possible};
-use super::{goal, log_files};
+use super::{goal, lines, log_files};
 use crate::args::StateArgs;
 use crate::exit;
 use crate::experiment;
@@ -22,9 +22,11 @@ use crate::failure::{Failure, Outcome};
 use crate::output_file;
 use crate::overdue;
 use crate::session_files::TrialLock;
+use crate::show::guide::GuideLog;
 use crate::show::tune::SearchResult;
-use crate::show::{Out, tune as page};
+use crate::show::{self, Out, tune as page};
 use crate::times;
+use crate::view::terminal;
 use crate::workload_args::workload_of;
 
 /// A search that is ready to begin, or to go on.
@@ -35,6 +37,8 @@ pub(crate) struct Ready {
     pub(crate) spec: WorkloadSpec,
     pub(crate) workload: Box<dyn Workload>,
     pub(crate) log: Log,
+    /// The guide that the search settles.
+    pub(crate) guide: Option<GuideLog>,
 }
 
 /// The options of a search, new or continued.
@@ -56,6 +60,8 @@ pub(crate) struct Searched {
     pub(crate) result: SearchResult,
     /// Why the goal file or the report could not be written.
     pub(crate) unwritten: Option<Failure>,
+    /// The guide that the search settles, before the search.
+    pub(crate) guide: Option<GuideLog>,
 }
 
 /// Runs the search that `ready` makes ready, and prints the result.
@@ -65,7 +71,13 @@ pub(crate) fn run_search(
     ready: impl FnOnce(&SearchContext<'_>, &mut State) -> Result<Ready, Failure>,
 ) -> Outcome {
     let report = asked.report;
-    let Searched { mut result, mut unwritten } = searched(asked, out, ready)?;
+    let Searched { mut result, mut unwritten, guide } = searched(asked, out, ready)?;
+    if let Some(guide) = guide {
+        let exit = exit_of(&result);
+        let (answer, unwritten) = lines::settled(guide, result, unwritten, report);
+        out.answer(&answer, || terminal::text(&show::guide::blocks(&answer)) + &lines::closing(&answer))?;
+        return unwritten.map_or(Ok(exit), Err);
+    }
     if let (Some(folder), None) = (report, &unwritten) {
         match crate::report::search::write(folder, &result, &result, Vec::new()) {
             Ok(note) => result.notes.push(note),
@@ -117,7 +129,8 @@ pub(crate) fn searched(
     let concurrent = experiment::announce(out, title);
     let search =
         SearchContext { out_args, state: state_args, resume, out, root: &root, facts: &facts, stop, concurrent };
-    let ready = ready(&search, &mut state).map_err(|failure| experiment::stopped_or(failure, &search.stop))?;
+    let mut ready = ready(&search, &mut state).map_err(|failure| experiment::stopped_or(failure, &search.stop))?;
+    let guide = ready.guide.take();
     let before = readings(&root, &ready.plans);
     let (design, plans, spec) = (ready.design.clone(), ready.plans.clone(), ready.spec.clone());
     let mut result = measure(&search, &mut state, ready)?;
@@ -137,7 +150,7 @@ pub(crate) fn searched(
             Err(failure) => unwritten = Some(failure.hint(goal::again(&search, file))),
         }
     }
-    Ok(Searched { result, unwritten })
+    Ok(Searched { result, unwritten, guide })
 }
 
 /// The outcome if a file can't be written; the result is printed in any case.
@@ -165,7 +178,7 @@ pub(crate) fn start(
 
 /// Runs the search. The host is as before when this returns, or the error says what is not.
 fn measure(search: &SearchContext<'_>, state: &mut State, ready: Ready) -> Result<SearchResult, Failure> {
-    let Ready { design, plans, left_out, spec, workload, mut log } = ready;
+    let Ready { design, plans, left_out, spec, workload, mut log, .. } = ready;
     let described = workload.describe();
     let knobs = design.candidates.len();
     let at_most = times::words(Duration::from_millis(design.budget.time_ms.unwrap_or_default()));

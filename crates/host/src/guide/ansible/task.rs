@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::line::{Content, Skip};
 use super::super::shell::Script;
-use super::super::{boot, prose, settings, words};
+use super::super::{boot, prose, settings, unit, words};
 use super::lines::{Lines, NO_VALUE, is_name};
 use super::yaml::{Kind, Node, Pair};
 
@@ -283,6 +283,7 @@ pub(super) fn file(value: &Node, lines: &mut Lines) {
         for (line, text) in texts.iter().filter(|(_, text)| !text.trim().is_empty()) {
             let content = match path.ends_with(".sh") {
                 true => script.line(text.trim()).unwrap_or(Content::NotASetting(Skip::Elsewhere)),
+                false if path.ends_with(".service") => unit::line(text.trim()),
                 false if encoded && (boot::is_file(path) || path.contains("sysctl")) => {
                     Content::not("its text is encoded")
                 }

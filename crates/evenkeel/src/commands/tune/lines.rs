@@ -1,0 +1,38 @@
+//! The answer of a search that settles a guide: what each line does.
+
+use std::path::Path;
+
+use crate::failure::Failure;
+use crate::report::search as report;
+use crate::show::guide::{GuideAnswer, GuideLog, blocks, headline};
+use crate::show::tune::{self, SearchResult};
+
+/// The answer line by line, with its report in a folder if one is named. `unwritten` is why a file could not be written, if one could not.
+pub(crate) fn settled(
+    guide: GuideLog,
+    mut result: SearchResult,
+    unwritten: Option<Failure>,
+    folder: Option<&Path>,
+) -> (GuideAnswer, Option<Failure>) {
+    result.notes.extend(unwritten.as_ref().map(Failure::message));
+    let lines = guide.measured(&result);
+    let headline = headline(&lines, &result);
+    let mut answer = GuideAnswer { headline, guides: vec![lines], search: None, comparison: None };
+    let pages = blocks(&answer);
+    answer.search = Some(result);
+    let (Some(folder), None, Some(result)) = (folder, &unwritten, &answer.search) else { return (answer, unwritten) };
+    let written = report::write(folder, &answer, result, pages);
+    let unwritten = match (written, &mut answer.search) {
+        (Ok(note), Some(result)) => {
+            result.notes.push(note);
+            None
+        }
+        (written, _) => written.err(),
+    };
+    (answer, unwritten)
+}
+
+/// The end of the page in the terminal.
+pub(crate) fn closing(answer: &GuideAnswer) -> String {
+    answer.search.as_ref().map(|result| format!("\n{}", tune::closing(result))).unwrap_or_default()
+}
