@@ -49,6 +49,11 @@ if [ "$arch" != "$(uname -m)" ]; then
     [ -n "$of_rust" ] || fail "no objcopy for $arch" "rustup component add llvm-tools"
     objcopy=(env "LD_LIBRARY_PATH=$sysroot/lib" "$of_rust")
 fi
+# The unwind tables are a ninth of the program, and the program never reads them: a panic aborts. Without them a debugger shows functions and
+# lines, but no callers. The arena and its bots keep theirs, because people profile them. The toolchain's own objcopy leaves a hole in place
+# of a section, so it saves nothing.
+without_tables=()
+[ "$arch" != "$(uname -m)" ] || without_tables=(--remove-section=.eh_frame --remove-section=.gcc_except_table)
 # The container image also runs as the agent of a Kubernetes node. The Kubernetes client would make the program for hosts a third larger.
 kubernetes=$dist/$arch/kubernetes
 mkdir -p "$kubernetes"
@@ -58,7 +63,7 @@ if [ "$arch" = aarch64 ] && ! command -v aarch64-linux-gnu-gcc >/dev/null; then
     fail "the program of the image has parts in C, and there is no compiler for $arch" "apt-get install --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 fi
 (cd "$repository" && $cargo build --profile dist --locked --target "$target" --target-dir "$built/kubernetes" -p evenkeel --features kubernetes)
-"${objcopy[@]}" --strip-all "$built/kubernetes/$target/dist/evenkeel" "$kubernetes/evenkeel"
+"${objcopy[@]}" --strip-all "${without_tables[@]}" "$built/kubernetes/$target/dist/evenkeel" "$kubernetes/evenkeel"
 for program in evenkeel evenkeel-arena evenkeel-bots; do
     from=$built/$target/dist/$program to=$dist/$arch/bin/$program
     id=$(readelf -n "$from" | sed -n 's/.*Build ID: \([0-9a-f]*\)/\1/p')
@@ -67,7 +72,9 @@ for program in evenkeel evenkeel-arena evenkeel-bots; do
     mkdir -p "$dist/$arch/debug/$(dirname "$by_id")"
     "${objcopy[@]}" --only-keep-debug --compress-debug-sections=zlib "$from" "$dist/$arch/debug/$by_id"
     chmod 644 "$dist/$arch/debug/$by_id"
-    "${objcopy[@]}" --strip-all "$from" "$to"
+    removed=()
+    [ "$program" != evenkeel ] || removed=("${without_tables[@]}")
+    "${objcopy[@]}" --strip-all "${removed[@]}" "$from" "$to"
     bytes=$(stat -c %s "$to")
     [ "$bytes" -lt "$bytes_max" ] || fail "$to has $bytes bytes, and may have $bytes_max" "Cargo.toml, profile.dist.package, says what is compiled to be small"
 done
