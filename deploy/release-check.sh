@@ -1,5 +1,5 @@
 #!/bin/bash
-# Whether this tree can be released: what a release needs, each with passed or FAILED. Changes nothing but target/.
+# Checks whether this tree can be released. Prints passed or FAILED for each check. Changes nothing but target/.
 #
 # usage: deploy/release-check.sh [--quick]
 #
@@ -23,7 +23,8 @@ is_reproducible() {
     (cd "$elsewhere/another-folder" && CYCLONEDX=$repository/target/tools/bin/cargo-cyclonedx deploy/dist.sh)
     diff "$elsewhere/another-folder/target/dist/SHA256SUMS" target/dist/SHA256SUMS
 }
-# Whether this version number allows the changes of the Rust libraries since the last tag, as cargo resolves versions.
+# Checks whether the version number allows the changes of the Rust libraries since the last tag, by the rules with which cargo resolves
+# versions.
 version_fits_changes() { "$semver_checks" semver-checks --baseline-rev "$1" --all-features -p evenkeel-sys -p evenkeel-stats -p evenkeel-rt; }
 check_version_against_last_tag() {
     local last what='the version number allows the changes of the Rust libraries'

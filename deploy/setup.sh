@@ -4,7 +4,7 @@
 #
 # usage: deploy/setup.sh [lab|dist|site]
 #
-#   lab   installs the programs that lab/ and some tests use; without them, those report what they skip
+#   lab   installs the programs that lab/ and some tests use; without these programs, lab/ and the tests report what they skip
 #   dist  installs what `make dist` needs to make packages
 #   site  builds mdBook, which makes the documentation site, into target/tools
 set -eu
@@ -102,7 +102,7 @@ LIST
     python3 -c 'import yaml' 2>/dev/null || missing="$missing python3-yaml"
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2
-    # Debian starts servers after installation and at boot. Tests start their own, so both are prevented.
+    # Debian starts servers after installation and at boot. Tests start their own servers, so prevent both.
     policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         trap 'rm -f "$policy"' EXIT

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prints the QEMU options for accelerator and CPU, one word a line: KVM if a guest boots under it, else software emulation.
 #
-# A /dev/kvm is not enough: on some clouds, nested KVM hangs with stock kernels. So this boots a guest, which must finish in time. The
-# result is valid until the host reboots.
+# A /dev/kvm is not enough: on some clouds, nested KVM hangs with stock kernels. So this script boots a guest under KVM, which must finish
+# in time. The result is valid until the host reboots.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the dependencies for known vulnerabilities: the part of `make check` that needs the network. If the database is unreachable, this
-# prints a message and succeeds, because a correct change must not fail for that.
+# script prints a message and succeeds, because a correct change must not fail without a network.
 #
 # usage: lab/advisories.sh CARGO-DENY
 set -eu

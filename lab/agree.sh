@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares evenkeel's facts with independent tools, field by field: on this machine, on a guest with two sockets, four nodes, two kinds of
-# card, disks and swap, and on one with a bond and a VLAN. Prints the number of fields, and what was skipped.
+# card, disks and swap, and on a guest with a bond and a VLAN. Prints the number of fields, and what was skipped.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

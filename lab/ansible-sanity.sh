@@ -19,7 +19,7 @@ cd "$copy/ansible_collections/evenkeel/host"
 git init -q .
 git add -A
 export HOME=$copy/home LC_ALL=C.UTF-8
-# It fetches a script that installs pip. Where that address cannot be reached, the pip that comes with Python does.
+# ansible-test fetches a script that installs pip. If that script's address cannot be reached, use the pip that comes with Python.
 bootstrap=$HOME/.ansible/test/cache/get_pip_21_3_1.py
 [ -e "$bootstrap" ] || printf 'import ensurepip\nensurepip.bootstrap()\n' >"$bootstrap"
 ansible-test sanity --color no --python "$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')" "$@"

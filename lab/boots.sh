@@ -8,7 +8,8 @@
 #   -p  the evenkeel to test, which must run in Debian 12 (default: built here)
 #   -w  the way through the boots: by_hand, by_itself or reverted (default: all three)
 #
-# The guest's measurements mean nothing: this tests the sequence of boots. Exit code 1: something failed, and the output says what.
+# The guest's measurements mean nothing: this script tests only the sequence of boots. Exit code 1: something failed, and the output says
+# what.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -138,7 +139,7 @@ by_itself() {
     done
     [ "$has_cut" = yes ] || complain "the power was never cut"
     whole "$now"
-    # The last boot may have been one of B's. Then everything is restored, and the machine reboots once more.
+    # The last boot may have been a boot of arm B. Then evenkeel restores everything, and the machine reboots once more.
     end=$((SECONDS + 1200))
     until is_put_back || [ "$SECONDS" -ge "$end" ]; do
         sleep 5

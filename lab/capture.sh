@@ -47,7 +47,7 @@ fi
 
 log=$WORK/guests/$name.log captured=$WORK/guests/$name.captured
 rm -f "$log" "$captured"
-# The caller's options come last and replace these; of several accelerators QEMU takes the first.
+# The caller's options come last and replace these options. If there are several accelerators, QEMU takes the first.
 case " $* " in
 *' -accel '*) hardware=() ;;
 *) hardware=(-accel 'tcg,thread=multi') ;;

@@ -54,7 +54,7 @@ for round in $(seq "$rounds"); do
     ours=$(jq -r '.sources[0].costs[] | select(.conditions.call == "empty_system_call") | .summary.p50 / 1000' <<<"$clock")
     row "empty system call, perf bench syscall basic" "$ours" "$(bench 2000000 syscall basic)"
 
-    # Their order changes from round to round: what warms the machine for one is not always the same.
+    # The order of the programs changes from round to round, so that none always runs on a machine that another has warmed up.
     wake() {
         "$EVENKEEL" measure wake --json --seconds 6 --cpus "$cpu" --kinds timer --gaps-us 1000 \
             --variants plain,fifo,fifo-dma-latency-0 >"$table.json"

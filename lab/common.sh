@@ -4,7 +4,7 @@
 LAB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TOP=$(dirname "$LAB")
 # Kernels and programs are in cargo's target folder, so `make clean` removes them.
-# shellcheck disable=SC2034 # those who source this use it
+# shellcheck disable=SC2034 # the scripts that source this file use it
 WORK=${EVENKEEL_LAB_WORK:-$TOP/target/lab}
 
 say() { echo "lab: $*" >&2; }
@@ -37,7 +37,7 @@ one_guest() {
     trap '"$machine" stop' EXIT
 }
 
-# release OPTION…: prepares scripts that test what `make dist` wrote. Takes their options, of which there is one, and sets what
+# release OPTION…: prepares scripts that test what `make dist` wrote. Reads the one option of these scripts, and sets what
 # deploy/dist/common.sh sets: `version`, `dist`, `check`.
 release() {
     # shellcheck source=deploy/dist/common.sh

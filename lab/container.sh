@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every `podman run` of docs/containers.md with the image of `make dist`: all capabilities dropped but those that the line adds. It
-# changes vm.stat_interval of this machine for some seconds, and keeps the journal in a folder of its own.
+# Runs every `podman run` of docs/containers.md with the image of `make dist`: without capabilities except those that the line adds. This
+# script changes vm.stat_interval of this machine for some seconds, and keeps the journal in a folder of its own.
 #
 # usage: lab/container.sh [-d DIST]
 #
@@ -36,11 +36,11 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# By default podman raises these limits, and on some systems root may not do that. So they are set here.
+# By default podman raises these limits, and on some systems root may not raise them. So this script sets the limits.
 run() {
     podman run --ulimit nofile=1024:1024 --ulimit nproc=4096:4096 --cap-drop=all "$@"
 }
-# Exit code 1 of a demo is an answer: with six pairs, noise can decide.
+# Exit code 1 of a demo is a valid verdict: with only six pairs, noise can decide.
 succeeds() {
     local status=0 words
     read -r -a words <<<"$1"

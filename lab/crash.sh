@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2034 # the parts share variables
-# Tests that evenkeel restores everything: this kills it at every system call, and gives it broken disks and damaged journals. It uses the
-# running kernel, with copies of /etc and /boot.
+# Tests that evenkeel restores everything: this script kills it at every system call, and gives it broken disks and damaged journals. The
+# script uses the running kernel, with copies of /etc and /boot.
 #
 # usage: lab/crash.sh [--quick] [--shard=K/N] [PART…]     parts: kills children signals errors disks journals tries watchdogs
 #
 # Needs root and strace. Everything happens in its own mount and process namespaces. The kernel's values are the machine's real ones, and a
-# guard always restores them. --quick takes a sample spread over all of it, in about two minutes. --shard=K/N takes each Nth crash point
+# guard always restores them. --quick takes a sample of all crash points, in about two minutes. --shard=K/N takes each Nth crash point
 # from the Kth on (0 to N-1): N runs cover everything, in parts that are N times as short.
 set -uo pipefail
 # shellcheck source=lab/common.sh

@@ -4,8 +4,9 @@
 #
 # usage: lab/disk.sh [root]
 #
-# Both stay in target/lab/disk until this script or its sources change. It uses no loop device, so none is left behind, and the host's
-# kernel need not know the partitions: mkfs fills the file system, and the boot loader is written to its place directly.
+# The disk and the folder stay in target/lab/disk until this script or its sources change. The script uses no loop device, so no loop device
+# is left behind, and the host's kernel need not know the partitions: mkfs fills the file system, and the boot loader is written to its
+# place directly.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -30,7 +31,7 @@ need sfdisk fdisk
 installer=''
 clean_up() {
     if [ -n "$installer" ] && kill -TERM -- "-$installer" 2>/dev/null; then
-        # Unmounts everything that it had mounted.
+        # Unmounts everything that the script had mounted.
         wait "$installer" || true
     fi
     release_root
@@ -63,7 +64,7 @@ install_system() {
         die "debootstrap failed; all it said is in $folder/debootstrap.log"
     }
     installer=''
-    # debootstrap may leave these mounted, and they must not be copied to the disk.
+    # debootstrap may leave these folders mounted, and their contents must not be copied to the disk.
     release_root
     rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
 }

@@ -3,8 +3,8 @@
 #
 # usage: lab/fetch.sh SUITE ARCHITECTURE PACKAGE FOLDER
 #
-# apt fetches it and checks the signatures, with the lab's own lists and cache. It changes neither the machine's sources nor its installed
-# packages. If PACKAGE is a metapackage for the newest kernel, the script fetches that kernel.
+# apt fetches the package and checks the signatures, with the lab's own lists and cache. The script changes neither the machine's sources
+# nor its installed packages. If PACKAGE is a metapackage for the newest kernel, the script fetches that kernel.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

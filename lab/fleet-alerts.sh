@@ -1,6 +1,6 @@
 #!/bin/bash
-# Debian's Prometheus and Alertmanager on three hosts made of namespaces (hosts.sh), with the rules and the scrape configuration that are
-# shipped: a host that drifts fires, a healed one resolves.
+# Runs Debian's Prometheus and Alertmanager on three hosts made of namespaces (hosts.sh), with the rules and the scrape configuration of a
+# release. Tests that the alert fires for a host that drifts, and resolves for a healed host.
 #
 # usage: lab/fleet-alerts.sh PROGRAM
 #

@@ -50,7 +50,7 @@ finally:
     print(f"took {turns} times, {taken / 1e6:.1f} ms in all", flush=True)
 PY
 
-# under NAME COMMAND…: runs it under the disturbance; prints wall time and CPU time of the whole process.
+# under NAME COMMAND…: runs the command under the disturbance; prints wall time and CPU time of the whole process.
 under() {
     local name=$1
     shift
@@ -89,7 +89,7 @@ late = cpu["wake_late"]["summary"]
 print("    saw:", cpu["all"]["count"], "gaps in", cpu["watched_ns"] // 1000, "us watched;", late["count"], "wakes, the latest by", late["max"] // 1000, "us")' "$scratch/gaps-sample.out"
     under oslat oslat -c "$cpu" -D "$seconds" -b 32 -q
     grep -E '^ *(Maximum|Minimum|Average|Over|Max|Min|Avg)' "$scratch/oslat.out" | sed 's/^/    saw: /' || true
-    # Its default holds /dev/cpu_dma_latency at 0, which is not the machine that the server runs on. This option turns that off.
+    # By default cyclictest holds /dev/cpu_dma_latency at 0, and so changes the machine that it measures. --default-system turns that off.
     under cyclictest cyclictest -q -a "$cpu" -t 1 -p 20 -i 1000 -D "$seconds" --default-system
     grep -E '^T:' "$scratch/cyclictest.out" | sed 's/^/    saw: /' || true
 done

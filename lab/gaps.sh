@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Does to a guest from outside what a hypervisor does, and checks how `evenkeel measure gaps` inside explains the gaps. It stops all of the
-# guest for a moment (a pause of the whole machine), and takes one virtual CPU away while the other continues.
+# Does to a guest from outside what a hypervisor does, and checks how `evenkeel measure gaps` inside explains the gaps. The script stops the
+# whole guest for a moment (a pause of the whole machine), and takes one virtual CPU away while the other continues.
 #
 # usage: lab/gaps.sh [-k KERNEL]
 #
@@ -57,7 +57,7 @@ pin() {
         esac
     done
 }
-# await WORDS: waits until the guest has printed them.
+# await WORDS: waits until the guest has printed the words.
 await() {
     local end=$((SECONDS + 120))
     until grep -qs "$1" "$log"; do
@@ -73,13 +73,13 @@ for at in "${!cases[@]}"; do
     pin
     [ -z "$robber" ] || { kill "$robber" 2>/dev/null || true; wait "$robber" 2>/dev/null || true; robber=''; }
     if [ "$what" = robbed ]; then
-        # It covers the guest's 8 seconds and the time before.
+        # The hog runs during the guest's 8 seconds and the time before.
         "$hog" 1 "$every_ms" "$(python3 -c "print(1 - $length_ms / $every_ms)")" 0 60 >/dev/null &
         robber=$!
     fi
     await "gaps: watching $((at + 1))"
     [ "$what" = pause ] || continue
-    # The guest is resumed in any case: that is the last action.
+    # The last action always resumes the guest.
     python3 - "$qemu" "$length_ms" "$every_ms" "$times" >"$did" <<'PYTHON'
 import os, signal, sys, time
 guest, length, every, times = int(sys.argv[1]), float(sys.argv[2]) / 1e3, float(sys.argv[3]) / 1e3, int(sys.argv[4])
@@ -117,14 +117,14 @@ for line in open(said, errors="replace"):
         print(f"  CPU {cpu['cpu']}: {causes}; longest {cpu['all']['longest_ns'] / 1e6:.1f} ms")
     count = lambda cpu, least, most, cause: sum(least <= gap["length_ns"] / 1e6 <= most and (cause is None or gap["cause"] == cause) for gap in answer["cpus"][cpu]["gaps"])
     if what == "pause":
-        # A stop takes effect when its signal arrives, so it is shorter than seen from outside.
+        # A stop takes effect when its signal arrives, so the guest sees a shorter stop than the host.
         for cpu in (0, 1):
             like, right = (count(cpu, length / 2, max(stops) + 15, cause) for cause in (None, "pause"))
             is_right = right >= len(stops) * 0.9
             wrong += not is_right
             print(f"  CPU {cpu}: of {len(stops)} stops {like} seen, {right} called pause{'' if is_right else ' WRONG'}")
     elif what == "robbed":
-        # The emulator sometimes makes one CPU wait for the other: that is a stop of both.
+        # The emulator sometimes makes one CPU wait for the other. Then both CPUs stop.
         like, one, both = (count(1, length * 0.9, length * 1.5, cause) for cause in (None, "hypervisor", "pause"))
         is_right = like > 80 and one + both >= like * 0.95 and one >= like / 2
         wrong += not is_right

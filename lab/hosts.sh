@@ -3,8 +3,8 @@
 #
 # usage: lab/hosts.sh DIR NUMBER PROGRAM COMMAND…
 #
-# COMMAND runs as root in a controller's namespaces, on the hosts' network. All of it ends with COMMAND: the kernel kills the processes
-# of a PID namespace with its first one, and mounts and interfaces go with their namespaces. In DIR are:
+# COMMAND runs as root in a controller's namespaces, on the hosts' network. All hosts end with COMMAND: the kernel kills the processes
+# of a PID namespace with its first process, and mounts and interfaces end with their namespaces. In DIR are:
 #
 #   inventory.ini   the hosts for Ansible: host1 (10.99.0.1), host2, …
 #   key             the key for `ssh -i`
@@ -49,7 +49,7 @@ controller() {
         unshares[n]=$!
     done
     for n in $(seq "$number"); do
-        # A host that fails writes its state. The time limit is for a host that could not start at all.
+        # A host that fails writes its state. The time limit covers a host that could not start at all.
         read -r -t 60 state <>"$dir/host$n.ready" || state=silent
         [ "$state" = ready ] || {
             sed 's/^/hosts: /' "$dir/host$n.log" >&2

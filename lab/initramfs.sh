@@ -3,7 +3,7 @@
 #
 # usage: lab/initramfs.sh KERNEL-FOLDER BUSYBOX EVENKEEL OUT [TOOL…]
 #
-# EVENKEEL may need libraries of this machine, which are included. Tools are programs of this machine, with their libraries, which
+# EVENKEEL may need libraries of this machine; the script includes them. Tools are programs of this machine, with their libraries, which
 # guest/said runs.
 set -euo pipefail
 # shellcheck source=lab/common.sh
@@ -36,8 +36,8 @@ cp "$LAB/guest/init" "$root/init"
 cp "$LAB/guest/setup"/* "$root/setup/"
 chmod +x "$root/init"
 
-# order DRIVER…: unpacks the modules of these drivers and their dependencies, and prints their names in loading order. A driver
-# that is built in, or that this kernel does not have, needs no file.
+# order DRIVER…: unpacks the modules of these drivers and their dependencies, and prints their names in loading order. A driver that is
+# built into this kernel, or that the kernel does not have, needs no file.
 release=$(ls "$kernel/lib/modules")
 order() {
     local driver file name
@@ -53,7 +53,7 @@ order() {
     done
 }
 order virtio_pci virtio_net virtio_blk virtio_console nvme e1000e acpi-cpufreq >"$root/modules/order"
-# Only setups need these files. A guest without a setup must not look as if they were in use.
+# Only setups need these files. A guest without a setup must not look as if it used these files.
 order bonding 8021q >"$root/modules/order.bond"
 order zram ext4 >"$root/modules/order.swap"
 need ldd libc-bin

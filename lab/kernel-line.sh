@@ -2,7 +2,7 @@
 # The short form of lab/reboot.sh, for CI: tests whether `evenkeel image` and Debian's grub scripts pass kernel arguments to a kernel, and
 # remove them again. The image is a folder with Debian. update-grub runs in it at native speed. The image's kernel then boots with the line
 # in grub.cfg, and a small system in its initramfs captures itself. Finally it tests images with arguments that would override evenkeel's.
-# It takes a minute or two, once the folder exists.
+# Once the folder exists, the test takes a minute or two.
 #
 # usage: lab/kernel-line.sh [-p PROGRAM]
 #

@@ -33,7 +33,7 @@ need depmod kmod
 [ -d "$unpacked/lib/modules" ] || { mkdir -p "$unpacked/lib" && mv "$unpacked/usr/lib/modules" "$unpacked/lib/modules"; }
 release=$(ls "$unpacked/lib/modules")
 [ -d "$unpacked/boot" ] || { mkdir "$unpacked/boot" && mv "$unpacked/lib/modules/$release/vmlinuz" "$unpacked/boot/vmlinuz-$release"; }
-# Backports change over time. A capture's name must not name a kernel that it was not made with.
+# Backports change over time. A capture's name must name the kernel that the capture was made with.
 case $release in
 "${name%%-*}".*) ;;
 *) die "$suite has $release now, which is no $name" ;;

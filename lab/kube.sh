@@ -1,11 +1,11 @@
 #!/bin/bash
-# Agents and rollouts on a real Kubernetes control plane, in hosts made of namespaces (hosts.sh): goals come, drift, are healed and go; everything
-# is killed at random moments; what the chart's roles do not allow is refused.
+# Tests agents and rollouts on a real Kubernetes control plane, in hosts made of namespaces (hosts.sh). Goals are created, drift, are healed
+# and are deleted; every process is killed at random moments; the API server refuses what the chart's roles do not allow.
 #
 # usage: lab/kube.sh PROGRAM [STEP…]
 #
-# PROGRAM is evenkeel built with the feature `kubernetes`. The control plane is in target/tools/kube, or in $EVENKEEL_KUBE: `make lab-kube` builds
-# both. Exit code 4: something is missing here; the last line says what. lab/kube/check.py has the steps.
+# PROGRAM is evenkeel built with the feature `kubernetes`. The control plane is in target/tools/kube, or in $EVENKEEL_KUBE: `make lab-kube`
+# builds PROGRAM and the control plane. Exit code 4: something is missing here; the last line says what. lab/kube/check.py has the steps.
 set -eu
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares the load generator of the memcached preset with memcaslap, interleaved: one memcached on the first CPU, the generators on the
-# last, with the same connections, keys, sizes and share of reads. Prints one line per run, and for each number of connections the medians
-# and the median ratio within a round. memcaslap compares no answer with the stored value; evenkeel compares each.
+# last CPU, with the same connections, keys, sizes and share of reads. Prints one line per run, and for each number of connections the
+# medians and the median ratio within a round. memcaslap compares no answer with the stored value; evenkeel compares each answer.
 #
 # usage: lab/load-beside-peers.sh [-r ROUNDS] [-t SECONDS] [-c CONNECTIONS,…] [PROGRAM]
 #        PROGRAM is crates/workload/examples/load.rs, built: cargo build --release -p evenkeel-workload --example load

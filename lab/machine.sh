@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # A machine of the lab: lab/disk.sh's Debian, with power, a reset button and somebody who types commands into it.
 #
-# usage: lab/machine.sh start                 powers a machine on whose disk is as lab/disk.sh made it
+# usage: lab/machine.sh start                 powers on a machine whose disk is as lab/disk.sh made it
 #        lab/machine.sh [-t S] [-i] run WORD… runs a command as root: its output, its errors, its exit code; -i: with our standard input
 #        lab/machine.sh push FILE PATH        puts a file into it, with the file's mode
-#        lab/machine.sh pull PATH FILE        gets one out of it
+#        lab/machine.sh pull PATH FILE        gets a file out of it
 #        lab/machine.sh reboot                reboots it in good order, and waits for the new boot
-#        lab/machine.sh cut                   takes the power away, in the middle of whatever it does
+#        lab/machine.sh cut                   takes the power away, in the middle of what the machine does
 #        lab/machine.sh boot                  powers it on again, with the disk as it was left
 #        lab/machine.sh snapshot NAME         keeps disk and memory as they are now, while it runs
-#        lab/machine.sh restore NAME          goes back there, in about a second
+#        lab/machine.sh restore NAME          goes back to that snapshot, in about a second
 #        lab/machine.sh stop                  takes the power away, and forgets the disk
 #
 # EVENKEEL_LAB_MACHINE selects the machine if there are several. Every wait has a limit, after which the last lines of the console
 # are printed. Exit code 125 is a failure of the machine, not of the command in it.
 #
-# A power cut loses what the guest had not written to its disk. Data that it wrote without a flush is still in the host's cache
-# and survives; a real disk may lose that too.
+# A power cut loses what the guest had not written to its disk. Data that the guest wrote without a flush is still in the host's cache and
+# survives; a real disk may lose that data too.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -91,7 +91,7 @@ monitor() {
     local line end=$((SECONDS + 120))
     echo "{\"execute\": \"$1\", \"arguments\": $2, \"id\": \"$$\"}" >&6
     while [ "$SECONDS" -lt "$end" ]; do
-        # Lines without our number are events, and the greeting.
+        # Lines without the number of our command are events, and the greeting.
         if read -r -t 5 -u 7 line && [[ $line == *"\"id\": \"$$\""* ]]; then
             echo "$line"
             return
@@ -126,7 +126,7 @@ ask() {
     {
         echo "$token $seconds $(printf %s "$command" | wc -c) $(stat -L -c %s "$input")"
         printf %s "$command"
-        # The reader of the pipe may be gone, and writing would not show that.
+        # The reader of the pipe may be gone, and a write would not report that.
         timeout "$seconds" cat "$input"
     } >&4
     await_answer "$token" $((seconds + 30)) || fail "no answer for $seconds s to: $command"

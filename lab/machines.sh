@@ -3,8 +3,8 @@
 #
 # usage: lab/machines.sh [NAME…]          (default: all of them)
 #
-# Each guest has one feature that no available machine has; its name says which. A guest takes about 15 seconds, the one with 128 CPUs a
-# minute. Run this after a change of what evenkeel reads, so that every guest answers the new readings.
+# Each guest has one feature that no available machine has; the guest's name says which feature. A guest takes about 15 seconds, the one
+# with 128 CPUs a minute. Run this script after a change of what evenkeel reads, so that every guest answers the new readings.
 set -uo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -48,7 +48,7 @@ nodes=(
     -numa 'dist,src=1,dst=2,val=21' -numa 'dist,src=1,dst=3,val=21' -numa 'dist,src=2,dst=3,val=12'
 )
 
-# One small shape under three kernels, to see their differences.
+# One small machine under three kernels, to see the differences of the kernels.
 guest qemu-4cpu-5.10 -k 5.10-cloud -w 'Two cores of two threads, one NIC with one queue, Debian 11 kernel' -- "${nic[@]}"
 guest qemu-4cpu-6.1 -w 'Two cores of two threads, one NIC with one queue, Debian 12 kernel' -- "${nic[@]}"
 guest qemu-4cpu-6.12 -k 6.12-cloud -w 'Two cores of two threads, one NIC with one queue, Debian 13 kernel' -- "${nic[@]}"
@@ -125,7 +125,7 @@ guest qemu-as-azure-6.1 -w 'DMI strings as a virtual machine of Azure gives them
 guest qemu-as-gce-6.12 -k 6.12-cloud -w 'DMI strings as a Google Compute Engine instance gives them, on another machine' -- "${nic[@]}" \
     -smbios 'type=0,vendor=Google,version=Google' -smbios 'type=1,manufacturer=Google,product=Google Compute Engine' \
     -smbios 'type=3,manufacturer=Google'
-# In one thread: 128 threads on a few CPUs would mostly wait for each other.
+# QEMU emulates all CPUs in one thread: 128 threads on a few CPUs would mostly wait for each other.
 guest qemu-128cpu-6.1 -t 600 -w 'Four sockets of sixteen cores of two threads, one memory node each: as many CPUs as an x1.32xlarge has' -- \
     -accel 'tcg,thread=single' -smp '128,sockets=4,cores=16,threads=2' -m 4096 "${nic[@]}" \
     -object 'memory-backend-ram,id=m0,size=1G' -object 'memory-backend-ram,id=m1,size=1G' \

@@ -19,8 +19,8 @@ need jq jq
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cc -O2 -o "$dir/chase" "$LAB/chase.c"
-# gcc before 12 does not vectorise at -O2, and gcc 12 only if the code does not grow: it adds one word at a time, which does not measure the
-# memory.
+# gcc before 12 does not vectorise at -O2, and gcc 12 only if the code does not grow. Without vectors, the loop adds one word at a time, and
+# its speed is not that of the memory.
 cc -O3 -march=native -o "$dir/walk" "$LAB/chase.c"
 cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
 
@@ -36,7 +36,7 @@ chase() {
 
 others() {
     if command -v lat_mem_rd >/dev/null 2>&1; then
-        # Its sizes are in MiB, its latencies in nanoseconds; -t makes the order random within pages.
+        # lat_mem_rd prints sizes in MiB and latencies in nanoseconds; -t makes the order random within pages.
         taskset -c "$cpu" lat_mem_rd -t "$mib" 64 2>&1 | awk -v round="$1" '
             NF == 2 && $1 > 0 { bytes = int($1 * 1048576 + 0.5); if (bytes >= 16384) print round, "lat_mem_rd", bytes, int($2 * 1000) }'
     fi
@@ -49,7 +49,7 @@ others() {
 }
 
 for round in $(seq "$rounds"); do
-    # The first one changes from round to round.
+    # The program that runs first changes from round to round.
     if [ $((round % 2)) = 1 ]; then order="ours chase others"; else order="others chase ours"; fi
     for who in $order; do "$who" "$round"; done
 done >"$dir/all"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the unsafe parts of the locks and the job system under miri: undefined behaviour, races, leaks. Parts that miri cannot run are
-# covered by the model checker (`make model`) and ThreadSanitizer: locks with priority inheritance (miri has no FUTEX_LOCK_PI), calls that
-# ask the kernel how long a thread waited, and rings that the kernel writes to.
+# Runs the unsafe parts of the locks and the job system under miri: undefined behaviour, races, leaks. The model checker (`make model`) and
+# ThreadSanitizer cover the parts that miri cannot run: locks with priority inheritance (miri has no FUTEX_LOCK_PI), calls that ask the
+# kernel how long a thread waited, and rings that the kernel writes to.
 #
 # usage: lab/miri.sh
 set -euo pipefail

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Whether the oldest Rust that Cargo.toml promises (rust-version) compiles the workspace. The benches are left out: peers
-# that they compare with need a later one.
+# Checks whether the oldest Rust that Cargo.toml promises (rust-version) compiles the workspace. The benches are left out, because the peers
+# that they compare with need a later Rust.
 #
 # usage: lab/oldest-rust.sh [OPTION-OF-CARGO-CHECK ...]
 #
-# It installs that toolchain if rustup can get it. Exit code 4: it cannot.
+# The script installs that toolchain if rustup can get it. Exit code 4: rustup cannot get the toolchain.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whether evenkeel-rt and its library for C compile for systems other than Linux, where they have a plain fallback.
-# It checks each target that rustup has installed, and lists the others as skipped: deploy/setup.sh lab installs them.
+# Checks whether evenkeel-rt and its library for C compile for systems other than Linux, where they have a plain fallback. The script checks
+# each target that rustup has installed, and lists the other targets as skipped: deploy/setup.sh lab installs them.
 #
 # usage: lab/other-systems.sh
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the output of `make dist` like a stranger: the package in a fresh Debian without Rust, a setting applied by it, an upgrade, a
-# removal while the setting is active, a purge; the tarball; the container image in a user namespace; Debian's and RPM's linters. It changes
-# vm.stat_interval of this machine for some seconds.
+# removal while the setting is active, a purge; the tarball; the container image in a user namespace; Debian's and RPM's linters. The script
+# changes vm.stat_interval of this machine for some seconds.
 #
 # usage: lab/packages.sh [-d DIST]
 #
@@ -57,7 +57,7 @@ installs() {
     inside dpkg -i /tmp/package.deb
     rm "$root/tmp/package.deb"
 }
-# Exit code 1 is an answer too: with six pairs, noise can decide.
+# Exit code 1 is a valid verdict too: with only six pairs, noise can decide.
 demo() {
     local status=0
     inside evenkeel demo --pairs 6 --out /tmp || status=$?
@@ -124,7 +124,7 @@ same_line_tables() {
     readelf -S "$file" | grep -q debug_line
 }
 
-# The library: its program runs in the fresh system. It is compiled here with only the files of the packages.
+# The library: a program that uses it runs in the fresh system. That program is compiled here with only the files of the packages.
 deb_of() { echo "$dist/$1_$version-1_$(debian_arch "$arch").deb"; }
 unpacks_library() {
     rm -rf "${work:?}/dev"

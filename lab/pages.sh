@@ -10,7 +10,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 data=crates/profile/tests/data
 
-# A trial of two arms, one of several, and the pages over boots and machines that the tests hold.
+# A trial of two arms, a trial of several arms, and the pages over boots and machines that the tests store.
 "$evenkeel" prove process.timer_slack_ns=1 --workload simulated --seed 5 --state "$folder/state" --report "$folder/trial" >/dev/null 2>&1
 "$evenkeel" prove --arm process.timer_slack_ns=1 --arm process.timer_slack_ns=1000 --workload simulated --seed 5 \
     --state "$folder/state" --report "$folder/arms" >/dev/null 2>&1

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the pictures of the README by the program itself: the topology of a captured machine, a flame graph of the reference server under
-# players, and a terminal session. The last two are recordings of the machine that runs this, so they differ a little each time.
+# players, and a terminal session. The flame graph and the session are recordings of the machine that runs this script, so they differ a
+# little each time.
 #
 # usage: lab/pictures.sh PROGRAMS    the folder of evenkeel, evenkeel-arena and evenkeel-bots
 set -eu
@@ -12,7 +13,7 @@ folder=$(mktemp -d)
 server=
 bots=
 end() {
-    # The server and its players end with their standard input; waiting for them leaves none behind.
+    # The server and its players end when their standard input ends. Wait for them, so that no process is left behind.
     exec 3>&- 4>&- || true
     [ -z "$bots" ] || wait "$bots" 2>/dev/null || true
     [ -z "$server" ] || wait "$server" 2>/dev/null || true

@@ -4,7 +4,7 @@
 # median pairs of sessions that found it.
 #
 # usage: lab/power.sh [-n SESSIONS] [-e PERCENT,…] [-k median,tail] [-w WINDOW_MS] [-p PAIRS] [-s SEED] [PROGRAM]
-#        Measures on this machine: keep it idle. It switches nothing of the host, and needs no root.
+#        Measures on this machine: keep it idle. The script switches no setting of the host, and needs no root.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Compares `evenkeel profile view` with `perf report` on the same recording: servers under load, recorded by perf. It looks for perf's top
-# ten functions in evenkeel's result, and prints the largest difference in percentage points, and how many frames of programs have a name.
-# Functions without a name are compared by their file, because perf shows an address for each.
+# Compares `evenkeel profile view` with `perf report` on the same recording: servers under load, recorded by perf. The script looks for
+# perf's top ten functions in evenkeel's result, and prints the largest difference in percentage points, and how many frames of programs
+# have a name. It compares functions without a name by their file, because perf shows only an address for each of them.
 #
 # usage: lab/profile-agrees.sh [-t SECONDS] [-f HZ] [-p POINTS] [SERVER …]
-#        SERVER is arena, memcached, redis or ddnet (default: all installed ones). Exit code 1: one differs by more than POINTS.
+#        SERVER is arena, memcached, redis or ddnet (default: all installed ones). Exit code 1: a function differs by more than POINTS.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -42,7 +42,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 4' INT TERM
 
-# start COMMAND…: runs it in the background until this script ends; its number is in $last.
+# start COMMAND…: runs the command in the background until this script ends; its process number is in $last.
 start() {
     "$@" >"$folder/log" 2>&1 <&9 &
     last=$!
@@ -82,11 +82,11 @@ serve_redis() {
 serve_ddnet() {
     local program=/usr/games/DDNet-Server
     [ -x "$program" ] || return 4
-    # It writes its log into the current folder.
+    # The server writes its log into the current folder.
     start env -C "$folder" "$program" 'sv_port 28303' 'bindaddr 127.0.0.1' 'sv_ipv4only 1' 'sv_register 0' 'sv_high_bandwidth 1'
     server=$last
     sleep 2
-    # It answers queries for its status: a load of small packets on its socket.
+    # The server answers queries for its status: a load of small packets on its socket.
     start python3 -c '
 import socket, time
 end = time.time() + float(__import__("sys").argv[1])

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Measures the cost of recording for a busy server: CPU time per tick of evenkeel-arena, with constant work per tick and bots that play, in
-# windows without a recorder, with `evenkeel profile record` and with `perf record` at the same rate, in random order within each block. It
-# records the whole machine, stacks by frame pointer, with the kernel's clock. Prints one line per window and appends it to FILE. Then
-# prints, for all of FILE, what each recorder adds, with two standard errors over the blocks, its own CPU time, and its largest memory.
+# windows without a recorder, with `evenkeel profile record` and with `perf record` at the same rate, in random order within each block.
+# Each recorder records the whole machine, stacks by frame pointer, with the kernel's clock. Prints one line per window and appends it to
+# FILE. Then prints, for all of FILE, what each recorder adds, with two standard errors over the blocks, its own CPU time, and its largest
+# memory.
 #
 # usage: lab/profile-overhead.sh [-b BLOCKS] [-t SECONDS] [-w WORK_US] [-r RATE] [-o FILE] [-k KIND]
 #        KIND is samples, or switches to record switches too (perf record --switch-events)

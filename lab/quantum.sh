@@ -3,8 +3,8 @@
 #
 # usage: lab/quantum.sh [-k KERNEL] [PERIOD_MS:SHARE[:JITTER]…]
 #
-# SHARE is what the RT hog leaves. The guest is emulated in software, with one CPU whose thread is pinned to this machine's last CPU, where
-# the hog runs. Inside, neither the steal counter nor run delay changes. Needs root, and two CPUs.
+# SHARE is the share of the CPU that the RT hog leaves to the guest. The guest is emulated in software, with one CPU whose thread is pinned
+# to this machine's last CPU, where the hog runs. Inside, neither the steal counter nor run delay changes. Needs root, and two CPUs.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -56,7 +56,7 @@ pin() {
         esac
     done
 }
-# await WORDS: waits until the guest has printed them.
+# await WORDS: waits until the guest has printed the words.
 await() {
     local end=$((SECONDS + 120))
     until grep -qs "$1" "$log"; do

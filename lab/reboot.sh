@@ -8,8 +8,8 @@
 #   -s  the seed of their times (default: from the clock)
 #   -p  the evenkeel to test, a static program (default: built here)
 #
-# Without settings it uses one of each kind that survives a reboot in its own way; `settings` below lists the possible ones. A round takes
-# two to four minutes, mostly for grub. Exit code 1: something failed, and the output says what.
+# Without settings, the script uses one setting of each kind that survives a reboot in its own way; `settings` below lists the possible
+# settings. A round takes two to four minutes, mostly for grub. Exit code 1: something failed, and the output says what.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -58,7 +58,7 @@ complain() {
     wrong=$((wrong + 1))
 }
 
-# timed WHAT COMMAND…: its time goes to `timings`, and in whole seconds to `took`.
+# timed WHAT COMMAND…: writes the time of the command to `timings`, and in whole seconds to `took`.
 timed() {
     local what=$1 began=$SECONDS status=0
     shift
@@ -173,7 +173,7 @@ survives_power_cuts() {
         case $((round % 4)) in
         # One record of the journal is on the disk, and the next is not.
         0) cut_in before $((1 + RANDOM % apply_records)) 0 "${apply[@]}" ;;
-        # Any moment: mostly grub's scripts are running.
+        # The power is cut at any moment: most of the time, grub's scripts are running then.
         1) cut_in before 1 $((RANDOM % (apply_seconds + 1))) "${apply[@]}" ;;
         2) cut_in applied 1 $((RANDOM % (apply_seconds + 1))) "${revert[@]}" ;;
         3) cut_in before "$apply_records" 0 "${apply[@]}" ;;

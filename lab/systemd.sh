@@ -66,7 +66,7 @@ starts_sessions() {
     guest systemctl is-active arena@1 arena@2 arena@3
 }
 
-# get PATH: what `evenkeel serve` answers, asked without a program that a small system lacks.
+# get PATH: prints the answer of `evenkeel serve`, without a program that a small system lacks.
 get() { inside "exec 3<>/dev/tcp/127.0.0.1/9177; printf 'GET $1 HTTP/1.1\r\nHost: 127.0.0.1:9177\r\nConnection: close\r\n\r\n' >&3; timeout 60 cat <&3"; }
 serves() {
     guest systemctl enable --now evenkeel-serve.socket
@@ -83,7 +83,7 @@ sees_the_sessions() {
     done
     get /api/v1/model >"$work/model"
 }
-# WatchdogSec is 60.
+# systemd restarts the service after 60 s without a sign of life (WatchdogSec).
 outlives_its_watchdog() {
     sleep 150
     is "$(guest systemctl show --property ActiveState,NRestarts --value evenkeel-serve.service | tr '\n' ' ')" '0 active '
@@ -95,7 +95,7 @@ verifies_daily() {
     guest systemctl list-timers --no-legend evenkeel-verify.timer | grep evenkeel-verify
     guest systemctl start evenkeel-verify.service
 }
-# Drift makes the unit fail, so that whoever watches failed units learns of it.
+# Drift makes the unit fail, so that a monitor of failed units reports it.
 reports_drift() {
     guest sysctl -qw vm.swappiness=61
     ends 1 systemctl start evenkeel-verify.service
@@ -107,7 +107,8 @@ reports_drift() {
 table='session,count,cpus,tick_hz,unit,cpu_weight
 arena,3,0.2,20,arena@{n}.service,200'
 group() { guest cat "/sys/fs/cgroup/system.slice/system-arena.slice/arena@$1.service/$2"; }
-# The CPUs of the sessions' processes, as the kernel reports them. shellcheck disable=SC2016 # the guest's shell expands it
+# The CPUs of the sessions' processes, as the kernel reports them.
+# shellcheck disable=SC2016 # the guest's shell expands it
 cpus_of_sessions() {
     inside 'for at in /proc/[0-9]*; do
         [ "$(cat $at/comm 2>/dev/null)" = evenkeel-arena ] && sed -n "s/^Cpus_allowed_list:[[:space:]]*//p" $at/status
@@ -153,7 +154,7 @@ outlives_reboot() {
     is "$(guest systemctl is-active evenkeel-serve.socket)" active
     guest systemctl list-timers --no-legend evenkeel-verify.timer | grep evenkeel-verify
 }
-# The upgraded package brings the program that answers.
+# After the upgrade, the new program must answer.
 upgrades() {
     local before after
     get /healthz | grep -q '200 OK'
@@ -172,7 +173,8 @@ removes() {
 nothing_runs() {
     # shellcheck disable=SC2016 # the guest's shell expands it
     is "$(inside 'for at in /proc/[0-9]*; do [ "$(cat $at/comm 2>/dev/null)" = evenkeel ] && echo $at; done; true')" ''
-    # The check after a boot is of the setting, which is still in force. Without its program, systemd leaves it out.
+    # The unit that verifies after a boot belongs to the setting, which is still in force. Without its program, systemd does not start the
+    # unit.
     is "$(inside 'find /etc/systemd -lname "*evenkeel*"')" /etc/systemd/system/multi-user.target.wants/evenkeel-verify.service
     is "$(guest systemctl list-units --no-legend --plain --state=active,activating,failed 'evenkeel-*')" ''
 }

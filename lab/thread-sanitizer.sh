@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the library for C under ThreadSanitizer: rt-c and Rust's own library are built with it, and so are C programs that share clocks,
-# locks, events, scopes and handles between threads. A data race ends a program with its stack, and fails the test. First a program with a
-# deliberate race checks that one would be found.
+# locks, events, scopes and handles between threads. A data race ends a program with its stack, and fails the test. First, a program with a
+# deliberate race shows that ThreadSanitizer finds races here.
 #
 # usage: lab/thread-sanitizer.sh
 set -euo pipefail

@@ -31,7 +31,7 @@ complain() {
 
 value() { guest cat /proc/sys/vm/swappiness; }
 timers() { guest bash -c "systemctl list-units --all --no-legend --plain 'evenkeel-try-*' | cut -d' ' -f1"; }
-# By the name of the program, which differs from that of the checking shell.
+# Finds watchdogs by the name of the program, which differs from the name of the checking shell.
 watchdogs() { guest bash -c 'for at in /proc/[0-9]*; do [ "$(cat $at/comm 2>/dev/null)" = evenkeel ] && tr "\0" " " 2>/dev/null <$at/cmdline | grep -q " watchdog " && echo ${at#/proc/}; done; true'; }
 
 # is WHAT WANTED FOUND

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares `measure udp` and `measure bandwidth` with sockperf and iperf3, interleaved: the same veth pair between two network namespaces,
-# the same rate and size, servers on the first CPU and clients on the last. Prints one line per run, and medians with ratios at the end.
+# the same rate and size, servers on the first CPU and clients on the last CPU. Prints one line per run, and medians with ratios at the end.
 #
 # usage: lab/udp-beside-peers.sh [-r ROUNDS] [-t SECONDS] [-w WHAT,…] [PROGRAM]
 #        WHAT of latency, packets, bandwidth (default: all)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs update-grub in a folder that holds a system, at native speed, and leaves there the grub.cfg that it would write on the lab's disk.
+# Runs update-grub in a folder that holds a system, at native speed, and leaves the grub.cfg there that update-grub would write on the lab's
+# disk.
 #
 # usage: lab/update-grub.sh ROOT UUID-OF-ITS-FILE-SYSTEM
 #

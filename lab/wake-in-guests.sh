@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Checks `evenkeel measure wake` in guests whose CPUs idle in different ways: with a driver (acpi_idle, from lab/idle.asl), without one by
 # halting, and not at all (idle=poll). The cost of leaving idle must appear in the first two by both methods, and explain most of the
-# difference from the third. Prints one line per cell, and what does not hold.
+# difference from the third. Prints one line per cell, and the conditions that do not hold.
 #
 # usage: lab/wake-in-guests.sh [SECONDS]        (default: 12 per guest)
 #
-# EVENKEEL names a static program to measure with [default: lab/guest-program.sh]. Guests are as lab/accelerator.sh says: under software
-# emulation a CPU that halts is a thread of QEMU that sleeps, and leaving idle is that thread's wake-up.
+# EVENKEEL names a static program to measure with [default: lab/guest-program.sh]. lab/accelerator.sh chooses KVM or software emulation for
+# the guests: under software emulation a CPU that halts is a thread of QEMU that sleeps, and leaving idle is that thread's wake-up.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -61,8 +61,8 @@ for (name, kind, gap_us), parts in seen.items():
     # The cost of leaving idle: the latency minus that of a guest that never idles. So ticks and the governor are not included.
     never = seen["poll", kind, gap_us]
     lacks = parts["plain_ns"] - never["plain_ns"]
-    # Keeping a CPU awake costs a switch to another thread and back. In a guest that never idles there is nothing else, so the difference is
-    # negative.
+    # Keeping a CPU awake costs a switch to another thread and back. In a guest that never idles, keeping the CPU awake has no other effect,
+    # so the difference is negative.
     kept = parts["idle_exit_kept_awake"]["ns"] - never["idle_exit_kept_awake"]["ns"]
     ways = [("kept awake, less than in that guest", kept)]
     if name == "driver":

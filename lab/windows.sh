@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The unit tests of evenkeel-rt as Windows programs, under Wine: ticks, locks and jobs on the plain fallback of src/portable in evenkeel-sys.
-# Tests of what only Linux has are left out where they are written, with `cfg`; src/other_systems.rs of evenkeel-rt runs only here.
+# Runs the unit tests of evenkeel-rt as Windows programs, under Wine: ticks, locks and jobs on the plain fallback of src/portable in
+# evenkeel-sys. Tests of what only Linux has are excluded by `cfg` in their source; src/other_systems.rs of evenkeel-rt runs only
+# here.
 #
 # usage: lab/windows.sh
 set -euo pipefail

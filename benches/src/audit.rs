@@ -53,7 +53,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
     Row::new(Measurements { row: "audit", unit: "ms", all, skipped, seed })
 }
 
-/// The path of a program of evenkeel, built next to this one.
+/// The path of one of evenkeel's programs, which the build puts beside this program.
 pub(crate) fn beside_us(name: &str) -> anyhow::Result<String> {
     let us = std::env::current_exe().context("find this program")?;
     let path = us.with_file_name(name);

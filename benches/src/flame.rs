@@ -13,11 +13,12 @@ use crate::row::{Measured, Measurements, Row};
 use crate::turns::{Contender, Rounds, wall_ms};
 
 const ROUNDS: usize = 10;
-/// The size of the file at which perf stops.
+/// perf stops when its file has this size.
 const RECORDING: &str = "20M";
-/// The user's own recording, to use instead of a new one, because its contents matter much.
+/// The environment variable with the path of the user's own recording, to use instead of a new one. The result depends much on the
+/// recording.
 const OWN_RECORDING: &str = "EVENKEEL_FLAME_DATA";
-/// Debian's copy of the script, if it is not on the path.
+/// The path of the script in Debian, used if the script is not on `PATH`.
 const FLAMEGRAPH: &str = "/usr/share/perl5/Devel/NYTProf/flamegraph.pl";
 
 /// The programs that fold and draw the output of `perf script`.
@@ -78,14 +79,14 @@ fn recording(ours: &str) -> anyhow::Result<PathBuf> {
     let mut perf = Command::new("timeout");
     perf.args(["--signal=INT", "100", "perf", "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", "4999"]);
     perf.arg(format!("--max-size={RECORDING}")).arg("-o").arg(&data).args(["timeout", "90", "sh", "-c", &audits]);
-    // perf stops by size or by time, and reports neither as success.
+    // perf stops at the size limit or at the time limit. It reports neither as success.
     let _ended = perf.stdout(Stdio::null()).stderr(Stdio::null()).status().context("start perf")?;
     let length = std::fs::metadata(&data).with_context(|| format!("look at {}", data.display()))?.len();
     ensure!(length > 1_000_000, "perf recorded {length} bytes only");
     Ok(data)
 }
 
-/// The path of a program.
+/// The full path of a program, if it is installed.
 fn found(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH")?;
     let on_path = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());

@@ -1,5 +1,5 @@
 //! `locks`: CPU time per operation while four threads share one CPU and one lock. An operation is 50 us of work with the lock and 50 us
-//! without it, always the same number of steps. The cost of waiting is added to that.
+//! without it, always with the same number of steps. Everything above these 100 us is the cost of waiting for the lock.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -16,7 +16,7 @@ const HALF_NS: u64 = 50_000;
 const WINDOW_NS: u64 = 400_000_000;
 const ROUNDS: usize = 12;
 
-/// Does the work while it holds the lock.
+/// A contender: calls the given work repeatedly, each time while it holds the lock.
 pub(crate) type With<'a> = &'a (dyn Fn(&mut dyn FnMut()) + Sync);
 
 pub(crate) fn measure() -> anyhow::Result<Row> {
@@ -91,7 +91,7 @@ pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>()).map_err(|errno| anyhow!("run on CPU {cpu}: {errno}"))
 }
 
-/// How many steps of this work fit into `work_ns` on this machine: the fastest of many runs, so that it contains no other thread's time.
+/// How many steps take `work_ns` on this machine: the fastest of many runs, which contains no time of other threads.
 pub(crate) fn steps_of(work_ns: u64, cpu: usize) -> anyhow::Result<u64> {
     let body = move || -> anyhow::Result<u64> {
         pin(cpu)?;

@@ -1,5 +1,6 @@
-//! `locks-table`: the share of work in the CPU time that threads spend at a lock, and how long they wait for it. It covers a server's
-//! typical cases: on one CPU, under a limit, and while the hypervisor takes one of two CPUs away. It only informs; no limit is checked.
+//! `locks-table`: the share of work in the CPU time that threads spend at a lock, and how long they wait for it. It covers typical cases of
+//! a server: on one CPU, under a CPU limit, and while the hypervisor takes one of two CPUs away. The table only informs; no limit is
+//! checked.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +17,13 @@ use crate::turns::{Rounds, in_turns};
 const WINDOW_NS: u64 = 400_000_000;
 const ROUNDS: usize = 8;
 
-/// The disturbance of the CPU.
+/// What takes CPU time from the measured threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Condition {
     Calm,
-    /// 4 ms in 10.
+    /// A CPU limit of 4 ms in each period of 10 ms.
     Limit,
-    /// A real-time thread on the first CPU, 6 ms in 10.
+    /// A real-time thread takes the first CPU for 6 ms of every 10.
     RtHog,
 }
 
@@ -88,7 +89,7 @@ struct Window {
     operations_per_s: f64,
 }
 
-/// Measures every column and prints its table.
+/// Measures all columns and prints the table.
 pub(crate) fn print() -> anyhow::Result<()> {
     let cpus: Vec<usize> = thread::affinity().map_err(|errno| anyhow!("read the affinity: {errno}"))?.iter().collect();
     for column in &COLUMNS {
@@ -205,7 +206,7 @@ fn window(
     })
 }
 
-/// Takes a CPU 6 ms in 10, as a hypervisor may.
+/// Takes a CPU for 6 ms of every 10, as a hypervisor may.
 fn steal(cpu: usize, stop: &AtomicBool) -> anyhow::Result<()> {
     pin(cpu)?;
     sched::set_fifo(50).map_err(|errno| anyhow!("become real-time: {errno}"))?;

@@ -1,5 +1,5 @@
-//! `telemetry`, `faults` and `rate`: the cost of observing a tick, in nanoseconds per tick, with a thousand ticks per number. Each
-//! contender does its usual work after a completed tick. Peers collect the same figures, but only their own process can read them.
+//! `telemetry`, `faults` and `rate`: the cost of observing a tick, in nanoseconds per tick, with a thousand ticks per number. After each
+//! completed tick, a contender does its usual work. Peers collect the same figures, but only their own process can read them.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -26,10 +26,10 @@ const PERIOD_NS: u64 = 20_000_000;
 /// Does the measured work after one tick.
 type After = Box<dyn FnMut(&Done)>;
 
-/// Its name, its version, and its work.
+/// A contender: name, version, and the work after one tick.
 type Contender = (&'static str, &'static str, After);
 
-/// A typical tick: slightly late now and then, and busy for 3 to 6 ms.
+/// A typical tick: slightly late now and then, with 3 to 6 ms of work.
 fn done(number: u64) -> Done {
     let due_ns = number * PERIOD_NS;
     let began_ns = due_ns + number.wrapping_mul(7919) % 200_000;
@@ -66,7 +66,7 @@ pub(crate) fn measure_telemetry() -> anyhow::Result<Row> {
     })
 }
 
-/// The same figures in the crate that most servers use to export them.
+/// The same figures with the crate that most servers use to export metrics.
 fn prometheus_crate() -> anyhow::Result<After> {
     let bounds: Vec<f64> =
         (-6..2).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power))).take(22).collect();
@@ -122,7 +122,7 @@ pub(crate) fn measure_rate() -> anyhow::Result<Row> {
         Ok(vec![(
             "evenkeel-rt",
             env!("CARGO_PKG_VERSION"),
-            // The reading of the system every 50th tick is included.
+            // Every 50th tick also reads figures of the system. That time is included.
             Box::new(move |done: &Done| {
                 black_box(rate.after(done));
             }) as After,

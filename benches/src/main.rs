@@ -90,7 +90,7 @@ fn help() {
     );
 }
 
-/// Whether a row is the one that is asked for, or one of those that share that beginning where none has the name itself: `slots` is all rows
+/// Whether to run a row: its name is `asked`. If no row has this name, all rows whose names begin with it are run: `slots` means all rows
 /// `slots-…`.
 fn is_of(row: &str, asked: &str) -> bool {
     let is_group = || !ROWS.iter().any(|(name, _)| *name == asked);

@@ -1,6 +1,6 @@
 //! `pairs`: how many pairs a test needs to find a real effect at equal rates of false claims, on recorded and simulated noise. The peers
-//! are common tests, implemented here. Each peer gets the number of pairs that suits the exact effect, which a user does not know.
-//! evenkeel's test does not get it.
+//! are common tests, implemented here. Each peer is planned with the number of pairs that suits the exact effect. A user does not know the
+//! effect, and evenkeel's test does not get that number.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,13 +16,13 @@ use evenkeel_testkit::noise;
 
 use noise::Noise;
 
-/// The simulated trials for each noise and effect.
+/// The number of simulated trials for each noise and effect.
 const TRIALS: u64 = 100;
-/// The simulated A/A trials for each noise.
+/// The number of simulated A/A trials for each noise.
 const ALIKE: u64 = 100;
-/// The most pairs of a trial.
+/// The maximum number of pairs of a trial.
 const MOST: usize = 100;
-/// A peer plans with the number of pairs that finds the effect in this share of the trials.
+/// Each peer gets the number of pairs with which it finds the effect in this share of the trials.
 const POWER: f64 = 0.9;
 /// How often the group-sequential peer tests, and the p-value that each of five equally spaced tests needs for 5 % in all (S. J. Pocock,
 /// "Group sequential methods in the design and analysis of clinical trials", Biometrika 1977).
@@ -39,7 +39,7 @@ struct End {
     found: Option<Verdict>,
 }
 
-/// A test over the pairs of one trial. The number is the most pairs that it gets.
+/// A test over the pairs of one trial. The number is the maximum number of pairs that the test gets.
 type Way = fn(&[Pair], usize) -> anyhow::Result<End>;
 
 /// # Errors
@@ -77,7 +77,7 @@ const GROUPS: &str = "Wilcoxon in 5 looks (Pocock), for a power of 90 %";
 const PEEKING: &str = "Wilcoxon after every pair";
 const WELCH: &str = "all of A, then all of B, Welch";
 
-/// Why a test is not a peer.
+/// Why a test cannot be a peer: it makes too many false claims.
 fn refused(claims: impl Fn(&Noise) -> anyhow::Result<f64>) -> anyhow::Result<String> {
     let rates = noise::all().iter().map(claims).collect::<anyhow::Result<Vec<f64>>>()?;
     let at = |share| quantile(&rates, share).context("no noise");
@@ -172,7 +172,7 @@ fn power(trials: &[Vec<Pair>], way: Way, most: usize) -> anyhow::Result<f64> {
     Ok(f64::from(found) / trials.len() as f64)
 }
 
-/// A trial that does not find the effect counts with all its pairs.
+/// The mean number of pairs that a test uses. A trial that does not find the effect counts with the maximum.
 fn mean_pairs(trials: &[Vec<Pair>], way: Way, most: usize) -> anyhow::Result<f64> {
     let mut pairs = 0;
     for trial in trials {
@@ -193,7 +193,7 @@ fn ours(pairs: &[Pair], most: usize) -> anyhow::Result<End> {
     Ok(End { pairs: most, found: None })
 }
 
-/// The sign test by betting, with Krichevsky and Trofimov's estimate. It stops at 20.
+/// The sign test by betting, with Krichevsky and Trofimov's estimate. It stops at an e-value of 20.
 fn sign(pairs: &[Pair], most: usize) -> anyhow::Result<End> {
     let (mut wealth, mut above, mut below) = (1.0, 0.0, 0.0);
     for (pair, count) in pairs[..most].iter().zip(1..) {
@@ -244,7 +244,7 @@ fn peeking(pairs: &[Pair], most: usize) -> anyhow::Result<End> {
 /// 30 windows of A, then 30 of B, as command-line timers run them; Welch's test at 5 %.
 fn welch_claims(noise: &Noise) -> anyhow::Result<f64> {
     const EACH: usize = 30;
-    // The quantile of Student's t for 29 to 58 degrees of freedom is 2.045 to 2.002. The largest value gives the fewest claims.
+    // For 29 to 58 degrees of freedom, the quantile of Student's t is between 2.045 and 2.002. The largest value gives the fewest claims.
     const LIMIT: f64 = 2.045;
     let mut claimed = 0;
     for seed in 0..ALIKE {

@@ -1,8 +1,8 @@
-//! The row `phases`: how many sessions fit on one CPU until a tick in a hundred waits more than 2 ms, with ticks that spread themselves and
-//! with ticks at random phases.
+//! The row `phases`: how many sessions fit on one CPU until one tick in a hundred waits longer than 2 ms. It compares ticks that spread
+//! themselves with ticks at random phases.
 //!
-//! A tick's wait is the time from due to done without its own CPU time. How late it begins would not do: a tick thread that wakes preempts
-//! the one that works, so that ticks that collide begin in time and end late.
+//! A tick's wait is the time from due to done without its own CPU time. The start delay would not show collisions: a tick thread that wakes
+//! preempts the thread that works, so colliding ticks begin in time and end late.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,16 +22,16 @@ use crate::turns::{Rounds, in_turns};
 const PERIOD_NS: u64 = 20_000_000;
 /// 99 of 100 ticks wait at most this long.
 const WAIT_NS_MAX: u64 = 2_000_000;
-/// A mean of 1 ms with a standard deviation of half of that, from a uniform distribution.
+/// CPU time of a tick: uniformly distributed, with a mean of 1 ms and a standard deviation of 0.5 ms.
 const WORK_NS: std::ops::Range<u64> = 134_000..1_866_000;
-/// The fewest and the most sessions that are tried: twenty would fill the CPU.
+/// The smallest and the largest number of sessions to try. Twenty would fill the CPU.
 const SESSIONS: [usize; 2] = [1, 19];
-/// Ticks before the measured ones: spreading takes up to 10 s.
+/// The number of ticks before the measured ones, for ticks that spread themselves (this takes up to 10 s) and for others.
 const SETTLE_TICKS: [usize; 2] = [550, 50];
 const TICKS: usize = 250;
 const ROUNDS: usize = 10;
 
-/// Sessions that fit, more is better.
+/// Measures how many sessions fit on one CPU. More is better.
 ///
 /// # Errors
 /// If a session can't run.
@@ -53,7 +53,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
     Row::of_more(measurements)
 }
 
-/// The most sessions whose p99 is within the limit, by halving.
+/// The largest number of sessions whose p99 wait is within the limit, found by bisection.
 fn fitting(is_spread: bool, seed: u64) -> anyhow::Result<usize> {
     let [mut fits, mut breaks] = [SESSIONS[0] - 1, SESSIONS[1] + 1];
     while breaks - fits > 1 {
@@ -66,7 +66,7 @@ fn fitting(is_spread: bool, seed: u64) -> anyhow::Result<usize> {
     Ok(fits)
 }
 
-/// The p99 of the waits of all sessions' ticks.
+/// The p99 of the waits, over the ticks of all sessions.
 fn wait_ns_p99(sessions: usize, is_spread: bool, seed: u64) -> anyhow::Result<u64> {
     let folder = tempfile::tempdir().context("make a folder for the sessions")?;
     let phases = is_spread.then(|| folder.path());

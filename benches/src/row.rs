@@ -15,17 +15,17 @@ pub(crate) struct Row {
     unit: &'static str,
     better: &'static str,
     ours: Figure,
-    /// Other modes of evenkeel. None is compared with a peer.
+    /// The numbers of other modes of evenkeel, which are not compared with peers.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     other_modes: BTreeMap<String, Figure>,
     peers: BTreeMap<String, Figure>,
-    /// Peers that are not installed here, with advice for each.
+    /// Peers that are not installed on this machine, each with advice how to install it.
     skipped: BTreeMap<String, String>,
     ratio_to_best_peer: Option<Ratio>,
     seed: u64,
 }
 
-/// The results of several runs of one program.
+/// The numbers of several runs of one program.
 #[derive(Debug, Serialize)]
 struct Figure {
     median: f64,
@@ -42,19 +42,19 @@ struct Figure {
 struct Ratio {
     peer: String,
     ratio: f64,
-    /// The 95 % confidence interval by `evenkeel_stats::compare`.
+    /// The lower end of the 95 % confidence interval, computed by `evenkeel_stats::compare`.
     low: f64,
     high: f64,
 }
 
-/// The results of one program, one number per round.
+/// The name, the version and the numbers of one program, one number per round.
 pub(crate) struct Measured {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) rounds: Vec<f64>,
 }
 
-/// All results of a row. The first is evenkeel's.
+/// The numbers of all programs of a row, evenkeel's first.
 pub(crate) struct Measurements {
     pub(crate) row: &'static str,
     pub(crate) unit: &'static str,
@@ -109,7 +109,7 @@ impl Row {
     /// Adds other modes of evenkeel.
     ///
     /// # Errors
-    /// If one has no results.
+    /// If a mode has no results.
     pub(crate) fn with_modes(mut self, modes: &[Measured]) -> anyhow::Result<Row> {
         for mode in modes {
             self.other_modes.insert(mode.name.clone(), Figure::new(mode)?);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_best_peer_is_the_one_with_the_lowest_median() {
-        // The machine slows down by half during the rounds, so only ratios within rounds are 2.
+        // The machine slows down by half during the rounds. Therefore only the ratio within each round is 2.
         let slowing: Vec<f64> = (0..20).map(|round| 10.0 + f64::from(round) / 4.0).collect();
         let ours: Vec<f64> = slowing.iter().map(|ms| ms * 2.0).collect();
         let all = vec![measured("ours", &ours), measured("slow", &[90.0; 20]), measured("fast", &slowing)];

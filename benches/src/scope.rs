@@ -1,4 +1,4 @@
-//! `scope`: the cost of entering and leaving one profiler scope, in nanoseconds: a batch of a thousand per number.
+//! `scope`: the cost of entering and leaving one profiler scope, in nanoseconds. Each number comes from a batch of a thousand scopes.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const CONTENDERS: [(&str, &str, Batch); 4] = [
         for _ in 0..BATCH {
             puffin::profile_scope!("bench");
         }
-        // A frame of a thousand scopes, as a server would have. Otherwise they accumulate.
+        // End the frame after a thousand scopes, as a server would. Otherwise scopes would accumulate in memory.
         puffin::GlobalProfiler::lock().new_frame();
     }),
     ("tracing span", "0.1, a registry and a layer that does nothing", || {

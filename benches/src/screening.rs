@@ -23,9 +23,9 @@ use crate::row::{Measured, Measurements, Row};
 /// The number of searches per method. Use 100 for published figures.
 const SEEDS: u64 = 20;
 const SEEDS_CALIBRATED: u64 = 100;
-/// The budget of one search. A search that does not find the right set counts as having used all of it.
+/// The maximum number of windows of one search. A search that does not find the right set counts as having used all of them.
 const WINDOWS_MAX: usize = 10_000;
-/// The most pairs per knob, for the method that tests one knob after another.
+/// The maximum number of pairs per knob, for the method that tests one knob after another.
 const PAIRS_MAX: usize = 300;
 /// The knobs that really help, in order.
 const RIGHT: [usize; 5] = [4, 7, 11, 23, 28];
@@ -34,7 +34,8 @@ const SCRIPT: &str = "lab/optuna-tpe.py";
 const OPTUNA: &str = "5.0.0";
 const INSTALL: &str = "it is not here: python3 -m venv target/optuna && target/optuna/bin/pip install optuna==5.0.0";
 
-/// The true server. Its noise comes from `EVENKEEL_NOISE`, by default 0.04: that of a median round trip over a second.
+/// The simulated server with its true effects. Its noise comes from `EVENKEEL_NOISE`. The default of 0.04 is the noise of a median round
+/// trip over a second.
 fn truth() -> Truth {
     let noise = std::env::var("EVENKEEL_NOISE").ok().and_then(|text| text.parse().ok()).filter(|noise| *noise > 0.0);
     Truth { noise: noise.unwrap_or(0.04), ..Truth::three_of_thirty() }
@@ -49,7 +50,7 @@ fn design(seed: u64) -> SearchDesign {
     SearchDesign { smallest_effect_ratio: 0.05, ..SearchDesign::new(truth().candidates(), METRIC, budget, seed) }
 }
 
-/// The result of a search.
+/// The set of knobs that a search chose.
 struct Chosen {
     knobs: Vec<usize>,
     windows: usize,
@@ -77,7 +78,7 @@ fn singly(seed: u64) -> anyhow::Result<Chosen> {
     Ok(Chosen { knobs, windows })
 }
 
-/// The best window among this many random arms.
+/// Random search: measures random arms, one window each, and chooses the arm of the best window.
 fn random(seed: u64, windows: usize) -> Chosen {
     let truth = truth();
     let (mut chance, mut server) = (ChaCha8Rng::seed_from_u64(seed), Simulated::new(truth.clone(), seed));
@@ -127,7 +128,7 @@ fn arm(knobs: &[usize]) -> Arm {
     Arm((0..truth.knobs).map(|knob| if knobs.contains(&knob) { Level::Planned } else { Level::AsItWas }).collect())
 }
 
-/// The true metric of the chosen set as a multiple of the best set's, without noise.
+/// The true metric of the chosen set divided by that of the best set, without noise.
 fn regret(chosen: &Chosen) -> f64 {
     let truth = truth();
     (truth.cost(&arm(&chosen.knobs)) - truth.cost(&arm(&RIGHT))).exp()

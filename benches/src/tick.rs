@@ -1,6 +1,7 @@
 //! `tick-idle`, `tick-neighbour`, `tick-quota`: how late ticks begin, compared with alternatives for a server loop. They run on a quiet
-//! CPU, on a CPU shared with an ordinary busy thread, and under a limit of 4 ms in 10. The rows with `-cpu` give the CPU time of ticking in
-//! addition to the work. `tick-hog`: the time from due to done while a real-time thread takes 6 ms of every 10, as a hypervisor does.
+//! CPU, on a CPU shared with an ordinary busy thread, and under a limit of 4 ms in 10. The rows with `-cpu` give the CPU time that a loop
+//! needs in addition to the work of its ticks. `tick-hog`: the time from due to done while a real-time thread takes 6 ms of every 10, as a
+//! hypervisor does.
 //!
 //! There are 100 ticks per second with a millisecond of work each. Every contender runs in a fresh thread on the same CPU, a second at a
 //! time, in random order each round.
@@ -24,30 +25,30 @@ const ROUNDS: usize = 12;
 const HOG_ROUNDS: usize = 6;
 const PACE: Pace = Pace { period_ns: 10_000_000, work_ns: 1_000_000, before: 0, ticks: 100 };
 const HOG_PACE: Pace = Pace { period_ns: 20_000_000, work_ns: 3_500_000, before: 10, ticks: 100 };
-/// evenkeel looks for a hypervisor's slots in its first seconds. They are negligible in a server's hours of ticks, and the findings give
-/// their cost. Here it gets this long before its ticks count. The others have nothing to learn.
+/// In its first seconds, evenkeel looks for a hypervisor's time slices. In the hours that a server runs this is negligible; the findings
+/// report the cost. Here evenkeel gets this long before its ticks count. The other contenders learn nothing.
 const LEARNS_NS: u64 = 5_500_000_000;
-/// With other threads on the CPU, evenkeel then tries phases for its ticks, and checks the chosen one again. All of that is over after this
-/// time, and the next check is 15 s later.
+/// If other threads use the CPU, evenkeel then tries phases for its ticks and checks the chosen one again. This takes at most this long,
+/// and the next check comes 15 s later.
 const TRIES_NS: u64 = 20_000_000_000;
 
 /// The version of the peer that the manifest pins.
 const SPIN_SLEEP: &str = "1.3.3";
 const TOKIO: &str = "1.54.1";
 
-/// The tick rate and work.
+/// The tick rate, the work of a tick, and how many ticks are counted.
 #[derive(Clone, Copy)]
 struct Pace {
     period_ns: u64,
     /// CPU time of each tick's work.
     work_ns: u64,
-    /// Ticks before those that count.
+    /// The number of ticks before the counted ones.
     before: u32,
     ticks: u32,
 }
 
 impl Pace {
-    /// The pace of the contender at this place. The first is evenkeel, which gets this long to learn.
+    /// The pace of the contender with this index. The first contender is evenkeel, which runs this long before its ticks count.
     fn for_contender(self, at: usize, learns_ns: u64) -> Pace {
         let before = if at == 0 { (learns_ns / self.period_ns) as u32 } else { self.before };
         Pace { before, ..self }
@@ -66,10 +67,10 @@ type Loop = fn(Pace, &mut dyn FnMut(u64)) -> anyhow::Result<()>;
 struct Outcome {
     late_ns: Vec<u64>,
     due_to_done_ns: Vec<u64>,
-    /// The due times of the first and the last of them.
+    /// The due times of the first and the last counted tick.
     first_due_ns: u64,
     last_due_ns: u64,
-    /// CPU time in addition to the work, from the first to the last of them.
+    /// CPU time in addition to the work, from the first to the last counted tick.
     overhead_ns: u64,
 }
 
@@ -81,18 +82,18 @@ const CONTENDERS: [(&str, &str, Loop); 5] = [
     ("tokio interval", TOKIO, tokio_interval),
 ];
 
-/// The load on the CPU.
+/// What else runs on the CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Condition {
     Idle,
     Neighbour,
     Quota,
     RtHog,
-    /// Another tick loop of the same kind.
+    /// Another tick loop of the same contender.
     Two,
 }
 
-/// The running disturbance of the CPU.
+/// The running disturbance, until it is dropped.
 enum Stage {
     Alone,
     Disturber(#[expect(dead_code, reason = "held")] Disturber),
@@ -300,7 +301,7 @@ fn ours(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deadlines for peers that have none themselves. Missed ones are skipped, as evenkeel does.
+/// Computes absolute deadlines for peers that have none themselves. Missed deadlines are skipped, as evenkeel does.
 fn deadlines(pace: Pace, mut wait: impl FnMut(u64), begin: &mut dyn FnMut(u64)) {
     let mut due_ns = monotonic_ns() + pace.period_ns;
     for _ in 0..pace.all() {
@@ -357,14 +358,14 @@ fn tokio_interval(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A thread on the same CPU.
+/// A thread that disturbs the measured CPU until it is dropped.
 struct Disturber {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Disturber {
-    /// An ordinary thread that never sleeps.
+    /// An ordinary thread on this CPU that never sleeps.
     fn neighbour(cpu: usize) -> anyhow::Result<Disturber> {
         Disturber::start(move |stop| {
             let pinned = thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>());
@@ -374,7 +375,7 @@ impl Disturber {
         })
     }
 
-    /// A real-time thread that takes 6 ms of every 10.
+    /// A real-time thread that takes this CPU for 6 ms of every 10.
     fn hog(cpu: usize) -> anyhow::Result<Disturber> {
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         let hog = Disturber::start(move |stop| {
@@ -410,7 +411,7 @@ impl Drop for Disturber {
     }
 }
 
-/// A version 1 control group with 4 ms of CPU time in 10. In version 1 a single thread can enter.
+/// A version 1 control group with 4 ms of CPU time in 10. In version 1, a single thread can join a group.
 pub(crate) struct Group(PathBuf);
 
 impl Group {
@@ -425,7 +426,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Moves the calling thread into it.
+    /// Moves the calling thread into the group.
     pub(crate) fn enter(&self) -> anyhow::Result<()> {
         let own = rustix::thread::gettid().as_raw_nonzero().to_string();
         std::fs::write(self.0.join("tasks"), own).context("enter the limited group")

@@ -1,5 +1,5 @@
-//! `record-trace`: the effect of this machine on constant work, window after window, as the text files in
-//! `crates/testkit/src/noise/traces/`. The guarantees about false claims are tested on such recorded noise, and on simulated noise.
+//! `record-trace`: how much this machine disturbs constant work, window after window, in the format of the text files in
+//! `crates/testkit/src/noise/traces/`. The tests of the rates of false claims use such recorded noise, and simulated noise.
 
 use std::fmt::Write as _;
 use std::net::UdpSocket;
@@ -17,7 +17,7 @@ const ROUND_TRIPS: usize = 900;
 const ROUND_TRIPS_NS: u64 = 100_000_000;
 const COMPUTES: usize = 3000;
 const COMPUTE_NS: u64 = 20_000_000;
-/// A datagram on the loopback that takes this long is lost.
+/// If a datagram on the loopback takes longer, it counts as lost.
 const LOST: Duration = Duration::from_secs(2);
 
 /// `record-trace udp|cpu FILE NOTE`.
@@ -69,7 +69,7 @@ fn udp() -> anyhow::Result<String> {
     })
 }
 
-/// One row per window. Sets `done` before the last round trip, so that the server ends with it.
+/// One row per window. Sets `done` before the last round trip, so that the server stops after it.
 fn round_trips(client: &UdpSocket, done: &AtomicBool) -> anyhow::Result<String> {
     let mut rows = String::from("# p50_us p99_us\n");
     let mut packet = [0; 64];

@@ -1,4 +1,4 @@
-//! Runs programs interleaved: each once per round, in a new random order. So changes of the machine affect all alike.
+//! Runs programs interleaved: each program once per round, in a new random order. So changes of the machine affect all programs alike.
 
 use std::process::{Command, Stdio};
 
@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 pub(crate) struct Contender {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
-    /// Restores the machine before each run. Its time does not count.
+    /// A program that restores the machine before each run of this one. Its time does not count.
     pub(crate) before: Option<Box<Contender>>,
 }
 
@@ -32,7 +32,7 @@ impl Contender {
         command
     }
 
-    /// Runs it to its end, and returns the time in milliseconds.
+    /// Runs the program to its end, and returns the time in milliseconds.
     pub(crate) fn run(&self) -> anyhow::Result<f64> {
         let before_ns = monotonic_ns();
         let status = self.command().status().with_context(|| format!("start {}", self.program))?;
@@ -49,8 +49,8 @@ pub(crate) struct Rounds {
     pub(crate) seed: u64,
 }
 
-/// Wall time of the whole process in milliseconds: for each contender one number per round. An uncounted round comes first, to fill the
-/// page cache.
+/// Wall time of the whole process in milliseconds: for each contender one number per round. The first round is not counted, because it
+/// fills the page cache.
 ///
 /// # Errors
 /// If a contender cannot be started or fails.
@@ -62,7 +62,7 @@ pub(crate) fn wall_ms(contenders: &[Contender], rounds: Rounds) -> anyhow::Resul
     })
 }
 
-/// The results of `run` for this many contenders, one number per round. An uncounted round comes first.
+/// Calls `run` for each of this many contenders, once per round, and returns one number per round for each. The first round is not counted.
 ///
 /// # Errors
 /// The error of `run`.

@@ -1,5 +1,5 @@
 //! `udp-tx`, `udp-rx` and related rows: CPU time per packet of 100 bytes in a tick of 64 peers, compared with a plain loop, quinn-udp and
-//! io_uring. Each peer sends or gets one packet, or four. There is also an echo, which receives and sends.
+//! io_uring. Each peer sends or gets one packet, or four. Other rows measure an echo, which receives and sends.
 //!
 //! It runs on loopback with IPv4, in one thread on one CPU. Only the contender's calls are timed, without feeding it or draining its peers.
 //! Sending on loopback includes the receiver's side of the kernel. Each contender has its own socket, and their order is random.
@@ -24,9 +24,9 @@ use peers::{Plain, Quinn, Uring};
 
 const PEERS: usize = 64;
 const BYTES: usize = 100;
-/// The requested receive buffer. 256 packets fit.
+/// The receive buffer size to request. It has room for 256 packets.
 const BUFFER_BYTES: u32 = 1 << 20;
-/// Ticks of one turn.
+/// The number of ticks of one measurement.
 const TICKS: usize = 60;
 const ROUNDS: usize = 24;
 
@@ -53,7 +53,7 @@ impl Shape {
 
 /// A contender.
 trait Contender {
-    /// The destination of its packets.
+    /// The address to which peers send this contender's packets.
     fn address(&self) -> anyhow::Result<SocketAddr>;
     /// Receives all queued packets, and returns how many.
     fn receive(&mut self) -> anyhow::Result<usize>;
@@ -105,7 +105,7 @@ impl Contender for Ours {
     }
 }
 
-/// A server would also handle the packet. This does nothing.
+/// Stands for a server's work on a packet. Does nothing.
 fn seen(from: SocketAddr, bytes: &[u8]) {
     std::hint::black_box((from, bytes.len(), bytes.first()));
 }
@@ -125,7 +125,7 @@ impl Peers {
         Ok(Peers { sockets, addresses, sender: Sender::new(PEERS) })
     }
 
-    /// Each sends this many packets. They arrive merged if the receiver requested it, as from a device that merges.
+    /// Each peer sends this many packets. If the receiver requested merging, they arrive merged, as from a device that merges packets.
     fn feed(&mut self, to: SocketAddr, each: usize) -> anyhow::Result<()> {
         let bytes = vec![7_u8; BYTES * each];
         let segment = (each > 1).then_some(BYTES as u16);
@@ -137,7 +137,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Takes the packets that were sent to them, and returns how many.
+    /// Receives the packets that contenders sent to the peers, and returns how many.
     fn drain(&self) -> usize {
         let mut bytes = [0; 2 * BYTES];
         self.sockets.iter().map(|socket| std::iter::from_fn(|| socket.recv(&mut bytes).ok()).count()).sum()
@@ -167,7 +167,7 @@ pub(crate) fn measure_echo() -> anyhow::Result<Row> {
 fn measure(row: &'static str, shape: Shape) -> anyhow::Result<Row> {
     let cpu = thread::affinity().map_err(|errno| anyhow!("read the affinity: {errno}"))?.iter().last();
     let cpu = cpu.context("no CPU may be used")?;
-    // Use a separate thread: its settings end with it, and a ring belongs to the thread that first uses it.
+    // Use a separate thread: its settings end with the thread, and a ring belongs to the thread that first uses it.
     let body = move || -> anyhow::Result<Row> {
         thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>())
             .map_err(|errno| anyhow!("run on CPU {cpu}: {errno}"))?;
@@ -211,7 +211,7 @@ fn contend(row: &'static str, shape: Shape) -> anyhow::Result<Row> {
     Row::new(Measurements { row, unit: "ns", all: all.collect(), skipped, seed })
 }
 
-/// The cost of reading the thread's clock.
+/// The time that one reading of the thread's clock takes.
 fn clock_ns() -> anyhow::Result<f64> {
     let one = || thread_cpu_ns().abs_diff(thread_cpu_ns()) as f64;
     median(&(0..1000).map(|_| one()).collect::<Vec<_>>()).context("the clock has no figure")

@@ -1,5 +1,6 @@
-//! `watch` and `watch-memory`: what a live collector costs a host with four servers, at one sample a second: CPU time a second, and resident
-//! memory. Peers collect each second too; those that only answer are asked once a second, as Prometheus would.
+//! `watch` and `watch-memory`: the cost of a live collector on a host with four servers, at one sample a second. The costs are CPU time per
+//! second, and resident memory. Peers also collect each second. Peers that only answer requests get one request a second, as from
+//! Prometheus.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,38 +23,38 @@ use crate::audit::{beside_us, version};
 use crate::row::{Measured, Measurements, Row};
 
 const ROUNDS: usize = 6;
-/// Until a contender has found its servers. A tick that is seen from outside is found after 3 to 9 seconds of a search that begins with the second
-/// look at a process, some ten seconds after the start.
+/// The time in which a contender finds its servers. If a server has no telemetry page, evenkeel searches for its tick from the second look
+/// at the process on, some ten seconds after the start. The search takes 3 to 9 seconds.
 const WARM_UP_S: u64 = 24;
 const WINDOW_S: u64 = 8;
 const SERVERS: u64 = 4;
 const SECOND: Duration = Duration::from_secs(1);
-/// The argument with which this program is one of the servers without a page of telemetry.
+/// The argument with which this program runs as one of the servers that have no telemetry page.
 pub(crate) const SERVER_ARGUMENT: &str = "--watched-server";
 
-/// How the servers show their ticks.
+/// How the servers publish their ticks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Servers {
-    /// By pages of telemetry.
+    /// In telemetry pages.
     WithPages,
-    /// Not at all.
+    /// Not at all. A collector must find the ticks from outside.
     Silent,
 }
 
-/// What collects.
+/// A collector to compare.
 struct Contender {
     name: &'static str,
     program: String,
     arguments: Vec<String>,
     version: String,
-    /// A mode of evenkeel beside the one that is compared.
+    /// A mode of evenkeel that is reported but not compared.
     is_other_mode: bool,
     servers: Servers,
-    /// The port at which it is asked for metrics each second.
+    /// The port at which metrics are requested each second, if the collector only answers requests.
     port: Option<u16>,
 }
 
-/// CPU time in milliseconds a second, and resident memory in MiB.
+/// CPU time in milliseconds per second, and resident memory in MiB.
 #[derive(Clone, Copy)]
 struct Cost {
     cpu_ms: f64,
@@ -92,7 +93,7 @@ fn measure(row: &'static str, unit: &'static str, of: fn(&Cost) -> f64) -> anyho
     Row::new(Measurements { row, unit, all, skipped, seed })?.with_modes(&modes)
 }
 
-/// evenkeel first, then its other modes, then the peers. What they write goes to `scratch`.
+/// All contenders: evenkeel, its other modes, then the peers. Their output goes to `scratch`.
 fn contenders(scratch: &Path) -> anyhow::Result<(Vec<Contender>, BTreeMap<String, String>)> {
     let ours = beside_us("evenkeel")?;
     let our_version =
@@ -146,7 +147,7 @@ fn contenders(scratch: &Path) -> anyhow::Result<(Vec<Contender>, BTreeMap<String
     Ok((all, skipped))
 }
 
-/// A process that ends with this value.
+/// A child process that is killed on drop.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -165,7 +166,7 @@ fn one(contender: &Contender) -> anyhow::Result<Cost> {
     let ask = || contender.port.map_or(Ok(()), scrape);
     for _ in 0..WARM_UP_S {
         std::thread::sleep(SECOND);
-        // It may not listen yet.
+        // The collector may not listen yet.
         let _ = ask();
     }
     let before_ns = cpu_ns(pid)?;
@@ -180,7 +181,7 @@ fn one(contender: &Contender) -> anyhow::Result<Cost> {
     Ok(Cost { cpu_ms: used_ns as f64 / 1e6 / WINDOW_S as f64, resident_mib: resident_mib(pid)? })
 }
 
-/// Servers that run until this is dropped.
+/// The servers, which run until this is dropped.
 enum Running {
     Loops(Arc<AtomicBool>, Vec<std::thread::JoinHandle<()>>),
     Processes { _all: Vec<Ended> },
@@ -228,12 +229,12 @@ fn start_servers(servers: Servers) -> anyhow::Result<Running> {
     }
 }
 
-/// 20 to 64 ticks a second.
+/// The period of this server's tick, for 20 to 64 ticks a second.
 fn period(number: u64) -> Duration {
     Duration::from_nanos(1_000_000_000 / [20, 30, 50, 64][number as usize % 4])
 }
 
-/// Half a millisecond of work.
+/// Uses the CPU for half a millisecond.
 fn work() {
     let until_ns = evenkeel_sys::clock::monotonic_ns() + 500_000;
     while evenkeel_sys::clock::monotonic_ns() < until_ns {
@@ -241,7 +242,7 @@ fn work() {
     }
 }
 
-/// A server without a page of telemetry, with a UDP socket. It ends when its pipe does.
+/// Runs a server with a UDP socket and without a telemetry page, until it is killed.
 pub(crate) fn serve_silently(number: &str) -> anyhow::Result<()> {
     let _socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
     let period_ns = u64::try_from(period(number.parse().unwrap_or(0)).as_nanos())?;

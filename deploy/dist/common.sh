@@ -21,8 +21,8 @@ fail() {
     exit 1
 }
 
-# check WHAT COMMAND…: prints whether the command succeeded, and if not, the end of its output and the file that has all of it. It always
-# continues. Sets `wrong`.
+# check WHAT COMMAND…: prints whether the command succeeded. If not, it also prints the end of the output and the file that has all of it,
+# and sets `wrong`. It always continues.
 wrong=0
 check() {
     local what=$1 output status=0
@@ -43,7 +43,7 @@ check() {
     rm -f "$output"
 }
 
-# The same bytes wherever and whenever it is packed: sorted names, one owner, one time.
+# pack: makes the same bytes wherever and whenever it runs: sorted names, one owner, one time.
 pack() { # FILE.tar.xz FOLDER
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=gnu -C "$(dirname "$2")" -c "$(basename "$2")" |
         xz -6 -T1 >"$1"
@@ -59,7 +59,7 @@ debian_arch() {
 maintainer='The evenkeel authors <evenkeel@example.invalid>'
 revision=${REVISION:-1}
 
-# The documents of a Debian package, as Debian's policy has them: its own form of licence and change log.
+# debian_documents: writes the documents that Debian's policy requires in a package: licence and change log in Debian's own form.
 debian_documents() { # TREE PACKAGE
     local doc=$1/usr/share/doc/$2
     mkdir -p "$doc"

@@ -3,8 +3,8 @@
 #
 # usage: deploy/dist/crates.sh
 #
-# It packages the last commit, in a copy, because cargo resolves packages among themselves only if they may be published. It asks the
-# network only if a dependency is missing here. Writes target/dist/crates.
+# The script packages the last commit in a copy, and allows publishing there: cargo resolves packages among themselves only if they may be
+# published. It uses the network only if a dependency is missing here. Writes target/dist/crates.
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 

@@ -8,8 +8,8 @@
 #            evenkeel_rt.dll or libevenkeel_rt.dylib in it [default: what deploy/dist/library.sh built, for Linux]
 #   --stage  lays the packages out in FOLDER, and packs nothing
 #
-# A system whose library is missing is left out, and named. Writes evenkeel-rt-VERSION-csharp.zip, com.evenkeel.rt-VERSION.tgz (Unity) and
-# evenkeel-rt-VERSION-godot.zip into target/dist.
+# The script leaves out a system whose library is missing, and prints its name. Writes evenkeel-rt-VERSION-csharp.zip,
+# com.evenkeel.rt-VERSION.tgz (Unity) and evenkeel-rt-VERSION-godot.zip into target/dist.
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -176,7 +176,7 @@ META
     printf '  userData: \n  assetBundleName: \n  assetBundleVariant: \n'
 }
 
-# The same bytes whenever it is packed.
+# pack_zip and pack_tgz: make the same bytes whenever they run.
 pack_zip() { # FOLDER FILE.zip
     find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
     rm -f "$2"

@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 blobs=$work/image/blobs/sha256
 mkdir -p "$blobs" "$work/layer/usr/bin" "$work/layer/tmp"
 install -m 755 "$dist/$arch"/bin/* "$work/layer/usr/bin/"
-# The same program with the commands for Kubernetes.
+# In the image, evenkeel has the commands for Kubernetes.
 install -m 755 "$dist/$arch/kubernetes/evenkeel" "$work/layer/usr/bin/evenkeel"
 chmod 1777 "$work/layer/tmp"
 
@@ -31,7 +31,7 @@ diff_id=sha256:$(sha256sum "$work/layer.tar" | cut -d' ' -f1)
 gzip -9n "$work/layer.tar"
 read -r layer layer_size <<<"$(blob "$work/layer.tar.gz")"
 
-# The user is nobody in particular: commands that change the host need --user 0, and say so.
+# The image's user has no rights: commands that change the host need --user 0, and say so.
 cat >"$work/config" <<JSON
 {"created":"$made","architecture":"$(debian_arch "$arch")","os":"linux","config":{"User":"65532:65532","Env":["PATH=/usr/bin"],"Entrypoint":["/usr/bin/evenkeel"],"Labels":{"org.opencontainers.image.title":"evenkeel","org.opencontainers.image.version":"$version","org.opencontainers.image.revision":"$EVENKEEL_COMMIT","org.opencontainers.image.licenses":"MIT OR Apache-2.0"}},"rootfs":{"type":"layers","diff_ids":["$diff_id"]},"history":[{"created":"$made","created_by":"deploy/dist/image.sh"}]}
 JSON

@@ -1,10 +1,11 @@
 #!/bin/bash
-# Builds the runtime library for C, C++ and C#, and makes its packages: the shared library, and all that is needed to compile with it.
+# Builds the runtime library for C, C++ and C#, and makes its packages: the shared library, and everything that a program needs to compile
+# with it.
 #
 # usage: deploy/dist/library.sh
 #
-# It is for the processor of this machine, and needs the glibc of this machine or a newer one: build it on the oldest system that it is for.
-# Writes target/dist/ARCH/library, and tarball, .deb and .rpm into target/dist.
+# The library is for the processor of this machine, and needs the glibc of this machine or a newer one. So build it on the oldest system
+# that it must run on. Writes target/dist/ARCH/library, and tarball, .deb and .rpm into target/dist.
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -18,9 +19,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 build() {
-    # As in programs.sh: nothing names the folders of this machine, so that two builds are the same.
+    # As in programs.sh, the library must not contain the names of this machine's folders, so that two builds are the same.
     local registry=${CARGO_HOME:-$HOME/.cargo}
-    # Both hash tables of symbols, because some distributions check for the old one.
+    # Write both hash tables of symbols, because some distributions check for the old hash table.
     RUSTFLAGS="-C link-arg=-Wl,--build-id=sha1 -C link-arg=-Wl,--hash-style=both --remap-path-prefix=$repository=/usr/src/evenkeel --remap-path-prefix=$registry=/usr/src/cargo"
     RUSTFLAGS+=" --remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/usr/src/rust"
     export RUSTFLAGS CARGO_INCREMENTAL=0
@@ -44,8 +45,8 @@ glibc_min() {
 tarball() {
     local name=evenkeel-rt-$version-$arch-linux
     install_to "$work" "/$name" lib
-    # pkg-config computes the prefix from the position of the .pc file, so the tarball works in any folder. shellcheck disable=SC2016 #
-    # pkg-config expands it
+    # pkg-config computes the prefix from the position of the .pc file, so the tarball works in any folder.
+    # shellcheck disable=SC2016 # pkg-config expands the variable
     sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$work/$name/lib/pkgconfig/evenkeel-rt.pc"
     install -m 644 "$repository/docs/rt-c.md" "$repository/LICENSE-MIT" "$repository/LICENSE-APACHE" "$work/$name/"
     pack "$dist/$name.tar.xz" "$work/$name"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds the programs for one processor, static and stripped, their line tables in files that debuggers find by build id.
+# Builds the programs for one processor, static and stripped. Their line tables are in separate files, which debuggers find by build id.
 #
 # usage: deploy/dist/programs.sh ARCH
 #
@@ -40,10 +40,10 @@ unset CARGO_TARGET_DIR
 
 rm -rf "${dist:?}/$arch"
 mkdir -p "$dist/$arch/bin" "$dist/$arch/debug"
-# Copies and splits object files of any processor; the system's objcopy may know its own only.
+# This objcopy handles object files of any processor; the system's objcopy may handle only those of its own processor.
 objcopy=(objcopy)
 if [ "$arch" != "$(uname -m)" ]; then
-    # The toolchain has one, which finds its library only in the toolchain's folder.
+    # The toolchain has such an objcopy, which finds its library only in the toolchain's folder.
     sysroot=$(rustc --print sysroot)
     of_rust=$(find "$sysroot" -name rust-objcopy | head -1)
     [ -n "$of_rust" ] || fail "no objcopy for $arch" "rustup component add llvm-tools"

@@ -5,9 +5,9 @@
 #
 #   ARCH   x86_64 or aarch64
 #
-# A list has the crates that are linked: cargo-cyclonedx describes them, and `cargo tree` says which they are. cargo-cyclonedx alone would
-# also list what only other crates of the workspace switch on. CYCLONEDX names the tool [default: the one that `make dist` builds].
-# Writes target/dist/NAME-VERSION-ARCH.cdx.json.
+# A list has the linked crates: `cargo tree` names them, and cargo-cyclonedx describes them. cargo-cyclonedx alone would also list
+# dependencies that only other crates of the workspace turn on. CYCLONEDX names the program cargo-cyclonedx [default: the one that
+# `make dist` builds]. Writes target/dist/NAME-VERSION-ARCH.cdx.json.
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 

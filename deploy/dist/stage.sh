@@ -1,5 +1,5 @@
 #!/bin/bash
-# Lays out what is installed, as it lies below /: programs, manual pages, completions, units. Every package is made of this folder.
+# Lays out all installed files as they are below /: programs, manual pages, completions, units. Every package is made of this folder.
 #
 # usage: deploy/dist/stage.sh ARCH
 #

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034 # the parts share variables
-# What may go wrong without a crash: calls that fail, disks that are full or read only, journals that are torn or damaged, signals.
+# Tests what may go wrong without a crash: calls that fail, disks that are full or read only, journals that are torn or damaged, signals.
 
-# Calls on files; memory that runs out is not what is promised.
+# Calls on files. evenkeel promises nothing for calls that fail because memory runs out.
 FALLIBLE='^(open|openat|openat2|read|pread64|write|pwrite64|fsync|fdatasync|rename.*|unlink.*|mkdir.*|rmdir|ftruncate|fchmod|fchown|flock|fstat|newfstatat|statx|getdents64|symlink.*|readlink.*|lseek|fcntl|access)$'
 
 # judge WHAT STATUS: whether the exit code of a change describes the resulting state.
@@ -12,13 +12,13 @@ judge() {
     3 | 4 | 5) is_as_before || fail "$what: exit code $status says that nothing is changed, but it is: $(tail -n 3 "$T/said")
 $(diff <(echo "$VALUES_BEFORE") <(values))" ;;
     6) tr -s '\n ' ' ' <"$T/said" | grep -Eq 'not restored|the change is made all the same' || fail "$what: exit code 6, but not what is left: $(tail -n 3 "$T/said")" ;;
-    # These calls are the dynamic loader's, before our first line.
+    # These are calls of the dynamic loader, before evenkeel's first line.
     127) is_as_before || fail "$what: exit code 127, but something is changed" ;;
     *) fail "$what: exit code $status: $(tail -n 3 "$T/said")" ;;
     esac
 }
 
-# judge_undo WHAT STATUS: the same for a revert of what PREPARE had applied.
+# judge_undo WHAT STATUS: whether the exit code of a revert describes the resulting state, after PREPARE had applied a change.
 judge_undo() {
     local what=$1 status=$2
     case $status in
@@ -67,7 +67,7 @@ errors() {
 judge_image() {
     case $2 in
     0 | 6) ;;
-    # Its root is an argument, so a root that can't be opened is wrong use.
+    # The root of an image is an argument, so a root that can't be opened is wrong use.
     2) is_as_before || fail "$1: exit code 2, but something is changed" ;;
     *) judge "$@" ;;
     esac
@@ -103,7 +103,7 @@ expect() {
 
 full_journal() {
     local room status tried=0 back=0 started=$SECONDS
-    # The kernel counts in pages of 4 kB: with each further page, the journal gets one page further.
+    # The kernel counts in pages of 4 kB: with each additional page of space, evenkeel can write one more page of the journal.
     for room in 4 8 12 16 20 24 32; do
         fresh
         mkdir -p "$STATE" && mount -t tmpfs -o "mode=700,size=${room}k" none "$STATE"
@@ -111,7 +111,7 @@ full_journal() {
         status=$?
         judge "apply with ${room} kB for the journal" $status
         [ $status -eq 0 ] || expect "apply with ${room} kB for the journal" $status '4 5' 'ENOSPC'
-        # No room was made meanwhile: the data for the rest of the undo is on disk already.
+        # The disk is still full: the data for the rest of the undo is on disk already.
         undo_all_full "apply with ${room} kB for the journal" && back=$((back + 1))
         tried=$((tried + 1))
         umount "$STATE"
@@ -128,7 +128,7 @@ full_journal() {
     report 'journal on a full disk' $((tried + 2)) "$back" 'rooms of 4 to 32 kB, and none' $((SECONDS - started))
 }
 
-# On a full disk the values are restored but the journal cannot record it. This is reported, and a later revert checks again.
+# On a full disk, evenkeel restores the values but cannot record that in the journal. It reports this, and a later revert checks again.
 undo_all_full() {
     "$EVENKEEL" revert >"$T/revert" 2>&1 || [ $? -eq 4 ] || fail "$1: revert: $(tail -n 2 "$T/revert")"
     as_before "$1"
@@ -148,7 +148,7 @@ full_etc() {
         tried=$((tried + 1))
         undo_all "apply --persist with $left pages left in /etc" && back=$((back + 1))
     done
-    # Restoring a file needs room for its draft.
+    # Restoring a file needs room for the file's draft.
     fresh
     applied_to_last
     cat /dev/zero >/etc/filler 2>/dev/null
@@ -185,7 +185,7 @@ read_only() {
     report "$name read only" 2 2 'apply, revert' 0
 }
 
-# The journal's folder and /etc are separate file systems here. Of /proc and /sys only our view becomes read-only.
+# The journal's folder and /etc are separate file systems here. /proc and /sys become read-only only in this script's namespace.
 ro() { mountpoint -q "$1" || mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; }
 rw() { mount -o remount,bind,rw "$1"; }
 
@@ -229,8 +229,8 @@ torn_journals() {
     report 'last record torn' "$tried" "$back" "of $length lengths" $((SECONDS - started))
 }
 
-# A change refuses a journal that is damaged before its end. `revert` names what is lost and restores the rest. Each line of the journal
-# also contains shell commands that undo it.
+# Commands that change something refuse a journal that is damaged before its end. `revert` names what is lost and restores the rest. Each
+# line of the journal also contains shell commands that undo it.
 damaged_journals() {
     local size at status tried=0 back=0 started=$SECONDS line
     for at in 10 200 45% 70%; do
@@ -248,10 +248,10 @@ damaged_journals() {
         cp "$STATE/journal" "$T/damaged"
         "$EVENKEEL" revert >"$T/said" 2>&1
         expect "revert with byte $at of the journal damaged" $? 6 'Not everything is as it was'
-        # The steps of a person who has only the journal and a shell. They do no harm after the revert.
+        # These are the steps of a person who has only the journal and a shell. They do no harm after the revert.
         tac "$T/damaged" | LC_ALL=C sed -nE 's/.*"undo":"((\\.|[^"\])*)".*/\1/p' | while read -r line; do printf '%b\n' "$line"; done >"$T/undo.sh"
         sh "$T/undo.sh" >"$T/said" 2>&1
-        # The damaged line may be the one with that information.
+        # The damaged line may be the line with that information.
         if is_as_before; then back=$((back + 1)); else say "byte $at of $size: $(tail -n 1 "$T/said") $(diff <(echo "$VALUES_BEFORE") <(values)) $(cut -c1-90 "$T/undo.sh")"; fi
         put_values_back "$VALUES_BEFORE"
         tree_back
@@ -259,7 +259,7 @@ damaged_journals() {
     report 'journal damaged' "$tried" "$back" 'by revert and its undo lines; the damaged line is lost' $((SECONDS - started))
 }
 
-# A second evenkeel while the first one is working. The first one works longer than three waits for the lock.
+# Runs a second evenkeel while the first evenkeel works, for longer than three waits for the lock.
 two_at_once() {
     local first command
     fresh

@@ -1,15 +1,16 @@
 # shellcheck shell=bash disable=SC2034 # the parts share variables
-# SIGKILL right before, and right after, each system call of a command, one run each.
+# Kills a command right before, and right after, each of its system calls, in one run each.
 #
-# `strace -e inject=CALL:signal=KILL:when=N` stops the program as it enters its Nth CALL, and the kernel then never begins it: that is
-# "before". `delay_exit` holds the program once the call is through and before it runs on; killed there is "after". Between two calls a
-# program with one thread changes nothing but its own memory, so "after" a call that changes nothing is the same as "before" the next
-# one, and only calls that change something are killed on both sides. Numbers count for each system call by itself, for strace does.
+# `strace -e inject=CALL:signal=KILL:when=N` kills the program as it enters its Nth CALL, so that the kernel never begins the call: that is
+# "before". `delay_exit` holds the program after the call has ended and before the program continues; a kill at that point is "after".
+# Between two calls, a program with one thread changes only its own memory. So "after" a call that changes nothing is the same as "before"
+# the next call, and the script kills on both sides only of calls that change something. N counts each system call separately, as strace
+# does.
 
-# Calls that leave something behind, or tell somebody.
+# Calls that leave something behind, or that another process can observe.
 CHANGES='^(write|pwrite64|writev|fsync|fdatasync|rename.*|unlink.*|mkdir.*|rmdir|ftruncate|fchmod.*|chmod|fchown.*|chown|symlink.*|link.*|flock|clone.*|fork|vfork|kill|memfd_create)$'
 
-# calls COMMAND…: one line a system call of a run that nothing disturbs: "NAME NUMBER SIDE", in their order.
+# calls COMMAND…: prints one line for each system call of an undisturbed run, in order: "NAME NUMBER SIDE".
 calls() {
     strace -o "$T/calls.log" "$@" >"$T/said" 2>&1
     awk -v changes="$CHANGES" '
@@ -23,7 +24,7 @@ calls() {
         }' "$T/calls.log"
 }
 
-# kill_at NAME NUMBER SIDE COMMAND…: 0 if the command was killed there, 1 if it never got there.
+# kill_at NAME NUMBER SIDE COMMAND…: returns 0 if the command was killed at that call, 1 if it never made the call.
 kill_at() {
     local name=$1 number=$2 side=$3 status line tracee tracer
     shift 3
@@ -54,8 +55,8 @@ kill_at() {
     [ "$status" -gt 128 ]
 }
 
-# sample LIST MANY: with --quick, every call that changes something (every second of them on both sides at most), and MANY of the calls
-# that only read, spread over all. Otherwise all calls. With --shard=K/N, every Nth of these.
+# sample LIST MANY: with --quick, every call that changes something (on both sides for at most every second of these calls), and MANY of the
+# calls that only read, spread over all. Otherwise all calls. With --shard=K/N, every Nth of the chosen calls.
 sample() {
     awk -v quick="${QUICK:-}" -v many="$2" -v shard="${SHARD%/*}" -v shards="${SHARD#*/}" '
         { all[NR] = $0; if (/ reads$/) reads++; else changes++ }
@@ -70,7 +71,8 @@ sample() {
         }' "$1"
 }
 
-# undo_all WHAT: `revert` after a crash. It must report success, everything must be as before, and a second one must find nothing to do.
+# undo_all WHAT: `revert` after a crash. The revert must report success, everything must be as before, and a second revert must find nothing
+# to do.
 undo_all() {
     local what=$1 status
     "${REVERT[@]}" >"$T/revert" 2>&1
@@ -86,7 +88,8 @@ undo_all() {
     as_before "$what, reverted twice"
 }
 
-# scenario NAME PREPARE COMMAND…: kills the command everywhere and restores every time. PREPARE is a function that runs before each, undisturbed.
+# scenario NAME PREPARE COMMAND…: kills the command at every chosen call and reverts each time. PREPARE is a function that runs undisturbed
+# before each kill.
 scenario() {
     local name=$1 prepare=$2 tried=0 back=0 missed=0 call number side started=$SECONDS
     shift 2

@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2034 # the parts share variables
-# The stage: private copies of /etc, /boot and the journal's folder, in namespaces of our own, on the real kernel; and the check whether
-# everything is as before.
+# Prepares private copies of /etc, /boot and the journal's folder, in separate namespaces on the real kernel, and checks whether everything
+# is as before.
 
 EVENKEEL=/opt/evenkeel
 T=/run/crash
 IMAGE=$T/image
 STATE=/var/lib/evenkeel
 
-# Knobs with what makes them interesting: a plain sysctl, one with a side effect, one of two spellings of one limit, a module's
-# parameter, a mask of a queue. What this machine does not have is left out aloud.
+# Knobs of different kinds: a plain sysctl, a sysctl with a side effect, one of two spellings of one limit, a module's parameter, a mask of
+# a queue. The script leaves out knobs that this machine does not have, and names them.
 WANTED=(
     vm.swappiness=10
     thp.enabled=never
@@ -25,7 +25,7 @@ LASTING=(
     cmdline.processor.max_cstate=1
 )
 
-# Every file that these may change, side effects included.
+# Every file that these knobs may change, side effects included.
 VALUES=(
     /proc/sys/vm/swappiness
     /proc/sys/vm/min_free_kbytes
@@ -38,7 +38,7 @@ VALUES=(
     /sys/class/net/eth0/queues/rx-0/rps_cpus
 )
 
-# values: prints all of them, each as one line of text.
+# values: prints the values of all these files, each as one line of text.
 values() {
     local path lines
     for path in "${VALUES[@]}"; do
@@ -48,8 +48,8 @@ values() {
     done
 }
 
-# put_values_back TEXT: writes the values that `values` printed before; the guard for a failing run. Of two spellings of one limit the
-# nonzero one counts. Values that the kernel changes along with others come last.
+# put_values_back TEXT: writes the values that `values` printed before; the guard for a failing run. Of two spellings of one limit, the
+# spelling that is not 0 counts. Values that the kernel changes along with others come last.
 put_values_back() {
     local path value
     while read -r path value; do
@@ -81,7 +81,7 @@ build_stage() {
     cp "$LAB/crash/update-grub" "$T/over/update-grub"
     mount -t overlay -o "lowerdir=/usr/sbin,upperdir=$T/over,workdir=$T/over-work" none /usr/sbin 2>/dev/null ||
         say "skipped the boot loader's part: no overlay file system here"
-    # No program of the host has this name here. Its effect on the running system is not tested.
+    # The namespace has no program of the host with this name. The test does not cover what the program does to the running system.
     printf '#!/bin/sh\nexit 0\n' >/usr/local/sbin/systemctl
     chmod 755 /usr/local/sbin/systemctl "$T/over/update-grub"
     if [ -x /usr/sbin/update-grub ]; then update-grub; fi
@@ -140,7 +140,7 @@ is_as_before() {
     [ "$(values)" = "$VALUES_BEFORE" ] && [ "$(tree_sum)" = "$TREE_BEFORE" ]
 }
 
-# fresh: removes the journal, and ends the watchdogs of an earlier one.
+# fresh: removes the journal, and ends the watchdogs of an earlier journal.
 fresh() {
     local pid
     for pid in $(watchdogs); do kill -KILL "$pid" 2>/dev/null; done

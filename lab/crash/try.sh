@@ -1,21 +1,21 @@
 # shellcheck shell=bash
-# `apply --try`: the change goes away by itself, whoever dies meanwhile: the program, its terminal, or the watchdog.
+# Tests `apply --try`: the change is undone by itself, even if the program, its terminal, or the watchdog dies.
 
-# How long a watchdog that has 1 s may take on a machine that does other things too, in tenths of a second.
+# The maximum time that a watchdog with a limit of 1 s may take on a machine that does other work too, in tenths of a second.
 PATIENCE=200
 
-# heals WHAT: whether all is as before after the time, by nobody's doing but the watchdog's.
+# heals WHAT: whether everything is as before after the time limit, with only the watchdog at work.
 heals() {
     local turn
     for ((turn = 0; turn < PATIENCE; turn++)); do
-        # Values first: a tree that is half-way back has no drafts once its transaction is closed.
+        # Check the values first: once the transaction is closed, no drafts of half-restored files may remain.
         [ "$(values)" = "$VALUES_BEFORE" ] && "$EVENKEEL" verify >"$T/verify" 2>&1 && break
         sleep 0.1
     done
     as_before "$1"
 }
 
-# watchdogs: prints the process numbers of the watchdogs. The process namespace contains only ours.
+# watchdogs: prints the process numbers of the watchdogs. The process namespace contains only watchdogs of this script.
 watchdogs() {
     local words folder
     for folder in /proc/[0-9]*; do
@@ -47,7 +47,7 @@ parent_killed() {
     fresh
     calls "$EVENKEEL" apply --try 600 "${WANTED[@]}" >"$T/all"
     undo_all 'apply --try, not killed'
-    # A watchdog exists from the fork on; during a few of the calls before there is none.
+    # A watchdog exists from the fork on; during a few of the calls before the fork, there is no watchdog.
     first=$(grep -nE '^(clone3?|fork|vfork) 1 after' "$T/all" | cut -d: -f1)
     [ -n "$first" ] || { fail 'apply --try starts no watchdog'; return; }
     tail -n "+$first" "$T/all" >"$T/list"
@@ -63,7 +63,7 @@ parent_killed() {
     report 'apply --try, parent killed' "$tried" "$back" "of $(wc -l <"$T/list"), back by itself" $((SECONDS - started))
 }
 
-# A line that dies: the terminal disappears, and all its processes get SIGHUP.
+# A connection breaks: the terminal disappears, and all its processes get SIGHUP.
 line_cut() {
     local shell started=$SECONDS turn
     command -v script >/dev/null || { say 'skipped the terminal that goes: script is missing: apt-get install --no-install-recommends bsdutils'; return; }
@@ -93,7 +93,7 @@ watchdog_killed() {
     undo_all 'the watchdog killed' && report 'watchdog killed' 1 1 'verify reports it, revert restores' $((SECONDS - started))
 }
 
-# No signal that can be ignored ends it.
+# No signal that a process can ignore ends the watchdog.
 watchdog_signalled() {
     local started=$SECONDS pid signal tried=0
     fresh
@@ -110,7 +110,7 @@ watchdog_signalled() {
     undo_all 'the watchdog signalled' && report 'watchdog signalled' "$tried" "$tried" 'signals withstood' $((SECONDS - started))
 }
 
-# No watchdog is left when the time is over: the next command detects it, and undoes the change.
+# If no watchdog is left when the time is over, the next command detects that, and undoes the change.
 watchdog_killed_for_good() {
     local started=$SECONDS pid command tried=0 back=0
     for command in verify history "apply ${WANTED[0]}"; do

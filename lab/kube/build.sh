@@ -9,7 +9,7 @@ dir=$(realpath -m "${1:?usage: lab/kube/build.sh DIR}")
 here=$LAB/kube
 command -v go >/dev/null || die "go is missing: install Go 1.26 or newer"
 mkdir -p "$dir"
-# Sources with another checksum are built anew.
+# If the checksum of the sources changed, build anew.
 stamp=$(cat "$here/main.go" "$here/go.sum" | sha256sum | cut -d' ' -f1)
 [ "$(cat "$dir/stamp" 2>/dev/null)" != "$stamp" ] || exit 0
 echo "building a Kubernetes control plane into $dir: some 10 minutes" >&2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs trials on unprepared servers with an effect of known size: the server does this many percent more work while vm.dirty_ratio has
-# another value (src/plant.c), which at one percent more does nothing else. 0 percent is the machine against itself. Writes one line of JSON
-# per trial to the file. The sysctl is restored when the script ends, for any reason (by evenkeel).
+# another value (src/plant.c). That value is one percent higher, which by itself has no effect. 0 percent compares the machine with itself.
+# Writes one line of JSON per trial to the file. evenkeel restores the sysctl when the script ends, for any reason.
 #
 # usage: lab/zoo/planted.sh FILE BUDGET PERCENT,… NAME:MODE…     such as planted.sh out.jsonl 90s 10,5,0 minetest:load teeworlds:load
 #        lab/zoo/planted.sh --table FILE…                          the results against the truth

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Records a server of the zoo, for the replay tests (crates/measure/tests/suite/ticks_zoo): starts it, waits until it has settled, and
-# watches it from outside. It stores the page's contents, and the server's own count of its ticks if it has one, next to the recording.
+# watches it from outside. The script stores the page's contents, and the server's own count of its ticks if there is one, next to the
+# recording.
 #
 # usage: lab/zoo/record.sh NAME [idle|load] [FOLDER] [SECONDS]     FOLDER is target/zoo unless named; 8 seconds
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts one server of the zoo in the foreground: servers that nobody prepared for evenkeel. It ends by exec, so the process of this script
-# becomes the server. It listens on loopback only, on a free port, with its state in a folder of its own under /tmp; `src/keeper.py`, in
+# Starts one server of the zoo in the foreground: servers that nobody prepared for evenkeel. The script ends by exec, so its process becomes
+# the server. The server listens on loopback only, on a free port, with its state in a folder of its own under /tmp; `src/keeper.py`, in
 # another session, removes that folder and ends the load once the server has ended. The caller bounds the time.
 #
 # usage: lab/zoo/run.sh NAME [idle|load]     ZOO_PORT=N takes that port; ZOO_WORK_PERCENT=110 plants more work (synthetic servers only);
@@ -17,7 +17,7 @@ out=${CARGO_TARGET_DIR:-$top/target}/lab/zoo
 src=$here/src
 PATH=$PATH:/usr/sbin:/usr/games:/usr/lib/hedgewars/bin:/usr/local/go/bin
 
-# Debian's own: a version manager's `python3` is a script that takes a second to start.
+# Use Debian's Python: a version manager's `python3` is a script that takes a second to start.
 python=/usr/bin/python3
 [ -x $python ] || python=python3
 
@@ -26,7 +26,7 @@ die() {
     exit "${2:-4}"
 }
 
-# stale FILE SOURCE…: whether FILE is to be built.
+# stale FILE SOURCE…: whether FILE must be built.
 stale() {
     local file=$1 source
     shift
@@ -76,7 +76,7 @@ serve() {
     fi
     "$python" "$src/keeper.py" $$ "$dir" "${load[@]}" </dev/null >/dev/null 2>&1
     [ -z "${ZOO_PRELOAD:-}" ] || before+=(env "LD_PRELOAD=$ZOO_PRELOAD")
-    # As a terminal where nobody types: some servers spin on a standard input that has ended.
+    # Standard input stays open, like a terminal where nobody types: some servers spin on a standard input that has ended.
     mkfifo "$dir/stdin"
     exec "${before[@]}" "$@" 0<>"$dir/stdin"
 }
@@ -100,9 +100,9 @@ build "$name"
 port=${ZOO_PORT:-$(free_port)}
 dir=$(mktemp -d "/tmp/zoo-$name.XXXXXX")
 load=()
-# with KIND [ARGUMENT…]: src/load.py is the load, where there is to be one.
+# with KIND [ARGUMENT…]: src/load.py is the load, if the mode is `load`.
 with() { [ "$mode" = idle ] || load=("$python" "$src/load.py" "$1" "$port" "${@:2}"); }
-# players GAME: src/players.py is the load, four of them.
+# players GAME: four players of src/players.py are the load.
 players() { [ "$mode" = idle ] || load=("$python" "$src/players.py" "$1" "$port" 4); }
 # no_load: this server has no load but its own.
 no_load() { [ "$mode" = idle ] || { rm -rf "$dir"; die "$name has no load: run it idle" 2; }; }

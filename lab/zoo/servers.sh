@@ -5,7 +5,7 @@ minetest)
     mkdir -p "$dir/world"
     printf 'gameid = minetest\nbackend = sqlite3\n' >"$dir/world/world.mt"
     printf 'bind_address = 127.0.0.1\nserver_announce = false\nmax_users = 8\nfixed_map_seed = 7\n' >"$dir/server.conf"
-    # The load is a mod: 5 ms of Lua in each server step, and new land asked for each second, which the emerge thread makes.
+    # The load is a mod: 5 ms of Lua in each server step, and each second a request for new land, which the emerge thread makes.
     if [ "$mode" = load ]; then
         mkdir -p "$dir/world/worldmods/zoo"
         cp "$src/minetest.lua" "$dir/world/worldmods/zoo/init.lua"
@@ -65,7 +65,7 @@ pool)
     serve "$out/pool"
     ;;
 arena)
-    # evenkeel's own game server, and its players: `make build`, or ZOO_BIN names the folder they are in.
+    # evenkeel's own game server, and its players: `make build`, or ZOO_BIN names their folder.
     bin=${ZOO_BIN:-}
     for folder in debug release; do
         [ -n "$bin" ] || [ ! -x "$top/target/$folder/evenkeel-arena" ] || bin=$top/target/$folder
@@ -88,7 +88,7 @@ hedgewars)
     serve hedgewars-server --port="$port" --dedicated=False
     ;;
 freeciv)
-    # Load: five players of the computer's, without a limit of time a turn.
+    # Load: five players that the computer controls, without a time limit for a turn.
     if [ "$mode" = load ]; then
         printf 'set aifill 5\nset minplayers 0\nset endturn 5000\nset timeout 1\nset victories ""\nstart\n' >"$dir/game.serv"
     else

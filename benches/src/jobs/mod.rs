@@ -34,7 +34,7 @@ enum Measure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Empty,
-    /// About a microsecond.
+    /// About a microsecond of CPU time.
     Microsecond,
 }
 
@@ -196,7 +196,7 @@ impl Work {
         }
     }
 
-    /// How many steps a microsecond has on this machine: the fastest of many, so that it contains no other thread's time.
+    /// How many steps take a microsecond on this machine: the fastest of many runs, which contains no time of other threads.
     fn steps(self) -> u64 {
         if self == Work::Empty {
             return 0;

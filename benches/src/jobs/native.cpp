@@ -1,5 +1,5 @@
-// What the Rust pools are asked, of a C++ one: native MEASURE WORK THREADS CPU,CPU… prints one number.
-// Compiled with -DONETBB or -DTASKFLOW.
+// The same measurement as of the Rust pools, with a C++ pool: `native MEASURE WORK THREADS CPU,CPU…` prints one number. Compiled with
+// -DONETBB or -DTASKFLOW.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -27,7 +27,7 @@ static uint64_t now_ns(clockid_t clock) {
     return uint64_t(at.tv_sec) * 1000000000u + uint64_t(at.tv_nsec);
 }
 
-// Never inlined: what a step takes hangs on the code around it, and a job must take what was measured.
+// Never inlined: the time of a step depends on the code around it, and a job must take the measured time.
 __attribute__((noinline)) static void work(uint64_t steps) {
     for (uint64_t step = 0; step < steps; step++) asm volatile("" : : "r,m"(step) : "memory");
 }

@@ -15,7 +15,7 @@ const SOURCE: &str = include_str!("native.cpp");
 /// A compiled program.
 pub(super) struct Program(PathBuf);
 
-/// Each peer, or why it is left out.
+/// Each C++ peer as a compiled program, or the reason why it is left out.
 pub(super) fn all() -> [(&'static str, anyhow::Result<Program>); 2] {
     [
         ("oneTBB task_group", compile("onetbb", &["-DONETBB"], &["-ltbb"], "libtbb-dev")),

@@ -16,7 +16,7 @@ pub(super) const ALL: &[(&str, &str, Contender)] = &[
     ("bevy_tasks scope", "0.20.1", bevy),
 ];
 
-/// evenkeel's pool as a server would use it: two queues for frames, the more urgent first, and one for long work.
+/// evenkeel's pool as a server would use it: two queues for frames (the more urgent one first), and one queue for long work.
 fn ours(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
     const NOW: Queue = Queue(1);
     let queues = vec![QueueSettings::frame(1024), QueueSettings::frame(1024), QueueSettings::asynchronous(64)];
@@ -48,7 +48,7 @@ fn rayon_scope(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()
 }
 
 fn bevy(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
-    // The thread that opens a scope also runs its tasks. The pool does not start without a thread of its own.
+    // The thread that opens a scope also runs tasks, so the pool starts one thread less. But it does not start without a thread.
     let threads = (case.threads - 1).max(1);
     let pool = bevy_tasks::TaskPoolBuilder::new().num_threads(threads).build();
     let steps = case.work.steps();
@@ -97,7 +97,7 @@ impl Pool {
         }
     }
 
-    /// Sleeps unless there is work.
+    /// Sleeps until there is work or the pool is over.
     fn park(&self, is_over: impl Fn() -> bool) {
         let Ok(mut guard) = self.lock.lock() else { return };
         self.asleep.fetch_add(1, Ordering::SeqCst);

@@ -1,9 +1,9 @@
-//! The rows `slots-*`: frames of 6 ms in jobs of 50 to 500 us, 50 a second, on two CPUs of which a real-time thread each takes 6 of 10 ms, as a
-//! hypervisor does. The slices of the two CPUs are in step, opposite, or drift through each other. Measured is the time from due to the end of
-//! the last job: its median and its 99th percentile. In `slots-none` nothing takes the CPUs.
+//! The rows `slots-*`: frames with 6 ms of work in jobs of 50 to 500 us, 50 frames a second, on two CPUs. On each CPU a real-time thread
+//! takes 6 of every 10 ms, as a hypervisor does. The time slices of the two CPUs are in step, opposite, or drift. Each number is the median
+//! or the 99th percentile of the times from due to the end of the last job. In `slots-none` nothing takes the CPUs.
 //!
-//! Every thread is pinned to one CPU, because the kernel of a guest does not know when the hypervisor takes a CPU. The kernel here does know, and
-//! would move threads.
+//! Every thread is pinned to one CPU. In a guest, the kernel does not know when the hypervisor takes a CPU. Here, the kernel sees the
+//! real-time threads and would move other threads away from them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -29,12 +29,12 @@ const WORK_NS: u64 = 6_000_000;
 const JOB_NS: [u64; 2] = [50_000, 500_000];
 const ROUNDS: usize = 6;
 const FRAMES: usize = 200;
-/// Frames of the peers that are not counted.
+/// The number of first frames of a peer that are not counted.
 const WARM: usize = 10;
-/// How long the slices may stay unknown before the row fails.
+/// The row fails if evenkeel has not found the time slices after this time.
 const FOUND_WITHIN_NS: u64 = 60_000_000_000;
 
-/// How the slices of the two CPUs lie.
+/// How the time slices of the two CPUs lie relative to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phases {
     InStep,
@@ -79,7 +79,7 @@ pub(crate) fn measure_none_p99() -> anyhow::Result<Row> {
 /// For each contender, the median and the 99th percentile of each round, in milliseconds.
 type Taken = Vec<[Vec<f64>; 2]>;
 
-/// Two rows come from one measurement.
+/// The results by phases, because one measurement gives two rows (median and 99th percentile).
 static TAKEN: Mutex<BTreeMap<Phases, (Taken, u64)>> = Mutex::new(BTreeMap::new());
 
 fn measure(row: &'static str, phases: Phases, which: usize) -> anyhow::Result<Row> {
@@ -101,7 +101,7 @@ fn measure(row: &'static str, phases: Phases, which: usize) -> anyhow::Result<Ro
     Row::new(Measurements { row, unit: "ms", all: all.collect(), skipped, seed: *seed })
 }
 
-/// Where a contender runs.
+/// The CPUs and the settings with which a contender runs.
 struct Stage {
     cpus: [usize; 2],
     slices: Slices,
@@ -147,7 +147,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// A real-time thread on each of the CPUs.
+/// Starts a real-time thread on each of the CPUs, which takes the CPU as a hypervisor does.
 fn thieves<'scope>(
     scope: &'scope Scope<'scope, '_>,
     cpus: [usize; 2],
@@ -195,7 +195,7 @@ fn pin(cpu: usize) -> anyhow::Result<()> {
     thread::set_affinity(&CpuSet::from_iter([cpu])).map_err(|errno| anyhow!("run on CPU {cpu}: {errno}"))
 }
 
-/// The jobs of a frame, by their CPU time. The frames of a seed are the same for all contenders.
+/// The CPU time of each job of a frame. For one seed, the frames are the same for all contenders.
 fn jobs_ns(frame: usize) -> Vec<u64> {
     let mut chance = 88_172_645_463_325_252_u64 ^ (frame as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut left_ns = WORK_NS;
@@ -211,7 +211,7 @@ fn jobs_ns(frame: usize) -> Vec<u64> {
     jobs
 }
 
-/// A job: so much CPU time. The frame is over when the last job ends.
+/// A job: uses this much CPU time. Then it records the time, because the frame is over when the last job ends.
 fn work(ns: u64, done_ns: &AtomicU64) {
     let end_ns = thread_cpu_ns() + ns;
     while thread_cpu_ns() < end_ns {
@@ -220,8 +220,8 @@ fn work(ns: u64, done_ns: &AtomicU64) {
     done_ns.fetch_max(monotonic_ns(), Ordering::Relaxed);
 }
 
-/// Runs frames at plain absolute times from a random phase on. A time that passes during a frame is left out. Returns the times from due to the
-/// end of the last job, in milliseconds.
+/// Runs frames at absolute times, 20 ms apart, from a random phase on. If a frame runs past the next due time, that frame is left out.
+/// Returns the times from due to the end of the last job, in milliseconds.
 fn at_fifty_hertz(mut frame: impl FnMut(&[u64], &AtomicU64)) -> Vec<f64> {
     let mut due_ns = monotonic_ns() + realtime_ns() % PERIOD_NS;
     let mut times_ms = Vec::with_capacity(FRAMES);

@@ -1,4 +1,4 @@
-//! The contenders of `slots-*`: evenkeel's clock and jobs, with and without what it knows of the slices; rayon; oneTBB.
+//! The contenders of `slots-*`: evenkeel's clock and jobs, with and without the detected time slices; rayon; oneTBB.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ pub(super) const ALL: &[(&str, &str, Contender)] = &[
     ("oneTBB task_group", "of this machine's packages", one_tbb),
 ];
 
-/// The clock searches for five seconds, and then tries places.
+/// Ticks before the counted ones: the clock searches for the slices for five seconds, and then tries phases.
 const SETTLE_TICKS: usize = 450;
 
 fn ours(stage: &Stage) -> anyhow::Result<Vec<f64>> {
@@ -57,7 +57,7 @@ fn evenkeel(stage: &Stage, knows: bool) -> anyhow::Result<Vec<f64>> {
 }
 
 fn rayon_scope(stage: &Stage) -> anyhow::Result<Vec<f64>> {
-    // The calling thread belongs to the pool. The other one pins itself.
+    // The calling thread belongs to the pool and is already pinned. The other thread pins itself.
     let other = stage.cpus[1];
     let spawn = move |thread: rayon::ThreadBuilder| {
         std::thread::Builder::new().spawn(move || {
@@ -74,7 +74,7 @@ fn rayon_scope(stage: &Stage) -> anyhow::Result<Vec<f64>> {
     Ok(times_ms)
 }
 
-/// A small C++ program, compiled here.
+/// oneTBB, in a small C++ program that is compiled here.
 fn one_tbb(stage: &Stage) -> anyhow::Result<Vec<f64>> {
     let dir = Path::new("target/bench");
     std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;

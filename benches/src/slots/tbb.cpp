@@ -1,5 +1,5 @@
-// Frames of jobs on oneTBB, as mod.rs has them for the pools in Rust: slots CPU CPU WARM FRAMES prints the milliseconds from due to the end of
-// the last job, a line for each counted frame.
+// Runs the same frames of jobs as `mod.rs`, on oneTBB: `slots CPU CPU WARM FRAMES`. For each counted frame it prints a line: the
+// milliseconds from due to the end of the last job.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>

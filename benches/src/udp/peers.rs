@@ -10,7 +10,7 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 
 use super::{BUFFER_BYTES, BYTES, Contender, PEERS, seen};
 
-/// Space for merged packets.
+/// The size of a buffer for merged packets.
 const MERGED_BYTES: usize = 65_536;
 
 fn bind() -> anyhow::Result<UdpSocket> {
@@ -76,12 +76,13 @@ impl Quinn {
     pub(super) fn new() -> anyhow::Result<Quinn> {
         let socket = bind()?;
         let state = UdpSocketState::new((&socket).into())?;
-        // As in quinn's endpoint: space for merged packets plus a cache line, so that their starts do not compete.
+        // As in quinn's endpoint: space for merged packets plus a cache line. So the starts of the buffers do not compete for the same
+        // cache sets.
         let buffers = (0..BATCH_SIZE).map(|_| vec![0; state.gro_segments() * 1500 + 64]).collect();
         Ok(Quinn { socket, state, buffers })
     }
 
-    /// Passes on each queued packet.
+    /// Receives all queued packets, and passes each to `each`.
     fn drain(&mut self, mut each: impl FnMut(&UdpSocketState, &UdpSocket, SocketAddr, &[u8])) -> anyhow::Result<usize> {
         let Quinn { socket, state, buffers } = self;
         let (mut metas, mut count) = ([RecvMeta::default(); BATCH_SIZE], 0);
@@ -147,7 +148,7 @@ pub(super) struct Uring {
 }
 
 impl Uring {
-    /// With merging if a peer sends several.
+    /// A contender on io_uring. If a peer sends several packets, the kernel merges them before they are received.
     pub(super) fn new(merges: bool) -> anyhow::Result<Uring> {
         let socket = bind()?;
         if merges {

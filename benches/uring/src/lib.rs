@@ -1,5 +1,5 @@
-//! UDP by io_uring in its fastest form, for comparison in `make bench`. It has one multishot request that fills a ring of buffers, and one
-//! submission per batch of messages. It uses a single issuer with deferred task work, and a registered socket.
+//! UDP with the fastest known use of io_uring, for comparison in `make bench`: one multishot receive request that fills a ring of buffers,
+//! and one submission per batch of messages. The ring has a single issuer with deferred task work, and a registered socket.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -75,7 +75,7 @@ impl Receiver {
         let mut template: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
         template.msg_namelen = size_of::<libc::sockaddr_in>() as _;
         template.msg_controllen = CONTROL_BYTES as _;
-        // Add one cache line, so that buffers do not compete for the same places of a cache.
+        // Add one cache line, so that the starts of buffers do not compete for the same cache sets.
         let bytes_each = (16 + 16 + CONTROL_BYTES + bytes).next_multiple_of(128) + 64;
         let entries = Pages::new(usize::from(BUFFERS) * size_of::<BufRingEntry>())?;
         let buffers = Pages::new(usize::from(BUFFERS) * bytes_each)?;
@@ -89,7 +89,7 @@ impl Receiver {
 
     fn give(&mut self, buffer: u16) {
         let entries = self.entries.start.cast::<BufRingEntry>();
-        // SAFETY: the entry is within the mapping, and not visible to the kernel before the tail moves.
+        // SAFETY: the entry is within the mapping. The kernel does not see it before the tail moves.
         let entry = unsafe { &mut *entries.add(usize::from(self.tail & (BUFFERS - 1))) };
         entry.set_addr(self.buffers.start as u64 + (usize::from(buffer) * self.bytes_each) as u64);
         entry.set_len(self.bytes_each as u32);
@@ -175,7 +175,7 @@ impl Sender {
     /// # Errors
     /// If the kernel does not support this.
     pub fn new(socket: &UdpSocket) -> anyhow::Result<Sender> {
-        // SAFETY: each of them may consist of zeros.
+        // SAFETY: both structs may consist of zeros.
         let (name, header) = unsafe { (std::mem::zeroed::<libc::sockaddr_in>(), std::mem::zeroed::<libc::msghdr>()) };
         Ok(Sender {
             ring: ring(MESSAGES as u32, socket)?,

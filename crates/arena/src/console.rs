@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::control::{Answer, Command, MAX_LINE_BYTES, Quantiles};
 
-/// The time limit of an answer. Ticks and inputs happen far more often, so after this time something hangs, and the answer says so.
+/// The time limit of an answer. Answers are given at ticks and inputs, which are far more frequent. So without an answer in this time
+/// something hangs, and the answer says so.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A command on its way to the thread that answers it.

@@ -25,7 +25,7 @@ pub enum Command {
     Window,
     /// Sets the tick thread's timer slack, and answers with the value that the kernel then reports. Server only.
     TimerSlackNs {
-        /// 1 to [`MAX_TIMER_SLACK_NS`]. Without a value it only reads.
+        /// The new value, 1 to [`MAX_TIMER_SLACK_NS`]. Without a value, the command only reads the current one.
         #[serde(default)]
         value: Option<u64>,
     },
@@ -51,7 +51,7 @@ pub enum Command {
 /// Why a line is not a command.
 #[derive(Debug, Error)]
 pub enum CommandError {
-    /// It is not the JSON of a command.
+    /// The line is not the JSON of a command.
     #[error("not a command: {0}")]
     Json(#[from] serde_json::Error),
     /// The value is out of range.
@@ -111,7 +111,7 @@ pub enum ServerEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum BotsEvent {
-    /// All have joined, including the probe.
+    /// All bots have joined, including the probe.
     Ready {
         /// Process id.
         pid: u32,
@@ -122,13 +122,13 @@ pub enum BotsEvent {
         /// [`FORMAT`].
         format: u32,
     },
-    /// Not all joined in time, so the program ends.
+    /// Not all bots joined in time, so the program ends.
     Failed {
         /// Players that had joined.
         joined: usize,
         /// Players that should have joined: the bots and the probe.
         wanted: usize,
-        /// Why the next one could not join.
+        /// Why the next bot could not join.
         error: String,
         /// [`FORMAT`].
         format: u32,
@@ -178,9 +178,9 @@ pub enum Answer {
 /// Quantiles of durations, in microseconds. Without samples the numbers are left out, not zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// Samples.
+    /// The number of samples.
     pub count: u64,
-    /// Median.
+    /// The median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50: Option<f64>,
     /// The 90th percentile.
@@ -189,7 +189,7 @@ pub struct Quantiles {
     /// The 99th percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
-    /// The largest.
+    /// The largest sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }
@@ -232,7 +232,7 @@ pub struct ServerWindow {
     pub cpu_us: f64,
     /// Length of the window.
     pub span_us: f64,
-    /// The most time between two tick starts, minus one period: the longest time missing in one piece.
+    /// The maximum time between two tick starts, minus one period: the longest time missing in one piece.
     pub longest_gap_us: f64,
     /// Snapshots sent in full, because the client had no known base for changes.
     #[serde(default)]
@@ -280,13 +280,13 @@ pub struct SinceStart {
 /// Datagrams refused, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops {
-    /// Not a datagram of a client.
+    /// The bytes are not a datagram of a client.
     pub malformed: u64,
     /// The sender has not joined, or the secret or the cookie is wrong.
     pub unproven: u64,
-    /// Sent too fast.
+    /// The sender sent too fast.
     pub rate_limited: u64,
-    /// Received before, or too old to check.
+    /// The datagram was received before, or is too old to check.
     pub replayed: u64,
     /// The tick thread was behind.
     pub queue_full: u64,
@@ -306,7 +306,7 @@ pub struct BotsWindow {
     pub round_trip_us: Quantiles,
     /// Between snapshots, over all bots.
     pub snapshot_interval_us: Quantiles,
-    /// How far such an interval differs from the tick period.
+    /// How far an interval between snapshots differs from the tick period.
     pub snapshot_jitter_us: Quantiles,
     /// Snapshots that the bots received.
     pub snapshots: u64,

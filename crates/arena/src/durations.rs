@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 
 use crate::control::Quantiles;
 
-/// The largest value: nothing here waits for a minute.
+/// The largest value that is recorded: a minute. No duration here is that long.
 const MAX_NS: u64 = 60 * crate::time::SECOND_NS;
 
 /// A histogram of durations that keeps three digits of each.

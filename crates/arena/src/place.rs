@@ -1,12 +1,12 @@
-//! Keeps a whole process on one CPU. Otherwise the scheduler tends to put two programs that talk over loopback on one CPU. A round trip
-//! there never wakes an idle CPU, so most knobs of a host have no effect.
+//! Keeps a whole process on one CPU. Otherwise the scheduler tends to put two programs that talk over loopback on one CPU. A round trip on
+//! one CPU never wakes an idle CPU, so most knobs of a host have no effect on it.
 
 use evenkeel_rt::{ApplyStatus, CpuSet, ThreadConfig, TickThread};
 
 /// Pins the calling thread to `cpu`, and so every thread that it starts later.
 ///
 /// # Errors
-/// The refusal in words: the CPU does not exist, or this process may not run on it.
+/// Why the kernel refused, in words: the CPU does not exist, or this process may not run on it.
 pub fn stay_on(cpu: usize) -> Result<(), String> {
     let cpus: CpuSet = [cpu].into_iter().collect();
     if !cpus.contains(cpu) {

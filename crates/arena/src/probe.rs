@@ -41,7 +41,7 @@ struct ClockSeen {
 }
 
 impl ClockSeen {
-    /// The better of the known estimate and a new round trip. The known one gets worse with time, because clocks drift apart.
+    /// The better of the known estimate and a new one. The known estimate gets worse with time, because clocks drift apart.
     fn better(known: Option<Self>, new: Self) -> Self {
         let aged =
             known.map(|known| Self { round_trip_ns: known.round_trip_ns + known.round_trip_ns / 1_000 + 1, ..known });

@@ -19,7 +19,7 @@ pub enum RecordError {
     /// The magic number or the format is wrong.
     #[error("read the record: it is not a record of format 1")]
     Magic,
-    /// It ends in the middle, or a number is out of range.
+    /// The file ends in the middle, or a number is out of range.
     #[error("read the record at tick {tick}: {source}")]
     Broken {
         /// The ticks before the error.
@@ -47,7 +47,8 @@ impl Recorder {
         Self { bytes, acts: Vec::with_capacity(4_096), count: 0 }
     }
 
-    /// Records an act before the next tick. Returns false if there are too many acts; then it is not recorded, and must not be applied.
+    /// Records an act before the next tick. Returns false if there are too many acts. Then the act is not recorded, and must not be
+    /// applied.
     pub fn act(&mut self, act: &Act) -> bool {
         if self.count == u16::MAX {
             return false;
@@ -92,7 +93,7 @@ impl Recorder {
 pub struct Replayed {
     /// Ticks that were played.
     pub ticks: u32,
-    /// The first tick whose state or datagrams differ from the record.
+    /// The first tick whose state or datagrams differ from the record. None if no tick differs.
     pub first_difference: Option<u32>,
 }
 

@@ -131,7 +131,7 @@ impl Room {
         });
     }
 
-    /// The datagram for each client, and whether it is complete.
+    /// The datagram for each client, and whether its snapshot is complete rather than changes.
     pub fn datagrams(&self) -> impl Iterator<Item = (Slot, &[u8], bool)> {
         let clients = self.clients.iter().enumerate().filter(|(_, client)| client.taken);
         clients.map(|(slot, client)| (Slot(slot), &client.datagram[..], client.is_full))

@@ -10,7 +10,7 @@ use crate::game::skeleton::Pose;
 use crate::time::now_ns;
 use crate::worker_group::WorkerGroup;
 
-/// Jobs per tick, unless there are fewer units.
+/// The number of jobs per tick, or of units if there are fewer.
 pub const JOBS: u64 = 1_024;
 /// The number of bodies, as 64 players have in 13 ticks. They take 300 KiB, so a neighbour that uses the cache slows this work as it slows
 /// a real history.
@@ -22,7 +22,7 @@ const CALIBRATION_UNITS: u64 = 1_500;
 #[derive(Debug)]
 pub struct Work {
     figures: Vec<Figure>,
-    /// The first body and ray of the next tick.
+    /// The number of the unit with which the next tick begins. It selects the body and the ray.
     turn: u64,
     hits: AtomicU64,
     units_per_us: f64,
@@ -45,7 +45,7 @@ impl Work {
         work
     }
 
-    /// The units that take `us` microseconds on one thread without disturbance.
+    /// The number of units that take `us` microseconds on one thread without disturbance.
     pub fn units(&self, us: u32) -> u64 {
         (f64::from(us) * self.units_per_us).round() as u64
     }
@@ -55,7 +55,7 @@ impl Work {
         self.units_per_us
     }
 
-    /// Shots that hit so far. The number is the same after the same units, with any number of workers.
+    /// The number of shots that hit so far. After the same units it is the same with any number of workers.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }

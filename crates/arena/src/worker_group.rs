@@ -19,7 +19,7 @@ pub struct WorkerGroup {
 }
 
 impl WorkerGroup {
-    /// The calling thread and this many workers.
+    /// A group of the calling thread and this many workers.
     ///
     /// # Errors
     /// If the system cannot start more threads, or `workers` exceeds 63.
@@ -29,12 +29,12 @@ impl WorkerGroup {
         Ok(Self { jobs: Some(jobs), done: 0 })
     }
 
-    /// Threads in addition to the calling one.
+    /// The number of threads in addition to the calling thread.
     pub fn workers(&self) -> usize {
         self.jobs.as_ref().map_or(0, |jobs| jobs.workers().len())
     }
 
-    /// Jobs that were run so far.
+    /// The number of jobs that were run so far.
     pub fn done(&self) -> u64 {
         self.done
     }

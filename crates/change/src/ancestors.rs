@@ -1,6 +1,6 @@
 //! Checks who could replace the state directory. Anyone who may write to a folder above it can rename it and put another directory in its
-//! place. The owner of such a folder can do so too, but is trusted. Root named the folder itself, and works in its users' folders with
-//! `sudo` and in containers that mount them.
+//! place. The owner of such a folder could do so too, but is trusted. Root itself named the directory, and with `sudo` or in a container
+//! root often works in folders of its users.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `apply` runs a plan as one transaction: either all of its steps take effect, or none stays.
+//! `apply` runs a plan as one transaction: either all of its steps take effect, or all of them are undone.
 
 use evenkeel_host::{Action, Plan};
 use evenkeel_hostfs::{HostWriter, Root, RootKind};
@@ -24,7 +24,7 @@ pub enum ApplyError {
     /// The journal could not be started. Nothing was written to the host.
     #[error(transparent)]
     Journal(#[from] StateError),
-    /// It failed half-way. `put_back` says what was restored.
+    /// The plan failed half-way. `put_back` lists what was restored.
     #[error(transparent)]
     HalfWay(Box<HalfWay>),
 }
@@ -38,7 +38,7 @@ pub struct HalfWay {
     pub failure: Failure,
     /// The outcome of each step.
     pub transaction: Transaction,
-    /// What was restored, and whether all of it was.
+    /// What was restored, and whether that is everything.
     pub put_back: PutBack,
 }
 
@@ -57,10 +57,10 @@ impl HalfWay {
     }
 }
 
-/// Applies the steps of `plan` in order. `title` is shown to people later.
+/// Applies the steps of `plan` in order. `history` and `revert` show `title` to people.
 ///
-/// The undo data is on disk before the write. A step counts only when its value reads back in force. If one step fails, the earlier ones
-/// are restored. Steps that no write to the host can apply are skipped, and the report shows what to do.
+/// The undo data is on disk before the write. A step counts as applied only if a second reading shows its value in force. If one step
+/// fails, the earlier ones are restored. Steps that no write to the host can apply are skipped, and the report shows what to do.
 ///
 /// # Errors
 /// If the journal can't be written, or a step fails. The error says whether everything was restored.
@@ -74,11 +74,11 @@ pub fn apply(
     carry_out(root, writer, state, &Job::new(plan, title), |_| Ok(()))
 }
 
-/// [`apply`] with all options of a job. `arm` is called with the transaction's number, after the journal has it and
-/// before anything changes. It can start the process that will undo the transaction later.
+/// [`apply`] with all options of a job. Calls `arm` with the transaction's number after the journal has recorded it, and before anything
+/// changes. `arm` can start the process that will undo the transaction later.
 ///
 /// # Errors
-/// As [`apply`]; and if `arm` returns a reason.
+/// As [`apply`]; also if `arm` fails, with the reason that it returns.
 pub fn carry_out(
     root: &Root,
     writer: &HostWriter,
@@ -182,7 +182,7 @@ fn take(effects: &mut Effects<'_>, what: Intended<'_>) -> Result<bool, Failure> 
     Ok(true)
 }
 
-/// Writes a value, and returns what the file reads then if it is in force.
+/// Writes a value. If the value is then in force, returns what the file reads.
 pub(crate) fn write_and_read_back(
     effects: &mut Effects<'_>,
     target: Target<'_>,
@@ -199,7 +199,7 @@ pub(crate) fn write_and_read_back(
     }
 }
 
-/// The side effects that happened.
+/// The side effects that happened, each with the new text of its file.
 fn changed(root: &Root, side_effects: Vec<SideEffect>) -> Vec<SideEffect> {
     let with_after = side_effects.into_iter().filter_map(|side| {
         let after = look(root, &side.path, evenkeel_host::Reading::Plain).ok()?;

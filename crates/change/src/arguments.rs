@@ -22,7 +22,7 @@ pub(crate) fn of_kernel(line: &str) -> impl Iterator<Item = &str> {
     words(line).into_iter().map(|(_, word)| word).take_while(|word| !is_end(word))
 }
 
-/// Whether it ends the kernel's words. The kernel removes the quotes of a word before it compares.
+/// Whether the word ends the kernel's part of the line. The kernel removes the quotes of a word before it compares the word with `--`.
 pub(crate) fn is_end(word: &str) -> bool {
     word == "--" || word == "\"--\""
 }

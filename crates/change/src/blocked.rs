@@ -27,9 +27,9 @@ pub enum Blocker {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Capability {
-    /// For network settings in this namespace.
+    /// The capability for network settings in this network namespace.
     CapNetAdmin,
-    /// For everything else: root owns the files.
+    /// The capability for everything else: root owns the files.
     CapDacOverride,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Blocker {
     }
 }
 
-/// The reason behind `errno`, which the kernel returned for `path`; `None` if it refused the value itself.
+/// The reason behind `errno`, which the kernel returned for `path`; `None` if the kernel refused the value itself.
 pub(crate) fn blocker(root: &Root, path: &str, errno: Errno) -> Option<Blocker> {
     if path.starts_with("/proc/irq/") && (errno == Errno::IO || (errno == Errno::PERM && may_be_root(root))) {
         return Some(Blocker::ManagedIrq);
@@ -78,7 +78,7 @@ fn may_be_root(root: &Root) -> bool {
     root.kind() != RootKind::Live || process::is_root()
 }
 
-/// If securityfs is not mounted, the denial is the only sign: otherwise root may read debugfs.
+/// If securityfs is not mounted, assume a lockdown: without one, root may write to debugfs, so the refusal itself is a sign.
 fn is_locked_down(root: &Root) -> bool {
     root.text("/sys/kernel/security/lockdown").map_or(true, |text| !text.contains("[none]"))
 }

@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use crate::state_dir::{Lock, StateDir};
 use crate::state_error::StateError;
 
-/// Only root writes to it, so that no other user can block root's evenkeel.
+/// The folder of the locks. Only root may write to it, so that no other user can block root's evenkeel.
 pub(crate) const CLAIMS_DIR: &str = "/run/evenkeel";
 
-/// The longest name of a lock, in bytes. Linux takes 255.
+/// The longest name of a lock, in bytes. Linux allows 255.
 const MAX_NAME_BYTES: usize = 240;
 
-/// The length of the part that is used in a register's name, in bytes.
+/// How many bytes of a lock's name are used in a register's name.
 const MAX_REGISTER_NAME_BYTES: usize = 200;
 
 /// The locks that we hold until this is dropped.
 #[derive(Default)]
 pub(crate) struct Claims {
-    /// By lock name; `None` if the lock could not be made.
+    /// The locks by name; `None` for a lock that could not be made.
     held: BTreeMap<String, Option<Lock>>,
-    /// Locks that others held a while ago. We do not wait for them again.
+    /// Locks that another evenkeel held when we tried to take them. We do not wait for them again.
     busy: BTreeSet<String>,
 }
 
@@ -30,7 +30,7 @@ impl Claims {
     /// one. A missing lock must not prevent a restore of the machine.
     ///
     /// # Errors
-    /// If another evenkeel holds it.
+    /// If another evenkeel holds the lock.
     pub(crate) fn take(&mut self, dir: &Path, path: &str, journal: &Path) -> Result<(), StateError> {
         let name = name_of(path);
         if self.held.contains_key(&name) {

@@ -12,7 +12,7 @@ use evenkeel_sys::{clock, process};
 const TIME_LIMIT_NS: u64 = 600_000_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How many bytes of the end of a command's output an error repeats.
+/// An error repeats at most this many bytes from the end of the command's output.
 const WORDS_MAX: u64 = 2000;
 
 /// The search path for programs: a user's PATH must not choose what runs as root.

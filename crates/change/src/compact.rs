@@ -15,13 +15,13 @@ use crate::state_error::StateError;
 /// How long a journal may be, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The maximum: some 100,000 changes.
+    /// The maximum size: about 100,000 changes.
     pub(crate) journal: u64,
-    /// From this size on, it is shortened before the next record.
+    /// A journal of at least this size is shortened before the next record is added.
     pub(crate) long: u64,
-    /// How many bytes of closed transactions stay after that; `history` lists them.
+    /// How many bytes of closed transactions remain after shortening; `history` lists them.
     pub(crate) kept: u64,
-    /// It is rewritten only if this many bytes can be dropped.
+    /// The journal is rewritten only if more than this many bytes can be dropped.
     pub(crate) worth: u64,
 }
 
@@ -33,7 +33,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether enough could be dropped. A journal that lost records stays unchanged: it is the evidence.
+    /// Whether a rewrite would drop enough. A journal that lost records stays unchanged, because it is the evidence of the loss.
     pub(crate) fn are_worth_it(&self, log: &Log) -> bool {
         log.losses().is_empty() && (log.what_is_left_out().is_unwritten || log.spare_bytes(self.kept) > self.worth)
     }

@@ -21,7 +21,7 @@ pub enum ConfirmError {
         /// The number given.
         id: u64,
     },
-    /// The program that made it was killed half-way.
+    /// The program that made this change was killed half-way.
     #[error("confirm transaction {id}: it was killed half-way")]
     Interrupted {
         /// The number.

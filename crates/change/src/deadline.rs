@@ -28,8 +28,8 @@ pub(crate) fn overdue_at(root: &Root, log: &Log, boottime_ns: u64) -> Vec<u64> {
     waiting.filter(|(_, until)| until.boottime_ns <= boottime_ns).map(|(id, _)| id).collect()
 }
 
-/// Whether transaction `id`, which has a time limit, still needs confirmation. If the record of the limit is lost, it
-/// does.
+/// Whether transaction `id`, which has a time limit, still needs confirmation. If the record of the limit is lost, the transaction counts
+/// as unconfirmed.
 pub fn is_waiting(root: &Root, log: &Log, id: u64) -> bool {
     let is_headless = |logged: &Logged| logged.is_headless && !logged.is_closed() && !logged.is_confirmed;
     unconfirmed(root, log).iter().any(|(waiting, _)| *waiting == id) || log.transaction(id).is_some_and(is_headless)

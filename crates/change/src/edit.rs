@@ -14,7 +14,7 @@ const NEW_MODE: u32 = 0o644;
 
 /// The marks around our block.
 const BEGIN: &str = "# evenkeel begin: `evenkeel revert` removes these lines\n";
-/// The first mark, if the line before it had no newline. That newline is then ours too.
+/// The begin mark if the last line of the file has no newline. The newline that evenkeel adds is then a part of its block.
 const BEGIN_WITH_NEWLINE: &str =
     "\n# evenkeel begin: `evenkeel revert` removes these lines, and the newline before them\n";
 const END: &str = "# evenkeel end\n";
@@ -35,7 +35,7 @@ pub(crate) fn with(before: &Entry, content: &Content) -> Result<Entry, String> {
             let begin = if text.is_empty() || text.ends_with('\n') { BEGIN } else { BEGIN_WITH_NEWLINE };
             Ok(Entry::File { text: format!("{text}{begin}{lines}{END}"), mode })
         }
-        // If the file had only our arguments, the kernel would have no root.
+        // A file with only our arguments would start the kernel without its root device.
         Content::KernelArguments { .. } if *before == Entry::Absent => {
             Err("it does not exist, and evenkeel only adds kernel arguments to an existing file".to_owned())
         }

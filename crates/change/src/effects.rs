@@ -22,7 +22,8 @@ impl Effects<'_> {
         self.state.outside.write(self.writer, path, value)
     }
 
-    /// Locks the files that a write to `target` changes, before its value is read. Otherwise the value might belong to another trial.
+    /// Locks the files that a write to `target` changes, before its value is read. Without the lock, the value could be one that another
+    /// evenkeel's trial has set.
     pub(crate) fn claim(&mut self, target: Target<'_>) -> Result<(), StateError> {
         self.state.claim(self.root, target.path)?;
         target.side_effects.iter().try_for_each(|path| self.state.claim(self.root, path))

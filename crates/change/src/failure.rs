@@ -17,8 +17,8 @@ pub enum Failure {
     /// A value could not be set.
     #[error(transparent)]
     Step(#[from] Box<StepFailure>),
-    /// The journal could not be extended, for example because the disk is full. The write that the record describes did
-    /// not happen.
+    /// The journal could not be extended, for example because the disk is full. The write that the record would have described did not
+    /// happen.
     #[error(transparent)]
     Journal(#[from] StateError),
     /// A configuration file could not be changed.
@@ -26,7 +26,7 @@ pub enum Failure {
     File {
         /// The file.
         path: String,
-        /// In words.
+        /// The reason, in words.
         why: String,
     },
     /// A command failed.
@@ -40,7 +40,7 @@ pub enum Failure {
     /// The files of the root are not accessible.
     #[error("{0}")]
     Root(String),
-    /// The process that should undo it later could not be started.
+    /// The process that should undo the change later could not be started.
     #[error("start the watchdog that reverts the change: {0}")]
     Arm(String),
 }

@@ -1,5 +1,5 @@
-//! Reads and writes the registers, which list the journals that hold a file of the host. The caller holds the lock of
-//! the file.
+//! Reads and writes the registers. A register lists the holders of a file of the host: the journals that changed it and have not restored
+//! it. The caller holds the lock of the file.
 //!
 //! The register lists a holder before its journal has the intent, and until its journal has recorded the undo. If evenkeel is killed in
 //! between, the register lists a journal with nothing to undo. The next process drops it.
@@ -28,7 +28,7 @@ struct Held {
     register: Register,
 }
 
-/// One file of a change that is undone permanently.
+/// One file of a change that is undone for good, not only switched by a trial.
 pub(crate) struct Leaver<'a> {
     pub(crate) intent: &'a Intent,
     pub(crate) path: &'a str,
@@ -122,7 +122,7 @@ impl Effects<'_> {
         Ok(later.map(|JournalDir(dir)| dir.clone()))
     }
 
-    /// Whether somebody read the value that we had set, and then changed it.
+    /// Whether another journal found the value `ours`, and then changed it.
     pub(crate) fn has_follower(&self, path: &str, ours: &str) -> Result<bool, StateError> {
         Ok(self.held(path)?.is_some_and(|held| held.register.has_follower(ours)))
     }
@@ -167,7 +167,7 @@ impl Effects<'_> {
         out.append(&file, text.as_bytes()).and_then(|()| out.rename(&dir.dir, &draft, &name)).map_err(io)
     }
 
-    /// Our state directory, as a path that means the same for everybody.
+    /// Our state directory as an absolute path without links, because processes with other working directories read it in the register.
     fn journal_dir(&self) -> PathBuf {
         let dir = &self.state.dir;
         std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).unwrap_or_else(|_| dir.clone())
@@ -175,7 +175,8 @@ impl Effects<'_> {
 }
 
 impl Intent {
-    /// A trial sets several values and does not record which one was last.
+    /// Whether this intent belongs to a trial. A trial sets several values and does not record the last one, so a value does not show who
+    /// set it.
     fn ignores_register(&self) -> bool {
         self.wanted.is_none()
     }

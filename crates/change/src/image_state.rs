@@ -75,7 +75,7 @@ impl StateDir {
         for end in ends {
             between(steps);
             steps += 1;
-            // Only root may enter the last one.
+            // Only root may enter the last folder.
             let mode = if end == IMAGE_DIR.len() { 0o700 } else { 0o755 };
             let made = image.make_folder(&IMAGE_DIR[..end], mode);
             made.map_err(|errno| in_image(image, "make the state directory", &IMAGE_DIR[..end], errno))?;

@@ -18,8 +18,8 @@ pub(crate) struct Intended<'a> {
 }
 
 impl Effects<'_> {
-    /// Writes the data that undoes the next write to disk. The registers get it first. If the process is killed in between, the next one
-    /// finds that its journal has nothing to undo.
+    /// Writes the undo data of the next write to disk, first to the registers and then to the journal. If the process is killed in between,
+    /// the next process finds that the listed journal has nothing to undo.
     pub(crate) fn intend(&mut self, what: Intended<'_>, before: &Before) -> Result<(), StateError> {
         let Intended { txn, index, step, target, wanted } = what;
         let sides = before.side_effects.iter().map(|side| (side.path.as_str(), side.before.as_str()));

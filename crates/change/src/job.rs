@@ -11,13 +11,13 @@ use crate::record::{OwnedStep, Until};
 pub struct Job<'a> {
     /// The steps on the running machine.
     pub plan: &'a Plan,
-    /// Shown to people later.
+    /// The purpose, which `history` and `revert` show to people.
     pub title: &'a str,
     /// The settings of the plan, as `KNOB=VALUE`.
     pub settings: &'a [String],
     /// What makes it persist over a boot.
     pub lasting: Option<&'a Lasting>,
-    /// When it reverts itself unless the user confirms it.
+    /// The time at which the change reverts itself unless the user confirms it. `None` if it needs no confirmation.
     pub until: Option<Until>,
     /// Whether a failed step stops the rest.
     pub on_failure: OnFailure,
@@ -28,13 +28,13 @@ pub struct Job<'a> {
     pub owner: Option<&'a Owner>,
 }
 
-/// What a failed step means for the others.
+/// What happens to the other steps if one fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
     /// Earlier steps are restored, and later steps are not applied.
     #[default]
     PutBack,
-    /// Only that step is restored and recorded.
+    /// Only the failed step is restored and recorded; the others continue.
     GoOn,
 }
 

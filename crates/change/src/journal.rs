@@ -43,9 +43,9 @@ pub(crate) struct Journal {
     file: JournalFile,
     /// Where the last whole record ends, in bytes.
     end: u64,
-    /// How many bytes a crash left after it.
+    /// How many bytes of an incomplete record a crash left after `end`.
     torn: u64,
-    /// A failed write may have left bytes after the end that could not be cut off.
+    /// Whether a failed write may have left bytes after `end` that could not be cut off.
     dirty: bool,
     /// The number of the last record.
     last: u64,
@@ -54,10 +54,10 @@ pub(crate) struct Journal {
 
 /// The file of a journal.
 pub(crate) enum JournalFile {
-    /// It is created with the first record.
+    /// There is no file yet; the first record creates it.
     None,
     Open(File),
-    /// It is read-only because of this error.
+    /// The file can only be read, because opening it for writing failed with this error.
     ReadOnly(File, Errno),
 }
 

@@ -34,9 +34,9 @@ pub struct Log {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeftOut {
     pub(crate) transactions: u64,
-    /// The highest number that any of them had.
+    /// The highest number of any dropped transaction.
     pub(crate) newest: u64,
-    /// The journal still has some of them.
+    /// Whether the journal's file still contains some of them.
     pub(crate) is_unwritten: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Logged {
     pub(crate) missed: Vec<FailedStep>,
     pub(crate) owned: Vec<OwnedStep>,
     pub(crate) end: Option<End>,
-    /// The record that begins it is lost.
+    /// Whether the record that begins the transaction is lost.
     pub(crate) is_headless: bool,
     bytes: u64,
 }
@@ -91,7 +91,7 @@ pub(crate) struct PendingUndo {
 }
 
 impl Log {
-    /// Checks that the changes were made on the machine of this root. A rehearsal changes only a captured machine. To undo it on a real
+    /// Checks that the changes were made on the machine of this root. A rehearsal changes only a captured machine. Undoing it on a real
     /// machine would write values that this machine never had.
     ///
     /// # Errors
@@ -105,7 +105,8 @@ impl Log {
         }
     }
 
-    /// Whether it can be compared with the machine of this root. A captured machine may be the real one that the journal is about.
+    /// Checks that the journal can be compared with the machine of this root. A captured machine may be the real one that the journal is
+    /// about.
     ///
     /// # Errors
     /// [`StateError::Rehearsal`] for a rehearsal's journal on a real machine.
@@ -119,17 +120,17 @@ impl Log {
         (self.torn_bytes > 0).then_some(self.torn_bytes)
     }
 
-    /// Kinds of records that only a newer evenkeel knows, with their number. They stay in the journal.
+    /// Records of kinds that only a newer evenkeel knows: the number of each kind. They stay in the journal.
     pub fn passed_over(&self) -> &BTreeMap<String, u64> {
         &self.passed_over
     }
 
-    /// Whether it contains transaction `id`.
+    /// Whether the log contains transaction `id`.
     pub fn has(&self, id: u64) -> bool {
         self.transactions.contains_key(&id)
     }
 
-    /// How long transaction `id` may wait for confirmation, in seconds, if it has to be confirmed.
+    /// How long transaction `id` may wait for confirmation, in seconds. `None` if it has no time limit.
     pub fn seconds_to_confirm(&self, id: u64) -> Option<u64> {
         Some(self.transactions.get(&id)?.until?.seconds)
     }
@@ -251,7 +252,7 @@ impl Log {
         open.flat_map(|logged| logged.lost_steps().into_iter().map(|step| logged.lost_before(step))).collect()
     }
 
-    /// The log of a missing journal whose note counts this many records.
+    /// The log of a missing journal. `noted` is the number of its last record, from the note.
     pub(crate) fn missing(noted: Option<u64>) -> Log {
         let losses = noted.filter(|last| *last > 0).map(|last| Loss::Records { first: 1, last });
         Log { losses: losses.into_iter().collect(), ..Log::default() }
@@ -404,7 +405,7 @@ impl Logged {
         self.carried(step).map(|carried| carried.by.as_str())
     }
 
-    /// The same, with when it takes effect.
+    /// As [`carrier`](Logged::carrier), with the time at which the file or command takes effect.
     pub(crate) fn carried(&self, step: &Step) -> Option<&Carried> {
         let lasting = self.lasting.as_ref()?;
         let name = |setting: &'_ str| setting.split_once('=').map_or(setting, |(name, _)| name).to_owned();
@@ -422,17 +423,17 @@ impl Logged {
         place.or_else(|| self.lasting.as_ref()?.unit.as_deref())
     }
 
-    /// Whether it was made in an image that had never been booted.
+    /// Whether the transaction was made in an image that had never been booted.
     pub(crate) fn is_of_image(&self) -> bool {
         self.boot_id.as_deref() == Some(IMAGE)
     }
 
-    /// Whether nothing of it needs a restore, according to the records.
+    /// Whether no part of the transaction needs a restore, according to the records.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.end, Some(End::RolledBack { .. } | End::Reverted | End::EndedByReboot))
     }
 
-    /// Whether the program was killed in the middle of it, or is still working on it.
+    /// Whether the program was killed in the middle of the transaction, or is still working on it.
     pub(crate) fn is_unfinished(&self) -> bool {
         // A step that failed was restored by itself, so it does not count as a partial restore.
         let is_missed = |step: &usize| self.missed.iter().any(|missed| missed.step == *step);
@@ -465,17 +466,17 @@ impl Logged {
         pending.map(|(_, command)| command.clone()).collect()
     }
 
-    /// Whether some of it is on disk, so a reboot does not undo it.
+    /// Whether it changed configuration files or ran commands, so that a reboot does not undo it completely.
     pub(crate) fn outlives_boots(&self) -> bool {
         !self.files.is_empty() || !self.commands.is_empty()
     }
 
-    /// Whether it reverts itself unless the user confirms it.
+    /// Whether the transaction reverts itself unless the user confirms it.
     pub(crate) fn awaits_confirmation(&self) -> bool {
         self.until.is_some() && !self.is_confirmed && !self.is_closed()
     }
 
-    /// Every file that it changes, side effects included.
+    /// Every file that the transaction changes, side effects included.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         let values = self.intents.values().flat_map(Intent::paths);
         values.chain(self.files.values().map(|file| file.path.as_str()))

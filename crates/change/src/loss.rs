@@ -75,7 +75,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// As part of a sentence.
+/// The losses as part of a sentence.
 pub(crate) fn listed(losses: &[Loss]) -> String {
     losses.iter().map(Loss::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -69,7 +69,7 @@ pub fn is_in_place(root: &Root, plan: &PersistPlan) -> Result<bool, TreeError> {
             return Ok(false);
         }
     }
-    // The effect of a command alone cannot be checked.
+    // Nothing shows whether a command that reads none of the files has already run.
     Ok(plan.commands.iter().all(|command| !command.after.is_empty()))
 }
 
@@ -96,7 +96,7 @@ struct StepKey {
     index: usize,
 }
 
-/// Returns whether a write was needed.
+/// Writes one file of the plan. Returns whether a write was needed.
 fn take_file(
     effects: &mut Effects<'_>,
     tree: &Tree,
@@ -207,7 +207,7 @@ pub(crate) fn restore_persisted(effects: &mut Effects<'_>, txn: u64, back: &mut 
     }
 }
 
-/// The undo of commands that could not run in an image. Somebody may have run them in it since.
+/// The undo of commands that could not run in an image. A machine that booted from the image may have run them since.
 fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<PersistedUndo> {
     let lasting = effects.state.log().begun(txn).lasting.iter();
     let commands = lasting.flat_map(|lasting| &lasting.persist.commands).filter(|command| !command.only_booted);
@@ -237,8 +237,8 @@ fn restore(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Persist
     })
 }
 
-/// If another journal has rewritten our file since, it owns the file: restoring our original would remove its content. Lines and arguments
-/// in the files of other owners are removed one by one.
+/// If another journal has rewritten our file since, it owns the file: restoring our original would remove its content. Kernel arguments are
+/// exempt, because each journal removes only its own.
 fn refuse_if_covered(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Result<(), String> {
     effects.state.claim(effects.root, &file.path).map_err(|busy| busy.to_string())?;
     if matches!(file.content, Content::KernelArguments { .. })

@@ -76,7 +76,7 @@ impl<'a> Target<'a> {
                     restorable(path, &before, &before).map_err(unreadable)?;
                     side_effects.push(SideEffect { path: path.clone(), before, after: None });
                 }
-                // If the kernel does not have the file, it cannot change it.
+                // If the file does not exist, the kernel cannot change it as a side effect.
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(unreadable(error.why())),
             }

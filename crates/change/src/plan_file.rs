@@ -82,13 +82,13 @@ pub enum PlanFileError {
     /// A newer program wrote it.
     #[error("read the plan: {}", self.cause())]
     Format(u64),
-    /// It names a setting that this program does not know.
+    /// The plan names a setting that this program does not know.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// It names an invalid unit.
+    /// The plan names an invalid unit.
     #[error("read the plan: {}", self.cause())]
     Unit(#[from] ServiceNameError),
-    /// A setting has no place here.
+    /// A setting has no place on this machine.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// This machine needs other steps.
@@ -119,8 +119,8 @@ impl PlanFileError {
 }
 
 impl PlanFile {
-    /// The plan for `settings` on the machine of `facts` and `root`. With `context`, also for later boots. `lasting` are settings of
-    /// earlier transactions in the same files, which our version must still contain.
+    /// The plan for `settings` on the machine of `facts` and `root`. With `lasting`, the plan also persists over boots. Its second part has
+    /// the settings of earlier transactions in the same files, which the new files must still contain.
     ///
     /// # Errors
     /// If a setting has no place on this machine.
@@ -175,7 +175,7 @@ impl PlanFile {
         }
     }
 
-    /// A plan whose files come from no setting. `again` is the command that makes them again.
+    /// A plan of files that do not follow from settings. `again` is the command that makes the plan again.
     pub fn of_files(root: &Root, plan: Plan, persist: PersistPlan, title: &str, again: &str) -> PlanFile {
         PlanFile {
             format: FORMAT,
@@ -198,11 +198,11 @@ impl PlanFile {
             .steps
             .iter()
             .any(|planned| !planned.already_so && !matches!(planned.step.action, Action::Write { .. }));
-        // Without files, nothing shows whether a pending value was ever requested.
+        // If the plan persists nothing, no file shows whether a value that is still pending was ever requested. Then the plan is not done.
         Ok(self.steps.iter().all(is_so) && keeps && (!waits || self.persist.is_some()))
     }
 
-    /// Reads a plan's text.
+    /// Parses a plan's text.
     ///
     /// # Errors
     /// If it is not a plan, or has a format that this program does not know.

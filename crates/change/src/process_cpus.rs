@@ -8,8 +8,8 @@ use evenkeel_sys::{CpuSet, Errno, thread};
 
 /// The maximum number of threads of one process.
 const THREADS_MAX: usize = 4096;
-/// A process may start threads while we set the CPUs of its threads. New threads inherit their creator's CPUs, so look for new threads this
-/// many times.
+/// How often to look for new threads. A process may start threads while the CPUs of its threads are set, and a new thread inherits the CPUs
+/// of the thread that created it.
 const LOOKS_MAX: usize = 8;
 
 /// A running process, with the CPUs that all its threads may use.
@@ -26,7 +26,7 @@ pub struct ProcessCpus {
 /// Why the CPUs of a process can't be set. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProcessCpusError {
-    /// It has ended, or another process now has its pid.
+    /// The process has ended, or another process now has its pid.
     #[error("place process {0}: it does not run")]
     Gone(u32),
     /// Its threads may use different CPUs, so the process itself pins them.
@@ -41,7 +41,7 @@ pub enum ProcessCpusError {
         /// The CPUs of another thread.
         other: CpuSet,
     },
-    /// It has too many threads, or they change too fast.
+    /// The process has too many threads, or they change too fast.
     #[error("place process {0}: it has more than {THREADS_MAX} threads, or they come and go too fast")]
     Threads(u32),
     /// The kernel refuses.
@@ -92,7 +92,8 @@ impl ProcessCpus {
     /// Gives all its threads other CPUs, and reads them back.
     ///
     /// # Errors
-    /// If it has ended, or the kernel refuses or removes CPUs. Some threads may have the new CPUs then: [`put_back`](ProcessCpus::put_back).
+    /// If the process has ended, or the kernel refuses or removes CPUs. Some threads may then have the new CPUs: call
+    /// [`put_back`](ProcessCpus::put_back).
     pub fn set(&self, wanted: &CpuSet) -> Result<(), ProcessCpusError> {
         if !self.is_there() {
             return Err(ProcessCpusError::Gone(self.pid));
@@ -101,7 +102,7 @@ impl ProcessCpus {
             thread::set_affinity_of(tid, wanted)?;
             let found = thread::affinity_of(tid)?;
             if found != *wanted {
-                // `put_back` restores only threads that have all the CPUs of the set.
+                // Restore this thread now, because `put_back` restores only threads with exactly the requested CPUs.
                 thread::set_affinity_of(tid, &self.cpus)?;
             }
             Ok(found)
@@ -130,7 +131,7 @@ impl ProcessCpus {
         .map(drop)
     }
 
-    /// Whether it runs, and its number is not that of another process.
+    /// Whether the process still runs, and its pid does not belong to another process by now.
     pub fn is_there(&self) -> bool {
         ProcessStat::read(self.pid).is_some_and(|stat| stat.is_alive() && stat.start_ticks == self.start_ticks)
     }
@@ -189,9 +190,9 @@ mod tests {
         assert_eq!(ProcessCpus::read(child.id()).unwrap().cpus, one);
         before.put_back(&one).unwrap();
         assert_eq!(ProcessCpus::read(child.id()).unwrap(), before);
-        // No machine has this CPU.
+        // No machine has CPU 1023, so the kernel refuses a set of only this CPU.
         assert!(matches!(before.set(&CpuSet::from_iter([1023])), Err(ProcessCpusError::Refused { .. })));
-        // So the kernel removes it from a set with others.
+        // From a set with other CPUs, the kernel removes CPU 1023.
         let wanted = CpuSet::from_iter(one.iter().chain([1023]));
         let error = ProcessCpusError::ReadsOtherwise { pid: child.id(), found: one.clone(), wanted: wanted.clone() };
         assert_eq!(before.set(&wanted), Err(error));

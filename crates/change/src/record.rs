@@ -21,7 +21,7 @@ const FORMATS: std::ops::RangeInclusive<u64> = 1..=FORMAT;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Record {
     pub(crate) format: u64,
-    /// Its number: one more than that of the record before it. Older programs wrote none.
+    /// The record's number: one more than the previous record's. `None` in records of older programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seq: Option<u64>,
     /// Wall clock, in nanoseconds since 1970 UTC.
@@ -42,7 +42,7 @@ pub(crate) enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         boot_id: Option<String>,
         steps: Vec<Step>,
-        /// The settings that it is made from, as `KNOB=VALUE`; empty in journals of the first program.
+        /// The settings that the transaction is made from, as `KNOB=VALUE`; empty in journals of the oldest version.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         settings: Vec<String>,
         /// What makes it persist.
@@ -100,7 +100,7 @@ pub(crate) enum Event {
     Reverted { txn: u64 },
     /// The machine has rebooted since, so the kernel has lost all of it.
     EndedByReboot { txn: u64 },
-    /// This many closed transactions were dropped. `txn` is the newest of them, or of those dropped before. This record comes first.
+    /// This many closed transactions were dropped, by this or an earlier compaction. `txn` is the newest of them. This record comes first.
     Compacted { txn: u64, transactions: u64 },
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct FailedStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Until {
-    /// On the clock that counts since boot, in nanoseconds.
+    /// The time of the revert, on the clock that counts since boot, in nanoseconds.
     pub boottime_ns: u64,
     /// The time limit, in seconds.
     pub seconds: u64,
@@ -137,7 +137,7 @@ pub struct Until {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FileIntent {
     pub(crate) txn: u64,
-    /// Its index. Files have the indices after the steps.
+    /// The file's index. Files have the indices after the steps.
     pub(crate) step: usize,
     pub(crate) path: String,
     /// The new content.
@@ -156,7 +156,7 @@ pub(crate) struct FileIntent {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct CommandIntent {
     pub(crate) txn: u64,
-    /// Its index. Commands have the indices after the files.
+    /// The command's index. Commands have the indices after the files.
     pub(crate) step: usize,
     pub(crate) argv: Vec<String>,
     pub(crate) undo_argv: Vec<String>,
@@ -183,7 +183,7 @@ pub(crate) struct Intent {
     pub(crate) side_effects: Vec<SideEffect>,
     /// The undo as a shell command, for a person without this program.
     pub(crate) undo: String,
-    /// Its files are in the registers, so other journals know of it.
+    /// Whether its files are in the registers, so that other journals know of this change.
     #[serde(default, rename = "registered", skip_serializing_if = "is_false")]
     pub(crate) is_registered: bool,
 }
@@ -317,7 +317,7 @@ impl Event {
     }
 }
 
-/// The JSON of a line whose checksum matches.
+/// The JSON of a line; `None` if the checksum does not match.
 fn checked(line: &[u8]) -> Option<&[u8]> {
     let (digits, json) = (line.get(..8)?, line.get(9..)?);
     let spelled = digits.iter().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(digit));

@@ -32,12 +32,13 @@ pub(crate) struct Register {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Holder {
     pub(crate) journal: JournalDir,
-    /// The transaction and the step of the first of them.
+    /// The transaction and the step of the first of these changes.
     pub(crate) txn: u64,
     pub(crate) step: usize,
-    /// The value to restore when the first of them is undone; empty for a configuration file, whose original content is in the journal.
+    /// The value to restore when the first of these changes is undone. Empty for a configuration file, whose original content is in the
+    /// journal.
     pub(crate) before: String,
-    /// The kernel could have changed the file together with another one, but did not.
+    /// Whether the kernel could have changed the file together with another one, but did not.
     #[serde(default, skip_serializing_if = "is_false")]
     is_idle: bool,
     /// The other journal that now has the value to restore. It may not have recorded that value yet.
@@ -165,7 +166,7 @@ impl Register {
         });
     }
 
-    /// Records that the file did not change with the other file.
+    /// Records that the file did not change when the step's own file was written.
     pub(crate) fn set_idle(&mut self, change: Change<'_>) {
         if let Some(at) = self.position(change)
             && self.is_first(at, change)
@@ -195,14 +196,15 @@ impl Register {
         }
     }
 
-    /// As [`leave`](Register::leave), for a change that the register does not have. The journal that found its value comes right after it.
+    /// As [`leave`](Register::leave), for a change that the register does not have. The journal that found the value `ours` counts as the
+    /// next one.
     pub(crate) fn leave_by_value(&mut self, ours: &str, before: &str) -> Option<JournalDir> {
         let at = self.follower(ours)?;
         self.hand_down(at, before);
         Some(self.holders[at].journal.clone())
     }
 
-    /// Whether somebody found the value `ours`, and changed it.
+    /// Whether another journal found the value `ours`, and changed it.
     pub(crate) fn has_follower(&self, ours: &str) -> bool {
         self.follower(ours).is_some()
     }

@@ -3,7 +3,7 @@
 
 use evenkeel_host::{Action, Facts, Step};
 
-/// The step with its number in this boot; `None` if no interrupt, or more than one, has its name now.
+/// The step with the number that its interrupt has in this boot. `None` if no interrupt, or more than one, has the name now.
 pub(crate) fn renumbered(facts: &Facts, step: &Step) -> Option<Step> {
     let Action::Write { interrupt: Some(name), reading, side_effects, .. } = &step.action else {
         return Some(step.clone());

@@ -19,7 +19,7 @@ use crate::undo::put_back;
 pub enum Which {
     /// Every transaction.
     All,
-    /// One, by its number.
+    /// One transaction, by its number.
     Transaction(u64),
 }
 
@@ -45,7 +45,7 @@ pub enum RevertError {
         /// The number given.
         id: u64,
     },
-    /// A later one changed the same file: reverting this one would undo half of that.
+    /// A later transaction changed the same file: reverting only this one would undo a part of the later one.
     #[error("revert transaction {id}: transaction {later} changed {path} after it; revert {later} first, or all")]
     Covered {
         /// The number given.

@@ -18,7 +18,7 @@ const MAX_HELD_BYTES: u64 = 64 << 20;
 /// How many bytes of closed transactions stay after that; `history` lists them.
 pub(crate) const KEPT_BYTES: u64 = 16 << 20;
 
-/// How many losses are listed; the rest are counted.
+/// The maximum number of losses that are listed; the rest are counted.
 const MAX_LOSSES: usize = 100;
 
 /// The content of a journal's bytes.
@@ -27,7 +27,7 @@ pub(crate) struct Scan {
     pub(crate) log: Log,
     /// Where the last whole line ends, in bytes.
     pub(crate) end: u64,
-    /// How many bytes a crash left after it.
+    /// How many bytes of an incomplete record a crash left after `end`.
     pub(crate) torn: u64,
     /// The number of the last record.
     pub(crate) last: u64,
@@ -50,7 +50,7 @@ pub(crate) fn scan(path: &Path, mut bytes: impl BufRead, noted: Option<u64>) -> 
     }
 }
 
-/// A line, or what follows the last one.
+/// A line, or the bytes after the last newline.
 #[derive(Clone, Copy)]
 struct Piece {
     /// Its length, newline included.
@@ -60,7 +60,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// Whether the line is too long to hold: JSON takes many times its length in memory.
+    /// Whether the line is too long to hold in memory: parsed JSON takes many times the length of its text.
     fn is_overlong(self) -> bool {
         self.bytes > MAX_LINE_BYTES
     }
@@ -97,11 +97,11 @@ struct Scanner {
     offset: u64,
     /// The end of the last line that is not torn.
     end: u64,
-    /// A line with a wrong checksum that may be the last.
+    /// Whether the previous line had a wrong checksum. If it is the last line, it is torn.
     suspect: bool,
     /// The number of the last record.
     last: u64,
-    /// Whether unreadable parts may have been records since the last valid one.
+    /// Whether there are unreadable parts since the last valid record, which may have been records.
     has_gap: bool,
     losses: Vec<Loss>,
     more_losses: u64,
@@ -168,7 +168,7 @@ impl Scanner {
     /// Checks by its number whether the record is the next one. A gap before it is a loss. Records of older programs have no numbers and
     /// count by their position.
     fn count(&mut self, start: u64, bytes: u64, seq: Option<u64>, begins_anew: bool) -> bool {
-        // The largest number has no successor. Only a foreign record has it, and that is not a reason to stop.
+        // A foreign record may have the largest number, which has no successor. Do not overflow.
         let expected = self.last.saturating_add(1);
         let seq = seq.unwrap_or(expected);
         if seq < expected {

@@ -15,8 +15,8 @@ pub(crate) fn main_process(root: &Root, unit: &str) -> Option<u32> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The folder of a unit's control group, if nobody has chosen another slice. The instances of a template have a slice of their own, in whose name
-/// systemd escapes `-` and `\` of the template.
+/// The folder of a unit's control group in systemd's default slice. The instances of a template have a slice of their own. systemd escapes
+/// `-` and `\` of the template in its name.
 fn slice(unit: &str) -> String {
     match unit.split_once('@') {
         Some((template, _)) => {

@@ -22,7 +22,7 @@ impl ServiceName {
         &self.0
     }
 
-    /// The file that describes it: for an instance such as `arena@3.service`, that of its template `arena@.service`.
+    /// The name of the unit file. An instance such as `arena@3.service` uses the file of its template, `arena@.service`.
     pub fn template(&self) -> String {
         match self.0.split_once('@') {
             Some((template, _)) => format!("{template}@.service"),

@@ -1,4 +1,4 @@
-//! `Session`: knobs that a trial switches between values. They are restored when it ends, however it ends.
+//! `Session`: knobs that a trial switches between values. The session restores them when it ends, however it ends.
 
 use evenkeel_host::{Plan, Step};
 use evenkeel_hostfs::{HostWriter, Root};
@@ -32,7 +32,7 @@ pub enum SessionError {
     /// The current value cannot be read, or could not be restored.
     #[error(transparent)]
     Target(#[from] Box<StepFailure>),
-    /// The knob is not a file that can be switched while the machine runs.
+    /// The knob has no file that can be switched while the machine runs.
     #[error("try {knob} at {place} while the machine runs: it cannot be set by writing a file")]
     NotAFile {
         /// The knob's id.
@@ -46,7 +46,7 @@ pub enum SessionError {
 }
 
 impl<'a> Session<'a> {
-    /// Records the current values of `targets`. Their `wanted` is for people who read the journal.
+    /// Records the current values of `targets`. The `wanted` value of a target is only shown to people who read the journal.
     ///
     /// # Errors
     /// If a target is not a file, can't be read or could not be restored, another evenkeel is changing it, or the
@@ -84,11 +84,11 @@ impl<'a> Session<'a> {
         logged.intents.get(&index).map(|intent| intent.before.as_str())
     }
 
-    /// Sets the target at `index` to `value`, and reads it back. Setting it to the original value restores its side effects too, because
-    /// the arm with the host's own state must include them.
+    /// Sets the target at `index` to `value`, and reads it back. If `value` is the original value, the side effects are restored too,
+    /// because the arm with the host's own state must include them.
     ///
-    /// This writes no record. The intent is on disk since the session began, and already undoes any value. A sync between two arms would
-    /// disturb the measurement.
+    /// This writes no record: the intents that `begin` wrote to disk already undo any value. A sync between two arms would disturb the
+    /// measurement.
     ///
     /// # Errors
     /// If the value was not set; the session continues.
@@ -126,7 +126,8 @@ impl<'a> Session<'a> {
         put_back(&mut self.effects, self.txn, Event::Reverted { txn: self.txn })
     }
 
-    /// What a switch to the original value must restore. A side effect that is a target itself is left to its own arm.
+    /// What a switch to the original value must restore. If a side effect is on another target, it is left out, because the arm sets that
+    /// target itself.
     fn pending(&self, index: usize) -> Option<PendingUndo> {
         let mut intent = self.effects.state.log().begun(self.txn).intents.get(&index)?.clone();
         let is_target = |path: &str| self.steps.iter().filter_map(Target::from_step).any(|target| target.path == path);

@@ -112,7 +112,7 @@ impl State {
     }
 
     /// Whether another evenkeel held the lock of a file that we wanted to change or restore, since this journal was opened. Reports and
-    /// errors say so only in words.
+    /// errors mention this only in their texts.
     pub fn met_another(&self) -> bool {
         self.claims.met_another()
     }
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Adds the first record. It creates the journal.
+    /// Adds the first record, which creates the journal's file.
     fn begin(state: &mut State) {
         let (txn, kind, title) = (1, crate::Kind::Apply, String::new());
         let (boot_id, steps, settings, lasting, until) = (None, Vec::new(), Vec::new(), None, None);

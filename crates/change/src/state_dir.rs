@@ -13,7 +13,7 @@ use crate::state_error::StateError;
 /// The maximum size of a lock holder's description, in bytes: a path may have 4,096.
 const MAX_HOLDER_BYTES: u64 = 5000;
 
-/// How often to try to lock: half a second in total.
+/// The maximum number of tries to lock: half a second in total.
 const LOCK_TRIES: u32 = 25;
 
 const LOCK_PAUSE_NS: u64 = 20_000_000;
@@ -54,7 +54,7 @@ impl StateDir {
         Ok(StateDir { dir, path })
     }
 
-    /// Opens a regular file in it, never through a link.
+    /// Opens a regular file in the directory, never through a link.
     pub(crate) fn file(&self, name: &str, flags: OFlags) -> Result<File, StateError> {
         let path = self.path.join(name);
         // Use NONBLOCK: a FIFO with this name must not block us before the check below refuses it.
@@ -74,7 +74,7 @@ impl StateDir {
         }
     }
 
-    /// Takes the lock `name` for the journal in `journal`. If patient, it waits up to half a second.
+    /// Takes the lock `name` for the journal in `journal`. With `is_patient`, it tries for up to half a second.
     pub(crate) fn lock(&self, name: &str, journal: &Path, is_patient: bool) -> Result<Lock, StateError> {
         let mut lock = self.locked(name, self.file(name, OFlags::RDWR | OFlags::CREATE)?, is_patient)?;
         // The holder's name only helps the next process. On a full disk the lock itself still works.

@@ -33,7 +33,7 @@ pub enum StateError {
     Unsafe {
         /// The directory or the file in it.
         path: String,
-        /// Why not, and what to do.
+        /// Why the directory or file is unsafe, and what to do.
         why: String,
     },
     /// Another evenkeel holds the lock.
@@ -44,13 +44,13 @@ pub enum StateError {
         /// Who holds it, if the file says so.
         holder: String,
     },
-    /// It has changes of captured machines.
+    /// The journal has changes of a captured machine, and the root is a real machine.
     #[error(
         "use this journal: it has changes of a captured machine, and this one never had those values; name the capture \
             with --host, or another journal with --state DIR"
     )]
     Rehearsal,
-    /// It has changes of a real machine.
+    /// The journal has changes of a real machine, and the root is a captured machine.
     #[error("use this journal for a captured machine: it has changes of a real one; name another with --state DIR")]
     NoRehearsal,
     /// The journal lost records, or a part of it is unreadable.
@@ -93,7 +93,7 @@ pub enum StateError {
     Unwritable {
         /// The journal.
         path: String,
-        /// Why not, and what to do.
+        /// Why no record can be added, and what to do.
         why: String,
     },
     /// A newer evenkeel wrote the journal.
@@ -124,7 +124,7 @@ pub enum StateError {
             less at once"
     )]
     TooLong {
-        /// Its length.
+        /// The length of the record, in bytes.
         len_bytes: usize,
     },
 }

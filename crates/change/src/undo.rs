@@ -52,7 +52,8 @@ fn is_this_boot(effects: &Effects<'_>, txn: u64) -> bool {
     effects.state.log().begun(txn).is_of_boot(boot_id(effects.root).as_deref())
 }
 
-/// The part of an earlier boot that must be restored: a value that the persistent part has set again. Interrupts are found by name.
+/// For a change of an earlier boot: returns what must be restored, which is a value that the persisted files have set again. Interrupts are
+/// found by name.
 fn still_ours(effects: &mut Effects<'_>, txn: u64, mut pending: PendingUndo) -> Option<PendingUndo> {
     if pending.intent.path.starts_with("/proc/irq/") {
         let step = effects.state.log().begun(txn).steps.get(pending.intent.step)?;
@@ -248,7 +249,8 @@ impl<'a> Sheet<'a> {
     fn write(&self, effects: &mut Effects<'_>) -> Result<(), WriteError> {
         match exclusive_pair::zeroed_by(Old { path: self.path, text: &self.before }) {
             None => effects.write(self.path, &self.reading.text(&self.before)),
-            // The share was 0 as well. Otherwise restoring it would have set these bytes to 0.
+            // The share's original value is 0 too: otherwise restoring the share would have set these bytes to 0. Write 1 first, because
+            // writing an unchanged 0 has no effect.
             Some(share) => ["1", "0"].into_iter().try_for_each(|text| effects.write(share, text)),
         }
     }

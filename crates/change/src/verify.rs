@@ -24,9 +24,9 @@ use crate::why::culprit;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verification {
-    /// How many values and files hold.
+    /// The number of values that are in force, plus files with the content that was written.
     pub holds: usize,
-    /// Values and files that do not hold.
+    /// Values that are not in force any more, and files with other content than was written.
     pub drift: Vec<Drift>,
     /// What waits for a boot, or for a start of the server.
     pub pending: Vec<Pending>,
@@ -85,7 +85,7 @@ pub enum WaitsFor {
     Reboot,
     /// A start of the server's process, or of the unit that holds a device.
     Start,
-    /// The user: nothing persists it.
+    /// An action of the user. The setting was not persisted, so neither a boot nor a start brings it.
     User,
 }
 
@@ -142,7 +142,7 @@ fn is_interrupted(logged: &Logged) -> bool {
     logged.is_unfinished() || !matches!(logged.end, Some(End::Committed))
 }
 
-/// The key by which two steps concern the same thing. `None` for steps that leave nothing on the host.
+/// The key by which two steps set the same thing. `None` for steps that leave nothing on the host.
 fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
     let lasts = || logged.lasting.is_some();
     match &step.action {
@@ -158,7 +158,7 @@ fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
 struct Judge<'a> {
     root: &'a Root,
     facts: &'a Facts,
-    /// What the knobs advise now. It has the current values of settings that are in a file of another program.
+    /// What the knobs advise now. The advice has the current values of settings that are in files of other programs.
     advice: &'a [Advice],
     logged: &'a Logged,
     is_this_boot: bool,
@@ -262,7 +262,7 @@ impl Judge<'_> {
         };
         let wanted = CpuSet::parse_list(&step.wanted).unwrap_or_default();
         match server::cpus(self.root, pid) {
-            // A server may choose some of them by itself.
+            // The server may restrict itself to some of these CPUs.
             Some(cpus) if cpus.is_subset(&wanted) => Found::Holds,
             Some(cpus) => {
                 let why = format!("process {pid} of {unit} may run on other CPUs than {by} allows");

@@ -4,7 +4,7 @@ use evenkeel_host::{Facts, Knob, Lasts, Step, knobs};
 
 use crate::place::{Target, same};
 
-/// In words that follow "because"; `None` if no cause is known.
+/// Why the value is `found`, in words that follow "because"; `None` if no cause is known.
 pub(crate) fn culprit(facts: &Facts, step: &Step, found: &str) -> Option<String> {
     let path = Target::from_step(step)?.path;
     sysctl_file(facts, path, &step.wanted, found)

@@ -17,7 +17,7 @@ pub(crate) fn cpus(text: &str) -> Result<CpuSet, String> {
     set.ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
 }
 
-/// A number within a range; `expected` describes it, units and range included.
+/// Parses a number within a range. `expected` describes the valid numbers for the error message, with unit and range.
 pub(crate) fn number(text: &str, range: impl RangeBounds<f64>, expected: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && range.contains(number));
     number.ok_or_else(|| expected.to_owned())
@@ -61,7 +61,7 @@ pub(crate) struct HostArgs {
     pub(crate) root: Option<PathBuf>,
 }
 
-/// Whether to ask the cloud about this machine.
+/// Whether to ask the cloud's metadata service about this machine.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct MetadataArgs {
     /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most); some machines show it in no
@@ -70,7 +70,7 @@ pub(crate) struct MetadataArgs {
     pub(crate) metadata: bool,
 }
 
-/// The goal of the advice, and the server that it is for.
+/// The goal of the advice, and the server that the advice is for.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct GoalArgs {
     /// What to favour where one costs another: latency, throughput or density
@@ -82,7 +82,7 @@ pub(crate) struct GoalArgs {
 }
 
 impl GoalArgs {
-    /// The goal and the server that advice is for.
+    /// The goal and the server that the advice is for.
     pub(crate) fn context(&self) -> AdviceContext {
         AdviceContext { goal: self.goal, server: self.server }
     }
@@ -92,7 +92,8 @@ fn goals() -> impl TypedValueParser<Value = Goal> {
     PossibleValuesParser::new(["latency", "throughput", "density"]).try_map(|name| name.parse::<Goal>())
 }
 
-/// Any text. Shells complete these values. The command that reads it reports invalid texts, with the nearest value.
+/// Accepts any text. Shells complete the listed values. The command that reads the text reports an invalid one, with the nearest valid
+/// value.
 #[derive(Clone, Debug)]
 pub(crate) struct Completed(pub(crate) fn() -> Vec<PossibleValue>);
 
@@ -125,7 +126,7 @@ pub(crate) fn settings() -> Vec<PossibleValue> {
     TEXTS.iter().zip(knobs::ALL).map(|(text, knob)| PossibleValue::new(text.as_str()).help(knob.title)).collect()
 }
 
-/// Where the journal is.
+/// The folder of the journal.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct StateArgs {
     /// Folder of the journal [default: /var/lib/evenkeel or ~/.local/state/evenkeel]

@@ -15,7 +15,7 @@ use crate::workload_settings;
 /// The arms that are compared with the unchanged machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Arms {
-    /// Each knob at each place once, with the value in the first arm that names it.
+    /// The setting of each knob at each place, once. Its value is the one in the first arm that names it.
     pub(crate) settings: Vec<Setting>,
     /// The settings of each arm, B first.
     pub(crate) asked: Vec<Vec<Setting>>,
@@ -32,12 +32,12 @@ impl Arms {
         Arms { asked: vec![settings.clone()], settings }
     }
 
-    /// Two arms without settings: the machine against itself.
+    /// One arm without settings, to compare the machine with itself.
     pub(crate) fn nothing() -> Arms {
         Arms::one(Vec::new())
     }
 
-    /// The arms of a command line: settings outside --arm are one arm, and so is each --arm.
+    /// The arms of a command line. All settings outside --arm form one arm. Each --arm is one more.
     pub(crate) fn parse(settings: &[String], arms: &[String]) -> Result<Arms, Failure> {
         let apart = (!settings.is_empty()).then(|| settings.to_vec());
         let asked: Vec<Vec<String>> = apart.into_iter().chain(arms.iter().map(|text| words(text))).collect();
@@ -110,7 +110,7 @@ impl Arms {
         self.asked.len() + 1
     }
 
-    /// The levels of each arm, the unchanged machine first. In a control, no arm changes anything.
+    /// The values that each arm sets. The unchanged machine is first. In a control, no arm changes anything.
     pub(crate) fn levels(&self, control: bool) -> Vec<Arm> {
         let slots = self.settings.len();
         let [as_it_was, planned] = [Arm::as_it_was(slots), Arm::planned(slots)];
@@ -127,13 +127,13 @@ impl Arms {
         [as_it_was.clone()].into_iter().chain(self.asked.iter().map(does)).collect()
     }
 
-    /// The settings of each arm except A, as texts. Empty for one arm, whose settings are those of the session.
+    /// The settings of each arm except A, as texts. Empty if there is one arm: the session then has its settings.
     pub(crate) fn texts(&self) -> Vec<Vec<String>> {
         let texts = |own: &Vec<Setting>| own.iter().map(ToString::to_string).collect();
         if self.asked.len() < 2 { Vec::new() } else { self.asked.iter().map(texts).collect() }
     }
 
-    /// How far each arm is from the current machine, A first; empty for one arm alone.
+    /// How far each arm is from the current machine, A first. Empty if there is one arm.
     pub(crate) fn away(&self, root: &Root, facts: &Facts) -> Vec<Away> {
         if self.asked.len() < 2 {
             return Vec::new();
@@ -144,7 +144,7 @@ impl Arms {
             let step = |(value, now): (&str, Option<&str>)| {
                 let number =
                     |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
-                // Both numbers are increased by one, so that 0 has a finite distance from others.
+                // Add one to both numbers, so that their ratio is finite if one is 0.
                 Some(((number(value)? + 1.0) / (number(now?)? + 1.0)).ln().abs())
             };
             Away {
@@ -175,7 +175,7 @@ fn as_it_is(root: &Root, facts: &Facts, setting: &Setting) -> Option<String> {
     reading.value(&root.text(path).ok()?)
 }
 
-/// The settings in the text of an arm. Each begins with a word that contains a `=`; words without one continue the value before.
+/// The settings in the text of an arm. Each begins with a word that contains a `=`. A word without `=` continues the value before it.
 fn words(text: &str) -> Vec<String> {
     let mut settings: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

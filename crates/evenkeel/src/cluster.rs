@@ -1,4 +1,4 @@
-//! Connects to a Kubernetes cluster. A program that was built without the Kubernetes client only explains why it can't.
+//! Connects to a Kubernetes cluster. A program that was built without the Kubernetes client only explains that it can't connect.
 
 #[cfg(feature = "kubernetes")]
 use std::path::Path;
@@ -41,7 +41,7 @@ const HINT: &str =
 #[cfg(feature = "kubernetes")]
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The kubeconfig files that the client reads if the user names none, for a message.
+/// Text that names the kubeconfig files that the client reads if the user names none.
 #[cfg(feature = "kubernetes")]
 fn looked_for() -> String {
     match (std::env::var("KUBECONFIG"), std::env::var("HOME")) {

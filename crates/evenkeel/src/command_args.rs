@@ -82,7 +82,7 @@ enum ObserverName {
     Packets,
 }
 
-/// Whose lines are read.
+/// The program whose lines are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Whose {
     /// The server's standard output
@@ -103,7 +103,7 @@ impl ObserverName {
 }
 
 impl CommandArgs {
-    /// Whether evenkeel's own load runs too.
+    /// Whether `--load` names a load that evenkeel starts.
     pub(crate) fn has_load(&self) -> bool {
         self.load.is_some()
     }
@@ -113,7 +113,7 @@ impl CommandArgs {
         self.again().is_empty()
     }
 
-    /// The settings of the workload for a command.
+    /// The settings for the workload that runs the user's command.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let wrong = |what: String, why: &str| Failure::text(exit::WRONG_USE, what, why);
         let mut settings = Settings::default();
@@ -157,7 +157,7 @@ impl CommandArgs {
         Ok(settings)
     }
 
-    /// The options that request it again, each with a space before it.
+    /// The options that were given, as words of a command line. Each has a space before it.
     pub(crate) fn again(&self) -> String {
         let ms = |time: &Duration| format!("{}ms", time.as_millis());
         let mut words: Vec<(&str, String)> = Vec::new();

@@ -1,5 +1,5 @@
-//! Reads the command line. A spelling of an older version is not executed, because its meaning may have changed with its name: the answer
-//! shows today's spelling.
+//! Reads the command line. An old spelling of an option is not executed, because the option may mean something else today. The error shows
+//! today's spelling.
 
 use std::ffi::OsString;
 
@@ -42,15 +42,16 @@ pub(crate) enum Refused {
     WrongUse(Failure),
 }
 
-/// An option that was a mode of a command, and the subcommand that replaced it. Its arguments follow the subcommand.
+/// An option that was a mode of a command in older versions, and the subcommand that replaced it. The option's values became arguments of
+/// the subcommand.
 struct Mode {
     command: &'static str,
     option: &'static str,
     now: &'static [&'static str],
 }
 
-/// If a command line has several of these options, the first in this list applies. `--boots-status` could not be combined with any option
-/// that `--boots` allows.
+/// If a command line has several of these options, the first one in this list applies. `--boots-status` is before `--boots`, whose other
+/// options it could not be combined with.
 const MODES: [Mode; 8] = [
     Mode { command: "prove", option: "list-workloads", now: &["workloads"] },
     Mode { command: "prove", option: "compare", now: &["compare"] },
@@ -95,7 +96,7 @@ fn refused(error: clap::Error, line: &[OsString]) -> Refused {
     if is_help { Refused::Help(error) } else { Refused::WrongUse(wrong_use::failure(&error, &built(), line)) }
 }
 
-/// Translates the command line of a unit that an older version installed for a trial over boots. A unit can't act on an error.
+/// Translates the command line of a unit that an older version installed for a trial over boots. Nobody would see the error of a unit.
 fn of_old_unit(mut line: Vec<OsString>) -> Vec<OsString> {
     if line.get(1).is_some_and(|word| word == "prove") && line.get(2).is_some_and(|word| word == "--boots-resume") {
         line.splice(2..3, ["boots", "resume"].map(OsString::from)).for_each(drop);
@@ -103,7 +104,7 @@ fn of_old_unit(mut line: Vec<OsString>) -> Vec<OsString> {
     line
 }
 
-/// The current spelling, if the line has an option that used to be a mode.
+/// If the line has an option that used to be a mode, the error with today's spelling.
 fn old_spelling(line: &[OsString]) -> Option<Failure> {
     let old = with_old_options(Args::command());
     let matches = old.try_get_matches_from(line).ok()?;
@@ -141,7 +142,7 @@ fn old_spelling(line: &[OsString]) -> Option<Failure> {
     Some(respelled(&format!("`{command} --{typed}` is now `{command} {now}`"), command, mode.now, &words))
 }
 
-/// Options of `prove` and `tune` before their subcommand, where they would have no effect.
+/// An error if `prove` or `tune` has options before its subcommand, where they would have no effect.
 fn options_before_subcommand(matches: &ArgMatches) -> Option<Failure> {
     let (command, own) = matches.subcommand().filter(|(command, _)| ["prove", "tune"].contains(command))?;
     let whole = built();
@@ -181,7 +182,7 @@ fn subcommand<'c>(whole: &'c Command, command: &str, path: &[&str]) -> Option<&'
     path.iter().try_fold(whole.find_subcommand(command)?, |command, name| command.find_subcommand(name))
 }
 
-/// The commands in their old form: each mode is an option, and its value is not checked here.
+/// The commands as older versions had them: each mode is an option, and its value is not checked.
 fn with_old_options(whole: Command) -> Command {
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     let one = |name: &'static str| Arg::new(name).long(name).num_args(0..=1).action(ArgAction::Append);
@@ -191,7 +192,7 @@ fn with_old_options(whole: Command) -> Command {
             .args(["from", "resume", "boots", "boots-settle", "boots-windows", "host"].map(one))
             .arg(Arg::new("compare").long("compare").num_args(0..).action(ArgAction::Append))
     };
-    // Even with an invalid value the answer must show the new spelling.
+    // The error shows the new spelling even if a value is invalid.
     let any_value = |arg: Arg| match arg.get_action().takes_values() {
         true => arg.value_parser(clap::value_parser!(OsString)),
         false => arg,
@@ -219,7 +220,7 @@ impl Words {
     }
 }
 
-/// The words that were typed for `command`, as far as `target` has the same arguments.
+/// The words that were typed for `command`. Arguments that `target` does not have are left out.
 fn words_of(command: &Command, typed: &ArgMatches, target: &Command) -> Words {
     let mut words = Words::default();
     for arg in command.get_arguments().filter(|arg| is_typed(typed, arg.get_id().as_str())) {
@@ -234,7 +235,7 @@ fn words_of(command: &Command, typed: &ArgMatches, target: &Command) -> Words {
     words
 }
 
-/// An option with each of its values; a flag has none.
+/// An option with each of its values. A flag has no value.
 fn option_words(arg: &Arg, values: &[String]) -> Vec<String> {
     let name = arg.get_long().unwrap_or_default();
     match arg.get_action().takes_values() {
@@ -243,7 +244,7 @@ fn option_words(arg: &Arg, values: &[String]) -> Vec<String> {
     }
 }
 
-/// The values of an option; none for a flag.
+/// The values of an option; empty for a flag.
 fn values(typed: &ArgMatches, name: &str) -> Vec<String> {
     match typed.try_get_one::<bool>(name) {
         Ok(Some(_)) => Vec::new(),

@@ -1,4 +1,4 @@
-//! The exit codes: one for each outcome, the same for every command, so that scripts need not read our text.
+//! The exit codes: one for each outcome, the same for every command. So scripts need not parse our texts.
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) struct Exit {
 /// Success.
 pub(crate) const WELL: Exit = Exit { code: 0, meaning: "success" };
 
-/// A question was asked and the answer is no.
+/// The answer to a yes-or-no question is no.
 pub(crate) const NO: Exit =
     Exit { code: 1, meaning: "the answer is no: drift, findings at the --fail-on level, or a verdict of worse" };
 
@@ -20,32 +20,32 @@ pub(crate) const NO: Exit =
 pub(crate) const WRONG_USE: Exit =
     Exit { code: 2, meaning: "wrong use: an unknown option or knob, a value out of range, a file that cannot be read" };
 
-/// The kernel refuses it to this user.
+/// The kernel does not allow it to this user.
 pub(crate) const NOT_ALLOWED: Exit = Exit { code: 3, meaning: "permission denied: most often it needs root" };
 
-/// More privileges would not help: this machine cannot do it.
+/// This machine cannot do it. More privileges would not help.
 pub(crate) const NOT_POSSIBLE: Exit = Exit { code: 4, meaning: "this machine cannot do it, with or without root" };
 
-/// A change failed, and the machine is as it was before.
+/// A change failed and was undone: the machine is as it was before.
 pub(crate) const UNDONE: Exit = Exit { code: 5, meaning: "a change failed half-way, and all of it was undone" };
 
-/// A change failed, and the machine is neither as it was before nor as requested.
+/// A change failed and could not be undone completely.
 pub(crate) const NOT_UNDONE: Exit =
     Exit { code: 6, meaning: "a change failed, and part of it could not be undone: the output lists what" };
 
-/// Nothing failed, but the rest has to wait for a reboot or a restart.
+/// Nothing failed, but the rest takes effect only after a reboot or a restart.
 pub(crate) const PENDING: Exit =
     Exit { code: 7, meaning: "active as far as it can be now; the rest needs a reboot or a restart of the server" };
 
-/// The user stopped it. Everything is restored, and the measurements until then are reported.
+/// The user stopped the command. Everything is restored, and what was measured until then is reported.
 pub(crate) const STOPPED: Exit =
     Exit { code: 8, meaning: "stopped by a signal before the end; what was measured until then is reported" };
 
-/// Every outcome, by code.
+/// All exit codes, in order.
 pub(crate) const ALL: [Exit; 9] =
     [WELL, NO, WRONG_USE, NOT_ALLOWED, NOT_POSSIBLE, UNDONE, NOT_UNDONE, PENDING, STOPPED];
 
-/// The table of codes that `--help` and the manual end with.
+/// The table of exit codes at the end of `--help` and of the manual.
 pub(crate) fn table() -> String {
     let lines = ALL.iter().map(|exit| format!("  {}  {}", exit.code, exit.meaning));
     format!("Exit codes:\n{}", lines.collect::<Vec<_>>().join("\n"))

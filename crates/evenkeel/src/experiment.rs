@@ -1,4 +1,4 @@
-//! The part that `prove` and `demo` share: one trial from its settings to its report, with progress and signals.
+//! What `prove` and `demo` share: one trial from its settings to its report, with progress and signals.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -34,15 +34,14 @@ use crate::times;
 /// differences are often chance.
 pub(crate) const TAIL_HARM_RATIO: f64 = 0.25;
 
-/// Set by SIGINT, SIGTERM or a closed terminal. The trial then finishes its current window, restores everything and
-/// reports.
+/// A flag that SIGINT, SIGTERM or a closed terminal sets. The trial then finishes its current window, restores everything and reports.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let failed = |error| Failure::io(exit::NOT_POSSIBLE, "listen for signals", &error);
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The second signal ends the program; the journal then restores the host. A closed terminal signals its
-        // processes more than once, which must not end them.
+        // The second signal ends the program, and a later `revert` restores the host from the journal. A closed terminal sends SIGHUP more
+        // than once, so a second SIGHUP must not end the program.
         if signal != SIGHUP {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag)).map_err(failed)?;
         }
@@ -51,8 +50,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// On the first signal, prints that the trial will end, because a window may last for minutes. Explains a second
-/// signal.
+/// At the first signal, prints that the trial will end after this window, which may last for minutes, and what a second signal does.
 pub(crate) fn explain_signals(out: &Out, state: &StateArgs) {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let Ok((mut heard, sender)) = UnixStream::pair() else { return };
@@ -62,7 +60,7 @@ pub(crate) fn explain_signals(out: &Out, state: &StateArgs) {
     });
     let (out, revert) = (*out, state.revert());
     if registered {
-        // Runs until the program ends.
+        // This thread runs until the program ends.
         std::thread::spawn(move || {
             if heard.read_exact(&mut [0]).is_ok() {
                 out.warn(&format!(
@@ -74,8 +72,8 @@ pub(crate) fn explain_signals(out: &Out, state: &StateArgs) {
     }
 }
 
-/// A failure before the first window, after the user asked to stop, is a stop: the signal ended the wait. A failure to
-/// restore the host stays an error.
+/// If the user asked to stop, a failure before the first window counts as a stop: the signal ended the wait. A failure to restore the host
+/// stays an error.
 pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
     match stop.load(Ordering::Relaxed) && failure.exit != exit::NOT_UNDONE {
         true => Failure::new(exit::STOPPED, WorkloadError::Stopped),
@@ -104,7 +102,7 @@ fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
     Failure::new(exit::NOT_POSSIBLE, error)
 }
 
-/// Creates the file of a session from its head.
+/// Creates the file of a session, which begins with its head.
 pub(crate) type KeepIn<'a> = &'a dyn Fn(&Head) -> Result<SessionWriter, Failure>;
 
 /// A trial of one or of several arms.
@@ -112,29 +110,29 @@ pub(crate) struct Experiment<'a> {
     pub(crate) root: &'a Root,
     pub(crate) facts: &'a Facts,
     pub(crate) state: Option<&'a mut State>,
-    /// The placement, as the user gave it.
+    /// Where the user wants the journal.
     pub(crate) state_args: &'a StateArgs,
     pub(crate) arms: &'a Arms,
     /// Compare arm A with itself.
     pub(crate) control: bool,
-    /// The settings of the only other arm that are already in force, in words.
+    /// If there is one other arm: its settings that are already in force, as text.
     pub(crate) same_already: Vec<String>,
-    /// The knobs that do nothing here, with the reasons. Then only one window is measured.
+    /// Knobs that have no effect here, with the reasons. If there are any, only one window is measured.
     pub(crate) inert: Vec<(String, String)>,
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
     /// The other trials on this machine.
     pub(crate) concurrent: &'a Arc<ConcurrentTrials>,
-    /// How to show progress.
+    /// How progress is shown.
     pub(crate) progress: Telling,
-    /// The session's log.
+    /// Creates the log of the session.
     pub(crate) keep: KeepIn<'a>,
-    /// The session to continue.
+    /// The windows of the session that is continued; none for a new one.
     pub(crate) before: Option<Record>,
 }
 
 impl Experiment<'_> {
-    /// Runs it. On return the host is restored, or the error names what is not.
+    /// Runs the trial. Afterwards the host is restored, or the error says what is not.
     pub(crate) fn measure(self, workload: &mut dyn Workload) -> Result<SessionAnswer, Failure> {
         if let Some(state) = &self.state {
             refuse_if_interrupted(self.root, state, self.state_args)?;
@@ -152,7 +150,7 @@ impl Experiment<'_> {
         let asked = self.arms.settings.iter().map(ToString::to_string).collect();
         let writer = self.root.writer().map_err(not_possible)?;
         let mut switch = Switch::begin(self.root, &writer, self.state, &titles.title, &plans).map_err(no_switch)?;
-        // From here on, dropping the switch restores the host too.
+        // From here on, dropping the switch also restores the host.
         let mut head = Head::new(asked, titles.clone(), self.design.clone(), &before);
         head.settings_by_arm = self.arms.texts();
         let mut keep = (self.keep)(&head)?;
@@ -192,7 +190,7 @@ impl Experiment<'_> {
         Ok(SessionAnswer { kept_in, ..session_answer(self.arms, self.control, design, titles, record)? })
     }
 
-    /// The answer for settings that do nothing here: one window of the unchanged machine, and the reasons.
+    /// The answer for settings that have no effect here: one window of the unchanged machine, and the reasons.
     fn one_window(self, workload: &mut dyn Workload) -> Result<SessionAnswer, Failure> {
         let (design, titles) = (self.design, self.titles(workload));
         let watch = Watch::start(self.root, &[]).with_concurrent(self.concurrent).of_workload(workload);
@@ -210,7 +208,7 @@ impl Experiment<'_> {
             let report = &mut entry.report;
             report.verdict = Outcome::NotEngaged;
             report.caveats.splice(0..0, self.inert.iter().map(why));
-            // The window belongs to no pair, so no report of pairs contains it.
+            // The window is in no pair, so the report does not have it yet.
             report.windows.extend(window.clone());
             report.arms.iter_mut().take(1).for_each(|arm| arm.median = value);
             entry.sentence = words::inert(&entry.knob, &self.inert, value, &report.metric.unit);
@@ -237,14 +235,14 @@ impl Experiment<'_> {
     }
 }
 
-/// The message for a trial that takes at least a quarter longer than announced, because the server settles slowly.
+/// The message if the trial will take at least a quarter longer than announced, because the server settles slowly.
 fn longer_than(planned: Duration, now: &evenkeel_trial::Progress) -> Option<String> {
     let all = now.elapsed + now.left;
     (all > planned.mul_f64(1.25))
         .then(|| format!("the server settles slowly after a switch: now {} in total", times::words(all)))
 }
 
-/// The advice for a budget that is shorter than the design needs.
+/// The hint for a budget that is shorter than the design needs.
 pub(crate) fn more_time(design: &Design, least: Duration) -> String {
     let settle = match design.settle {
         Settle::Found { .. } => "set --settle, ",
@@ -306,9 +304,9 @@ fn session_answer(
     Ok(SessionAnswer { trials, choice, kept_in: None })
 }
 
-/// The identity of this program and this machine.
+/// The identity of this program and of this machine, for the report.
 pub(crate) fn identity(facts: &Facts) -> Identity {
-    // The names that JSON uses. Unknown values are omitted.
+    // A value in the spelling of the JSON output. None if it is unknown.
     fn named<T: Serialize>(fact: &Fact<T>) -> Option<String> {
         serde_json::to_value(fact.known()?).ok()?.as_str().map(str::to_owned)
     }
@@ -324,13 +322,13 @@ pub(crate) fn identity(facts: &Facts) -> Identity {
     }
 }
 
-/// A plan for each setting.
+/// One plan for each setting.
 pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Failure> {
     let plan = |setting: &Setting| Plan::from_settings(facts, std::slice::from_ref(setting)).map_err(not_possible);
     settings.iter().map(plan).collect()
 }
 
-/// Refuses one knob with two values. Otherwise only the last value would be measured, under the name of both.
+/// Refuses a knob with two values. Only the last value would be measured, but the report would name both.
 pub(crate) fn refuse_twice(plan: &Plan) -> Result<(), Failure> {
     let steps = &plan.steps;
     let is_twice = |(at, step): &(usize, &evenkeel_host::Step)| {
@@ -345,7 +343,7 @@ pub(crate) fn refuse_twice(plan: &Plan) -> Result<(), Failure> {
     }
 }
 
-/// Reports the settings that are already in force, so that both arms have them.
+/// The settings that are already in force, so that both arms have them.
 pub(crate) fn same_already(root: &Root, plans: &[Plan]) -> Vec<String> {
     let is_so = |step: &evenkeel_host::Step| match &step.action {
         Action::Write { path, reading, .. } => {
@@ -361,7 +359,7 @@ pub(crate) fn same_already(root: &Root, plans: &[Plan]) -> Vec<String> {
     same.filter_map(words).collect()
 }
 
-/// Refuses to begin a trial after an interrupted run, because its values would be mistaken for those of the unchanged host.
+/// Refuses a trial after an interrupted run: values of that run would count as those of the unchanged host.
 pub(crate) fn refuse_if_interrupted(root: &Root, state: &State, args: &StateArgs) -> Result<(), Failure> {
     let interrupted = evenkeel_change::interrupted(root, state.log());
     let Some(first) = interrupted.first() else { return Ok(()) };
@@ -369,8 +367,8 @@ pub(crate) fn refuse_if_interrupted(root: &Root, state: &State, args: &StateArgs
     Err(Failure::new(exit::NOT_POSSIBLE, error).hint(format!("run {} first", args.revert())))
 }
 
-/// The same check before a server is started. It takes no lock and makes no journal. If it finds an interrupted transaction, it takes
-/// the lock to see whether another evenkeel still works on it.
+/// The same check before a server is started. It takes no lock and creates no journal, unless it finds an interrupted transaction. Then it
+/// takes the lock, to know whether another evenkeel still works on that transaction.
 pub(crate) fn refuse_early_if_interrupted(root: &Root, args: &StateArgs) -> Result<(), Failure> {
     match evenkeel_change::interrupted(root, &args.read()?).is_empty() {
         true => Ok(()),
@@ -378,7 +376,7 @@ pub(crate) fn refuse_early_if_interrupted(root: &Root, args: &StateArgs) -> Resu
     }
 }
 
-/// Why nothing can be switched, with advice if the journal can't be written.
+/// The failure if no setting can be switched. It has a hint if the journal can't be written.
 fn no_switch(error: TrialError) -> Failure {
     let has_no_room = matches!(error, TrialError::Journal(StateError::Add { .. }));
     let failure = not_possible(error);
@@ -398,7 +396,7 @@ pub(crate) fn metric(workload: &dyn Workload, name: &str) -> Result<Metric, Fail
     })
 }
 
-/// The metric on which the compared knobs act most directly, if the workload measures it; else the workload's default.
+/// The default metric: the one on which the compared knobs act most directly, if the workload has it, or else the workload's first choice.
 pub(crate) fn usual_metric(workload: &dyn Workload, knobs: &[&str]) -> Result<Metric, Failure> {
     usual_among(workload.metrics(), knobs).cloned().ok_or_else(|| {
         Failure::text(exit::NOT_POSSIBLE, "choose a metric", "the workload measures nothing")
@@ -407,24 +405,25 @@ pub(crate) fn usual_metric(workload: &dyn Workload, knobs: &[&str]) -> Result<Me
 }
 
 fn usual_among<'m>(metrics: &'m [Metric], knobs: &[&str]) -> Option<&'m Metric> {
-    // Without any knob, `all` would be true.
+    // For an empty list, `all` would be true.
     let ends_sleeps = |knob: &&str| knobs::find(knob).is_ok_and(|knob| knob.extras.shortens == Some(Wait::LateTimer));
     let of_ticks = !knobs.is_empty() && knobs.iter().all(ends_sleeps);
     let by_knob = metrics.iter().find(|metric| of_ticks && metric.name == "tick_lateness_us_p50");
     by_knob.or_else(|| metrics.first())
 }
 
-/// The minimum number of ticks in a window of default length, so that their median is not a single tick.
+/// The minimum number of ticks in a window of default length. With fewer, the median would be little more than a single tick.
 const TICKS_IN_WINDOW: f64 = 12.0;
 
-/// The default length of a window: `usual`, or longer for a server with a low tick rate.
+/// The default length of a window: `usual`, or longer if the server has a low tick rate.
 pub(crate) fn window_with_ticks(workload: &dyn Workload, usual: Duration) -> Duration {
     let ms = workload.events_per_s().map_or(0.0, |hz| TICKS_IN_WINDOW / hz.max(0.1) * 1e3);
     usual.max(Duration::from_millis((ms / 50.0).ceil() as u64 * 50))
 }
 
-/// The default guards of a metric: the tail of the same measurement that a window of this length can show; `None` for windows without end. A
-/// better median with a worse tail is not a gain; but a tail of two ticks differs by chance, and would reject what helps.
+/// The default guard of a metric: the tail of the same measurement, if a window of this length has enough ticks for it. `None` means
+/// windows of any length. A better median with a worse tail is no gain. But a tail of two ticks differs by chance, and would reject
+/// settings that help.
 pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric, window: Option<Duration>) -> Vec<Guard> {
     let ticks = workload.ticks_per_s().zip(window).map(|(hz, window)| hz * window.as_secs_f64());
     let tail = fitting_tail(&metric.name, ticks);
@@ -432,7 +431,7 @@ pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric, window: Opt
     found.map(|metric| Guard { metric: metric.clone(), harm_ratio: TAIL_HARM_RATIO }).into_iter().collect()
 }
 
-/// The name of the tail that a window with this many ticks can show, if there is one.
+/// The name of the tail of a metric for which this many ticks are enough; none if there is no such tail.
 fn fitting_tail(metric: &str, ticks: Option<f64>) -> Option<String> {
     let is_of_ticks = ["tick_", "due_to_done_"].iter().any(|begin| metric.starts_with(begin));
     let nearer = metric.strip_suffix("_p50").map(|stem| format!("{stem}_p90"));
@@ -440,18 +439,18 @@ fn fitting_tail(metric: &str, ticks: Option<f64>) -> Option<String> {
     [tail_of(metric), nearer].into_iter().flatten().find(fits)
 }
 
-/// The name of the tail of the same measurement, if there is one.
+/// The name of the p99 of the same measurement; none if the metric has no such name.
 pub(crate) fn tail_of(metric: &str) -> Option<String> {
     let stem = ["_p50", "_p90"].iter().find_map(|tail| metric.strip_suffix(tail));
     stem.map(|stem| format!("{stem}_p99"))
 }
 
-/// A fresh seed, if the user chose none. The report names it.
+/// A new seed, for a user who chose none. The report names it.
 pub(crate) fn fresh_seed() -> u64 {
     evenkeel_sys::clock::realtime_ns() % 1_000_000_000
 }
 
-/// Whether there is only one CPU, so that server and load share it.
+/// Whether there is only one CPU, which the server and its load share.
 pub(crate) fn is_cramped(facts: &Facts) -> bool {
     facts.cpus.online.known().is_some_and(|online: &CpuSet| online.len() < 2)
 }

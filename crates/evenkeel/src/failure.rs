@@ -11,25 +11,25 @@ use serde::Serialize;
 
 use crate::exit::{self, Exit};
 
-/// The result of a command: an outcome, or the reason for a failure.
+/// The result of a command: its exit code, or a failure.
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 /// Why a command has no answer.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The outcome that the shell sees.
+    /// The exit code.
     pub(crate) exit: Exit,
-    /// The failed action, with the place and the reason; reads well after `begins`.
+    /// The failed action, with the place and the reason. Reads well after `begins`.
     pub(crate) error: anyhow::Error,
     /// The beginning of the message: "failed to ", or nothing if the error is a sentence.
     pub(crate) begins: &'static str,
     /// Advice on what to do.
     pub(crate) hint: Option<String>,
-    /// The changes of the machine until then, if there were any.
+    /// The changes that were made to the machine before the failure; none if there were none.
     pub(crate) aftermath: Option<Box<Aftermath>>,
 }
 
-/// The changes before the failure; in JSON the fields are next to `error`.
+/// The changes before the failure, and their undo. In JSON these fields are next to `error`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Aftermath {
     pub(crate) transaction: Transaction,
@@ -41,23 +41,23 @@ impl Failure {
         Failure { exit, error: error.into(), begins: "failed to ", hint: None, aftermath: None }
     }
 
-    /// A failure, as what was tried and a cause in words.
+    /// A failure from the attempted action and the cause, both as text.
     pub(crate) fn text(exit: Exit, tried: impl Display, cause: impl Display) -> Failure {
         Failure::new(exit, anyhow!("{tried}: {cause}"))
     }
 
-    /// Arguments that the program does not take, in a sentence.
+    /// A failure for arguments that the program does not accept, as one sentence.
     pub(crate) fn wrong_use(sentence: String) -> Failure {
         Failure { begins: "", ..Failure::new(exit::WRONG_USE, anyhow!(sentence)) }
     }
 
-    /// A failed operation on a file. If access was denied, the exit code says so; for other errors it is `otherwise`.
+    /// A failure of an operation on a file. The exit code is [`exit::NOT_ALLOWED`] if access was denied, and `otherwise` if not.
     pub(crate) fn io(otherwise: Exit, tried: impl Display, error: &io::Error) -> Failure {
         let errno = Errno::from(error);
         Failure::text(exit_of(errno, otherwise), tried, errno)
     }
 
-    /// A file that the user named can't be read.
+    /// A failure to read a file that the user named.
     pub(crate) fn user_file(tried: impl Display, error: &UserFileError) -> Failure {
         match error.is_denial() {
             true => Failure::text(exit::NOT_ALLOWED, tried, error).hint(MAY_READ),
@@ -65,7 +65,7 @@ impl Failure {
         }
     }
 
-    /// Advice for a failure that has none yet.
+    /// Adds a hint, unless the failure has one.
     pub(crate) fn or_hint(self, hint: impl Into<String>) -> Failure {
         if self.hint.is_some() { self } else { self.hint(hint) }
     }
@@ -75,7 +75,7 @@ impl Failure {
         self
     }
 
-    /// The answer could not be printed after the machine was changed. So the exit code must not say that nothing was changed.
+    /// For an answer that could not be printed after the machine was changed: the exit code must not say that nothing was changed.
     pub(crate) fn after_a_change(self, undo: impl Display) -> Failure {
         Failure { exit: exit::NOT_UNDONE, ..self }.hint(format!("the change is made all the same; undo it: {undo}"))
     }
@@ -86,10 +86,10 @@ impl Failure {
     }
 }
 
-/// The hint for a file that another user may read.
+/// The hint for a file that this user may not read, but another user may.
 pub(crate) const MAY_READ: &str = "run it with sudo, or as a user who may read it";
 
-/// [`exit::NOT_ALLOWED`] for a denial, else `otherwise`.
+/// [`exit::NOT_ALLOWED`] if the error means denied access, else `otherwise`.
 pub(crate) fn exit_of(errno: Errno, otherwise: Exit) -> Exit {
     if errno.is_denial() { exit::NOT_ALLOWED } else { otherwise }
 }

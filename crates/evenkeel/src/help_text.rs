@@ -1,24 +1,24 @@
-//! Fits `--help` to the width of the terminal: its usage, and the text below the options. The parser breaks no usage, and would break an
-//! example between an option and its value. Here a command continues after a backslash, so that it can still be copied.
+//! Fits `--help` to the width of the terminal: its usage, and the text below the options. The parser never wraps a usage, and would break
+//! an example between an option and its value. Here a long command continues after a backslash, so that a reader can still copy it.
 
 use clap::Command;
 
-/// Wider help is hard to read, however wide the terminal is.
+/// The maximum width of help. Wider text is hard to read.
 pub(crate) const WIDTH_MAX: usize = 100;
 /// The indentation of a continued command or row.
 const HANGING: usize = 6;
 
-/// The parser's width for help: the terminal's width, else `COLUMNS`, else the maximum.
+/// The width of help: that of the terminal, or else `COLUMNS`, or else the maximum.
 pub(crate) fn width() -> usize {
     let terminal = || terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0));
     let named = || std::env::var("COLUMNS").ok()?.parse().ok();
     terminal().or_else(named).filter(|width| *width > 0).map_or(WIDTH_MAX, |width| width.min(WIDTH_MAX))
 }
 
-/// The command and those below it, with both wrapped.
+/// Wraps the usage and the text below the options of a command, and of its subcommands.
 pub(crate) fn fit(mut command: Command, width: usize) -> Command {
     if width < WIDTH_MAX {
-        // Only a built command knows its usage. No usage is wider than the maximum.
+        // Only a built command has a usage. At the maximum width, every usage fits.
         command.build();
     }
     fitted(command, width)
@@ -38,7 +38,7 @@ fn fitted(command: Command, width: usize) -> Command {
     command.mut_subcommands(|below| fitted(below, width))
 }
 
-/// The usage without its title, wrapped between arguments; `None` if it fits.
+/// The usage without its title, wrapped between arguments; `None` if the usage fits on one line.
 fn narrow_usage(usage: &str, width: usize) -> Option<String> {
     const TITLE: &str = "Usage: ";
     if usage.lines().all(|line| line.chars().count() <= width) {
@@ -61,7 +61,7 @@ fn narrow_usage(usage: &str, width: usize) -> Option<String> {
     Some(lines.join("\n").trim_start().to_owned())
 }
 
-/// The words of a usage, with brackets and an option's value in one piece.
+/// The words of a usage. Brackets, and an option with its value, stay in one piece.
 fn arguments(usage: &str) -> Vec<String> {
     let is_open = |text: &str| {
         let count = |brackets: [char; 2]| text.matches(brackets).count();
@@ -82,7 +82,7 @@ fn arguments(usage: &str) -> Vec<String> {
 fn wrapped(text: &str, width: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut shown = Vec::new();
-    // Lines of a paragraph are joined; each indented line stays separate.
+    // The lines of a paragraph are joined. Each indented line stays separate.
     for group in lines.chunk_by(|one, next| is_prose(one) && is_prose(next) && !one.ends_with(':')) {
         match group[0] {
             line if is_prose(line) => shown.extend(filled(&group.join(" "), "", "", width)),
@@ -98,7 +98,7 @@ fn is_prose(line: &str) -> bool {
     !line.is_empty() && !line.starts_with(' ')
 }
 
-/// A command, followed by its effect.
+/// Wraps a command, and the text after it that says what it does.
 fn example(line: &str, width: usize) -> Vec<String> {
     if line.chars().count() <= width {
         return vec![line.to_owned()];
@@ -108,7 +108,7 @@ fn example(line: &str, width: usize) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for word in command.split(' ') {
         let is_quoted = parts.last().is_some_and(|part| part.matches('\'').count() % 2 == 1);
-        // A part begins at an option, or at the user's own command line.
+        // A new part begins at an option, and at the user's own command line.
         match parts.last_mut() {
             Some(part) if is_quoted || !(word.starts_with('-') || word == "|") => *part += &format!(" {word}"),
             _ => parts.push(word.to_owned()),
@@ -122,7 +122,7 @@ fn example(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Joins the parts of a command to as few lines as possible, each ending in a backslash. No part is split.
+/// Joins the parts of a command to as few lines as possible. All lines except the last end with a backslash. No part is split.
 fn filled_parts(parts: &[String], width: usize) -> Vec<String> {
     let mut lines = vec![format!("  {}", parts[0])];
     for part in &parts[1..] {
@@ -140,7 +140,7 @@ fn filled_parts(parts: &[String], width: usize) -> Vec<String> {
     lines
 }
 
-/// A row of a table. The text after two spaces continues below itself.
+/// Wraps a row of a table. The text after two spaces continues in its own column.
 fn row(line: &str, width: usize) -> Vec<String> {
     let text = line.trim_start();
     let (name, says) = text.split_once("  ").unwrap_or(("", text));
@@ -149,7 +149,7 @@ fn row(line: &str, width: usize) -> Vec<String> {
     filled(says.trim_start(), &first, &indent, width)
 }
 
-/// Fills lines with words. A word that is longer than a line is not split.
+/// Distributes words over lines. A word that is longer than a line is not split.
 fn filled(text: &str, first: &str, rest: &str, width: usize) -> Vec<String> {
     let mut lines = vec![first.to_owned()];
     let mut is_empty = true;

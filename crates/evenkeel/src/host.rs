@@ -10,12 +10,13 @@ use crate::failure::{Failure, MAY_READ, exit_of};
 use crate::shell;
 
 impl HostArgs {
-    /// Whether neither a capture nor a mounted root is read.
+    /// Whether the command reads this machine, and neither a capture nor a mounted root.
     pub(crate) fn is_this_machine(&self) -> bool {
         self.host.is_none() && self.root.is_none()
     }
 
-    /// The options that name the same machine in another command, each after a space. A pipe can't be read again: then the user fills in a file.
+    /// The options that name the same machine in another command, each with a space before it. A capture from a pipe can't be read again,
+    /// so the text then asks for a file.
     pub(crate) fn again(&self) -> String {
         let named = [("host", &self.host), ("root", &self.root)];
         let is_open_file =
@@ -60,7 +61,7 @@ impl HostArgs {
 }
 
 impl MetadataArgs {
-    /// The machine that `host` names. It asks its cloud for its type if that is allowed.
+    /// Opens the machine that `host` names. Asks its cloud for the instance type if the user allowed that.
     pub(crate) fn open(self, host: &HostArgs) -> Result<Root, Failure> {
         if self.metadata { Ok(Root::live_with_metadata()) } else { host.open() }
     }

@@ -1,13 +1,13 @@
-//! A program of a host and its arguments, as options name them. No shell reads them.
+//! A command that an option names: a program of a host, and its arguments. No shell parses them.
 
 use std::path::PathBuf;
 
 /// A program of a host, and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostCommand {
-    /// Its absolute path.
+    /// The absolute path of the program.
     pub(crate) program: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program.
     pub(crate) arguments: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The program `evenkeel`: parse, run, exit. Everything else has a file of its own.
+//! The program `evenkeel`: it parses the command line, runs the command and exits. Everything else has its own file.
 
 mod args;
 mod arms;
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     ExitCode::from(exit.code)
 }
 
-/// A set-user-ID evenkeel would read any file (`--host`) and change any setting for any user.
+/// Refuses to run with the set-user-ID bit: any user could then read any file with `--host`, and change any setting.
 fn refuse_borrowed_rights() -> Result<(), Failure> {
     if evenkeel_sys::process::is_set_id() {
         let error =

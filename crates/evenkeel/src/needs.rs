@@ -8,14 +8,15 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::Failure;
 
-/// The kernel lets only root change the timer slack of another process. The workloads arena and tick change their own.
+/// The hint names the exceptions. The kernel allows only root to change the timer slack of another process; the workloads arena and tick
+/// change their own.
 const WITHOUT_ROOT: &str = "run it with sudo. Without root you can prove process.* knobs, except sched_policy=fifo, sched_policy=rr, and \
                             timer_slack_ns of workloads other than arena and tick";
 
-/// The requirements of some settings.
+/// What some settings require.
 #[derive(Clone, Copy)]
 pub(crate) struct Needs {
-    /// Files of the host are written.
+    /// Whether files of the host are written, which needs a journal.
     pub(crate) journal: bool,
     root: bool,
 }
@@ -26,8 +27,8 @@ impl Needs {
         experiment::refuse_twice(&plan)?;
         Ok(Needs {
             journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
-            // The kernel decides what a user may set for their own server, and reports it if not. A setting that needs work by hand to
-            // persist is applied to evenkeel's own process here, or refused.
+            // A user may try to set a process: the kernel decides, and the trial reports a refusal. A setting that a user must persist by
+            // hand is refused, or applied to evenkeel's own process.
             root: plan.steps.iter().any(|step| {
                 let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
                 !is_ours && !knobs::find(&step.knob).is_ok_and(Knob::is_of_server)
@@ -35,7 +36,7 @@ impl Needs {
         })
     }
 
-    /// Refuses what only root may do, before a server starts.
+    /// If the settings need root, refuses another user before a server starts.
     pub(crate) fn refuse_without_root(self, command: &str, settings: &[Setting]) -> Result<(), Failure> {
         if !self.root || process::is_root() {
             return Ok(());

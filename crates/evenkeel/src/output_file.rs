@@ -1,4 +1,4 @@
-//! A file that an option names. It is written completely or not at all, and replaces another only with `--force`.
+//! Writes a file that an option names, completely or not at all. An existing file is replaced only with `--force`.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::exit;
 use crate::failure::Failure;
 
-/// Refuses a file that can't be written, and an existing file unless `force`.
+/// Refuses a file that can't be written. Refuses an existing file, too, unless `force` is set.
 pub(crate) fn is_free(path: &Path, force: bool) -> Result<(), Failure> {
     if !force && std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file() || there.is_symlink()) {
         let tried = format!("write {}", path.display());
@@ -16,7 +16,7 @@ pub(crate) fn is_free(path: &Path, force: bool) -> Result<(), Failure> {
     refuse_unwritable(path)
 }
 
-/// Refuses a file that can't be written, before the work that produces its content.
+/// Refuses a file that can't be written, before the work that makes its content.
 pub(crate) fn refuse_unwritable(path: &Path) -> Result<(), Failure> {
     let tried = || format!("write {}", path.display());
     let refused =
@@ -24,7 +24,7 @@ pub(crate) fn refuse_unwritable(path: &Path) -> Result<(), Failure> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let why = match std::fs::metadata(path) {
         Ok(there) if there.is_dir() => "it is a folder",
-        // Opening it changes nothing. A pipe or a device is opened only to be written.
+        // Opening a regular file changes nothing. A pipe or a device is not opened for the test.
         Ok(there) if there.is_file() => {
             return std::fs::OpenOptions::new().append(true).open(path).map(drop).map_err(refused);
         }
@@ -35,7 +35,7 @@ pub(crate) fn refuse_unwritable(path: &Path) -> Result<(), Failure> {
     Err(Failure::text(exit::WRONG_USE, tried(), why).hint("name a file in a folder that exists"))
 }
 
-/// Creates a folder if it is missing, and refuses one that can't be written to, before the work that produces its content.
+/// Creates a folder if it is missing. Refuses a folder that can't be written to, before the work that makes its content.
 pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
     let tried = || format!("write into {}", folder.display());
     if folder.exists() && !folder.is_dir() {
@@ -44,14 +44,14 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
     }
     let failed = |error| Failure::io(exit::NOT_POSSIBLE, tried(), &error).hint("name a folder that you may write to");
     std::fs::create_dir_all(folder).map_err(failed)?;
-    // The reliable test for a writable folder and a working disk is to write a file.
+    // Only writing a file shows that the folder is writable and the disk works.
     tempfile::NamedTempFile::new_in(folder).map(drop).map_err(failed)
 }
 
-/// Writes a file. If that fails, no part of it is left, and an old file of that name is unchanged.
+/// Writes a file. If that fails, no part of the file is left, and an older file with that name is unchanged.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let whole = || -> io::Result<()> {
-        // A device or a pipe is written to, not replaced.
+        // If the path is a device or a pipe, write to it and do not replace it.
         if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             return std::fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
         }
@@ -67,7 +67,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
             .and_then(|mut file| file.write_all(bytes))
             .and_then(|()| std::fs::rename(&temporary, path));
         written.inspect_err(|_| {
-            // It may not exist.
+            // The temporary file may not exist.
             let _ = std::fs::remove_file(&temporary);
         })
     };

@@ -1,4 +1,5 @@
-//! Changes that were not confirmed in time and not reverted, because the watchdog was killed. The next command of any kind reverts them.
+//! Reverts changes that were not confirmed in time and are still in force, because their watchdog was killed. Every command does this
+//! first.
 
 use evenkeel_change::{Log, PutBack, State, expire};
 use evenkeel_hostfs::Root;
@@ -6,16 +7,16 @@ use evenkeel_hostfs::Root;
 use crate::args::StateArgs;
 use crate::show::{self, Out};
 
-/// Undoes overdue changes for a command without --state: it uses the user's default journal.
+/// Reverts overdue changes for a command without --state: those in the user's default journal.
 pub(crate) fn settle_own(root: &Root, out: &Out) {
     settle(root, &StateArgs { state: None }, out);
 }
 
-/// Undoes changes that nobody confirmed in time, and reports them on standard error. If this fails, because of missing privileges or
-/// another evenkeel, `verify` and `history` show the changes.
+/// Reverts changes that nobody confirmed in time, and reports them on standard error. This can fail without privileges, or if another
+/// evenkeel has the lock. Then `verify` and `history` show the changes.
 pub(crate) fn settle(root: &Root, state: &StateArgs, out: &Out) -> Vec<PutBack> {
     let Ok(dir) = state.path() else { return Vec::new() };
-    // If the journal can't be read, the command itself reports that.
+    // If the journal can't be read, the command itself reports it.
     let is_overdue = Log::read_damaged(&dir).is_ok_and(|log| !evenkeel_change::overdue(root, &log).is_empty());
     let Some(writer) = is_overdue.then(|| root.writer().ok()).flatten() else { return Vec::new() };
     let Ok(mut journal) = State::open_to_revert(&dir) else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! Shows the progress and the results of a trial on standard error. On a terminal it is redrawn in place; elsewhere it is a line from time
-//! to time, so that it fits a log.
+//! Shows the progress and the results of a trial on standard error. On a terminal the text is redrawn in place. In a log it is one line
+//! every 15 seconds.
 
 use std::io::Write;
 use std::time::Duration;
@@ -12,35 +12,35 @@ use crate::show::escape;
 use crate::show::live::{Live, LiveArm};
 use crate::show::page;
 
-/// The interval in a log, on the trial's own clock.
+/// The time between two lines in a log, on the trial's own clock.
 const LINE_EVERY: Duration = Duration::from_secs(15);
-/// The maximum number of redraws per second, so that a slow connection is not filled by them.
+/// The maximum number of redraws per second. More could fill a slow connection.
 const PICTURES_HZ: u8 = 4;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Telling {
-    /// Drawn in place.
+    /// Redrawn in place.
     Drawn,
-    /// A line now and then.
+    /// One line from time to time.
     Lines,
-    /// No progress.
+    /// No progress is shown.
     Nothing,
 }
 
-/// The progress of one trial.
+/// Shows the progress of one trial.
 pub(crate) struct Progress {
     telling: Telling,
     title: String,
     matters_ratio: f64,
     may_end_sooner: bool,
     drawn: ProgressBar,
-    /// When in the trial the last line was printed.
+    /// The time in the trial at which the last line was printed; none before the first line.
     last_line: Option<Duration>,
 }
 
 impl Progress {
-    /// Progress of a trial with this title.
+    /// Starts to show the progress of a trial with this title.
     pub(crate) fn new(telling: Telling, design: &Design, title: &str) -> Progress {
         let drawn = match telling {
             Telling::Drawn => picture(),
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Shows what is known now.
+    /// Shows the present progress.
     pub(crate) fn show(&mut self, now: &evenkeel_trial::Progress) {
         let arm = |arm: &ArmSoFar| {
             let effect = arm.effect.as_ref();
@@ -64,7 +64,7 @@ impl Progress {
                 name: arm.arm.to_string(),
                 ratio: effect.map(|effect| effect.ratio),
                 interval: effect.and_then(|effect| effect.low.zip(effect.high)),
-                // With several arms, each gets a part of the allowed error, so it needs a higher e-value.
+                // Each of several arms gets a part of the allowed error, so each needs a higher e-value.
                 evidence: effect.and_then(|effect| Some((effect.e_value?, 1.0 / (1.0 - effect.confidence)))),
                 verdict: arm.verdict,
                 left: arm.left.as_ref().map(choice::left),
@@ -90,17 +90,17 @@ impl Progress {
             Telling::Drawn => self.drawn.set_message(live.lines(page::width()).join("\n")),
             Telling::Lines if self.last_line.is_none_or(|last| now.elapsed.saturating_sub(last) >= LINE_EVERY) => {
                 self.last_line = Some(now.elapsed);
-                // The reader may have closed the pipe; the trial continues.
+                // The trial continues even if the reader has closed the pipe.
                 let _ = writeln!(std::io::stderr(), "{}", live.line());
             }
             Telling::Lines | Telling::Nothing => {}
         }
     }
 
-    /// Prints a line above the progress, whether progress is shown or not.
+    /// Prints a line above the progress. The line is also printed if no progress is shown.
     pub(crate) fn print(&self, words: &str) {
         self.drawn.suspend(|| {
-            // A failed write is ignored: the reader may be gone, and the report has all that matters.
+            // Ignore a failed write: the reader may be gone, and the report has everything that matters.
             let _ = writeln!(std::io::stderr(), "{}", escape::page(words));
         });
     }

@@ -1,5 +1,5 @@
-//! Reads a knob's counters (`read_in`) now, so that `explain` shows whether the knob matters here. Counters change by themselves, so
-//! they are not facts. They are read on request.
+//! Reads the counters of a knob (`read_in`), so that `explain` shows whether the knob matters on this machine. Counters change by
+//! themselves, so they are no facts, and are read only on request.
 
 use evenkeel_host::{CounterPlace, Fact, Facts, Knob};
 use evenkeel_hostfs::proc::{field, hex_column, parse_per_cpu, under_name};
@@ -9,13 +9,13 @@ use serde::Serialize;
 /// The maximum number of files of one directory that are read.
 const FILES_MAX: usize = 64;
 
-/// The most of a file that is shown, in characters.
+/// The maximum number of characters of a file that are shown.
 const SHOWN_CHARS_MAX: usize = 200;
 
-/// A counter, or why it could not be read.
+/// A counter with its value, or the reason why it could not be read.
 #[derive(Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Reading {
-    /// The counter and its file.
+    /// The name of the counter, and its file.
     pub(crate) name: String,
     /// The value as the kernel reports it. Counts of several CPUs are added up.
     pub(crate) value: Fact<String>,
@@ -24,7 +24,7 @@ pub(crate) struct Reading {
 const SOFTNET: &str = "/proc/net/softnet_stat";
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// The counters that show a knob's effect, as far as they can be read here.
+/// The counters that show the effect of a knob, as far as they can be read on this machine.
 pub(crate) fn knob_readings(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Reading> {
     let read = |place: &CounterPlace| match *place {
         CounterPlace::Table { file, names } => from_table(root, file, |text| {
@@ -46,7 +46,7 @@ pub(crate) fn knob_readings(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Read
     knob.extras.read_in.iter().flat_map(read).collect()
 }
 
-/// The value of a name in a table.
+/// The value of a name in a file's table; none if the table does not have the name.
 fn counter(file: &str, text: &str, name: &str) -> Option<String> {
     match file {
         "/proc/net/snmp" => under_name(text, Some("Udp"), name).map(str::to_owned),
@@ -66,7 +66,8 @@ fn from_table(root: &Root, file: &str, find: impl FnOnce(&str) -> Vec<(String, S
     }
 }
 
-/// A capture has the network counters under the process that took it, because /proc/net is a link to its folder.
+/// Reads a file. In a capture, the network counters are under the process that took it, because /proc/net is a link to that process's
+/// folder.
 fn text_of(root: &Root, file: &str) -> Result<String, Refusal> {
     let own = |refusal: Refusal| match (refusal.why, file.strip_prefix("/proc/net/")) {
         (Why::NotCaptured, Some(name)) => root.text(&format!("/proc/self/net/{name}")).map_err(|_| refusal),
@@ -83,13 +84,13 @@ fn refused(file: &str, refusal: Refusal) -> Reading {
     Reading { name: file.to_owned(), value: Fact::absent(why) }
 }
 
-/// `pswpin 12`, `Dirty:  4 kB`.
+/// The value after a name, as in `pswpin 12` or `Dirty:  4 kB`.
 fn after_name(text: &str, name: &str) -> Option<String> {
     let value = field(text, name, ':').or_else(|| field(text, name, ' '))?;
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// `NMI: 1 2  Non-maskable interrupts`: the sum over all CPUs. Only interrupts with a name are looked up here.
+/// The sum over all CPUs of an interrupt that has a name, as in `NMI: 1 2  Non-maskable interrupts`.
 fn over_cpus(text: &str, name: &str) -> Option<String> {
     if name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -98,7 +99,7 @@ fn over_cpus(text: &str, name: &str) -> Option<String> {
     Some(row.counts().fold(0, u64::saturating_add).to_string())
 }
 
-/// How often each idle state was entered, over all CPUs.
+/// For each idle state, how often all CPUs together entered it.
 fn idle(facts: &Facts, root: &Root) -> Vec<Reading> {
     let (Some(states), Some(online)) = (facts.idle.states.known(), facts.cpus.online.known()) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The settings that a user selects, in the form that every planning command takes: settings, a plan's file, or all advice; until the next
+//! What a user selects for a change, in the same form for every command that plans: settings, a plan file, or all advice; until the next
 //! reboot, or persistent.
 
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use crate::args::{Completed, GoalArgs, settings};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The longest title of a transaction, in characters: enough to recognise it in the history.
+/// The maximum length of a transaction's title, in characters. It is enough to recognise the transaction in the history.
 const TITLE_CHARS_MAX: usize = 200;
 
 /// What to set.
@@ -35,12 +35,12 @@ pub(crate) struct Selection {
     pub(crate) unit: Option<ServiceName>,
 }
 
-/// A plan for a machine, and its input.
+/// A plan for a machine, and where it is from.
 pub(crate) struct Selected {
     pub(crate) plan: PlanFile,
-    /// Why the given plan's file does not fit this machine now.
+    /// Why the plan file that the user named does not fit this machine now; none if it fits.
     pub(crate) stale: Option<PlanFileError>,
-    /// The content of the given plan's file.
+    /// The content of the plan file that the user named; none if the user named none.
     pub(crate) given: Option<PlanFile>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Selected {
 pub(crate) enum Term {
     /// Until the next boot.
     Runtime,
-    /// Beyond it.
+    /// Beyond the next boot.
     Lasting,
 }
 
@@ -59,7 +59,7 @@ impl Selection {
         Selection { what, unit, ..Selection::default() }
     }
 
-    /// The plan for the machine at `root`, whose earlier changes are in `log`.
+    /// The plan for the machine at `root`. `log` has the earlier changes of that machine.
     pub(crate) fn plan(&self, root: &Root, facts: &Facts, log: &Log, term: Term) -> Result<Selected, Failure> {
         let Some(file) = self.file() else {
             let settings = self.settings(facts)?;
@@ -101,7 +101,7 @@ impl Selection {
         Ok(Selected { plan, stale: None, given: None })
     }
 
-    /// The plan's file, if one was named.
+    /// The plan file that the user named; none if the user named none.
     fn file(&self) -> Option<&Path> {
         match self.what.as_slice() {
             [one] if is_file(one) => Some(Path::new(one)),
@@ -109,7 +109,7 @@ impl Selection {
         }
     }
 
-    /// The settings that were given, or those advised.
+    /// The settings that the user named, or all that are advised.
     fn settings(&self, facts: &Facts) -> Result<Vec<Setting>, Failure> {
         if self.what.is_empty() && !self.advised {
             let hint = "name settings as KNOB=VALUE, a plan's file, or --advised; `evenkeel explain` lists the knobs";
@@ -130,7 +130,7 @@ impl Selection {
         settings.map_err(|error| wrong_setting("plan the change", error))
     }
 
-    /// Refuses `KNOB = VALUE`, which the shell splits.
+    /// Refuses `KNOB = VALUE`: the shell splits it into three words.
     fn refuse_spaces(&self) -> Result<(), Failure> {
         let split = self.what.windows(3).find(|words| words[1] == "=" && !words[0].contains('='));
         let Some(words) = split else { return Ok(()) };
@@ -139,7 +139,7 @@ impl Selection {
             .hint(format!("write it without spaces: {}", words.concat())))
     }
 
-    /// The audit's advice for this machine and the goal of this selection.
+    /// The advice for this machine, for the goal of this selection.
     pub(crate) fn advice(&self, facts: &Facts) -> Vec<Advice> {
         advise(facts, &self.goal.context())
     }
@@ -153,21 +153,21 @@ impl Selection {
     }
 }
 
-/// Whether a word names a file: it exists, or can't be a setting without its value. Such a setting has no slash before
-/// an `@` and no extension.
+/// Whether a word names a file. It does if such a file exists, or if the word can't be a knob without a value: a knob has no slash before
+/// an `@`, and no extension.
 fn is_file(word: &str) -> bool {
     let path = Path::new(word);
     let is_path = || !word.contains('@') && (word.contains('/') || path.extension().is_some_and(|end| end == "json"));
     !word.contains('=') && (path.exists() || is_path())
 }
 
-/// The hint for a knob without a value; `None` if it is not a knob.
+/// The hint for a knob without a value; `None` if the word is not a knob.
 pub(crate) fn add_value(word: &str) -> Option<String> {
     let knob = knobs::find(word.split('@').next().unwrap_or(word)).ok()?;
     Some(format!("write {word}=VALUE; `evenkeel explain {}` shows the values it takes", knob.id))
 }
 
-/// The failure for words that are not a setting. `tried` follows "failed to".
+/// The failure for a text that is not a setting. `tried` follows "failed to".
 pub(crate) fn wrong_setting(tried: &str, error: SettingError) -> Failure {
     let hint = match &error {
         SettingError::NoValue { text } => add_value(text).unwrap_or_else(|| {
@@ -180,7 +180,8 @@ pub(crate) fn wrong_setting(tried: &str, error: SettingError) -> Failure {
     Failure::text(exit::WRONG_USE, tried, error).hint(hint)
 }
 
-/// The hint for an unknown knob: how it is written if it is a sysctl. A name that is nearly a knob's is a misspelt one.
+/// The hint for an unknown knob. If it is a sysctl, the hint shows how to write it, unless the name is close to a knob's and so probably
+/// misspelt.
 pub(crate) fn unknown_knob(id: &str, nearest: Option<&str>) -> String {
     const SLIPS_MAX: usize = 2;
     if id.starts_with(SETTING_PREFIX) {
@@ -228,8 +229,8 @@ fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
     PlanFile::parse(&text).map_err(|error| no_plan(error.cause()))
 }
 
-/// The path of this program, for units that call it. None if the program may disappear, for example from a build folder. Also none if it is
-/// not in this root: a node's agent runs it from its container.
+/// The path of this program, for units that start it. None if the program may disappear, for example because it is in a build folder. None
+/// also if it is not in this root: the agent of a node runs it from its container.
 fn program(root: &Root) -> Option<String> {
     let path: PathBuf = match root.kind() {
         RootKind::Live => std::env::current_exe().ok()?,
@@ -250,8 +251,8 @@ pub(crate) fn refuse_clash(settings: &[Setting], tried: &str) -> Result<(), Fail
 }
 
 impl Selection {
-    /// Refuses settings that no change to this machine can bring about. Among all advised settings they are skipped, but a user who
-    /// requests one by name must not get the exit code of success.
+    /// Refuses settings that cannot be set on this machine at all. Among all advised settings they are skipped. But if a user names such a
+    /// setting, the exit code must not mean success.
     pub(crate) fn refuse_what_can_not_be(&self, plan: &PlanFile) -> Result<(), Failure> {
         if self.advised { Ok(()) } else { refuse_what_can_not_be(plan) }
     }

@@ -1,4 +1,4 @@
-//! The stored sessions of trials, and the lock that allows one trial at a time on a host: two would disturb each other.
+//! The stored sessions of trials, and the lock that allows one trial at a time on a host, because two would disturb each other.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
@@ -15,20 +15,20 @@ use crate::failure::Failure;
 
 const LOCK: &str = "trial.lock";
 const FOLDER: &str = "sessions";
-/// The maximum number of sessions that are stored by default; older ones are removed.
+/// The maximum number of sessions in the default folder. If there are more, the oldest are removed.
 const KEPT_MAX: usize = 50;
-/// Hints for a user who named another kind of file.
+/// The hint for a user who named a file that is no session.
 const WHAT_SESSIONS_ARE: &str = "a session is the .jsonl file of a trial: `evenkeel prove` prints its name, and `prove report` without FILE takes \
                                  the newest";
-/// The name of the newest session.
+/// The word that stands for the newest session.
 pub(crate) const LAST: &str = "last";
 
-/// Held while a trial runs. Its directory is removed if the lock created it and it is otherwise empty.
+/// The lock of a running trial. If the lock created the state directory, it removes the directory when it is empty.
 #[derive(Debug)]
 pub(crate) struct TrialLock {
-    /// None if no folder can hold a lock. Then other trials are not detected.
+    /// The lock file. None if no folder can hold one; then other trials are not detected.
     _file: Option<File>,
-    /// The state directory that was made for it.
+    /// The state directory, if the lock created it.
     made: Option<PathBuf>,
 }
 
@@ -38,7 +38,7 @@ impl Drop for TrialLock {
         let is_idle = |entry: &std::fs::DirEntry| [LOCK, FOLDER].iter().any(|name| entry.file_name() == *name);
         let mut entries = std::fs::read_dir(&directory).into_iter().flatten();
         let is_ours = entries.all(|entry| entry.is_ok_and(|entry| is_idle(&entry)));
-        // A folder with sessions can't be removed. The lock and the directory then stay too.
+        // If the folder has sessions, it can't be removed. Then the lock file and the directory stay, too.
         if is_ours && std::fs::remove_dir(directory.join(FOLDER)).is_ok() {
             let _ = std::fs::remove_file(directory.join(LOCK)).and_then(|()| std::fs::remove_dir(&directory));
         }
@@ -46,13 +46,13 @@ impl Drop for TrialLock {
 }
 
 impl TrialLock {
-    /// Takes the lock, or returns its holder.
+    /// Takes the lock. If another trial has it, the error names that trial.
     pub(crate) fn take(state: &StateArgs) -> Result<TrialLock, Failure> {
         let was_there = state.path().is_ok_and(|directory| directory.exists());
         let none = || Ok(TrialLock { _file: None, made: None });
         let path = match folder(state) {
             Ok(folder) => folder.with_file_name(LOCK),
-            // Without a folder of its own evenkeel can still measure. A folder that the user named must work.
+            // If there is no default folder, evenkeel can still measure. But a folder that the user named must work.
             Err(failure) if state.state.is_some() => return Err(failure),
             Err(_) => return none(),
         };
@@ -66,12 +66,12 @@ impl TrialLock {
                 Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("wait until it ends, or stop it")
             );
         }
-        // The previous holder may have removed the file before it released the lock. Then this lock excludes no one.
+        // The previous holder may have removed the file before it released the lock. A lock on a removed file excludes nobody.
         if file.metadata().is_ok_and(|metadata| metadata.nlink() == 0) {
             let cause = "another trial on this host is just ending";
             return Err(Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("run it again"));
         }
-        // The process number is only for people, so a full disk does not prevent the trial.
+        // The process number only helps people, so ignore an error such as a full disk.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         let made = path.parent().filter(|_| !was_there).map(Path::to_owned);
         Ok(TrialLock { _file: Some(file), made })
@@ -79,16 +79,16 @@ impl TrialLock {
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    // The file is not truncated, because it names another process until the lock is taken.
+    // Do not truncate the file: it names the process that holds the lock, until this process has it.
     OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
 }
 
-/// Starts the file of a session: the named one, else one next to the journal. If that fails, the session continues without a file, and
-/// warns.
+/// Creates the file of a session: the file that the user named, or else one next to the journal. If the latter fails, the session continues
+/// without a file, and a warning is printed.
 pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Result<SessionWriter, Failure> {
     if let Some(path) = named {
         let keep = SessionWriter::begin(path, head).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
-        // A full disk is reported before the measurement whose result would be lost.
+        // Report a full disk now, before the measurement, and not when the result would be lost.
         return match keep.trouble() {
             None => Ok(keep),
             Some(why) => Err(Failure { begins: "", ..Failure::new(exit::NOT_POSSIBLE, anyhow!(why.to_owned())) }
@@ -103,7 +103,7 @@ pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Res
         let keep = SessionWriter::begin(&path, head).map_err(|error| error.to_string())?;
         match keep.trouble().map(str::to_owned) {
             None => Ok(keep),
-            // A file without its first line is useless, and would pass for the last session.
+            // A file without its first line is useless, and would count as the newest session.
             Some(why) => {
                 let _ = std::fs::remove_file(&path);
                 Err(why)
@@ -113,7 +113,7 @@ pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Res
     Ok(unasked().unwrap_or_else(|why| SessionWriter::failed(format!("this session is not stored on disk: {why}"))))
 }
 
-/// Reads a stored session: a file, or the newest for `last`.
+/// Reads a stored session from a file. `last` means the newest session.
 pub(crate) fn read(state: &StateArgs, named: &Path) -> Result<(PathBuf, SessionLog), Failure> {
     let path = if named == Path::new(LAST) && !named.exists() { newest(state)? } else { named.to_owned() };
     let kept =
@@ -121,17 +121,17 @@ pub(crate) fn read(state: &StateArgs, named: &Path) -> Result<(PathBuf, SessionL
     Ok((path, kept))
 }
 
-/// A path that means the same in every folder.
+/// The absolute path of a file, which is valid in every current folder.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::io(exit::WRONG_USE, format!("find {}", path.display()), &error))
 }
 
-/// Whether a session is in evenkeel's own state folder, which only its user can write to.
+/// Whether a session is in evenkeel's own state folder, to which only its user can write.
 pub(crate) fn is_ours(path: &Path, state: &StateArgs) -> Result<bool, Failure> {
     Ok(is_in(path, &state.path()?.join(FOLDER)))
 }
 
-/// Whether a file is in a folder itself, by links or not.
+/// Whether a file is directly in a folder, even if links lead to it.
 pub(crate) fn is_in(path: &Path, folder: &Path) -> bool {
     let (Ok(path), Ok(folder)) = (path.canonicalize(), folder.canonicalize()) else { return false };
     path.parent() == Some(&folder)
@@ -139,7 +139,7 @@ pub(crate) fn is_in(path: &Path, folder: &Path) -> bool {
 
 fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {
     let folder = state.path()?.join(FOLDER);
-    // A file without a first line is not a session: evenkeel was killed before it wrote one.
+    // A file without a first line is no session: evenkeel was killed before it wrote that line.
     let is_begun = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
     sessions(&folder).into_iter().rfind(is_begun).ok_or_else(|| {
         let cause = format!("{} has no session", folder.display());
@@ -147,7 +147,7 @@ fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The folder of sessions, made if it is not there.
+/// The folder of sessions. It is created if it is missing.
 fn folder(state: &StateArgs) -> Result<PathBuf, Failure> {
     let state_folder = state.path()?;
     if state_folder.exists() && !state_folder.is_dir() {
@@ -156,7 +156,7 @@ fn folder(state: &StateArgs) -> Result<PathBuf, Failure> {
             .hint("name a folder with --state DIR"));
     }
     let folder = state_folder.join(FOLDER);
-    // The folder is private, as the journal requires.
+    // Only its user may read the folder, as the journal requires.
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
         Failure::io(exit::NOT_POSSIBLE, format_args!("make the folder {}", folder.display()), &error)
             .hint("name a folder of your own with --state DIR")
@@ -173,12 +173,12 @@ fn sessions(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Removes the oldest stored files of a folder, so that one more fits.
+/// Removes the oldest sessions of a folder, so that there is room for one more.
 pub(crate) fn forget_old(folder: &Path) {
     let found = sessions(folder);
     let old = found.len().saturating_sub(KEPT_MAX - 1);
     for path in &found[..old] {
-        // If one can't be removed, the folder only has one file too many.
+        // If a session can't be removed, the folder only has one too many.
         let _ = std::fs::remove_file(path);
     }
 }
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// The entries that remain in a directory after a trial's lock was taken and released, with `does` in between.
+    /// The entries of a directory after a trial's lock was taken and released. `does` runs while the lock is held.
     fn left(directory: &Path, does: impl FnOnce()) -> Vec<String> {
         let state = StateArgs { state: Some(directory.to_owned()) };
         let lock = TrialLock::take(&state).unwrap();
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(left(&shared, || fs::write(shared.join("journal"), "").unwrap()), ["journal", FOLDER, LOCK]);
         fs::create_dir(&there).unwrap();
         assert_eq!(left(&there, || ()), [FOLDER, LOCK]);
-        // Once more, if there is already a lock.
+        // The same again, with the lock file that already exists.
         assert_eq!(left(&there, || ()), [FOLDER, LOCK]);
     }
 }

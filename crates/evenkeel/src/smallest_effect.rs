@@ -2,7 +2,7 @@
 
 use evenkeel_workload::Metric;
 
-/// Flattened into the arguments of every command that compares.
+/// The option `--smallest-effect`, for all commands that compare.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct SmallestEffect {
     /// The smallest effect that matters [default: 5; for lateness: 10]
@@ -11,12 +11,12 @@ pub(crate) struct SmallestEffect {
 }
 
 impl SmallestEffect {
-    /// The smallest effect of a stored result, unless the user gives another one.
+    /// Uses the smallest effect of a stored result, unless the user named one.
     pub(crate) fn or_ratio(self, ratio: f64) -> SmallestEffect {
         SmallestEffect { percent: self.percent.or(Some(ratio * 100.0)) }
     }
 
-    /// The smallest effect as a share of `metric`.
+    /// The smallest effect on `metric`, as a share: that of the user, or else the metric's default.
     pub(crate) fn ratio(self, metric: &Metric) -> f64 {
         self.percent.map_or_else(|| metric.smallest_effect_ratio(), |percent| percent / 100.0)
     }

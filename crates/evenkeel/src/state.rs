@@ -1,4 +1,4 @@
-//! The journal's folder: a later `verify` and `revert` must find what `apply` recorded there.
+//! Finds the journal's folder. `verify` and `revert` must find what an earlier `apply` wrote there.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::shell;
 
-/// The folder of root's journal, by the file system hierarchy standard.
+/// The folder of root's journal, according to the file system hierarchy standard.
 const SYSTEM_DIR: &str = "/var/lib/evenkeel";
 
 impl StateArgs {
@@ -26,13 +26,13 @@ impl StateArgs {
         State::open_to_revert(&self.made()?).map_err(failure)
     }
 
-    /// The directory, if its parent exists.
+    /// The directory of the journal. Its parent is created if it is missing, but only for the default directory.
     fn made(&self) -> Result<PathBuf, Failure> {
         let dir = self.dir()?;
         if self.state.is_none()
             && let Some(parent) = dir.parent()
         {
-            // A new user has no ~/.local/state yet. A directory that the user named must exist.
+            // A new user may not have ~/.local/state yet. The parent of a directory that the user named must exist.
             std::fs::create_dir_all(parent).map_err(|error| {
                 Failure::io(exit::NOT_POSSIBLE, format_args!("make the directory {}", parent.display()), &error)
             })?;
@@ -45,7 +45,8 @@ impl StateArgs {
         Log::read(&self.dir()?).map_err(failure)
     }
 
-    /// Reads the journal to report active values on the machine of this root. A journal that is missing although it should exist is an error.
+    /// Reads the journal, to report active values on the machine of this root. It is an error if a journal should exist but is missing, or
+    /// if it does not describe this machine.
     pub(crate) fn read_noted(&self, root: &Root) -> Result<Log, Failure> {
         let log = Log::read_noted(&self.dir()?).map_err(failure)?;
         log.describes(root).map_err(failure)?;
@@ -58,12 +59,12 @@ impl StateArgs {
         std::path::absolute(&dir).map_err(|error| Failure::io(exit::WRONG_USE, "find the journal", &error))
     }
 
-    /// The same arguments, valid from any current directory.
+    /// The same arguments, with an absolute path.
     pub(crate) fn absolute(&self) -> Result<StateArgs, Failure> {
         Ok(StateArgs { state: self.state.as_ref().map(|_| self.path()).transpose()? })
     }
 
-    /// ` --state DIR`, if the next command needs it to find the same journal.
+    /// The option ` --state DIR`, if the next command needs it to find the same journal. Else empty.
     pub(crate) fn again(&self) -> String {
         self.state
             .as_ref()
@@ -71,18 +72,18 @@ impl StateArgs {
             .unwrap_or_default()
     }
 
-    /// The command that restores the changes of this journal, in backquotes.
+    /// The command that restores the changes in this journal, in backquotes.
     pub(crate) fn revert(&self) -> String {
         format!("`evenkeel revert{}`", self.again())
     }
 
-    /// Root's journal, if it exists and the command used the user's own because none was named.
+    /// Root's journal, if it exists, the user named none, and this command therefore used the user's own.
     pub(crate) fn of_root(&self) -> Option<&'static Path> {
         let system = Path::new(SYSTEM_DIR);
         (self.state.is_none() && !process::is_root() && system.exists()).then_some(system)
     }
 
-    /// The named directory, else the user's default.
+    /// The directory that the user named, or else the user's default one.
     fn dir(&self) -> Result<PathBuf, Failure> {
         match &self.state {
             Some(dir) => Ok(dir.clone()),
@@ -107,7 +108,7 @@ pub(crate) fn failure(error: StateError) -> Failure {
     }
 }
 
-/// By the XDG base directory specification, relative paths are ignored.
+/// The default directory of a user. The XDG base directory specification says that relative paths must be ignored.
 fn user_dir(xdg_state_home: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     let absolute = |dir: &PathBuf| dir.is_absolute();
     let state_home = xdg_state_home.filter(absolute).or_else(|| Some(home.filter(absolute)?.join(".local/state")))?;

@@ -1,11 +1,11 @@
-//! The messages about a store that can't be used.
+//! The failures of stores that can't be used.
 
 use evenkeel_watch::store::StoreError;
 
 use crate::exit;
 use crate::failure::{Failure, MAY_READ};
 
-/// A store that can't be used.
+/// The failure of a store that can't be used.
 pub(crate) fn store_failure(error: StoreError) -> Failure {
     let (code, hint) = match &error {
         StoreError::Read { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {

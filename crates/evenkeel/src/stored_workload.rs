@@ -4,23 +4,22 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
-/// The workload of a stored session.
+/// The workload in the file of a session or search.
 pub(crate) struct Stored<'a> {
-    /// Its arguments and command, in shell syntax; none if an older evenkeel wrote the file.
+    /// The arguments and the command of the workload, in shell syntax; none if an older evenkeel wrote the file.
     pub(crate) arguments: Option<&'a str>,
-    /// The folder that it was started in.
+    /// The folder in which the workload was started; none if it is not known.
     pub(crate) folder: Option<&'a str>,
-    /// Its description.
+    /// The description of the workload.
     pub(crate) describes_itself: &'a str,
-    /// Whether evenkeel itself keeps the file.
+    /// Whether the file is in evenkeel's own folder.
     pub(crate) is_ours: bool,
-    /// The command that continues it.
+    /// The command that continues the session or search.
     pub(crate) again: String,
 }
 
 impl Stored<'_> {
-    /// The workload to start: the stored one, in its folder, or the given one, in this folder. Both must be the same
-    /// workload.
+    /// The workload to start: the stored one, in its folder, or the one that the user named, in this folder. The two must be the same.
     pub(crate) fn workload(&self, asked: &WorkloadArgs) -> Result<WorkloadArgs, Failure> {
         let now = asked.line();
         match (self.arguments, now.is_empty()) {
@@ -35,7 +34,7 @@ impl Stored<'_> {
     fn restored(&self, then: &str) -> Result<WorkloadArgs, Failure> {
         let workload = workload_of(then)?;
         if workload.runs_command() && !self.is_ours {
-            // A file can come from anywhere, so its command runs only if the user gives the same command.
+            // A file can come from anywhere, so its command runs only if the user repeats it.
             let cause = "its workload is a command, and evenkeel runs no command that only a file names";
             return Err(Failure::text(exit::WRONG_USE, "resume", cause)
                 .hint(format!("check the command, then run: {} {then}", self.again)));

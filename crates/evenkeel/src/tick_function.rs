@@ -1,4 +1,4 @@
-//! `--tick-function`: the function that a server enters once per tick, found among the symbols of its programs.
+//! `--tick-function`: finds the function that a server enters once per tick, among the symbols of its programs.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ pub(crate) fn parse(text: &str) -> Result<TickFunction, String> {
     Ok(TickFunction { name: text.to_owned(), find: Arc::new(move |_, pids| find(&asked, pids)) })
 }
 
-/// The first byte of the function in the programs of these processes.
+/// The address of the function's first byte, in the programs of these processes.
 fn find(asked: &PlaceSpec, pids: &[u32]) -> Result<Probe, MeterError> {
-    // Only the function's entry is probed, because a probe on the return is not needed here, and not safe in every program.
+    // Probe only the entry of the function. A probe on its return is not needed, and is not safe in every program.
     let of = |pids: &[u32]| probe::beginning_and_end(asked, &Until::Wait, pids);
     let found = match of(pids) {
-        // A server that a script starts is two programs.
+        // A server that was started by a script consists of two programs. The function may be in one of them.
         Err(several @ NoPlace::Several { .. }) => {
             let mut each = pids.iter().filter_map(|pid| of(&[*pid]).ok());
             match (each.next(), each.next()) {

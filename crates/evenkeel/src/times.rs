@@ -1,9 +1,9 @@
-//! Times as people write them: `90s` and `250ms` in options, `90 s` and `250 ms` in sentences.
+//! Parses and prints times: `90s` and `250ms` in options, `90 s` and `250 ms` in sentences.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The shortest and the longest window.
+/// The minimum and the maximum length of a window.
 const WINDOW_MIN: Duration = Duration::from_millis(100);
 const WINDOW_MAX: Duration = Duration::from_secs(600);
 
@@ -11,7 +11,7 @@ const NS_PER_US: f64 = 1e3;
 const NS_PER_MS: f64 = 1e6;
 pub(crate) const NS_PER_S: f64 = 1e9;
 
-/// A time as people write it: `500ms`, `1.5s`, `90s`, `10m`, `1h`; seconds without a unit.
+/// Parses a time: `500ms`, `1.5s`, `90s`, `10m` or `1h`. A number without a unit means seconds.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let ns = unit_ns(unit, NS_PER_S).filter(|ns| *ns >= NS_PER_MS);
@@ -23,7 +23,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "at most 168h (a week) is allowed".to_owned())
 }
 
-/// A time in nanoseconds, with or without a fraction. `plain_ns` is the unit of a number that names none.
+/// Parses a time, and returns nanoseconds. `plain_ns` is the unit of a number without a unit.
 pub(crate) fn ns(text: &str, plain_ns: f64) -> Option<f64> {
     let (number, unit) = match text.parse::<f64>() {
         Ok(_) => (text, ""),
@@ -33,32 +33,32 @@ pub(crate) fn ns(text: &str, plain_ns: f64) -> Option<f64> {
     ns.is_finite().then_some(ns)
 }
 
-/// A number of seconds, `90s` or `250ms`.
+/// Parses a time, and returns seconds. A number without a unit means seconds.
 pub(crate) fn seconds(text: &str) -> Option<f64> {
     ns(text, NS_PER_S).map(|ns| ns / NS_PER_S)
 }
 
-/// A number of milliseconds, `4ms` or `100us`.
+/// Parses a time, and returns milliseconds. A number without a unit means milliseconds.
 pub(crate) fn ms(text: &str) -> Option<f64> {
     ns(text, NS_PER_MS).map(|ns| ns / NS_PER_MS)
 }
 
-/// A number of microseconds, `2us` or `1ms`.
+/// Parses a time, and returns microseconds. A number without a unit means microseconds.
 pub(crate) fn us(text: &str) -> Option<f64> {
     ns(text, NS_PER_US).map(|ns| ns / NS_PER_US)
 }
 
-/// The parser of an option that takes whole seconds: `10`, `90s`, `2m`.
+/// The parser of an option in whole seconds: `10`, `90s` or `2m`.
 pub(crate) fn whole_seconds(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| whole(seconds(text), &range, ("seconds", "90s"))
 }
 
-/// The parser of an option that takes whole milliseconds: `300`, `300ms`, `2s`.
+/// The parser of an option in whole milliseconds: `300`, `300ms` or `2s`.
 pub(crate) fn whole_ms(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| whole(ms(text), &range, ("milliseconds", "300ms"))
 }
 
-/// The parser of an option that takes whole microseconds: `100`, `100us`, `1ms`.
+/// The parser of an option in whole microseconds: `100`, `100us` or `1ms`.
 pub(crate) fn whole_us(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| whole(us(text), &range, ("microseconds", "100us"))
 }
@@ -70,7 +70,7 @@ fn whole(number: Option<f64>, range: &RangeInclusive<u64>, (unit, example): (&st
     })
 }
 
-/// The number of a time, and its unit.
+/// Splits a time into its number and its unit.
 fn split(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()))
 }
@@ -87,7 +87,7 @@ fn unit_ns(unit: &str, plain_ns: f64) -> Option<f64> {
     })
 }
 
-/// The length of a window.
+/// Parses the length of a window.
 pub(crate) fn window(text: &str) -> Result<Duration, String> {
     let window = time(text)?;
     match (WINDOW_MIN..=WINDOW_MAX).contains(&window) {
@@ -96,7 +96,7 @@ pub(crate) fn window(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A number of milliseconds, as older versions took it.
+/// Parses a number of milliseconds, as older versions accepted it.
 fn old_ms(text: &str) -> Result<Duration, String> {
     match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => time(&format!("{text}ms")),
@@ -125,7 +125,7 @@ pub(crate) struct WindowArgs {
 }
 
 impl WindowArgs {
-    /// The length that was asked for.
+    /// The length that the user named; none if the user named none.
     pub(crate) fn asked(self) -> Option<Duration> {
         self.window.or(self.window_ms)
     }
@@ -147,13 +147,13 @@ pub(crate) struct SettleArgs {
 }
 
 impl SettleArgs {
-    /// The time that was asked for.
+    /// The settle time that the user named; none if the user named none.
     pub(crate) fn asked(self) -> Option<Duration> {
         self.settle.or(self.settle_ms)
     }
 }
 
-/// A time as [`time`] reads it.
+/// A time in the form that [`time`] parses.
 pub(crate) fn option(time: Duration) -> String {
     match time.as_millis() {
         ms if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
@@ -161,7 +161,7 @@ pub(crate) fn option(time: Duration) -> String {
     }
 }
 
-/// A time in a sentence, rounded up.
+/// A time for a sentence, rounded up.
 pub(crate) fn words(time: Duration) -> String {
     match time.as_millis() {
         ms if ms < 10_000 && !ms.is_multiple_of(1000) => format!("{ms} ms"),

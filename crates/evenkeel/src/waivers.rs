@@ -1,4 +1,4 @@
-//! Waivers: findings that a team accepts until a given day. They are a TOML file, so that each decision has a reason, an end, and a history
+//! Waivers: findings that a team accepts until a given day. They are in a TOML file, so each decision has a reason, an end, and a history
 //! in version control.
 
 use std::ops::Range;
@@ -13,10 +13,10 @@ use toml::Spanned;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The default file, which need not exist.
+/// The default file. It may be missing.
 pub(crate) const DEFAULT_FILE: &str = "/etc/evenkeel/waivers.toml";
 
-/// Far more than a person writes by hand.
+/// The maximum size of the file, in bytes: far more than a person writes.
 const BYTES_MAX: u64 = 1 << 20;
 
 const HINT: &str = "a waiver is a [[waiver]] with id = \"…\" as `evenkeel audit --json` prints it (or knob = \"…\" for all of a \
@@ -36,7 +36,7 @@ pub(crate) struct Waiver {
     of: Of,
     /// Why the finding is acceptable.
     pub(crate) reason: String,
-    /// The last day on which it holds, in UTC.
+    /// The last day on which the waiver is valid, in UTC.
     #[serde(serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub(crate) expires: Date,
@@ -46,13 +46,13 @@ pub(crate) struct Waiver {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Of {
-    /// One finding, by its id.
+    /// The finding with this id.
     Id(String),
     /// Every finding of a knob.
     Knob(String),
 }
 
-/// A mistake in a line of a file.
+/// A mistake in a line of the file.
 #[derive(Debug, PartialEq, Eq)]
 struct Mistake {
     line: usize,
@@ -76,7 +76,7 @@ struct Entry {
 }
 
 impl Waivers {
-    /// The waivers in a file that was named.
+    /// The waivers in a file that the user named.
     pub(crate) fn read(file: &Path) -> Result<Waivers, Failure> {
         let tried = || format!("read the waivers {}", file.display());
         let bytes =
@@ -95,7 +95,7 @@ impl Waivers {
         &self.file
     }
 
-    /// For each finding, in order, the waiver that is valid today, and a note for the user about the file.
+    /// For each finding, in order, the waiver that is valid today, if any. Also notes for the user about the file.
     pub(crate) fn judge(&self, advice: &[Advice], today: Date) -> (Vec<Option<&Waiver>>, Vec<String>) {
         let waived = advice.iter().map(|advice| {
             let mut of_finding = self.waivers.iter().filter(|waiver| waiver.waives(advice));
@@ -117,7 +117,7 @@ impl Waiver {
         }
     }
 
-    /// A waiver applies only to findings that ask for action.
+    /// Whether the waiver accepts a finding. A waiver applies only to findings that ask for action.
     fn waives(&self, advice: &Advice) -> bool {
         advice.state.is_finding() && self.is_of(advice)
     }
@@ -168,14 +168,14 @@ fn parse(text: &str) -> Result<Vec<Waiver>, Mistake> {
     table.waiver.into_iter().map(waiver).collect()
 }
 
-/// A day, written as TOML's own date or as a text.
+/// A day: a TOML date, or a text.
 fn date(value: &toml::Value) -> Option<Date> {
     let text = match value {
         toml::Value::Datetime(date) => date.to_string(),
         toml::Value::String(text) => text.clone(),
         _ => return None,
     };
-    // jiff accepts many texts that contain a date, and would silently ignore a time of day.
+    // jiff also accepts longer texts that contain a date, and would ignore a time of day without an error.
     let is_day = text.len() == "2027-03-31".len();
     is_day.then(|| text.parse().ok()).flatten()
 }

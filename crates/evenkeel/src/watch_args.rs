@@ -12,7 +12,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::times;
 
-/// What is watched.
+/// What to watch.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchArgs {
     /// Time between samples, 100ms to 60s [default: 1s]
@@ -55,10 +55,10 @@ impl WatchArgs {
         self.interval
     }
 
-    /// The host. Every process that was named runs on it.
+    /// Opens the host.
     ///
     /// # Errors
-    /// If it can't be read, or has no such process.
+    /// If the host can't be read, or does not run a process that the user named.
     pub(crate) fn open(&self) -> Result<Root, Failure> {
         let root = self.metadata.open(&self.host)?;
         if root.kind() != RootKind::Live && (self.gaps || self.dumps.is_some()) {
@@ -79,7 +79,7 @@ impl WatchArgs {
     /// # Errors
     /// If there is no folder for the journal.
     pub(crate) fn options(&self, root: &Root) -> Result<CollectorOptions, Failure> {
-        // The journal of this machine does not apply to another one.
+        // The journal of this machine says nothing about another one.
         let has_journal = root.kind() == RootKind::Live || self.state.state.is_some();
         let journal: Option<PathBuf> = has_journal.then(|| self.state.path()).transpose()?;
         Ok(CollectorOptions {

@@ -1,4 +1,4 @@
-//! The command line of a workload: the server and its load, for every command that measures one.
+//! The command line of a workload, which is a server and its load. All commands that measure a workload use it.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ const USUAL: &str = "arena";
 /// The workload that runs the user's own command.
 const COMMAND: &str = "command";
 
-/// The machine of the simulated workload. The program simulates one machine, however often the workload restarts.
+/// The machine of the simulated workload. All restarts of the workload use the same one.
 static SIMULATED: OnceLock<SimulatedMachine> = OnceLock::new();
 
 /// The names of the built-in workloads.
@@ -30,7 +30,7 @@ fn names() -> Vec<PossibleValue> {
     evenkeel_workload::ALL.iter().map(|entry| PossibleValue::new(entry.name).help(entry.title)).collect()
 }
 
-/// Which server, under which load.
+/// Which server to measure, under which load.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub(crate) struct WorkloadArgs {
@@ -75,14 +75,14 @@ impl From<Where> for Placement {
 }
 
 impl WorkloadArgs {
-    /// Starts it, and waits until it serves or `stop` is set.
+    /// Starts the workload, and waits until it serves or `stop` is set.
     pub(crate) fn start(&self, seed: u64, stop: &Arc<AtomicBool>) -> Result<Box<dyn Workload>, Failure> {
         let entry = self.entry()?;
         let options = Options { stop: Arc::clone(stop), ..self.options(seed)? };
         let started = match entry.name {
             COMMAND => {
                 let settings = self.of_command.settings()?;
-                // The server ends with evenkeel. Without the guard, its children would not.
+                // The server itself ends with evenkeel, but processes that it started would not. The guard ends them.
                 let mut guard = Guard::start()?;
                 guard.hold(&Undo::EndServersOf(std::process::id()))?;
                 Command::start(&options, settings).map(|command| Box::new(command.keeping(Box::new(guard))) as _)
@@ -118,7 +118,7 @@ impl WorkloadArgs {
         })
     }
 
-    /// The options of the workload.
+    /// The options of the workload, for this seed.
     pub(crate) fn options(&self, seed: u64) -> Result<Options, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
@@ -143,17 +143,17 @@ impl WorkloadArgs {
         })
     }
 
-    /// The placement of server and load. The user's own server without a load of evenkeel has all CPUs, as in production.
+    /// The placement of server and load. A server of the user without a load from evenkeel may use all CPUs, as in production.
     fn place(&self) -> Result<Where, Failure> {
         Ok(self.placement.unwrap_or(if self.is_alone()? { Where::Free } else { Where::Apart }))
     }
 
-    /// Whether it is the user's own server, without a load of evenkeel.
+    /// Whether the workload is the user's own server, without a load from evenkeel.
     pub(crate) fn is_alone(&self) -> Result<bool, Failure> {
         Ok(self.entry()?.name == COMMAND && !self.of_command.has_load())
     }
 
-    /// The requested workload.
+    /// The workload that the user chose, or the default one.
     pub(crate) fn entry(&self) -> Result<&'static Entry, Failure> {
         let usual = if self.command.is_empty() { USUAL } else { COMMAND };
         let name = self.workload.as_deref().unwrap_or(usual);
@@ -164,7 +164,7 @@ impl WorkloadArgs {
         })
     }
 
-    /// Whether a program of the user's own is started.
+    /// Whether the user's own command is started.
     pub(crate) fn runs_command(&self) -> bool {
         !self.command.is_empty() || !self.of_command.is_empty()
     }
@@ -174,7 +174,7 @@ impl WorkloadArgs {
         format!("{}{}", self.again(), self.command_again()).trim().to_owned()
     }
 
-    /// The arguments that request it again.
+    /// The arguments that choose the same workload, as words of a command line.
     pub(crate) fn again(&self) -> String {
         let mut words = String::new();
         if let Some(name) = &self.workload {
@@ -192,13 +192,13 @@ impl WorkloadArgs {
         words + &self.of_command.again()
     }
 
-    /// ` -- CMD`, the server's command, to append to a command line. Empty without one.
+    /// The server's command as ` -- CMD`, to be added to a command line. Empty if there is none.
     pub(crate) fn command_again(&self) -> String {
         if self.command.is_empty() { String::new() } else { format!(" -- {}", quoted(&self.command)) }
     }
 }
 
-/// The workload that these arguments name, parsed as a shell does.
+/// The workload that these arguments choose. They are split as a shell does it.
 pub(crate) fn workload_of(arguments: &str) -> Result<WorkloadArgs, Failure> {
     #[derive(Debug, clap::Parser)]
     #[command(no_binary_name = true)]
@@ -212,7 +212,7 @@ pub(crate) fn workload_of(arguments: &str) -> Result<WorkloadArgs, Failure> {
     Ok(line.workload)
 }
 
-/// A workload, as it is listed.
+/// A workload in the list.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Listed {
     name: &'static str,

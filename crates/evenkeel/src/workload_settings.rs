@@ -1,6 +1,6 @@
-//! Settings of the workload itself that can be compared like knobs of the host: `evenkeel prove workload.placement=together`, and
-//! everything that `--set` accepts: `evenkeel prove workload.work-us=306`. They are not knobs: no advice names them, and `apply` refuses
-//! them.
+//! Settings of the workload itself, which can be compared like knobs of the host. Examples are `evenkeel prove
+//! workload.placement=together`, and, for everything that `--set` accepts, `evenkeel prove workload.work-us=306`. They are no knobs: no
+//! advice names them, and `apply` refuses them.
 
 use std::sync::LazyLock;
 
@@ -13,10 +13,10 @@ use evenkeel_workload::{PLACEMENT, SETTING_PREFIX, Workload};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The longest value of a setting, in bytes.
+/// The maximum length of a setting's value, in bytes.
 const VALUE_BYTES_MAX: usize = 200;
 
-/// The knob for the placement of server and load.
+/// The setting for the placement of server and load.
 static WHERE: Knob = Knob {
     id: PLACEMENT,
     title: "where server and load run",
@@ -35,7 +35,7 @@ static WHERE: Knob = Knob {
     advise,
 };
 
-/// The settings that `--set` accepts for any workload, by name. Each workload says which of them it has.
+/// The settings that `--set` accepts for at least one workload, by name. Each workload knows its own.
 static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
     let mut names: Vec<(&str, &'static str)> = Vec::new();
     for (text, title) in evenkeel_workload::ALL.iter().flat_map(|entry| entry.settings) {
@@ -45,7 +45,7 @@ static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
         }
     }
     let setting = |(name, title): (&str, &'static str)| Knob {
-        // Made once, of a list that never grows.
+        // Leaked once for each name of a fixed list.
         id: Box::leak(format!("{SETTING_PREFIX}{name}").into_boxed_str()),
         title,
         values: Values::Name,
@@ -70,7 +70,7 @@ fn advise(_: &Facts, _: &AdviceContext) -> Vec<Finding> {
     }]
 }
 
-/// A setting of the workload or of the host.
+/// Parses a setting of the workload or of the host.
 ///
 /// # Errors
 /// If there is no such setting, or it does not accept the value.
@@ -83,17 +83,17 @@ pub(crate) fn parse(text: &str) -> Result<Setting, SettingError> {
     Ok(Setting { knob, place: None, value })
 }
 
-/// A setting of the workload by its name, or a knob of the host.
+/// Finds a setting of the workload by its name, or a knob of the host.
 ///
 /// # Errors
-/// If there is neither.
+/// If neither has this name.
 pub(crate) fn find(name: &str) -> Result<&'static Knob, SettingError> {
     let name = name.trim();
     let all = std::iter::once(&WHERE).chain(SETTINGS.iter());
     all.into_iter().find(|knob| knob.id == name).map_or_else(|| knobs::find(name), Ok)
 }
 
-/// A value whose meaning only the workload knows: a word that fits a command line and a report.
+/// Checks a value that only the workload understands. It must be one word that fits a command line and a report.
 fn plain(knob: &'static Knob, value: &str) -> Result<String, SettingError> {
     let value = value.trim();
     let is_plain = value.bytes().all(|byte| byte.is_ascii_graphic()) && (1..=VALUE_BYTES_MAX).contains(&value.len());
@@ -107,7 +107,7 @@ fn plain(knob: &'static Knob, value: &str) -> Result<String, SettingError> {
     }
 }
 
-/// Checks that the workload accepts the settings, before anything is measured.
+/// Checks that the workload accepts these settings, before anything is measured.
 ///
 /// # Errors
 /// If the workload has no such setting, or does not accept the value.

@@ -1,4 +1,4 @@
-//! Explains an invalid command line in plain words. The parser's own texts name its types, and suggest commands that no help lists.
+//! Explains an invalid command line in plain words. The parser's own messages name types of the program, and suggest hidden commands.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use clap::{Arg, Command};
 
 use crate::failure::Failure;
 
-/// Words that other programs have for a command.
+/// Words that other programs use for one of our commands.
 const MEANT: &[(&str, &str)] = &[
     ("monitor", "watch"),
     ("top", "watch"),
@@ -33,7 +33,7 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
         ErrorKind::InvalidSubcommand => {
             let asked = first(ContextKind::InvalidSubcommand);
             let what = format!("{name} has no command {asked:?}");
-            // The meaning of the word says more than its spelling.
+            // Prefer a command with the same meaning to one with a similar spelling.
             let meant = MEANT.iter().find(|(word, command)| *word == asked && *command != name);
             let near = match meant {
                 Some((_, command)) => vec![(*command).to_owned()],
@@ -89,7 +89,7 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
     Failure::wrong_use(what).hint(hint)
 }
 
-/// The command that the line names, as far as it names one, and its words on the command line.
+/// The last command that the line names, and its words on the line.
 fn command_of<'c>(whole: &'c Command, line: &[OsString]) -> (&'c Command, String) {
     let (mut command, mut name) = (whole, "evenkeel".to_owned());
     for word in line.iter().skip(1).map(|word| word.to_string_lossy()) {
@@ -105,13 +105,13 @@ fn command_of<'c>(whole: &'c Command, line: &[OsString]) -> (&'c Command, String
     (command, name)
 }
 
-/// The commands below one that its help lists.
+/// The subcommands of a command that help lists.
 fn commands(command: &Command) -> Vec<String> {
     let listed = command.get_subcommands().filter(|command| !command.is_hide_set());
     listed.map(|command| command.get_name().to_owned()).collect()
 }
 
-/// The words with a spelling most like `asked`; none if no word is similar. The parser's own measure ignores the order of letters.
+/// The words whose spelling is nearest to `asked`; empty if no word is similar. The parser's own measure ignores the order of letters.
 pub(crate) fn nearest(asked: &str, words: &[String]) -> Vec<String> {
     const BEGINNING_CHARS_MIN: usize = 3;
     let begun: Vec<String> = words.iter().filter(|word| word.starts_with(asked)).cloned().collect();
@@ -125,13 +125,13 @@ pub(crate) fn nearest(asked: &str, words: &[String]) -> Vec<String> {
     by_edits.filter(|(edits, _)| Some(*edits) == fewest).map(|(_, word)| word.clone()).collect()
 }
 
-/// The options of a command that its help lists.
+/// The options of a command that help lists.
 fn options(command: &Command) -> Vec<String> {
     let listed = command.get_arguments().filter(|arg| !arg.is_hide_set());
     listed.filter_map(Arg::get_long).map(|long| format!("--{long}")).collect()
 }
 
-/// `<--pid <PID,…>|CMD>` and `<GUIDE>...` as a reader writes them: `--pid PID,… or CMD`, `GUIDE`.
+/// An argument as people write it: `<--pid <PID,…>|CMD>` becomes `--pid PID,… or CMD`, and `<GUIDE>...` becomes `GUIDE`.
 fn plain(arguments: &str) -> String {
     arguments.replace("...", "").replace('|', " or ").replace(['<', '>'], "")
 }
@@ -144,14 +144,14 @@ fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     }
 }
 
-/// `--goal <GOAL>` without its value; `[TRANSACTION]...` without its brackets and dots.
+/// An argument in short: `--goal <GOAL>` without its value, and `[TRANSACTION]...` without brackets and dots.
 fn short(argument: &str) -> String {
     let end = if argument.starts_with('-') { argument.find([' ', '[', '=']) } else { None };
     let argument = end.map_or(argument, |end| &argument[..end]);
     argument.trim_end_matches('.').trim_matches(['[', ']', '<', '>']).to_owned()
 }
 
-/// Why a value was refused: by evenkeel's parsers, by clap's, or by the standard library's.
+/// Why a value was refused, by a parser of evenkeel, of clap, or of the standard library.
 fn cause(source: &(dyn Error + 'static)) -> String {
     if let Some(number) = source.downcast_ref::<ParseIntError>() {
         return match number.kind() {
@@ -167,7 +167,7 @@ fn cause(source: &(dyn Error + 'static)) -> String {
     if source.is::<AddrParseError>() {
         return "expected ADDRESS:PORT, such as 127.0.0.1:9100".to_owned();
     }
-    // The parser writes ranges as Rust does: `0 is not in 1..=3600`.
+    // The parser prints ranges as Rust does, such as `0 is not in 1..=3600`.
     source.to_string().replace("..=", " to ")
 }
 

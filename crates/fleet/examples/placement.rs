@@ -1,7 +1,8 @@
 //! Simulated sessions on machines with 36 and 128 CPUs: how late their ticks are, and how many fit, under several ways to place them.
 //!
-//! A tick is due once a period, at a random phase of its session. Its work is random (gamma, coefficient of variation 0.5). It waits while its CPU
-//! runs another one, first come first served. A CPU whose sibling is busy does 0.6 of its work. Lateness is the time from due to done, less the work.
+//! A tick is due once a period, at a random phase of its session. Its work is random (gamma, coefficient of variation 0.5). A tick waits
+//! while its CPU runs another tick, first come first served. A CPU with a busy sibling runs at 0.6 of its speed. Lateness is the time from
+//! due to done, less the work.
 //! `cargo run --release -p evenkeel-fleet --example placement`
 
 use std::cmp::Reverse;
@@ -15,8 +16,8 @@ use evenkeel_fleet::pack::{CpuSets, Machine, MachineCache, MachineCpu, MachineNo
 const BUSY_SIBLING_SPEED: f64 = 0.6;
 /// The CPU time of a packet where its interrupt is served, in milliseconds, as the plan assumes it.
 const PACKET_MS: f64 = 0.002;
-/// The additional time of a thread that moved to another CPU, in milliseconds. Its 300 KiB come from the shared cache, or from the other
-/// node.
+/// The additional time of a tick after its thread moved to another CPU, in milliseconds: 300 KiB of data come from the shared cache, or
+/// from the other node.
 const MOVE_MS: f64 = 0.03;
 const MOVE_NODE_MS: f64 = 0.2;
 /// The simulated time, and the time at its start in which ticks do not count yet, in milliseconds.
@@ -28,7 +29,7 @@ const LATE_MS_MAX: f64 = 2.0;
 #[derive(Clone, Copy)]
 struct Work {
     name: &'static str,
-    /// Period and mean work, in milliseconds; the sessions take turns.
+    /// Period and mean work of each kind of session, in milliseconds. The sessions are of each kind in turn.
     kinds: &'static [(f64, f64)],
     packets_per_s: f64,
 }
@@ -41,18 +42,18 @@ const WORKS: [Work; 3] = [
 
 #[derive(Clone, Copy, PartialEq)]
 enum Placement {
-    /// The kernel chooses, as well as it could at best: any CPU that is free takes the tick that waits longest.
+    /// The best that a kernel could do: each free CPU takes the tick that has waited longest.
     Unpinned,
     /// The kernel chooses a free CPU when the tick is due. Without one, the tick waits for the session's last CPU.
     UnpinnedSticky,
-    /// Session i on CPU i, again from the first CPU when all have one.
+    /// Session i on CPU i. When all CPUs have a session, it starts again from the first CPU.
     RoundRobin,
     /// Complete CPUs for each session, threads of a core one after the other, one CPU reserved.
     KubernetesStatic,
     Plan,
     /// The plan, with the ticks of a CPU spread over the period.
     PlanSpread,
-    /// The nodes of the plan, and any CPU of the node that the plan uses: not what `pack plan` answers.
+    /// Any CPU of the session's node that the plan uses. `pack plan` prints no such placement.
     PlanPools,
 }
 
@@ -102,7 +103,7 @@ fn machine(cores: usize, interrupts: &[usize]) -> Machine {
     }
 }
 
-/// The number of sessions that use 0.4 of all CPUs together. At most one less than there are CPUs, so that every placement has room.
+/// The number of sessions that use 0.4 of all CPUs together. It is less than the number of CPUs, so that every placement has room.
 fn equal_load(machine: &Machine, work: Work) -> usize {
     let mean = work.kinds.iter().map(|(period, work)| work / period).sum::<f64>() / work.kinds.len() as f64;
     ((0.4 * machine.cpus.len() as f64 / mean) as usize).min(machine.cpus.len() - 1)
@@ -121,7 +122,7 @@ fn most(machine: &Machine, work: Work, placement: Placement) -> usize {
     low
 }
 
-/// Numbers by chance, the same ones each time.
+/// Random numbers, the same in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -142,9 +143,9 @@ struct Ticker {
     period: f64,
     work: f64,
     due: f64,
-    /// Where it is pinned.
+    /// The CPU to which the session is pinned; none if it is not pinned.
     cpu: Option<usize>,
-    /// The node in which it may have any CPU that serves no interrupts.
+    /// If set, the session may use any CPU of this node that serves no interrupts.
     pool: Option<usize>,
     last: usize,
     late: Vec<f64>,
@@ -250,7 +251,7 @@ fn spread(tickers: &mut [Ticker], cpus: usize) {
     }
 }
 
-/// The place in [`Host::waiting`] of ticks that any CPU may run.
+/// The index in [`Host::waiting`] of the ticks that any CPU may run.
 const ANY: usize = 2;
 
 #[derive(Clone, Copy)]
@@ -266,7 +267,7 @@ struct Cpu {
     /// When the remaining work was last updated. `speed` is its present speed.
     since: f64,
     speed: f64,
-    /// Increases with each change of speed. The event for an end is valid only if it has this number.
+    /// Increases with each change of speed. The event for the end of a tick is valid only if it has the CPU's version.
     version: u64,
     queue: VecDeque<Tick>,
     interrupts: f64,
@@ -358,7 +359,7 @@ impl Host {
         }
     }
 
-    /// A free CPU: the last one, then one of a free core, then any; those of the same node first.
+    /// A free CPU: the tick's last CPU, else one of a free core, else any. CPUs of the same node come first.
     fn idle(&self, last: usize, pool: Option<usize>) -> Option<usize> {
         let may = |on: &Cpu| pool.is_none_or(|node| on.node == node && on.interrupts == 0.0);
         let free = (0..self.cpus.len()).filter(|cpu| self.cpus[*cpu].running.is_none() && may(&self.cpus[*cpu]));
@@ -410,7 +411,7 @@ impl Host {
     }
 }
 
-/// 64 sessions of random sizes: the proof of the search, and the result of exchanges alone.
+/// For 64 and 1,000 sessions of random sizes, prints the load after exchanges alone, the load after the search, and the proven bound.
 fn proofs() {
     println!(
         "\n| CPUs | sessions | load, exchanges alone | after the search | no placement is below | proven | states | seconds |"

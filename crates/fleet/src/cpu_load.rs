@@ -3,17 +3,17 @@
 /// One CPU, in the unit of loads: millionths.
 pub(crate) const CPU: u32 = 1_000_000;
 
-/// Products of decimal fractions are this close to the intended whole number.
+/// If a product of decimal fractions is this close to a whole number, it counts as that number.
 const ROUNDING: f64 = 1e-3;
 
 /// The load that one session adds to each of its CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CpuLoad {
-    /// How many CPUs it gets.
+    /// The number of CPUs that the session gets.
     pub(crate) width: u32,
-    /// Its load on each of them, in millionths of a CPU.
+    /// The session's load on each of its CPUs, in millionths of a CPU.
     pub(crate) load: u32,
-    /// Whether it alone loads a CPU above the bound, and so gets its own CPU.
+    /// Whether the session alone loads a CPU above the bound, and so gets its own CPU.
     pub(crate) is_exclusive: bool,
 }
 
@@ -21,7 +21,7 @@ impl CpuLoad {
     /// The load of a session that uses this number of CPUs. `load_max` is the bound of a CPU that several sessions share, in millionths.
     pub(crate) fn new(cpus: f64, load_max: u32) -> CpuLoad {
         let total = needed(cpus);
-        // A session of up to a CPU has one busy thread: a second CPU would not help it.
+        // A session that uses up to one CPU has one busy thread: a second CPU would not help it.
         let width = if total <= u64::from(CPU) { 1 } else { total.div_ceil(u64::from(load_max.max(1))) };
         let load = total.div_ceil(width) as u32;
         CpuLoad { width: width as u32, load, is_exclusive: load > load_max }
@@ -50,7 +50,7 @@ mod tests {
             (0.71, 1, 710_000, true),
             (1.0, 1, 1_000_000, true),
             (1.001, 2, 500_500, false),
-            // 2.1 / 3 and 16.1 / 23 are not 0.7 in binary.
+            // In binary, 2.1 / 3 and 16.1 / 23 are not exactly 0.7.
             (2.1, 3, 700_000, false),
             (16.1, 23, 700_000, false),
             (1e-300, 1, 1, false),

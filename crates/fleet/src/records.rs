@@ -4,11 +4,11 @@
 
 use std::io::{self, Read};
 
-/// The longest record, in bytes.
+/// The maximum length of a record, in bytes.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 /// The maximum number of fields of a record.
 const FIELDS_MAX: usize = 1024;
-/// How much one `read` asks for.
+/// How many bytes one `read` requests.
 const PIECE_BYTES: usize = 64 << 10;
 /// The maximum number of characters of a field that an error quotes.
 const QUOTED_CHARS_MAX: usize = 40;
@@ -25,12 +25,12 @@ pub enum TableError {
     /// The kernel refused to read on.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// A line is wrong.
+    /// A line of the table is wrong.
     #[error("line {line}: {fault}")]
     Line {
-        /// Counted from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// What is wrong.
+        /// What is wrong in the line.
         fault: TableFault,
     },
     /// Each line is valid, but the table as a whole is not.
@@ -47,13 +47,13 @@ pub enum TableFault {
     /// The record has more fields than any table needs.
     #[error("more than {FIELDS_MAX} columns")]
     TooWide,
-    /// Not UTF-8.
+    /// The file is not UTF-8.
     #[error("it is not text")]
     NoText,
-    /// UTF-16, as some programs of Windows write.
+    /// The file is UTF-16, which some programs of Windows write.
     #[error("it is UTF-16; save it as UTF-8")]
     Utf16,
-    /// A field begins with a quote and has no second one.
+    /// A field begins with a quote, but has no closing quote.
     #[error("a quote opens a field here, and is never closed")]
     OpenQuote,
     /// The columns are not separated by commas.
@@ -67,7 +67,7 @@ pub enum TableFault {
         /// The columns of the first line.
         expected: usize,
     },
-    /// A field has no number in its range.
+    /// The text of a field is not a value that its column accepts.
     #[error("column {column:?}: {text:?} is not {expected}")]
     Value {
         /// The column's name.
@@ -77,13 +77,13 @@ pub enum TableFault {
         /// The accepted values.
         expected: &'static str,
     },
-    /// The first line has no names.
+    /// The first line has no names of columns.
     #[error("the first line has to name the columns; {0:?} is a number")]
     NoHeader(String),
-    /// A column that is needed is not there.
+    /// A required column is missing.
     #[error("no column {wanted}; the first line has {found}")]
     NoColumn {
-        /// The column that is needed.
+        /// The required column.
         wanted: &'static str,
         /// The names in the first line.
         found: String,
@@ -102,7 +102,7 @@ pub enum TableFault {
     /// There are more items than the limit.
     #[error("more than {limit} {what}")]
     TooMany {
-        /// The most.
+        /// The maximum number of items.
         limit: u64,
         /// The kind of item.
         what: &'static str,
@@ -113,12 +113,12 @@ pub enum TableFault {
 }
 
 impl TableFault {
-    /// A field that is not what its column needs.
+    /// The fault of a field with an invalid value.
     pub(crate) fn value(column: &str, text: &str, expected: &'static str) -> TableFault {
         TableFault::Value { column: shortened(column), text: shortened(text), expected }
     }
 
-    /// A column that the first line lacks.
+    /// The fault of a first line that lacks a column.
     pub(crate) fn no_column(wanted: &'static str, names: &[String]) -> TableFault {
         let mut found = names.iter().take(NAMED_MAX).map(|name| shortened(name)).collect::<Vec<_>>().join(", ");
         if names.len() > NAMED_MAX {
@@ -127,7 +127,7 @@ impl TableFault {
         TableFault::NoColumn { wanted, found }
     }
 
-    /// A column with an unknown name.
+    /// The fault of a column with an unknown name.
     pub(crate) fn unknown_column(name: &str, known: &[&str]) -> TableFault {
         TableFault::UnknownColumn { name: shortened(name), known: known.join(", ") }
     }
@@ -153,12 +153,12 @@ pub(crate) struct Records<R> {
     ends: Vec<usize>,
     /// The line at which the last record begins.
     line: u64,
-    /// Ends of lines that the parser did not get.
+    /// The number of line ends that were skipped before the parser saw them.
     skipped: u64,
     quote: Quote,
 }
 
-/// The last byte's position in a field, for unterminated quotes.
+/// The position in a field after the last byte, to detect a quote that is never closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Quote {
     /// At the start of a field.
@@ -166,9 +166,9 @@ enum Quote {
     Start,
     /// In a field without quotes.
     Plain,
-    /// Between quotes.
+    /// After the opening quote of a field.
     Inside,
-    /// At a quote between quotes: the end, or the first of two.
+    /// After a quote within a quoted field: it closed the field, or it is the first of two that stand for one.
     Second,
 }
 
@@ -200,11 +200,11 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Refuses a record with other columns than the first line.
+    /// Refuses a record with another number of columns than the first line.
     pub(crate) fn has_columns(&self, fields: &Fields, expected: usize) -> Result<(), TableError> {
         match fields.len() {
             found if found == expected => Ok(()),
-            // An unterminated quote includes the next lines.
+            // A quote that is never closed takes the next lines into the field.
             _ if fields.text.contains('\n') => Err(self.fault(TableFault::OpenQuote)),
             found => Err(self.fault(TableFault::Columns { found, expected })),
         }
@@ -215,10 +215,10 @@ impl<R: Read> Records<R> {
         TableError::Line { line: self.line, fault }
     }
 
-    /// Reads the next record into `fields`; false at the end.
+    /// Reads the next record into `fields`. False at the end of the table.
     ///
     /// # Errors
-    /// If it can't be read, is too long or is not text.
+    /// If the source cannot be read, or the record is too long or not text.
     pub(crate) fn next(&mut self, fields: &mut Fields) -> Result<bool, TableError> {
         let (mut length, mut count) = (0, 0);
         self.skip_empty_lines()?;
@@ -250,14 +250,14 @@ impl<R: Read> Records<R> {
         fields.text.push_str(text);
         fields.ends.clear();
         fields.ends.extend_from_slice(&self.ends[..count]);
-        // A field may begin inside a character if the file has a quote there.
+        // The text as a whole is UTF-8, but a character may be split between two fields. Then neither field is text.
         if fields.ends.iter().any(|end| !fields.text.is_char_boundary(*end)) {
             return Err(self.fault(TableFault::NoText));
         }
         Ok(true)
     }
 
-    /// Goes on to the line with the next record, so that an error names that line.
+    /// Skips empty lines and comments, so that an error names the line with the next record.
     fn skip_empty_lines(&mut self) -> Result<(), TableError> {
         let mut is_comment = false;
         loop {
@@ -275,7 +275,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Reads more; false at the end.
+    /// Reads more of the source. False at its end.
     fn refill(&mut self) -> Result<bool, TableError> {
         loop {
             match self.source.read(&mut self.piece) {
@@ -324,10 +324,10 @@ impl Fields {
     }
 }
 
-/// Refuses a first line with another separator than commas.
+/// Refuses a first line whose separator is not a comma.
 ///
 /// # Errors
-/// If it is one field with semicolons or tabs in it.
+/// If the first line is one field with semicolons, tabs or vertical bars.
 pub(crate) fn has_commas<R: Read>(records: &Records<R>, fields: &Fields) -> Result<(), TableError> {
     let separators = [(';', "semicolons"), ('\t', "tabs"), ('|', "vertical bars")];
     match separators.iter().find(|(letter, _)| fields.len() == 1 && fields.get(0).contains(*letter)) {
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(rows(""), Vec::<String>::new());
     }
 
-    /// A source of one endless line: it is refused before it takes memory.
+    /// A source with one endless line is refused before it takes memory.
     #[test]
     fn a_line_without_an_end_is_refused() {
         let endless = Read::chain(&b"a,b\n"[..], io::repeat(b'1'));
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(first(b"a;b\n"), "line 1: its columns are separated by semicolons; save it as CSV with commas");
         assert_eq!(first(b"a\tb\n"), "line 1: its columns are separated by tabs; save it as CSV with commas");
         assert_eq!(first(b"\xff\xfea\0,\0b\0"), "it is UTF-16; save it as UTF-8");
-        // The quote of line 2 ends in line 3, and both are one record.
+        // The quote that opens in line 2 closes in line 3. Both lines are one record.
         let mut records = Records::new(&b"a,b\n\"1,2\n3\",4,5\n"[..]);
         let (names, mut fields) = (header(&mut records).unwrap(), Fields::default());
         assert!(records.next(&mut fields).unwrap());

@@ -7,43 +7,43 @@ use serde::Serialize;
 
 use crate::records::{Fields, Records, TableError, TableFault, header};
 
-/// The valid values of the column of the CPU time.
+/// The valid values of the column `cpus`.
 const CPUS: &str = "a number of CPUs above 0, at most 10000, such as 0.12";
 /// The maximum number of rows.
 const ROWS_MAX: u64 = 10_000;
 /// The maximum number of sessions of a row.
 const COUNT_MAX: u32 = 100_000;
-/// The longest name, in bytes.
+/// The maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 100;
-/// The largest `CPUWeight=` of systemd.
+/// The maximum of `CPUWeight=` in systemd.
 pub(crate) const CPU_WEIGHT_MAX: u32 = 10_000;
 
 /// The needs of one session, and the number of equal sessions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
-    /// Its name, or `session N` by its line's number.
+    /// The name of the session, or `session N` with the number of its line.
     pub name: String,
-    /// How many sessions are equal to it; at least 1.
+    /// The number of equal sessions, including this one; at least 1.
     pub count: u32,
-    /// The CPU time that it uses, in CPUs: 0.12 is 12 % of one.
+    /// The CPU time that each session uses, in CPUs: 0.12 is 12 % of one.
     pub cpus: f64,
-    /// Ticks a second, if it has them.
+    /// Ticks per second; `null` if the session has no ticks or the rate is not known.
     pub tick_hz: Option<f64>,
     /// The 99th percentile of the work of a tick, in microseconds.
     pub work_us_p99: Option<f64>,
-    /// Memory that it shares with no other session, in MiB.
+    /// Memory that each session shares with no other session, in MiB.
     pub memory_mib: Option<f64>,
-    /// The last-level cache that it needs, in KiB.
+    /// The last-level cache that each session needs, in KiB.
     pub cache_kib: Option<f64>,
-    /// Packets a second, both ways.
+    /// Packets per second, sent and received.
     pub packets_per_s: Option<f64>,
-    /// The traffic of both ways, in Mbit/s.
+    /// The traffic, sent and received, in Mbit/s.
     pub network_mbps: Option<f64>,
-    /// Its systemd service. With several equal sessions, `{n}` stands for the number of each, from 1.
+    /// The systemd service of the session. For several equal sessions, `{n}` stands for the number of each, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The weight of its service for the scheduler (`CPUWeight=`), from 1 to 10,000. 100 is usual.
+    /// The weight of the service for the scheduler (`CPUWeight=`), from 1 to 10,000. The default of systemd is 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_weight: Option<u32>,
 }
@@ -69,7 +69,7 @@ impl Session {
         }
     }
 
-    /// The service of one of these sessions, by its number from 1.
+    /// The service of the session with this number, from 1; none if the table names no service.
     pub fn unit(&self, number: u32) -> Option<String> {
         self.unit.as_ref().map(|unit| unit.replace(NUMBER, &number.to_string()))
     }
@@ -91,7 +91,7 @@ const COLUMNS: [&str; 11] = [
 ];
 
 /// Reads a table of sessions: a column `cpus`, and optionally `session`, `count`, `tick_hz`, `work_us_p99`, `memory_mib`, `cache_kib`,
-/// `packets_per_s`, `network_mbps`, `unit` and `cpu_weight`. An empty field is not known.
+/// `packets_per_s`, `network_mbps`, `unit` and `cpu_weight`. If a field is empty, its value is not known.
 ///
 /// # Errors
 /// If a line is wrong, a column is unknown, or there are no sessions.
@@ -142,7 +142,7 @@ fn row(names: &[String], fields: &Fields, nth: usize) -> Result<Session, TableFa
             .ok_or_else(|| TableFault::value("count", count, "a whole number from 1 to 100000"))?,
     };
     let cpus = number("cpus", CPUS, |number| number > 0.0 && number <= 10_000.0)?;
-    // A measured 0 is smaller than the rounding of the measurement.
+    // Zero is valid: a measured value may be below the resolution of the measurement.
     let from_zero = |number: f64| (0.0..=1e9).contains(&number);
     Ok(Session {
         name,
@@ -172,7 +172,7 @@ fn row(names: &[String], fields: &Fields, nth: usize) -> Result<Session, TableFa
     })
 }
 
-/// The name becomes a path and a line of a unit file, so only names of services pass.
+/// The pattern of a service's name. The name becomes a path and a line of a unit file, so only valid names of services pass.
 fn unit(pattern: &str, count: u32) -> Result<Option<String>, TableFault> {
     if pattern.is_empty() {
         return Ok(None);
@@ -184,7 +184,7 @@ fn unit(pattern: &str, count: u32) -> Result<Option<String>, TableFault> {
             "a service for each of several sessions, such as arena@{n}.service",
         ));
     }
-    // The longest of the names decides whether all are short enough.
+    // The name with the highest number is the longest: if it is valid, all are.
     let longest = pattern.replace(NUMBER, &count.to_string());
     match longest.parse::<ServiceName>() {
         Ok(_) => Ok(Some(pattern.to_owned())),

@@ -1,9 +1,10 @@
 //! A trial over many hosts. Similar hosts form pairs. In each block of time, one host of each pair has the settings, chosen at random.
 //!
-//! Each host's number is divided by its own number from before the trial. Each pair and block then gives one ratio: the host with the settings to
-//! the host without them. A change of the whole fleet, such as the load of an evening, affects both hosts and cancels. A difference between the
-//! hosts cancels through the number from before, and on average through the random choice. The choices are independent, so the sequential test of
-//! `evenkeel-stats` keeps its promise over all pairs and blocks, whatever hosts, days and neighbours do. Pure: the caller passes numbers and a seed.
+//! Each host's number is divided by the same host's number from before the trial. For each pair and block this gives one ratio: the host
+//! with the settings to the host without them. A change of the whole fleet, such as the load of an evening, affects both hosts and cancels.
+//! A difference between the hosts cancels through the numbers from before, and on average through the random choice. The choices are
+//! independent. So the error bound of the sequential test of `evenkeel-stats` holds over all pairs and blocks, whatever hosts, days and
+//! neighbours do. Pure: the caller passes numbers and a seed.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// The number of each host in one block; a host without a number is missing.
+/// The number of each host in one block. A host without a number is not in the map.
 pub type Numbers = BTreeMap<String, f64>;
 
 /// The maximum number of hosts of a trial.
@@ -25,16 +26,16 @@ const BLOCKS_MAX: usize = 400;
 const RATIOS_MAX: usize = 10_000;
 /// How many trials the power table simulates for each effect.
 const SIMULATED: u64 = 100;
-/// How many standard errors blocks after a switch may differ from the others.
+/// Blocks after a switch are reported as different if they differ from the others by more than this many standard errors.
 const CARRY_OVER_ERRORS: f64 = 3.0;
 
 /// Two hosts that are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPair {
-    /// One of them.
+    /// The first host of the pair.
     pub first: String,
-    /// The other.
+    /// The second host of the pair.
     pub second: String,
 }
 
@@ -42,7 +43,7 @@ pub struct HostPair {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switchback {
     pairs: Vec<HostPair>,
-    /// The typical number of each host before the trial.
+    /// The typical number of each host in the blocks before the trial.
     before: Numbers,
     seed: u64,
 }
@@ -52,7 +53,7 @@ pub struct Switchback {
 pub struct Arms {
     /// The hosts with the settings.
     pub with: Vec<String>,
-    /// The hosts without.
+    /// The hosts without the settings.
     pub without: Vec<String>,
 }
 
@@ -60,9 +61,10 @@ pub struct Arms {
 #[derive(Clone, Debug)]
 pub struct Evidence {
     test: Sequential,
-    /// For each pair and block with both numbers: the pair, the block, whether the pair switched before it, and ln of the ratio.
+    /// For each pair and block with both numbers: the pair, the block, whether the pair switched before the block, and the logarithm of the
+    /// ratio.
     ratios: Vec<(usize, u64, bool, f64)>,
-    /// Numbers that were missing with the settings, and without.
+    /// How many numbers were missing: of hosts with the settings, and of hosts without.
     missing: [usize; 2],
     blocks: u64,
 }
@@ -73,29 +75,29 @@ pub struct Evidence {
 pub struct Power {
     /// The effect, as a share: 0.05 is 5 %.
     pub effect_ratio: f64,
-    /// The blocks that half of the trials need; none if more than `blocks_max`.
+    /// The number of blocks after which half of the trials have a verdict; none if that is more than `blocks_max`.
     pub blocks_p50: Option<u64>,
-    /// The blocks that nine of ten trials need; none if more than `blocks_max`.
+    /// The number of blocks after which nine of ten trials have a verdict; none if that is more than `blocks_max`.
     pub blocks_p90: Option<u64>,
     /// How many blocks the simulated trials had: 400, or fewer with many hosts.
     pub blocks_max: u64,
 }
 
-/// Something that limits what the result means.
+/// A limit of the result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "caveat", rename_all = "kebab-case")]
 pub enum Caveat {
-    /// More numbers were missing in one arm: hosts may fall silent because of the settings.
+    /// More numbers are missing in one arm than in the other. Maybe the settings make hosts stop reporting.
     Missing {
-        /// With the settings.
+        /// The number of missing numbers of hosts with the settings.
         with: usize,
-        /// Without them.
+        /// The number of missing numbers of hosts without the settings.
         without: usize,
     },
-    /// Blocks after a switch differ from the others: the settings act beyond the wash-out.
+    /// Blocks after a switch differ from the others: the previous arm still has an effect after the wash-out.
     CarryOver {
-        /// By how much, as a ratio.
+        /// How much they differ, as a ratio.
         ratio: f64,
     },
 }
@@ -106,19 +108,19 @@ pub enum PairingError {
     /// Too few hosts have a number.
     #[error("{hosts} hosts have a number above 0 in each block before the trial, and a trial takes 2 at least")]
     TooFew {
-        /// How many have.
+        /// The number of hosts that have a number above 0 in each block.
         hosts: usize,
     },
-    /// More than [`HOSTS_MAX`].
+    /// There are more than [`HOSTS_MAX`] hosts.
     #[error("{hosts} hosts are more than {HOSTS_MAX}")]
     TooMany {
-        /// How many.
+        /// The number of hosts.
         hosts: usize,
     },
 }
 
 impl Switchback {
-    /// Pairs hosts with like numbers in the blocks before the trial. Of an odd number, one is left out.
+    /// Pairs hosts with similar numbers in the blocks before the trial. If the number of hosts is odd, one is left out.
     ///
     /// # Errors
     /// If there are too few hosts, or too many.
@@ -149,7 +151,7 @@ impl Switchback {
         &self.pairs
     }
 
-    /// Which hosts have the settings in a block, from 0.
+    /// Which hosts have the settings in a block. Blocks are counted from 0.
     pub fn arms(&self, block: u64) -> Arms {
         let mut arms = Arms { with: Vec::new(), without: Vec::new() };
         for (index, pair) in self.pairs.iter().enumerate() {
@@ -221,7 +223,7 @@ impl Switchback {
         Ok(Power { effect_ratio, blocks_p50: of(50), blocks_p90: of(90), blocks_max })
     }
 
-    /// The blocks until a verdict, if it comes within `blocks_max`.
+    /// The number of blocks until a verdict; none if there is no verdict within `blocks_max`.
     fn simulated_blocks(
         &self,
         residuals: &[f64],
@@ -263,7 +265,7 @@ impl Evidence {
         self.blocks
     }
 
-    /// How many ratios of a pair in a block there are.
+    /// The number of ratios so far: one for each pair and block with both numbers.
     pub fn ratios(&self) -> usize {
         self.ratios.len()
     }
@@ -271,7 +273,7 @@ impl Evidence {
     /// The limits of the result.
     pub fn caveats(&self) -> Vec<Caveat> {
         let [with, without] = self.missing;
-        // A coin that falls one way more than three standard deviations too often.
+        // A fair coin shows one side more than three standard deviations too often.
         let is_uneven = (with as f64 - without as f64).abs() > 3.0 * ((with + without) as f64).sqrt();
         let missing = is_uneven.then_some(Caveat::Missing { with, without });
         missing.into_iter().chain(self.carry_over()).collect()
@@ -287,7 +289,7 @@ impl Evidence {
             return None;
         }
         let difference = median(&switched)? - median(&stayed)?;
-        // The standard error of a median of normal numbers, by their median absolute deviation.
+        // The standard error of a median of normal numbers, estimated from their median absolute deviation.
         let error =
             |ratios: &[f64]| Some(1.253 * 1.4826 * median_absolute_deviation(ratios)? / (ratios.len() as f64).sqrt());
         let error = error(&switched)?.hypot(error(&stayed)?);

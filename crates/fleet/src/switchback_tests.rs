@@ -1,13 +1,13 @@
-//! Trials over simulated fleets.
+//! Runs trials over simulated fleets.
 
 use super::*;
 
-/// Normal enough: the sum of twelve.
+/// An approximately normal number: the sum of twelve uniform ones.
 fn normal(dice: &mut ChaCha8Rng) -> f64 {
     (0..12).map(|_| dice.random::<f64>()).sum::<f64>() - 6.0
 }
 
-/// A fleet whose hosts differ by a fifth, drift by themselves, and have a daily load.
+/// A simulated fleet. The hosts differ by a fifth, drift by themselves, and have a daily load.
 struct Fleet {
     dice: ChaCha8Rng,
     hosts: Vec<(String, f64, f64)>,
@@ -23,7 +23,7 @@ impl Fleet {
         Fleet { dice, hosts, hour, noise }
     }
 
-    /// One block: hosts in `with` have their number multiplied by `effect`.
+    /// The numbers of one block. Those of the hosts in `with` are multiplied by `effect`.
     fn block(&mut self, with: &[String], effect: f64) -> Numbers {
         self.hour += 0.5;
         let day = 1.5 + (self.hour / 24.0 * std::f64::consts::TAU).sin();
@@ -31,7 +31,7 @@ impl Fleet {
         for (host, level, drift) in &mut self.hosts {
             *drift = 0.9 * *drift + 0.03 * normal(&mut self.dice);
             let mut number = 100.0 * *level * day * (*drift + self.noise * normal(&mut self.dice)).exp();
-            // A neighbour now and then.
+            // Sometimes a neighbour disturbs the host.
             if self.dice.random::<f64>() < 0.02 {
                 number *= 3.0;
             }
@@ -151,7 +151,7 @@ fn an_effect_that_outlasts_the_wash_out_is_a_caveat() {
             let arms = design.arms(block);
             let last = block.checked_sub(1).map(|last| design.arms(last).with).unwrap_or_default();
             let mut numbers = fleet.block(&arms.with, 0.8);
-            // The host that had the settings in the block before is still half under their effect.
+            // A host that had the settings in the previous block still has half of their effect.
             for host in arms.without.iter().filter(|host| carry && last.contains(host)) {
                 *numbers.get_mut(host).unwrap() *= 0.9;
             }

@@ -23,7 +23,7 @@ pub struct Advice {
     pub place: String,
     /// What to do.
     pub state: State,
-    /// The value in force, where it is known.
+    /// The value in force, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
     /// The value advised.
@@ -44,7 +44,7 @@ pub struct Advice {
     /// Whether no value has an effect here; the reason says why.
     #[serde(skip)]
     pub is_inert: bool,
-    /// Advice on one knob: one item per place.
+    /// The values that would do harm here, as the reason says.
     #[serde(skip)]
     pub against: Against,
 }
@@ -104,8 +104,8 @@ fn interrupt_name(facts: &Facts, number: &str) -> Option<String> {
     Some(if earlier == 0 { name.clone() } else { format!("{name}#{}", earlier + 1) })
 }
 
-/// Turns advice to set a value into "blocked" if a container prevents it, or into "owned by" if TuneD sets it. Otherwise adds notes about
-/// other owners to the reason. These rules apply to all knobs.
+/// Turns advice to set a value into "blocked" if a container prevents the change, or into "owned by" if TuneD sets the knob. Otherwise adds
+/// notes about other owners to the reason. These rules apply to all knobs.
 fn as_far_as_we_may(knob: &Knob, facts: &Facts, finding: Finding) -> Finding {
     if let Some(barrier) = container_barrier(facts, knob.place) {
         let reason = format!("{barrier}; there: {}", finding.reason);

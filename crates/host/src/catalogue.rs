@@ -12,8 +12,8 @@ mod page;
 
 pub use page::document;
 
-/// One text per cloud, with the cloud's name for people and its name in options. A key names one source, and a type name one type, in all
-/// texts together.
+/// One text per cloud, with the cloud's name for people and its name in options. Keys of sources and names of types are unique across all
+/// texts.
 const TEXTS: [(&str, &str, &str); 3] = [
     ("Amazon EC2", "aws", include_str!("catalogue/aws.txt")),
     ("Azure", "azure", include_str!("catalogue/azure.txt")),
@@ -75,12 +75,12 @@ macro_rules! kinds {
             #[cfg(test)]
             const ALL: &[Kind] = &[$(Kind::$kind),*];
 
-            /// Its name, the unit last.
+            /// The name of this kind of figure, which ends with the unit.
             pub fn name(self) -> &'static str {
                 match self { $(Kind::$kind => $name),* }
             }
 
-            /// Its description, and the unit of its value.
+            /// The description of this kind of figure, and the unit of its value.
             pub fn words(self) -> (&'static str, &'static str) {
                 match self { $(Kind::$kind => ($what, $unit)),* }
             }
@@ -153,12 +153,12 @@ impl Instance {
         Instance { name: name.to_owned(), figures, not_given }
     }
 
-    /// One figure.
+    /// The figure of this kind, if a document gives it.
     pub fn figure(&self, kind: Kind) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.figure == kind)
     }
 
-    /// One figure that is a number.
+    /// The figure of this kind as a number; `None` if no document gives it, or if it is not a number.
     pub fn number(&self, kind: Kind) -> Option<f64> {
         self.figure(kind)?.value.parse().ok()
     }
@@ -173,7 +173,7 @@ pub fn instance(name: &str) -> Option<Instance> {
 
 /// All instance types of a cloud, in the order of the documents.
 ///
-/// The clouds are `aws`, `azure` and `google`. Others have no credits.
+/// `cloud` is `aws`, `azure` or `google`. For any other text the list is empty.
 pub fn instances(cloud: &str) -> Vec<Instance> {
     let text = TEXTS.iter().find(|(_, name, _)| *name == cloud).map_or("", |(_, _, text)| *text);
     let mut order: Vec<&str> = Vec::new();
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// A source without figures, or one listed twice, is a mistake. Memory is not a source.
+    /// Each source must have figures, and be listed once. A figure that somebody knows from memory has no source, so it is not allowed.
     #[test]
     fn sources_are_documents_and_each_is_used() {
         let listed = lines().filter(|line| line.starts_with("source "));

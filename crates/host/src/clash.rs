@@ -1,5 +1,5 @@
-//! `Clash`: two settings that cannot be in force together. The data of their knobs shows it, without any fact of the machine. So it is
-//! found before anything is read or changed.
+//! `Clash`: two settings that cannot be in force together. The data of their knobs shows this without any fact of the machine, so a clash
+//! is found before anything is read or changed.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::setting::Setting;
 /// Two settings that cannot be in force together.
 #[derive(Clone, Debug)]
 pub struct Clash<'s> {
-    /// The one that was named first.
+    /// The setting that the user named first.
     pub first: &'s Setting,
-    /// The other one.
+    /// The setting that the user named later.
     pub second: &'s Setting,
-    /// Why.
+    /// Why the two cannot be in force together.
     pub why: ClashReason,
 }
 
@@ -24,15 +24,15 @@ pub enum ClashReason {
     Repeated,
     /// The same knob at the same place, with two values.
     SameKnob,
-    /// One sets the knob at all its places, the other at one of them.
+    /// One setting is for all places of the knob, the other for one of them.
     AllAndOne,
-    /// Both write this file.
+    /// Both settings write this file.
     SameFile(&'static str),
-    /// Both are this argument of the kernel.
+    /// Both settings are this argument of the kernel.
     SameArgument(&'static str),
-    /// The kernel resets one of them when the other is written.
+    /// The kernel resets one of the settings when the other is written.
     Exclusive,
-    /// Both change this file, and each needs another value in it.
+    /// Both settings change this file, and each needs another value in it.
     Along(&'static str),
 }
 
@@ -61,7 +61,7 @@ impl<'s> Clash<'s> {
         reason(first, second).map(|why| Clash { first, second, why })
     }
 
-    /// What to do about it.
+    /// What the user can do about the clash.
     pub fn todo(&self) -> &'static str {
         match self.why {
             ClashReason::AllAndOne => {
@@ -95,7 +95,7 @@ impl fmt::Display for Clash<'_> {
     }
 }
 
-/// Why the two cannot be in force together; none if they can.
+/// Why the two cannot be in force together; `None` if they can.
 fn reason(first: &Setting, second: &Setting) -> Option<ClashReason> {
     if first.knob.id == second.knob.id {
         return match (&first.place, &second.place) {

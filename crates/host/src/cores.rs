@@ -9,7 +9,7 @@ use crate::facts::Facts;
 pub(crate) struct Cores(Vec<CpuSet>);
 
 impl Cores {
-    /// `None` if the running CPUs, or the siblings of one of them, are unknown.
+    /// The cores of a machine. `None` if the running CPUs, or the siblings of one of them, are unknown.
     pub(crate) fn from_facts(facts: &Facts) -> Option<Cores> {
         let online = facts.cpus.online.known()?;
         let mut cores = Vec::new();
@@ -33,7 +33,7 @@ impl Cores {
         self.0.iter().map(CpuSet::len).max().unwrap_or(1)
     }
 
-    /// The first CPU of each.
+    /// The first CPU of each core.
     pub(crate) fn first_threads(&self) -> CpuSet {
         self.0.iter().filter_map(CpuSet::first).collect()
     }

@@ -18,13 +18,13 @@ pub struct CreditRates {
     pub vcpus: u32,
     /// Credits earned per hour.
     pub per_hour: f64,
-    /// The maximum number of credits that it keeps.
+    /// The maximum number of earned credits that an instance keeps.
     pub max: f64,
     /// Launch credits, given at the start. `null` if the catalogue does not know; T3 and later have none.
     pub initial: Option<f64>,
     /// Whether launch credits are spent first and do not count towards the maximum, as with T2.
     pub is_initial_apart: bool,
-    /// Whether it can continue without credits, at a price.
+    /// Whether an instance can continue without credits, at a price.
     pub can_be_unlimited: bool,
     /// The price of a CPU and hour beyond the credits, in US dollars.
     pub surplus_usd_per_vcpu_hour: Option<f64>,
@@ -73,7 +73,7 @@ impl CreditRates {
         self.max + self.initial.filter(|_| self.is_initial_apart).unwrap_or(0.0)
     }
 
-    /// The number of CPUs that it can use forever without credits.
+    /// The number of CPUs that an instance can use forever without spending more credits than it earns.
     pub fn baseline_cpus(&self) -> f64 {
         self.per_hour / 60.0
     }
@@ -125,7 +125,7 @@ impl CreditBalance {
         let initial = rates.initial.unwrap_or(0.0);
         match (rates.is_initial_apart, mode) {
             (true, CreditMode::Standard) => CreditBalance { launch: initial, earned: 0.0 },
-            // T2 Unlimited gets none.
+            // T2 Unlimited gets no launch credits.
             (true, CreditMode::Unlimited) => CreditBalance { launch: 0.0, earned: 0.0 },
             (false, _) => CreditBalance::new(rates, initial),
         }
@@ -141,8 +141,8 @@ impl CreditBalance {
         self.launch
     }
 
-    /// Adds what the instance earned and used in a period, in credits. In this period it must have launch credits, or reach neither an
-    /// empty balance nor the maximum.
+    /// Adds what the instance earned and used in a period, in credits. During the period the instance must have launch credits, or its
+    /// balance must reach neither 0 nor the maximum.
     pub fn pass(&mut self, rates: &CreditRates, used: f64, earned: f64) {
         let of_launch = used.min(self.launch);
         self.launch -= of_launch;

@@ -39,14 +39,14 @@ pub struct Extras {
     pub shortens: Option<Wait>,
     /// The names that tools and other programs have for it: the tool, its option, the name of the value.
     pub called: &'static [&'static str],
-    /// How a running process has it. Only for properties of a process.
+    /// For a property of a process: which process has it, and how it is set and checked. `None` for all other knobs.
     pub process: Option<Process>,
-    /// How it persists over a boot, if its place alone does not determine that.
+    /// How a setting of the knob persists over a boot, if the knob's place alone does not determine that.
     pub lasts: Option<Lasts>,
 }
 
 impl Extras {
-    /// None of it.
+    /// Without any of these properties.
     pub const NONE: Extras = Extras {
         read_in: &[],
         counter: None,
@@ -77,7 +77,7 @@ pub struct MaxBefore {
 }
 
 impl MaxBefore {
-    /// Why the kernel of this machine refuses a value. `None` if it may accept it, or if its version is unknown.
+    /// Why the kernel of this machine refuses a value. `None` if it may accept the value, or if its version is unknown.
     pub(crate) fn refusal(self, facts: &Facts, value: &str) -> Option<String> {
         let (MaxBefore { kernel: (major, minor), max }, number) = (self, value.parse::<i64>().ok()?);
         let is_old = facts.kernel.is_at_least(major, minor) == Some(false);
@@ -90,20 +90,20 @@ impl MaxBefore {
 pub enum RiskAt {
     /// Every value.
     Any,
-    /// These.
+    /// Only these values.
     Values(&'static [&'static str]),
-    /// All but these.
+    /// All values except these.
     Except(&'static [&'static str]),
     /// The values above the present one.
     Higher,
     /// The values below the present one.
     Lower,
-    /// Those up to this number.
+    /// The values up to this number.
     UpTo(i64),
 }
 
 impl RiskAt {
-    /// Whether a value has the risk. An unknown present value may have it.
+    /// Whether setting a value has the risk. For `Higher` and `Lower`, a value that cannot be compared with the present one has the risk.
     pub fn has(self, value: &str, present: Option<&str>) -> bool {
         let differs = |is_it: fn(&i64, &i64) -> bool| {
             let numbers =
@@ -174,15 +174,15 @@ pub enum Wait {
     LateTimer,
 }
 
-/// How a running process has a property.
+/// Which process has a property, and how the property is set and checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     /// The process that has the property.
     pub of: Owner,
-    /// Whether it can be set from outside, in every thread of a running process.
+    /// Whether the property can be set from outside, in every thread of a running process.
     pub while_it_runs: bool,
-    /// Whether a process has the wanted value, from its files. `None` if they cannot be read; no function if the kernel
-    /// does not show it.
+    /// Whether a process has the wanted value, according to its files in /proc; the function returns `None` if they cannot be read. There
+    /// is no function if the kernel does not show the value.
     pub has: Option<fn(ProcessFiles<'_>, &str) -> Option<bool>>,
 }
 
@@ -281,7 +281,7 @@ pub enum Counter {
     ReceiveBuffers,
     /// Datagrams that arrived: InDatagrams in /proc/net/snmp.
     UdpDatagrams,
-    /// The interrupts of the plan's places by CPU, in /proc/interrupts.
+    /// How many interrupts of the plan each CPU served, in /proc/interrupts.
     InterruptsByCpu,
     /// Tracked connections: nf_conntrack_count.
     TrackedConnections,
@@ -303,6 +303,6 @@ pub enum Counter {
     WaitingThreads,
     /// The frequency that CPUs ran at.
     Frequency,
-    /// The server's own value, read in every window.
+    /// No counter: in every window, the server's own value is read back.
     ReadBack,
 }

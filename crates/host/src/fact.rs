@@ -12,30 +12,30 @@ const RAW_BYTES_MAX: usize = 4096;
 /// A value, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact<T> {
-    /// It was read and parsed.
+    /// The value was read and parsed.
     Known(T),
-    /// The machine does not have it.
+    /// The machine does not have the value.
     Absent {
         /// In words, with the path.
         why: String,
     },
-    /// The capture does not contain it, usually because this evenkeel did not read it when the capture was taken. The machine may have it,
-    /// so no knob may be reported as not applicable because of it. In JSON it is `absent` with its reason.
+    /// The capture does not contain the value, usually because this evenkeel did not read it when the capture was taken. The machine may
+    /// have it, so no knob may be reported as not applicable because of it. In JSON it is `absent` with its reason.
     Unseen {
         /// In words, with the path.
         why: String,
     },
-    /// It exists, but this user or the kernel's lockdown may not read it.
+    /// The value exists, but this user or the kernel's lockdown may not read it.
     Denied {
         /// In words, with the path and the error's name.
         why: String,
     },
-    /// The kernel forbids it (`EPERM`), as its lockdown does even for root. In JSON it is `denied` with its reason.
+    /// The kernel forbids the read (`EPERM`), as its lockdown does even for root. In JSON it is `denied` with its reason.
     Forbidden {
         /// In words, with the path and the error's name.
         why: String,
     },
-    /// It was read but could not be parsed; the text is stored.
+    /// The text was read but could not be parsed; it is stored.
     Odd {
         /// In words.
         why: String,
@@ -63,7 +63,7 @@ impl<T> Fact<T> {
         Fact::Odd { why: why.into(), path: path.to_owned(), raw: raw_kept }
     }
 
-    /// The value, where it is known.
+    /// The value, if it is known.
     pub fn known(&self) -> Option<&T> {
         match self {
             Fact::Known(value) => Some(value),
@@ -71,7 +71,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Why there is no value; `None` where there is one.
+    /// Why there is no value; `None` if there is one.
     pub fn unknown_why(&self) -> Option<&str> {
         match self {
             Fact::Known(_) => None,
@@ -88,7 +88,7 @@ impl<T> Fact<T> {
         matches!(self, Fact::Absent { .. } | Fact::Unseen { .. })
     }
 
-    /// The same fact about a value that is computed from this one.
+    /// The fact about a value that is computed from this one. An unknown fact stays unknown, with its reason.
     pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Fact<U> {
         match self {
             Fact::Known(value) => Fact::Known(of(value)),

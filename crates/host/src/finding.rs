@@ -30,7 +30,7 @@ pub enum State {
 }
 
 impl State {
-    /// As JSON has it.
+    /// The state's name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             State::Set => "set",
@@ -52,7 +52,7 @@ impl State {
 /// The values of a knob that evenkeel advises against on a machine: they would take effect there, and do harm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Against {
-    /// None.
+    /// No value.
     #[default]
     Nothing,
     /// Every value.
@@ -62,7 +62,7 @@ pub enum Against {
 }
 
 impl Against {
-    /// Whether it has this value.
+    /// Whether evenkeel advises against this value.
     pub fn has(self, value: &str) -> bool {
         match self {
             Against::Nothing => false,

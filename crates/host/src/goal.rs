@@ -68,7 +68,7 @@ impl FromStr for Server {
     }
 }
 
-/// Nothing is known about the server.
+/// The context of a goal alone: nothing is known about the server.
 impl From<Goal> for AdviceContext {
     fn from(goal: Goal) -> AdviceContext {
         AdviceContext { goal, server: Server::default() }

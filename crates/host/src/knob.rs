@@ -14,7 +14,7 @@ use crate::reading::Reading;
 
 /// One setting of a host.
 pub struct Knob {
-    /// Its stable name. For a sysctl, the sysctl's own name, otherwise area and name, such as `thp.enabled`.
+    /// The knob's stable name: for a sysctl, the sysctl's own name; otherwise area and name, such as `thp.enabled`.
     pub id: &'static str,
     /// The effect of the knob, in under ten words.
     pub title: &'static str,
@@ -32,7 +32,7 @@ pub struct Knob {
     pub mechanism: &'static str,
     /// The cost of a change.
     pub risk: &'static str,
-    /// The counter or reading that shows whether it matters on a machine.
+    /// The counter or reading that shows whether the knob matters on a machine.
     pub shows_in: &'static str,
     /// The kernels that have it.
     pub kernels: &'static str,
@@ -68,7 +68,7 @@ impl Knob {
         }
     }
 
-    /// Whether it is a property of the server's own process.
+    /// Whether the knob is a property of the server's own process.
     pub fn is_of_server(&self) -> bool {
         self.extras.process.is_some_and(|process| process.of == Owner::Server)
     }
@@ -257,9 +257,9 @@ pub enum Values {
     Words(&'static [&'static str]),
     /// A name that the kernel offers, from the facts: letters, digits, `-`, `_`.
     Name,
-    /// What a sysctl may hold: words of plain letters with spaces between them. The kernel checks the rest.
+    /// The text of a sysctl: words of plain letters with spaces between them. The kernel checks the rest.
     Sysctl,
-    /// A set of CPUs as a list (`0-3`), empty allowed if `may_be_empty`.
+    /// A set of CPUs as a list (`0-3`).
     Cpus {
         /// Whether the empty set is valid.
         may_be_empty: bool,

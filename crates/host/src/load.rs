@@ -43,7 +43,7 @@ impl Load {
         self.pps.saturating_mul(STALL_MS).div_ceil(1000)
     }
 
-    /// The memory that they take.
+    /// The memory that these packets take, in bytes.
     pub(crate) fn stalled_bytes(&self) -> u64 {
         self.stalled_packets().saturating_mul(PACKET_BYTES)
     }
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// The default buffer and 64 players. The expected number of packets, 256, was counted.
+    /// The default buffer and 64 players. A measurement showed that the buffer holds 256 packets.
     #[test]
     fn a_buffer_lasts_as_long_as_packets_fit() {
         assert_eq!(lasts_ms(212_992, 3840), 66);

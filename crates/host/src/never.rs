@@ -1,5 +1,5 @@
-//! Sysctls without a knob: which of them evenkeel writes, and which it never writes, each with its reason. They can cut the
-//! connection, stop the machine, open it to attackers, or can't be undone. Kernels get new sysctls, so evenkeel writes only those in
+//! Sysctls without a knob: which of them evenkeel writes, and which it never writes, each with its reason. A wrong write can cut the
+//! connection, stop the machine, open it to attackers, or be impossible to undo. Kernels get new sysctls, so evenkeel writes only those in
 //! some areas.
 
 use crate::number::kernel_number;
@@ -171,7 +171,7 @@ impl Never {
     }
 }
 
-/// Why the sysctl at this path below /proc/sys is never written; `None` if it may be.
+/// Why evenkeel never writes the sysctl at this path below /proc/sys; `None` if it may write it.
 pub(crate) fn reason(path: &str) -> Option<Never> {
     let harm = NEVER.iter().find(|(pattern, _)| fits(pattern, path)).map(|(_, why)| Never::Harm(why));
     harm.or_else(|| (!AREAS.iter().any(|area| path.starts_with(area))).then_some(Never::Outside))

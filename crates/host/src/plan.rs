@@ -227,7 +227,7 @@ fn file_of(knob: &Knob) -> &'static str {
     }
 }
 
-/// `folder` is that of the device, with its last slash.
+/// The files that the kernel changes along with the knob's file. `folder` is the device's folder, with its last slash.
 fn side_effects(knob: &Knob, folder: &str) -> Vec<String> {
     let whole = |path: &str| if path.starts_with('/') { path.to_owned() } else { format!("{folder}{path}") };
     knob.extras.side_effects.iter().map(|path| whole(path)).collect()

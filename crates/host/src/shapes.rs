@@ -148,7 +148,7 @@ pub(crate) fn each_interface(
     findings
 }
 
-/// The value of the counter of full socket buffers.
+/// A text for a reason: the count of packets that were dropped because a socket buffer was full.
 pub(crate) fn full_buffers(facts: &Facts) -> String {
     let count = facts.counters.udp_sum(|udp| Some(udp.rcvbuf_errors));
     reads(

@@ -1,5 +1,5 @@
 //! Sysctls that no knob has: a generic knob for each, made when it is first named. The kernel checks the value; evenkeel reads it back and
-//! restores it. Some sysctls are never written, whatever asks for them.
+//! restores it. Some sysctls are never written, even if the user or a guide names them.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -26,7 +26,7 @@ const PATH_BYTES_MAX: usize = 120;
 
 static KNOBS: LazyLock<Mutex<BTreeMap<String, &'static Knob>>> = LazyLock::new(Mutex::default);
 
-/// A sysctl's path below /proc/sys, from a key with dots or slashes, as `sysctl(8)` reads it. `None` if the key is not such a path.
+/// A sysctl's path below /proc/sys, from a key with dots or slashes, as `sysctl(8)` reads it. `None` if the key cannot be such a path.
 pub(crate) fn path(key: &str) -> Option<String> {
     let key = key.trim();
     let key = key.strip_prefix(FOLDER).or_else(|| key.strip_prefix("/proc/sys.")).unwrap_or(key);
@@ -85,8 +85,8 @@ pub(crate) fn find(key: &str) -> Result<&'static Knob, SettingError> {
     Ok(knob)
 }
 
-/// Network sysctls that the kernel reads whenever it needs them (`net/ipv4/tcp*.c`, `net/core/dev.c`). Others may be copied into a socket when
-/// it is created, as the sizes of buffers are.
+/// Network sysctls that the kernel reads whenever it needs them (`net/ipv4/tcp*.c`, `net/core/dev.c`). Others, such as the sizes of
+/// buffers, may be copied into a socket when it is created.
 const AT_ONCE: [&str; 9] = [
     "net/core/netdev_",
     "net/core/dev_weight",

@@ -153,7 +153,7 @@ fn kernel() -> Kernel {
     }
 }
 
-/// A hand-written capture without any counter.
+/// The counters of a hand-written capture, which has none.
 fn uncounted() -> Counters {
     fn none<T>() -> Fact<T> {
         Fact::absent("nobody counted")
@@ -516,7 +516,7 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
             }
         }
     }
-    // The last one is the list of interfaces, which contains the earlier ones.
+    // The last index stands for the list of interfaces itself, which contains some of the holes above.
     let at = which.index(holes.len() + 1);
     match holes.get_mut(at) {
         Some(make) => make(),

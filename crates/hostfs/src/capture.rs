@@ -20,7 +20,7 @@
 //! queues (`table=`, `queues=`, `key_bytes=`, `function=`, `udp4=sdfn`). `@ethtool/eth0/stats` has the driver's counters of losses, such as
 //! `rx_overruns=0`.
 //!
-//! A directory without a `:` line has the names that the other paths imply, so that a hand-written machine stays short.
+//! If a directory has no `:` line, its names follow from the other paths. This keeps a hand-written capture short.
 //! The last line shows that the capture is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,7 +168,7 @@ fn implied_names<T>(looks: &BTreeMap<String, Result<T, Errno>>, dir: &str, names
         let Some(below) = path.strip_prefix(&prefix) else {
             break;
         };
-        // A path that could not be read may still exist (for example `EACCES`), and then its name counts. With `ENOENT` it does not.
+        // A path that could not be read may still exist (after `EACCES`, for example), so add its name. After `ENOENT` it does not exist.
         if outcome.as_ref().err().is_none_or(|errno| !errno.is_absence()) {
             let name = below.split('/').next().unwrap_or(below);
             names.insert(name.to_owned());
@@ -276,7 +276,7 @@ fn unescape(text: &str) -> Option<String> {
 #[derive(Default)]
 struct Parser {
     capture: Capture,
-    /// The text block that the parser is in: its path, its lines so far, and whether it ends in a newline.
+    /// The text block that is being parsed: its path, its lines so far, and whether the text ends in a newline.
     open: Option<(String, Vec<String>, bool)>,
 }
 

@@ -1,7 +1,7 @@
 //! Replaces a configuration file: it writes a draft next to the file, and renames it.
 //!
-//! If a file or link has a draft's name, a killed evenkeel left it, and it is removed. A folder, a device, or a file that cannot be removed
-//! belongs to another owner. Then the draft takes the next name.
+//! A file or link with a draft's name was left by a killed evenkeel, and is removed. A folder, a device, or a file that cannot be removed
+//! belongs to another owner. The draft then takes the next name.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,10 +14,10 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 
 use crate::entry::Entry;
 
-/// How many names a draft may have.
+/// The maximum number of names to try for a draft.
 const NAMES_MAX: u32 = 8;
 
-/// Puts `entry` under `name` in the folder `dir`. It is on disk when this returns.
+/// Puts `entry` under `name` in the folder `dir`. When this function returns, the entry is on disk.
 ///
 /// # Errors
 /// The kernel's error. `EEXIST` if every name of the draft is taken. The old content is then unchanged.
@@ -47,7 +47,7 @@ pub(crate) fn sweep(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
             continue;
         }
         match unlink(dir, &draft) {
-            // It is immutable, or something is mounted on it.
+            // The file is immutable, or something is mounted on it. `replace` then tries the next name.
             Err(errno) if !errno.is_absence() && errno != Errno::PERM && errno != Errno::BUSY => return Err(errno),
             _ => {}
         }
@@ -55,7 +55,7 @@ pub(crate) fn sweep(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The names of a draft. No program reads them, because they do not end in `.conf`, `.cfg` or `.service`.
+/// The names to try for a draft. Programs that read the folder ignore them, because they do not end in `.conf`, `.cfg` or `.service`.
 fn names(name: &str) -> impl Iterator<Item = String> + '_ {
     (0..NAMES_MAX).map(move |number| match number {
         0 => format!(".{name}.evenkeel-draft"),
@@ -81,17 +81,16 @@ fn replace(dir: &OwnedFd, name: &str, make: impl Fn(&str) -> Result<(), Errno>) 
     Err(Errno::EXIST)
 }
 
-/// The draft of a file.
 struct Draft(File);
 
-/// If there is an entry with this name, it is neither opened nor followed.
+/// Creates the draft's file. Fails with `EEXIST` if the name is taken; an existing entry is neither opened nor followed.
 fn make(dir: &OwnedFd, draft: &str) -> Result<Draft, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(Draft(rustix::fs::openat(dir, draft, flags, Mode::RUSR | Mode::WUSR)?.into()))
 }
 
 impl Draft {
-    /// Owner and group are those of the file that it will replace.
+    /// Writes the text. The draft gets the owner and group of the file that it will replace.
     fn fill(self, dir: &OwnedFd, name: &str, text: &str, mode: u32) -> Result<(), Errno> {
         let Draft(mut file) = self;
         if let Ok(old) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -11,14 +11,14 @@ pub enum Entry {
     Absent,
     /// A regular file.
     File {
-        /// Its whole text.
+        /// The file's whole text.
         text: String,
-        /// Its permission bits, such as 0o644.
+        /// The file's permission bits, such as 0o644.
         mode: u32,
     },
     /// A symbolic link.
     Link {
-        /// Its target, as written in the link.
+        /// The link's target, as written in the link.
         target: String,
     },
 }

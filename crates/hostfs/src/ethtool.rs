@@ -1,6 +1,6 @@
-//! Reads the driver of a network interface with the `SIOCETHTOOL` ioctl. It needs no privileges, and shows the version of built-in drivers,
-//! which sysfs does not. Also reads queues, rings and interrupt coalescing. Answers without a fixed length (offloads, hashing, counters)
-//! are in `sets`.
+//! Reads the driver of a network interface with the `SIOCETHTOOL` ioctl. The ioctl needs no privileges. It shows the version of built-in
+//! drivers, which sysfs does not. Also reads queues, rings and interrupt coalescing. Answers without a fixed length (offloads, hashing,
+//! counters) are in `sets`.
 
 use evenkeel_sys::Errno;
 use evenkeel_sys::ethtool::{Question, Room};

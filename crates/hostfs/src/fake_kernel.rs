@@ -212,7 +212,7 @@ fn cpu_mask(before: &str, value: &str) -> Result<String, Errno> {
     Ok(cpus.to_mask(mask_width(before)) + "\n")
 }
 
-/// The width of the kernel's masks in CPUs, from one that it printed.
+/// How many CPUs the kernel's masks cover, counted from a mask that the kernel printed.
 fn mask_width(mask: &str) -> usize {
     mask.trim().chars().filter(|digit| *digit != ',').count() * 4
 }
@@ -284,7 +284,8 @@ fn number_in(capture: &Capture, path: &str) -> Option<i64> {
     capture.text(path).ok()?.trim().parse().ok()
 }
 
-/// `proc_doulongvec_minmax` (`kernel/sysctl.c`) sets numbers from the first one on. Missing ones stay. They are printed with tabs.
+/// `proc_doulongvec_minmax` (`kernel/sysctl.c`): the written numbers replace the first ones, and the others stay. The kernel prints them
+/// with tabs in between.
 fn long_numbers(before: &str, value: &str) -> Result<String, Errno> {
     let mut numbers: Vec<u64> = before.split_whitespace().filter_map(|number| number.parse().ok()).collect();
     let given: Vec<u64> =
@@ -314,8 +315,8 @@ fn flow_entries(value: &str) -> Result<String, Errno> {
     }
 }
 
-/// `netdev_store` (`net/core/net-sysfs.c`) accepts a number. `threaded` is a switch (`modify_napi_threaded`), and the count may not exceed
-/// an `int` (`change_napi_defer_hard_irqs`).
+/// `netdev_store` (`net/core/net-sysfs.c`) accepts a number. `threaded` must be 0 or 1 (`modify_napi_threaded`), and `napi_defer_hard_irqs`
+/// must fit into an `int` (`change_napi_defer_hard_irqs`).
 fn interface(path: &str, value: &str) -> Result<String, Errno> {
     let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
     let most = match path.rsplit('/').next() {

@@ -14,8 +14,8 @@ use crate::inside::{self, Links};
 /// The folders of a mounted root. [`Root::image`](crate::Root::image) returns it.
 ///
 /// A relative link in the path is followed if it stays below the root. A link that leads out is refused with `EXDEV`, and so is every
-/// absolute link. The machine that boots from the image resolves `/var -> /mnt/var` inside the image. A program on this machine resolves it
-/// here. Our files must be where both look.
+/// absolute link. The machine that boots from the image resolves `/var -> /mnt/var` inside the image, but a program on this machine
+/// resolves it here. Both must find evenkeel's files at the same place.
 #[derive(Clone, Debug)]
 pub struct Image {
     dir: Arc<OwnedFd>,
@@ -32,7 +32,7 @@ impl Image {
         self.path.join(folder)
     }
 
-    /// Opens a folder, such as `var/lib`. A link at its end is refused with `ENOTDIR`.
+    /// Opens a folder, such as `var/lib`. If the path's last part is a link, it is refused with `ENOTDIR`.
     ///
     /// # Errors
     /// The kernel's error; `EXDEV` if a link leads out.
@@ -41,8 +41,8 @@ impl Image {
         Ok(File::from(inside::open(&self.dir, folder, flags, Links::Beneath)?))
     }
 
-    /// Creates a folder with these permission bits, minus the umask of this process, and syncs its name to disk. Returns whether it was
-    /// missing before.
+    /// Creates a folder with these permission bits, minus the umask of this process, and syncs its name to disk. Returns `false` if the
+    /// folder already existed.
     ///
     /// # Errors
     /// As [`Image::open_folder`], for the parent folder.
@@ -59,7 +59,7 @@ impl Image {
         }
     }
 
-    /// Removes an empty folder. Returns whether it was there and empty.
+    /// Removes a folder if it is empty. Returns `false` if the folder is missing or not empty.
     ///
     /// # Errors
     /// As [`Image::open_folder`], for the parent folder.

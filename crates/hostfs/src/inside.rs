@@ -22,7 +22,7 @@ pub(crate) enum Links {
 /// The maximum number of links to follow. This is the kernel's own limit.
 const LINKS_MAX: u32 = 40;
 
-/// How often to try. The kernel gives up if something was renamed while it processed `..`.
+/// The maximum number of tries. The kernel fails with `EAGAIN` if something was renamed while it processed `..`.
 const TRIES: u32 = 32;
 
 /// Opens a path below `dir`. A link at its end is followed unless `flags` say otherwise.
@@ -44,7 +44,7 @@ pub(crate) fn open(dir: impl AsFd, path: &str, flags: OFlags, links: Links) -> R
     }
 }
 
-/// Opens the path without `openat2`. It holds every folder of the path open, so that `..` is the folder through which we came.
+/// Opens the path without `openat2`. Keeps every folder of the path open, so that `..` returns to the folder from which we came.
 fn walk(root: BorrowedFd<'_>, path: &str, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
     let mut above: Vec<OwnedFd> = Vec::new();
     let mut left: VecDeque<String> = parts(path).collect();

@@ -4,13 +4,13 @@
 use serde_json::Error;
 use serde_json::error::Category;
 
-/// Describes what is wrong, with the place if the parser knows one.
+/// Describes what is wrong, with line and column if the parser knows them.
 pub fn plain(error: &Error) -> String {
     let said = in_line(error);
     if error.column() == 0 && error.line() > 1 {
         return format!("{said} (after line {})", error.line() - 1);
     }
-    // An empty text has no place. For a missing field, serde reports the end of the object, which does not help.
+    // For an empty text there is no line and column. For a missing field, serde reports the end of the object, which does not help.
     if error.column() == 0 || error.to_string().starts_with("missing field ") {
         return said;
     }
@@ -20,7 +20,7 @@ pub fn plain(error: &Error) -> String {
 /// As [`plain`], but without the place: for a file with one value per line, where the caller names the line.
 pub fn in_line(error: &Error) -> String {
     match error.classify() {
-        // A file may also end at the end of a line.
+        // Column 0 alone does not mean empty: a text that is cut off after a newline ends at column 0 of a later line.
         Category::Eof if error.column() == 0 && error.line() <= 1 => "it is empty".to_owned(),
         Category::Eof => "it is not JSON, or it is cut short".to_owned(),
         Category::Syntax if error.to_string().starts_with("number out of range") => "a number is too large".to_owned(),
@@ -153,7 +153,7 @@ mod tests {
             assert_eq!(plain(&serde_json::from_str::<File>(text).unwrap_err()), expected, "{text}");
         }
         assert_eq!(in_line(&serde_json::from_str::<File>("x").unwrap_err()), "it is not JSON");
-        // A value that was parsed before has no place.
+        // A value that was parsed earlier has no line and column.
         let value = serde_json::json!({ "format": null });
         let error = serde_json::from_value::<File>(value).unwrap_err();
         assert_eq!(plain(&error), "expected a whole number, 0 or more, found null");

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use evenkeel_sys::Errno;
 
-/// The maximum size of a configuration, in bytes. Those of distributions have 300 KB.
+/// The maximum size of a configuration, in bytes. The configurations of distributions have about 300 KB.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
 /// The stored options: `CONFIG_` and one of these, or a prefix if `*` follows.
@@ -39,7 +39,7 @@ fn read(from: impl Read) -> Result<String, Errno> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Unset options are comments, and are not stored.
+/// The stored lines of a configuration. Unset options are comments, so they are not stored.
 fn kept(source: &str, config: &str) -> String {
     let is_kept = |line: &&str| {
         let option = line.strip_prefix("CONFIG_").and_then(|line| line.split_once('='));

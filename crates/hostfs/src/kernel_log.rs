@@ -20,7 +20,7 @@ pub(crate) fn lines(is_meant: impl Fn(&str) -> bool) -> Result<String, Errno> {
         match rustix::io::read(&log, &mut buffer[..]) {
             Ok(0) => break,
             Ok(length) => kept.extend(message(&buffer[..length]).filter(|line| is_meant(line))),
-            // The log has no more for now.
+            // There is no further record at the moment.
             Err(rustix::io::Errno::AGAIN) => break,
             // Records were overwritten during the read, or are too long: continue with the next ones.
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::INVAL) => {}

@@ -4,8 +4,8 @@ use std::io::Read;
 
 use evenkeel_sys::Errno;
 
-/// The maximum size of one reading, in bytes. Files under /proc and /sys that evenkeel reads are far smaller, even with
-/// 4,096 CPUs. A longer one is refused with `EFBIG` instead of being held in memory.
+/// The maximum size of one reading, in bytes. Files under /proc and /sys that evenkeel reads are far smaller, even with 4,096 CPUs. A
+/// longer reading is refused with `EFBIG` instead of being held in memory.
 pub const MAX_LOOK_BYTES: usize = 4 << 20;
 
 /// Reads at most [`MAX_LOOK_BYTES`] of an open file.

@@ -23,7 +23,7 @@ const VALUE_BYTES_MAX: usize = 128;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata {
     address: SocketAddr,
-    /// The time limit for all requests of one question.
+    /// The time limit for all requests of one reading.
     patience: Duration,
 }
 
@@ -36,7 +36,7 @@ struct Request<'a> {
 }
 
 impl Metadata {
-    /// The service at the address that clouds have for it.
+    /// The service at 169.254.169.254, the link-local address of all supported clouds.
     pub(crate) fn link_local() -> Metadata {
         Metadata { address: LINK_LOCAL, patience: PATIENCE }
     }
@@ -74,7 +74,7 @@ impl Metadata {
         Ok(value + "\n")
     }
 
-    /// One request on its own connection, and the text of its answer: printable, on one line, not empty.
+    /// Sends one request on a connection of its own. Returns the text of the answer, which must be printable, on one line, and not empty.
     fn ask(&self, request: &Request<'_>, deadline: Instant) -> Result<String, Errno> {
         let Request { method, path, header: (name, value) } = request;
         let host = self.address.ip();

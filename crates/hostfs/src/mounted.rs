@@ -1,4 +1,4 @@
-//! A root that is mounted or unpacked in a directory. It is read without ever leaving it. An image's `/etc/os-release` may be an absolute
+//! A root that is mounted or unpacked in a directory. Readings never leave that directory: an image's `/etc/os-release` may be an absolute
 //! link, and a hostile image's link may point at the reader's own files.
 
 use std::os::fd::OwnedFd;
@@ -20,9 +20,9 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 pub(crate) struct Mounted {
     dir: Arc<OwnedFd>,
     path: PathBuf,
-    /// Whether its /proc belongs to this machine, so that its processor can be queried.
+    /// Whether the /proc in this root belongs to this machine. If so, readings of this machine such as `@cpuid` also hold for the root.
     is_this_machine: bool,
-    /// Whether this process is in another network than the first process of this machine.
+    /// Whether this process is in another network namespace than the first process of this machine.
     is_other_network: bool,
 }
 
@@ -56,7 +56,7 @@ impl Mounted {
         Arc::clone(&self.dir)
     }
 
-    /// Where it was opened, for messages.
+    /// The path by which the directory was opened, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

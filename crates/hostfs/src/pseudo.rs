@@ -6,8 +6,8 @@ use crate::{ethtool, kernel_config, kernel_log, package};
 
 /// Answers these paths. `@uname`. `@cpuid/LEAF` (hexadecimal). `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings`, `coalesce`,
 /// `features`, `rss` or `stats` for WHAT. `@tick_ns`: the resolution of the kernel's coarse clocks in nanoseconds, which is one tick of its
-/// timer. `@cpu_dma_latency_us`: the lowest of all requests that processes hold at that device. `@kernel-config`. `@kernel-log/tsc`: the
-/// kernel log's messages about the time-stamp counter. `@package/NAME`: the version of an installed package.
+/// timer. `@cpu_dma_latency_us`: the lowest latency limit that any process requests at `/dev/cpu_dma_latency`. `@kernel-config`.
+/// `@kernel-log/tsc`: the kernel log's messages about the time-stamp counter. `@package/NAME`: the version of an installed package.
 pub(crate) fn text(path: &str) -> Result<String, Errno> {
     let mut parts = path.strip_prefix('@').ok_or(Errno::INVAL)?.split('/');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {

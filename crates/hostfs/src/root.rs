@@ -37,7 +37,7 @@ pub enum RootKind {
 
 #[derive(Debug)]
 enum Source {
-    /// With the service for instance metadata, if it may be queried.
+    /// With the metadata service, or `None` if it must not be queried.
     Live(Option<Metadata>),
     Mounted(Mounted),
     Captured(Arc<Mutex<Capture>>),
@@ -84,8 +84,8 @@ impl Root {
         Root { source: Arc::new(source), seen: Some(Arc::default()) }
     }
 
-    /// The same root without a record of its readings. If a root is read each second for days, the record would hold the files of every
-    /// ended process.
+    /// The same root without a record of its readings. For a root that is read every second for days, a record would grow by the files of
+    /// every process that ended.
     #[must_use]
     pub fn unrecorded(&self) -> Root {
         Root { source: Arc::clone(&self.source), seen: None }
@@ -149,8 +149,8 @@ impl Root {
         look.map_err(|why| Refusal { path: path.to_owned(), why })
     }
 
-    /// All readings so far, refusals included; for a captured root, its whole content. Empty for an [unrecorded](Root::unrecorded) root of
-    /// another kind.
+    /// All readings so far, refusals included; for a captured root, its whole content. Empty for a live or mounted root that is
+    /// [unrecorded](Root::unrecorded).
     pub fn capture(&self) -> Capture {
         match &*self.source {
             Source::Captured(capture) => lock(capture).clone(),
@@ -232,7 +232,7 @@ fn live_link(path: &str) -> Result<String, Errno> {
     Ok(target.to_string_lossy().into_owned())
 }
 
-/// The text of each of `paths` as a map, for tests and examples that need a small host.
+/// A captured root with these files, from path to text, for tests and examples that need a small host.
 impl From<BTreeMap<String, String>> for Root {
     fn from(texts: BTreeMap<String, String>) -> Root {
         let mut capture = Capture::default();

@@ -1,8 +1,8 @@
 //! `Sleeper`: reads the deadline of the sleep that a thread of any process requested. It reads the arguments of the thread's system call
 //! (proc_pid_syscall(5)) and the time in memory that they point to. It does not stop the thread. A running thread has no such data.
 //!
-//! A server's tick is due at the deadline that the server requested. From outside, only these arguments show the deadline. The wake-up itself
-//! comes later, because of timer slack and the machine.
+//! A server's tick is due at the deadline that the server requested. From outside, only these arguments show the deadline. The wake-up
+//! itself comes later, because of timer slack and the machine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,13 +23,13 @@ const FUTEX_CLOCK_REALTIME: u64 = 256;
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It sleeps until the monotonic clock reaches this, at the latest.
+    /// The thread sleeps until the monotonic clock reaches this time in nanoseconds, at the latest.
     Until(u64),
-    /// It sleeps for at most this many nanoseconds from the moment when it fell asleep.
+    /// The thread sleeps for at most this many nanoseconds from the moment when it fell asleep.
     For(u64),
-    /// It sleeps without a limit.
+    /// The thread sleeps without a limit.
     Open,
-    /// It runs, or is in a call without a known limit.
+    /// The thread runs, or is in a call without a known limit.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ pub enum Call {
 pub struct SleepCall {
     /// The kind of call.
     pub call: Call,
-    /// The limit.
+    /// The limit of the sleep.
     pub wait: Wait,
 }
 
@@ -73,11 +73,11 @@ impl SleepCall {
 enum Counts {
     FromTheCall,
     Monotonic,
-    /// The time of day: adjusting it moves the end of the sleep.
+    /// The time of day: if the clock is adjusted, the end of the sleep moves.
     Realtime,
 }
 
-/// Where a call stores its time.
+/// Where a call has its time limit: in an argument, or in memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TimeArgument {
     Ms(u64),
@@ -86,7 +86,8 @@ enum TimeArgument {
         at: u64,
         counts: Counts,
     },
-    /// A `struct timeval` at this address.
+    /// A `struct timeval` at this address. Only `select` has one.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "other processors have no `select`"))]
     Val {
         at: u64,
     },
@@ -182,10 +183,10 @@ impl Sleeper {
         Ok(Sleeper { call: open("syscall")?, memory: open("mem")? })
     }
 
-    /// Its current state. It takes two reads, some 10 us.
+    /// The thread's current call. This takes two reads, about 10 us.
     ///
     /// # Errors
-    /// `ESRCH` if it has ended; else the kernel's error.
+    /// `ESRCH` if the thread has ended; else the kernel's error.
     pub fn sleep_call(&self) -> Result<SleepCall, Errno> {
         self.sleep_call_with(|_| None)
     }
@@ -216,7 +217,7 @@ impl Sleeper {
             TimeArgument::Val { at } => (at, Counts::FromTheCall, 1_000_000),
         };
         let mut time = [0; 16];
-        // The state may be outdated: the thread may have run on.
+        // The thread may have run on since its call was read.
         if self.memory.read_exact_at(&mut time, at).is_err() {
             return Wait::Unknown;
         }

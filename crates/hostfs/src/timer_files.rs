@@ -35,7 +35,7 @@ impl TimerFiles {
         TimerFiles { pid, sets: Vec::new() }
     }
 
-    /// When the first timer is due that ends a wait for this file, on the monotonic clock in nanoseconds. The file is a timer or a set of
+    /// The time at which the first timer ends a wait for this file, on the monotonic clock in nanoseconds. The file is a timer or a set of
     /// files (epoll). `None` if no timer is set, or if it cannot be read: that needs the privileges of a debugger (CAP_SYS_PTRACE).
     pub fn due_ns(&mut self, file: u32) -> Option<u64> {
         let at = self.sets.iter().position(|set| set.file == file && set.questions < QUESTIONS_MAX);
@@ -133,7 +133,7 @@ mod tests {
         let number = |file: &dyn AsRawFd| u32::try_from(file.as_raw_fd()).unwrap();
         let mut files = TimerFiles::new(std::process::id());
         for file in [number(&timer.as_fd()), number(&set)] {
-            // Some time has passed before the remaining time is read.
+            // The remaining time is read between two readings of the clock, so it may differ by the time between them.
             let before_ns = clock::monotonic_ns();
             let seen_ns = files.due_ns(file).unwrap();
             assert!(seen_ns.abs_diff(due_ns) <= clock::monotonic_ns() - before_ns, "{seen_ns} {due_ns}");

@@ -24,7 +24,7 @@ const WRITABLE: [&str; 2] = ["/etc/", "/boot/"];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{doing} {path}: {why}")]
 pub struct TreeError {
-    /// The action.
+    /// The action that failed, such as `write`.
     pub doing: &'static str,
     /// The path.
     pub path: String,

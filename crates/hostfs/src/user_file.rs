@@ -16,13 +16,13 @@ use rustix::time::Timespec;
 
 /// How long a FIFO may be without a writer. In `program > fifo & evenkeel … fifo` the writer may open it second.
 const WRITER_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-/// Smaller files may have holes, because reading them costs little.
+/// Only files of at least this size are checked for holes: reading a smaller file costs little.
 const HOLES_CHECKED_FROM_BYTES: u64 = 16 << 20;
 /// The maximum number of extents of a file to examine.
 const EXTENTS_MAX: usize = 65_536;
-/// A file is refused if less than one part in this many is data.
+/// A file is refused if less than 1 part in this many is data, and the rest are holes.
 const DATA_PART: u64 = 4;
-/// How much one `read` asks for.
+/// The number of bytes that one `read` requests.
 const PIECE_BYTES: usize = 64 << 10;
 /// The major number of `/dev/null` and similar devices.
 const MEMORY_MAJOR: u32 = 1;
@@ -39,22 +39,22 @@ pub enum UserFileError {
     /// The kernel refused.
     #[error("{0}")]
     Kernel(Errno),
-    /// Opening it may have an effect on hardware.
+    /// The file is a device, and opening it may have an effect on hardware.
     #[error("it is a device; evenkeel reads only files and pipes")]
     Device,
-    /// It is a named pipe without a writer.
+    /// The file is a named pipe without a writer.
     #[error("it is a pipe that no program has open for writing; start the program that writes to it first")]
     NoWriter,
-    /// The kernel adds data to it, and each reader takes data away from others: `/proc/kmsg`, `trace_pipe`.
+    /// The file is endless: the kernel adds data, and each reader takes data away from others (`/proc/kmsg`, `trace_pipe`).
     #[error("the kernel adds to it while this machine runs; evenkeel reads only files with an end")]
     Endless,
-    /// It is longer than the caller allows.
+    /// The file is longer than the caller allows.
     #[error("longer than {limit_bytes} bytes")]
     TooLong {
         /// The limit, in bytes.
         limit_bytes: u64,
     },
-    /// Most of it was never written.
+    /// Most of the file was never written.
     #[error(
         "only {data_bytes} of its {length_bytes} bytes are on disk: it is a sparse file, or its copy is not finished"
     )]
@@ -64,10 +64,10 @@ pub enum UserFileError {
         /// The file's length.
         length_bytes: u64,
     },
-    /// It is not a regular file, so nothing can be appended to it.
+    /// The file is not a regular one, so nothing can be appended to it.
     #[error("it is not a regular file")]
     NoFile,
-    /// It is not UTF-8.
+    /// The file is not UTF-8.
     #[error("it is not text")]
     NoText,
 }
@@ -118,7 +118,7 @@ impl UserFile {
     /// # Errors
     /// If it does not exist or may not be read; if it is a device or a socket, longer than the limit, or mostly holes.
     pub fn open(path: &Path, limit_bytes: u64) -> Result<UserFile, UserFileError> {
-        // Check before it is opened, because opening a device may have an effect.
+        // Check the file before opening it, because opening a device may have an effect.
         let known = std::fs::metadata(path).map_err(|error| Errno::from(&error))?;
         kind(&known)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -128,7 +128,7 @@ impl UserFile {
 
     /// Checks an open file, which does not block.
     fn from_file(file: File, limit_bytes: u64) -> Result<UserFile, UserFileError> {
-        // By now, the path may lead to another file.
+        // The path may lead to another file by now, so check the open file again.
         let known = file.metadata().map_err(|error| Errno::from(&error))?;
         let kind = kind(&known)?;
         if kind == Kind::Regular {
@@ -159,12 +159,12 @@ impl UserFile {
         self
     }
 
-    /// When it was last written.
+    /// When the file was last written; `None` if unknown.
     pub fn modified(&self) -> Option<SystemTime> {
         self.modified
     }
 
-    /// Its first bytes, or all if it is shorter. The caller can check the format before it reads the rest into memory.
+    /// The first `length` bytes, or the whole file if it is shorter. The caller can check the format before it reads the rest into memory.
     ///
     /// # Errors
     /// As for [`UserFile::into_bytes`].
@@ -238,9 +238,9 @@ impl UserFile {
 #[derive(Debug)]
 pub struct UserFileReader {
     opened: UserFile,
-    /// How much of the head was returned.
+    /// How many bytes of the head were returned.
     at: usize,
-    /// How much was read of the file.
+    /// How many bytes of the file were read, the head included.
     passed_bytes: u64,
 }
 
@@ -264,7 +264,7 @@ impl Read for UserFileReader {
 /// The whole content of a file that the user names.
 ///
 /// # Errors
-/// [`UserFileError`].
+/// As [`UserFile::open`] and [`UserFile::into_bytes`].
 pub fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, UserFileError> {
     UserFile::open(path, limit_bytes)?.into_bytes()
 }
@@ -272,7 +272,7 @@ pub fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, UserFileError> {
 /// The whole text of a file that the user names.
 ///
 /// # Errors
-/// [`UserFileError`].
+/// As [`read`]; also if the file is not UTF-8.
 pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, UserFileError> {
     String::from_utf8(read(path, limit_bytes)?).map_err(|_| UserFileError::NoText)
 }
@@ -360,7 +360,7 @@ fn refuse_holes(file: &File, length_bytes: u64) -> Result<(), UserFileError> {
     for _ in 0..EXTENTS_MAX {
         let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // There is no more data.
+            // No data follows: the rest is a hole.
             Err(rustix::io::Errno::NXIO) => length_bytes,
             // Not every file system can report its holes.
             Err(_) => break,

@@ -2,7 +2,7 @@
 
 use evenkeel_sys::Errno;
 
-/// Why a meter or a disturber failed. It leaves nothing changed, unless the message says so.
+/// Why a meter or a disturber failed. The machine is unchanged, unless the message says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeterError {
     /// The kernel refused something that the measurement needs.
@@ -10,7 +10,7 @@ pub enum MeterError {
     Refused {
         /// What was tried, as `run on CPU 3`.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
     /// This machine does not support the measurement.
@@ -40,17 +40,17 @@ pub enum MeterError {
 }
 
 impl MeterError {
-    /// What the kernel refused.
+    /// An error for an action that the kernel refused.
     pub fn refused(what: impl Into<String>, errno: impl Into<Errno>) -> MeterError {
         MeterError::Refused { what: what.into(), errno: errno.into() }
     }
 
-    /// What this machine cannot do.
+    /// An error for a measurement that this machine does not support.
     pub fn not_possible(what: impl Into<String>, why: impl Into<String>) -> MeterError {
         MeterError::NotPossible { what: what.into(), why: why.into() }
     }
 
-    /// The invalid argument.
+    /// An error for an invalid argument.
     pub fn wrong_use(what: impl Into<String>, why: impl Into<String>) -> MeterError {
         MeterError::WrongUse { what: what.into(), why: why.into() }
     }

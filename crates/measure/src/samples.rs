@@ -45,9 +45,9 @@ pub type Conditions = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lost {
-    /// How many.
+    /// The number of lost values.
     pub count: u64,
-    /// Why, in words. None if nothing was lost.
+    /// Why the values were lost, in words. None if nothing was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

@@ -6,14 +6,14 @@ use evenkeel_sys::tsc::{self, Scale};
 /// A stretch of time in which a spinning thread did not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// When it began, on the cycle counter: the last reading before it.
+    /// The last reading of the cycle counter before the stretch.
     pub start_ticks: u64,
-    /// The first reading after it.
+    /// The first reading of the cycle counter after the stretch.
     pub end_ticks: u64,
 }
 
 impl Missing {
-    /// Its length in ticks of the counter. It is 0 if the counter steps back, as between CPUs whose counters differ.
+    /// The length of the stretch in ticks of the counter. 0 if the counter stepped back, as between CPUs whose counters differ.
     pub fn ticks(&self) -> u64 {
         self.end_ticks.saturating_sub(self.start_ticks)
     }
@@ -38,7 +38,7 @@ impl Spin {
         self.until_stopped(until_ticks, &|| false, on_missing)
     }
 
-    /// As [`until`](Spin::until), but it also ends within some milliseconds once `stop` returns true, even if no gap occurs.
+    /// The same as [`until`](Spin::until), but also ends within some milliseconds once `stop` returns true, even if no gap occurs.
     pub fn until_stopped(
         &self,
         until_ticks: u64,

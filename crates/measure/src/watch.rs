@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The observer of a running meter. It is cheap to ask, and the meter's threads share it.
+/// The observer of a running meter. The meter's threads share it, and asking it whether to stop is cheap.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     stop: &'a AtomicBool,

@@ -11,23 +11,24 @@ use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, Record
 use crate::stack::{Frame, Hint, Module, StackId};
 use crate::unwind::{End, FRAMES_MAX, SampledStack, Unwind};
 
-/// From here on words in a call chain are markers (`PERF_CONTEXT_MAX`), not addresses.
+/// Words of a call chain from this value on are markers (`PERF_CONTEXT_MAX`), not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
 /// Marks that the next addresses are the kernel's (`PERF_CONTEXT_KERNEL`).
 const MARK_KERNEL: u64 = -128_i64 as u64;
 /// Marks that the next addresses are the user's (`PERF_CONTEXT_USER`).
 const MARK_USER: u64 = -512_i64 as u64;
-/// The prefix of the kernel's name in records; the symbol at its start follows.
+/// The prefix of the kernel's name in mapping records. The symbol at the start of its code follows.
 const KERNEL: &str = "[kernel.kallsyms]";
-/// The maximum number of mappings copied from parents to children in all. A child that maps nothing before exec costs none.
+/// The maximum number of mappings that are copied from parents to children in the whole recording. A child that maps nothing before exec
+/// needs no copy.
 const COPIES_MAX: usize = 1 << 20;
 /// The maximum number of caveats of a recording.
 const CAVEATS_MAX: usize = 16;
 
-/// The last call chain is kept for this many processes.
+/// The maximum number of processes whose last call chain is remembered.
 const CHAINS_MAX: usize = 1024;
 
-/// The last block of a call chain, outermost first, with the stack up to each frame.
+/// The last block of a call chain: its addresses, outermost first, each with the stack up to that frame.
 #[derive(Debug, Default)]
 struct Chain {
     is_kernel: bool,
@@ -38,10 +39,10 @@ struct Chain {
 pub struct Converter<'u> {
     recording: Recording,
     maps: HashMap<u32, Rc<Maps>>,
-    /// How many mappings were copied so far.
+    /// How many mappings were copied from parents to children so far.
     copies: usize,
     build_ids: HashMap<String, Vec<u8>>,
-    /// The last call chain of each process, because most of the next one is the same.
+    /// The last call chain of each process. The next chain mostly has the same outer frames.
     last: HashMap<u32, Chain>,
     unwind: &'u mut dyn Unwind,
 }
@@ -56,7 +57,7 @@ impl std::fmt::Debug for Converter<'_> {
 }
 
 impl<'u> Converter<'u> {
-    /// A converter for these events and this machine. `unwind` follows copied user stacks.
+    /// A converter for these events and this machine. `unwind` unwinds the user stacks that samples contain.
     pub fn new(machine: Machine, events: Vec<Event>, unwind: &'u mut dyn Unwind) -> Converter<'u> {
         let recording = Recording { machine, events, ..Recording::default() };
         Converter {
@@ -81,7 +82,7 @@ impl<'u> Converter<'u> {
         }
     }
 
-    /// Adds the next record, of `event`.
+    /// Adds the next record, which belongs to `event` and has this layout.
     pub fn take(&mut self, record: &Record<'_>, event: EventId, layout: &Layout) {
         let at_ns = record.id.at_ns;
         self.recording.clock = self.recording.clock.or(layout.clock_id());
@@ -148,7 +149,7 @@ impl<'u> Converter<'u> {
         self.recording
     }
 
-    /// A record without a time is from before the recording.
+    /// Adds the start or end of a thread. A record without a time describes the state before the recording, so it is not added.
     fn lived(&mut self, life: Life) {
         if life.at_ns != 0 {
             self.recording.lives.push(life);
@@ -160,7 +161,7 @@ impl<'u> Converter<'u> {
             self.last.remove(&pid);
             match self.maps.get(&parent_pid).cloned() {
                 Some(maps) => self.maps.insert(pid, maps),
-                // Another process had this number before.
+                // The parent is unknown. Any mappings here belong to an ended process with the same pid.
                 None => self.maps.remove(&pid),
             };
         }
@@ -189,7 +190,7 @@ impl<'u> Converter<'u> {
         self.maps_to_change(if mapped.is_kernel { u32::MAX } else { mapped.pid }).add(map);
     }
 
-    /// The stack of any sample.
+    /// Adds the stack of a sample frame by frame, and returns its number.
     fn stack_of_frames(&mut self, sample: &record::Sample<'_>, layout: &Layout) -> StackId {
         let mut frames = if sample.is_guest { self.guest() } else { self.chain(sample) };
         if !sample.registers.is_empty() {
@@ -203,12 +204,13 @@ impl<'u> Converter<'u> {
         self.recording.stacks.intern(frames.into_iter().rev())
     }
 
-    /// The stack of a call chain, by mappings only. Its outer frames mostly equal those of the process's last chain, which are then reused.
+    /// Adds the stack of a sample that has only a call chain. The outer frames mostly equal those of the process's last chain, and are then
+    /// reused.
     fn stack_of_chain(&mut self, sample: &record::Sample<'_>) -> Option<StackId> {
         let words = sample.chain.as_chunks::<8>().0;
         let word = |at: usize| words.get(at).map_or(u64::MAX, |word| u64::from_ne_bytes(*word));
         let marker = (0..words.len()).rev().find(|at| word(*at) >= FIRST_MARKER)?;
-        // The first address of a block was executing; the others are return addresses.
+        // The first address of a block is the executed instruction. The others are return addresses.
         let begin = marker + 2;
         if begin > words.len() || words.len() > FRAMES_MAX || self.last.len() > CHAINS_MAX {
             self.last.clear();
@@ -233,7 +235,7 @@ impl<'u> Converter<'u> {
             stack = Some(on);
         }
         self.last.insert(pid, chain);
-        // The rest is further inside, in earlier blocks.
+        // The blocks before the last one hold the inner frames.
         let inner = record::Sample { chain: &sample.chain[..begin * 8], ..*sample };
         for frame in self.chain(&inner).into_iter().rev() {
             stack = Some(self.recording.stacks.on(stack, frame));
@@ -241,7 +243,7 @@ impl<'u> Converter<'u> {
         stack
     }
 
-    /// The mappings of a process, copied from its parent within the limit.
+    /// The mappings of a process. If they are shared with the parent, they are copied first, unless that exceeds the limit.
     fn maps_to_change(&mut self, pid: u32) -> &mut Maps {
         let maps = self.maps.entry(pid).or_default();
         if Rc::strong_count(maps) > 1 {
@@ -288,7 +290,7 @@ impl<'u> Converter<'u> {
         });
     }
 
-    /// The only frame of code in a guest.
+    /// The only frame of a sample in a guest, whose code is unknown.
     fn guest(&mut self) -> Vec<Frame> {
         vec![Frame::Named {
             name: self.recording.stacks.text("[guest]"),
@@ -298,11 +300,11 @@ impl<'u> Converter<'u> {
         }]
     }
 
-    /// Its call chain, innermost first.
+    /// The frames of the sample's call chain, innermost first.
     fn chain(&self, sample: &record::Sample<'_>) -> Vec<Frame> {
         let mut frames = Vec::new();
         let mut is_kernel = !sample.is_user;
-        // The call is before the return address.
+        // A return address points behind the call, so the address before it is looked up.
         let mut is_first = true;
         for word in sample.chain.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)) {
             if word >= FIRST_MARKER {
@@ -325,7 +327,7 @@ impl<'u> Converter<'u> {
         frames
     }
 
-    /// Replaces the user part of the chain with the unwound stack, unless the frame pointers led further.
+    /// Replaces the user part of the chain by the unwound stack, unless following frame pointers found more frames.
     fn unwound(&mut self, sample: &record::Sample<'_>, layout: &Layout, frames: &mut Vec<Frame>) {
         let pid = sample.id.pid;
         let none = Rc::default();
@@ -363,8 +365,8 @@ impl<'u> Converter<'u> {
     }
 }
 
-/// Whether a mapping's name is that of a file with its code, by the rules of perf. Compilers at run time put code into memory without a
-/// file, or with a file that is not in the file system. The kernel's own code for users (`[vdso]`) is in no file.
+/// Whether a mapping is of a file that has the code, by the rules of perf. Compilers at run time put code into memory without a file, or
+/// into a file that is not in the file system. The kernel's code for user mode (`[vdso]`) is in no file.
 fn is_of_file(path: &str) -> bool {
     const NO_FILE: &[&str] = &["//anon", "/dev/zero", "/anon_hugepage", "/memfd:", "/SYSV", "["];
     !path.is_empty() && !NO_FILE.iter().any(|beginning| path.starts_with(beginning))
@@ -401,7 +403,7 @@ mod tests {
                 let sample = record::Sample { id, is_user: *is_user, ip: 7, chain: &chain, ..record::Sample::default() };
                 let record = Record { id, what: What::Sample(sample) };
                 kept.take(&record, 0, &layout);
-                // By single frames, like a sample with registers.
+                // Frame by frame, as for a sample with registers.
                 fresh.last.clear();
                 let stack = fresh.stack_of_frames(&sample, &layout);
                 let of = |converter: &Converter<'_>, stack| -> Vec<Frame> {

@@ -17,27 +17,27 @@ use crate::stack::{FrameId, StackId};
 use crate::ticks::Tick;
 use crate::tree::{Kind, clean};
 
-/// The maximum number of markers, because more make a browser slow. The longest are kept.
+/// The maximum number of markers, because more make a browser slow. The longest markers are exported.
 const MARKS_MAX: usize = 200_000;
-/// The sampling interval if the recording has none.
+/// The sampling interval to declare if that of the recording is unknown.
 const INTERVAL_NS: u64 = 10_101_010;
 
 /// A marker on a thread's track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The process.
+    /// The process of the thread.
     pub pid: u32,
-    /// The thread.
+    /// The thread on whose track the marker is.
     pub tid: u32,
-    /// Start and end.
+    /// Start and end of the marker.
     pub span: Span,
-    /// Its name. Markers of one name share a row.
+    /// The name of the marker. Markers with the same name share a row.
     pub name: String,
-    /// Details.
+    /// The text that the browser shows for the marker.
     pub text: String,
 }
 
-/// Markers of off-CPU intervals, named by reason.
+/// Makes a marker of each off-CPU interval, with the reason as its name.
 pub fn interval_marks(recording: &Recording, intervals: &[OffCpuInterval]) -> Vec<Mark> {
     let name = |tid| thread_name(recording, tid);
     intervals
@@ -55,7 +55,7 @@ pub fn interval_marks(recording: &Recording, intervals: &[OffCpuInterval]) -> Ve
         .collect()
 }
 
-/// Markers of ticks, from due to done.
+/// Makes a marker of each tick, from due to done.
 pub fn tick_marks(recording: &Recording, tid: u32, ticks: &[Tick]) -> Vec<Mark> {
     let pid = recording.threads.get(&tid).map_or(tid, |thread| thread.pid);
     let ms = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
@@ -68,7 +68,7 @@ pub fn tick_marks(recording: &Recording, tid: u32, ticks: &[Tick]) -> Vec<Mark> 
     ticks.iter().map(mark).collect()
 }
 
-/// The recording as JSON, with `marks` on the threads' tracks. It has the given samples, which are sorted by time.
+/// The recording as JSON, with the given samples (sorted by time) and with `marks` on the tracks of their threads.
 pub fn json(
     title: &str,
     recording: &Recording,
@@ -133,7 +133,7 @@ impl Categories {
     }
 }
 
-/// The track of a stack, and a label below its outermost function.
+/// The track of a stack, and the label that is shown below the outermost function, if any.
 type TrackBase = (ThreadHandle, Option<StringHandle>);
 
 struct Maker<'a> {
@@ -146,7 +146,7 @@ struct Maker<'a> {
     threads: BTreeMap<(u32, u32), ThreadHandle>,
     /// The functions of each frame, outermost first.
     frames: HashMap<FrameId, Vec<(StringHandle, CategoryHandle)>>,
-    /// The stacks made so far.
+    /// The stacks that were already added, by track and stack number.
     stacks: HashMap<(TrackBase, StackId), StackHandle>,
 }
 
@@ -189,7 +189,7 @@ impl Maker<'_> {
         self.profile.add_sample(base.0, self.at(sample.at_ns), stack, cpu, 1);
     }
 
-    /// Adds a stack's frames on its track. Each stack is added once.
+    /// Adds a stack to a track, unless it was added before.
     fn stack(&mut self, base: TrackBase, stack: StackId) -> Option<StackHandle> {
         let mut above: Vec<(StackId, FrameId)> = Vec::new();
         let mut next = Some(stack);
@@ -276,7 +276,7 @@ impl Maker<'_> {
         self.profile.add_marker(thread, timing, marker);
     }
 
-    /// A track for each CPU: its samples, above the thread's name, and the thread that had it.
+    /// Adds a track for each CPU. It has the samples of the CPU above the thread's name, and a marker for each time slice of a thread.
     fn cpus(&mut self, samples: &[&Sample]) {
         let start = self.at(self.start_ns);
         let mut cpus: Vec<u32> = samples.iter().map(|sample| sample.cpu).collect();

@@ -10,11 +10,11 @@ use crate::tree::{NameId, NodeId, ROOT, Tree};
 /// Weights by stack. A stack is its functions, outermost first, joined by `;`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Folded {
-    /// By stack.
+    /// The weight of each stack.
     pub lines: BTreeMap<String, u64>,
 }
 
-/// The base of each stack, below the outermost function.
+/// What is shown below the outermost function of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Base {
     /// The name of the thread.
@@ -24,29 +24,29 @@ pub enum Base {
     Process,
     /// The CPU, then the name of the thread.
     Cpu,
-    /// No base.
+    /// Nothing below the outermost function.
     Nothing,
 }
 
 /// A stack with a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightedStack {
-    /// Its process.
+    /// The process of the stack.
     pub pid: u32,
-    /// Its thread.
+    /// The thread of the stack.
     pub tid: u32,
-    /// The CPU.
+    /// The CPU on which the stack was recorded.
     pub cpu: u32,
     /// The stack, if known.
     pub stack: Option<StackId>,
     /// A label on top of the stack in brackets, such as a reason.
     pub on_top: Option<&'static str>,
-    /// The weight.
+    /// The weight of the stack.
     pub weight: u64,
 }
 
 impl WeightedStack {
-    /// A sample, with its own weight.
+    /// Makes a weighted stack of a sample, with the sample's own weight.
     pub fn sample(sample: &Sample) -> WeightedStack {
         let Sample { pid, tid, cpu, stack, weight, .. } = *sample;
         WeightedStack { pid, tid, cpu, stack: Some(stack), on_top: None, weight }
@@ -57,14 +57,14 @@ impl WeightedStack {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}, in line {line}")]
 pub struct FoldedError {
-    /// The error.
+    /// What is wrong with the line.
     pub what: String,
     /// The line's number, from 1.
     pub line: usize,
 }
 
 impl Base {
-    /// The number of names below a stack.
+    /// How many names this base puts below a stack.
     pub fn levels(self) -> u32 {
         match self {
             Base::Thread => 1,
@@ -75,7 +75,7 @@ impl Base {
 }
 
 impl Folded {
-    /// Sums the wanted samples.
+    /// Sums the weights of the wanted samples by stack.
     pub fn from_samples<'a>(
         recording: &Recording,
         names: &Names,
@@ -85,7 +85,7 @@ impl Folded {
         Folded::from(&tree(recording, names, base, samples.map(WeightedStack::sample)))
     }
 
-    /// The same fold with the caller's weights.
+    /// Sums these stacks with their given weights.
     pub fn weighted<'a>(
         recording: &Recording,
         names: &Names,
@@ -96,7 +96,8 @@ impl Folded {
         Folded::from(&tree(recording, names, base, seen))
     }
 
-    /// Whether a file with this head is folded text: its first line that is not a comment ends in a number. No other format does.
+    /// Whether a file with this head is folded text. That is, its first line that is not a comment ends in a number. No other format has
+    /// this.
     pub fn is_likely(head: &[u8]) -> bool {
         let head = String::from_utf8_lossy(head);
         let mut lines = head.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -124,7 +125,7 @@ impl Folded {
         Ok(Folded::from(&tree))
     }
 
-    /// Adds to a stack's weight.
+    /// Adds to the weight of a stack.
     pub fn add(&mut self, line: String, weight: u64) {
         let sum = self.lines.entry(line).or_default();
         *sum = sum.saturating_add(weight);
@@ -160,7 +161,7 @@ impl From<&Folded> for Tree {
 /// The key of the first summation, before names are looked up: two numbers for the base, the stack, and the label on top.
 type Key = (u32, u32, Option<StackId>, Option<&'static str>);
 
-/// The tree of stacks. Each stack is resolved once, however many samples it has.
+/// Builds the tree of the stacks. Each stack's names are looked up once, however many samples it has.
 pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterator<Item = WeightedStack>) -> Tree {
     let mut sums: HashMap<Key, u64> = HashMap::new();
     for seen in seen {
@@ -173,7 +174,7 @@ pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterato
         let sum = sums.entry((first, second, seen.stack, seen.on_top)).or_default();
         *sum = sum.saturating_add(seen.weight);
     }
-    // Sorted, so that the same recording always makes the same tree.
+    // Sort, so that the same recording always gives the same tree.
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_unstable();
     let mut grower = Grower {
@@ -200,9 +201,9 @@ struct Grower<'a> {
     recording: &'a Recording,
     names: &'a Names,
     tree: Tree,
-    /// The names of each frame, outermost first, computed on demand.
+    /// The names of each frame, outermost first. They are computed on demand.
     by_frame: Vec<Option<Vec<NameId>>>,
-    /// The node of each stack, for the current base. Sums come base by base.
+    /// The node of each stack, valid for the current base. The sums are sorted by base.
     by_stack: Vec<(NodeId, NodeId)>,
 }
 
@@ -264,12 +265,12 @@ impl Grower<'_> {
     }
 }
 
-/// The mark of a frame's names: kernel code, or code generated at run time.
+/// The suffix that marks a frame's names: kernel code, or code generated at run time.
 pub(crate) fn mark_of(recording: &Recording, names: &Names, frame: FrameId) -> &'static str {
     if names.get(frame).is_kernel {
         return "_[k]";
     }
-    // For frames that already have a name, the file shows code generated at run time: `perf script` names it after the map.
+    // If the recording has the frame's name, `perf script` gives the map file as the module of code generated at run time.
     let is_map = |name: &str| name.starts_with("perf-") && name.ends_with(".map") || name.starts_with("jitted-");
     match recording.stacks.frames().get(frame.place()) {
         Some(Frame::Anonymous { .. }) => "_[j]",
@@ -287,7 +288,7 @@ pub fn thread_name(recording: &Recording, tid: u32) -> String {
     let name = recording.threads.get(&tid).and_then(|thread| thread.name.as_deref());
     match name {
         Some(name) => crate::tree::clean(name),
-        // The idle thread, which has no name record.
+        // The idle thread has no name record.
         None if tid == 0 => "swapper".to_owned(),
         None => format!("thread {tid}"),
     }

@@ -12,10 +12,10 @@ pub enum ReadError {
     /// The file is not a known recording format.
     #[error("{0}")]
     NotKnown(&'static str),
-    /// The file is an invalid `perf.data` file.
+    /// The `perf.data` file is invalid.
     #[error(transparent)]
     Data(#[from] Malformed),
-    /// The file is text, but not from `perf script`.
+    /// The text is not from `perf script`.
     #[error(transparent)]
     Text(#[from] BadLine),
 }
@@ -32,7 +32,7 @@ const OTHERS: &[(&[u8], &str)] = &[
 /// Checks by the first bytes of a file whether it may be a recording.
 ///
 /// # Errors
-/// If it cannot be a recording.
+/// If the file cannot be a recording.
 pub fn check_head(head: &[u8]) -> Result<(), ReadError> {
     if head.is_empty() {
         return Err(ReadError::NotKnown("it is empty"));
@@ -54,10 +54,10 @@ fn is_perf_data(head: &[u8]) -> bool {
 }
 
 /// Reads a recording: a `perf.data` file, written to disk or to a pipe, or the output of `perf script`. If samples contain parts of the
-/// user's stack, `unwind` follows them.
+/// user's stack, `unwind` unwinds them.
 ///
 /// # Errors
-/// If it is neither, or is damaged. The error has the position.
+/// If the file has neither format, or is damaged. The error has the position.
 pub fn read(bytes: &[u8], unwind: &mut dyn Unwind) -> Result<Recording, ReadError> {
     check_head(bytes)?;
     match is_perf_data(bytes) {

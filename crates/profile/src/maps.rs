@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::stack::ModuleId;
 
-/// A mapping of a file's part, or of memory without a file.
+/// A mapping of a part of a file, or of memory without a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Map {
     /// The first address.
@@ -15,7 +15,8 @@ pub struct Map {
     pub module: ModuleId,
     /// The offset in the file at which the mapping begins.
     pub file_offset: u64,
-    /// Whether an address in it is a place in a file. False for memory without a file, where compilers at run time put their code.
+    /// Whether an address in this mapping is a place in a file. False for memory without a file, where compilers at run time put their
+    /// code.
     pub is_file: bool,
 }
 
@@ -31,12 +32,12 @@ impl Map {
 pub struct Maps(BTreeMap<u64, Map>);
 
 impl Maps {
-    /// Adds a mapping, and removes the parts of older ones that it covers.
+    /// Adds a mapping. It replaces the parts of older mappings that it covers.
     pub fn add(&mut self, map: Map) {
         if map.end <= map.start {
             return;
         }
-        // An older mapping that begins before the new one keeps its parts before and behind it.
+        // If an older mapping begins before the new one, its parts before and after the new one stay.
         if let Some(before) = self.0.range(..map.start).next_back().map(|(_, before)| *before)
             && before.end > map.start
         {
@@ -60,7 +61,7 @@ impl Maps {
         self.0.range(..=address).next_back().map(|(_, map)| map).filter(|map| address < map.end)
     }
 
-    /// How many there are.
+    /// The number of mappings.
     pub fn count(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! `Names`: the functions of frames. A frame has several if functions are inlined.
+//! `Names`: the functions of frames. If functions are inlined, a frame has several.
 
 use crate::recording::Recording;
 use crate::stack::{Frame, FrameId, Hint};
@@ -6,13 +6,13 @@ use crate::stack::{Frame, FrameId, Hint};
 /// A function of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// Its source name.
+    /// The name of the function in the source.
     pub name: String,
-    /// Its source file, if known.
+    /// The source file of the function, if known.
     pub file: Option<String>,
-    /// The line there; 0 is unknown.
+    /// The line in that file; 0 if unknown.
     pub line: u32,
-    /// Whether it is inlined into the previous one in the list.
+    /// Whether the function is inlined into the previous one in the list.
     pub is_inlined: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct Named {
     pub functions: Vec<Function>,
     /// The text to show if there is no name, such as `[libc.so.6]`.
     pub in_place: String,
-    /// Whether it is the kernel's.
+    /// Whether the frame is in the kernel.
     pub is_kernel: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names of a recording's frames from `resolve`. Unknown ones are named after their file.
+    /// The names of a recording's frames, as `resolve` finds them. Frames without a name are named after their file.
     pub fn resolve(recording: &Recording, mut resolve: impl FnMut(&Frame) -> Vec<Function>) -> Names {
         let named = |frame: &Frame| {
             let module = |id| recording.modules.get(id).map_or("unknown", |module| module.name());
@@ -66,7 +66,7 @@ impl Names {
         Names { by_frame: recording.stacks.frames().iter().map(named).collect() }
     }
 
-    /// The names of a frame of that recording.
+    /// The names of this frame, which must be of the same recording.
     pub fn get(&self, frame: FrameId) -> &Named {
         &self.by_frame[frame.place()]
     }

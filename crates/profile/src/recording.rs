@@ -18,9 +18,9 @@ pub struct Recording {
     pub modules: Modules,
     /// Each stack, once.
     pub stacks: Stacks,
-    /// In the order of time.
+    /// The samples, sorted by time.
     pub samples: Vec<Sample>,
-    /// In the order of time.
+    /// The switches, sorted by time.
     pub switches: Vec<Switch>,
     /// The mappings, sorted by time. They identify addresses of data, such as that of a page fault.
     pub mappings: Vec<Mapping>,
@@ -30,18 +30,19 @@ pub struct Recording {
     pub raw: Vec<u8>,
     /// Events that were lost.
     pub lost: Lost,
-    /// The clock of its times, by its number for clock_gettime(2); none for the kernel's own clock, which programs can't read.
+    /// The clock of the recording's times, as a `clockid_t` of clock_gettime(2). None means the kernel's own clock, which programs can't
+    /// read.
     pub clock: Option<i32>,
-    /// Its first and last time, on its own clock.
+    /// The first and the last time of the recording, on its own clock.
     pub span: Span,
-    /// Caveats, for example that the end of its file is missing.
+    /// Caveats, for example that the end of the file is missing.
     pub caveats: Vec<RecordingCaveat>,
 }
 
 /// A caveat of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingCaveat {
-    /// The end of its file is missing.
+    /// The end of the file is missing.
     #[error("the end of the file is missing: {why}")]
     EndMissing {
         /// The reason.
@@ -56,9 +57,9 @@ pub enum RecordingCaveat {
     /// Lines that are not from `perf script`.
     #[error("{count} unreadable lines were skipped, the first is line {first}")]
     BadLines {
-        /// How many.
+        /// The number of lines.
         count: u64,
-        /// The number of the first, from 1.
+        /// The number of the first such line. Lines count from 1.
         first: usize,
     },
 }
@@ -80,19 +81,19 @@ impl Recording {
 /// A time span in nanoseconds of the recording's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Its start.
+    /// The start of the span.
     pub start_ns: u64,
-    /// Its end.
+    /// The end of the span.
     pub end_ns: u64,
 }
 
 impl Span {
-    /// How long.
+    /// The length of the span.
     pub fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Whether a time lies in it.
+    /// Whether this time lies in the span.
     pub fn contains(&self, at_ns: u64) -> bool {
         (self.start_ns..self.end_ns).contains(&at_ns)
     }
@@ -101,40 +102,40 @@ impl Span {
 /// The machine of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Its host name.
+    /// The host name.
     pub host: Option<String>,
-    /// Its kernel, as in `uname -r`.
+    /// The kernel release, as in `uname -r`.
     pub kernel: Option<String>,
-    /// Its architecture, as in `uname -m`.
+    /// The architecture, as in `uname -m`.
     pub architecture: Option<String>,
-    /// How many CPUs are online.
+    /// The number of online CPUs.
     pub cpus: Option<u32>,
     /// The command that made the recording.
     pub command: Vec<String>,
-    /// The address of its kernel's code (`_text`), if known. It changes at each boot.
+    /// The address of the kernel's code (`_text`), if known. It changes at each boot.
     pub kernel_text: Option<u64>,
 }
 
-/// Number of an event of a recording: its place in [`Recording::events`].
+/// The number of an event: its index in [`Recording::events`].
 pub type EventId = u16;
 
 /// A sampled event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its name in perf: `cpu-clock`, `context-switches`, `sched:sched_waking`.
+    /// The name of the event in perf: `cpu-clock`, `context-switches`, `sched:sched_waking`.
     pub name: String,
     /// The unit of weights.
     pub unit: Unit,
 }
 
 impl Event {
-    /// Whether its samples show what ran on a CPU (clocks and counters), instead of single events (switches, faults).
+    /// Whether the event's samples show what ran on a CPU (clocks and counters). If false, they show single events (switches, faults).
     pub fn is_on_cpu(&self) -> bool {
         const ON_CPU: &[&str] = &["cycles", "instructions", "ref-cycles", "cpu-cycles", "cpu", "cpu_core", "cpu_atom"];
         self.is_clock() || ON_CPU.contains(&self.name_alone())
     }
 
-    /// Whether it is a clock of a CPU or of a thread: its weights are nanoseconds.
+    /// Whether the event is a clock of a CPU or of a thread: its weights are nanoseconds.
     pub(crate) fn is_clock(&self) -> bool {
         matches!(self.name_alone(), "cpu-clock" | "task-clock")
     }
@@ -154,33 +155,33 @@ pub enum Unit {
     Events,
 }
 
-/// A thread.
+/// The process and the name of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Its process.
+    /// The process of the thread.
     pub pid: u32,
-    /// Its name, if known.
+    /// The name of the thread, if known.
     pub name: Option<String>,
 }
 
 /// A sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Its event.
+    /// The event that was sampled.
     pub event: EventId,
-    /// Its time on the recording's clock.
+    /// The time of the sample on the recording's clock.
     pub at_ns: u64,
-    /// Its CPU.
+    /// The CPU of the sample.
     pub cpu: u32,
-    /// Its process.
+    /// The process of the sample.
     pub pid: u32,
-    /// Its thread.
+    /// The thread of the sample.
     pub tid: u32,
-    /// Its stack.
+    /// The stack of the sample.
     pub stack: StackId,
-    /// Its weight in the event's unit.
+    /// The weight of the sample in the event's unit.
     pub weight: u64,
-    /// The event's address; zero if it has none.
+    /// The address of the event; zero if the event has no address.
     pub address: u64,
     /// A tracepoint's data: its offset in [`Recording::raw`] and its length. For a probe with registers: the mask of registers (`PERF_REG_*`), then
     /// each register, eight bytes each.
@@ -190,17 +191,17 @@ pub struct Sample {
 /// A switch-in or a switch-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// Its time on the recording's clock.
+    /// The time of the switch on the recording's clock.
     pub at_ns: u64,
-    /// Its CPU.
+    /// The CPU of the switch.
     pub cpu: u32,
-    /// Its process; 0 for idle.
+    /// The process of the thread; 0 for idle.
     pub pid: u32,
     /// The thread; 0 for idle.
     pub tid: u32,
-    /// In or out.
+    /// Whether the thread got or lost the CPU, and why.
     pub turn: Turn,
-    /// The process and thread that ran before or runs next. Known only if whole CPUs were recorded.
+    /// The process and thread that ran before, or that runs next. None unless whole CPUs were recorded.
     pub other: Option<(u32, u32)>,
 }
 
@@ -218,26 +219,26 @@ pub enum Turn {
 /// A thread started or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// Its time on the recording's clock.
+    /// The time on the recording's clock.
     pub at_ns: u64,
-    /// Its process.
+    /// The process of the thread.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Its parent process. `None` if that ended.
+    /// The process that created the thread. `None` if this is the end of the thread.
     pub made_by: Option<u32>,
 }
 
 /// A new mapping, of a file or of anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its time; zero if it existed before the recording.
+    /// The time of the mapping; zero if it existed before the recording.
     pub at_ns: u64,
-    /// Its process.
+    /// The process of the mapping.
     pub pid: u32,
-    /// Its first address.
+    /// The first address of the mapping.
     pub start: u64,
-    /// Its end.
+    /// The address after the last.
     pub end: u64,
     /// The mapped file.
     pub module: ModuleId,

@@ -37,14 +37,14 @@ as_place!(StackId FrameId ModuleId TextId);
 /// A file with code, or a pseudo-file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Module {
-    /// Its path on the machine of the recording, or `[vdso]`, `//anon`, `[kernel.kallsyms]`.
+    /// The path of the file on the recorded machine, or `[vdso]`, `//anon`, `[kernel.kallsyms]`.
     pub path: String,
-    /// Its build ID, if known.
+    /// The build ID of the file, if known.
     pub build_id: Option<Vec<u8>>,
 }
 
 impl Module {
-    /// The last part of its path.
+    /// The last part of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(&self.path)
     }
@@ -62,9 +62,9 @@ pub enum Frame {
     },
     /// In the kernel, at this address.
     Kernel {
-        /// Its address in the kernel that ran.
+        /// The address in the kernel that ran.
         address: u64,
-        /// Its kernel module, if known.
+        /// The kernel module at this address, if known.
         module: Option<ModuleId>,
     },
     /// In anonymous memory, such as code generated at run time; `/tmp/perf-PID.map` may name it.
@@ -74,15 +74,15 @@ pub enum Frame {
         /// The address.
         address: u64,
     },
-    /// The recording has the frame's name.
+    /// In a function that the recording itself names.
     Named {
         /// The function.
         name: TextId,
-        /// The file that it is in.
+        /// The file with the function, if known.
         module: Option<ModuleId>,
-        /// Whether it is the kernel's.
+        /// Whether the function is the kernel's.
         is_kernel: bool,
-        /// Whether it is inlined into the frame below.
+        /// Whether the function is inlined into the frame below.
         is_inlined: bool,
     },
     /// A hint in place of a frame, for example that the stack is cut off.
@@ -94,7 +94,7 @@ pub enum Frame {
 pub enum Hint {
     /// The stack continues, but could not be followed.
     CutOff,
-    /// The stack was not recorded.
+    /// No stack was requested for this event.
     NotAsked,
 }
 
@@ -103,17 +103,17 @@ pub enum Hint {
 pub struct Modules(Interned<Module>);
 
 impl Modules {
-    /// The number of this one.
+    /// The number of this module, which is assigned if the module is new.
     pub fn number(&mut self, module: Module) -> ModuleId {
         ModuleId(self.0.number(module))
     }
 
-    /// The one of this number; a number comes from [`number`](Modules::number) alone.
+    /// The module with this number.
     pub fn get(&self, id: ModuleId) -> Option<&Module> {
         self.0.items.get(id.place())
     }
 
-    /// All, in the order of their numbers.
+    /// All modules, in the order of their numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (ModuleId, &Module)> {
         self.0.items.iter().enumerate().map(|(at, module)| (ModuleId(at as u32), module))
     }
@@ -182,13 +182,13 @@ impl Stacks {
         &self.frames.items
     }
 
-    /// The stack of `frame` on top of `below`.
+    /// The stack with `frame` on top of the stack `below`.
     pub fn on(&mut self, below: Option<StackId>, frame: Frame) -> StackId {
         let frame = self.frame(frame);
         StackId(self.stacks.number((below, frame)))
     }
 
-    /// The stack of these frames, outermost first. An empty one becomes a hint that it is cut off.
+    /// The stack of these frames, outermost first. Without frames, it is a hint that the stack is cut off.
     pub fn intern(&mut self, outermost_first: impl IntoIterator<Item = Frame>) -> StackId {
         let mut stack = None;
         for frame in outermost_first {
@@ -207,13 +207,13 @@ impl Stacks {
         (0..self.stacks.items.len() as u32).map(StackId)
     }
 
-    /// The innermost frame, and the stack below it.
+    /// The innermost frame of a stack, and the stack of its callers.
     pub fn top(&self, id: StackId) -> (FrameId, Option<StackId>) {
         let (below, frame) = self.stacks.items[id.place()];
         (frame, below)
     }
 
-    /// Its frames, innermost first.
+    /// The frames of a stack, innermost first.
     pub fn innermost_first(&self, id: StackId) -> impl Iterator<Item = FrameId> + '_ {
         let mut next = Some(id);
         std::iter::from_fn(move || {
@@ -241,7 +241,7 @@ impl<T> Default for Interned<T> {
 }
 
 impl<T: Eq + Hash> Interned<T> {
-    /// A recording is too small for more than 2^32 of them.
+    /// The number of a value, which is stored if it is new. A recording has fewer than 2^32 values.
     fn number(&mut self, item: T) -> u32 {
         if (self.items.len() + 1) * 3 > self.places.len() * 2 {
             self.grow();

@@ -11,7 +11,7 @@ use crate::tree::{Kind, NameId, ROOT, Tree, clean};
 /// A function of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name, without a mark.
+    /// The name of the function, without a mark.
     pub name: String,
     /// The kind of code.
     pub kind: Kind,
@@ -63,22 +63,22 @@ pub fn functions(tree: &Tree) -> Vec<Function> {
     functions.into_iter().map(|(_, function)| function).collect()
 }
 
-/// A CPU's part in samples.
+/// The samples of one CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpu {
-    /// Its number.
+    /// The number of the CPU.
     pub cpu: u32,
-    /// How many samples.
+    /// The number of samples.
     pub samples: u64,
-    /// Their weight.
+    /// The weight of the samples.
     pub weight: u64,
-    /// The thread with most of it.
+    /// The thread with most weight, and its weight.
     pub thread: (String, u64),
-    /// The function with most of it.
+    /// The function with most weight, and its weight.
     pub function: (String, u64),
 }
 
-/// The CPUs of samples.
+/// Sums samples by CPU.
 pub fn cpus<'a>(recording: &Recording, names: &Names, samples: impl Iterator<Item = &'a Sample>) -> Vec<Cpu> {
     #[derive(Default)]
     struct Sums {
@@ -107,22 +107,22 @@ pub fn cpus<'a>(recording: &Recording, names: &Names, samples: impl Iterator<Ite
         .collect()
 }
 
-/// A thread's part in samples.
+/// The samples of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadPart {
-    /// Its process.
+    /// The process of the thread.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Its name.
+    /// The name of the thread.
     pub name: String,
-    /// How many samples.
+    /// The number of samples.
     pub samples: u64,
-    /// Their weight.
+    /// The weight of the samples.
     pub weight: u64,
 }
 
-/// The threads of samples, by weight.
+/// Sums samples by thread, the thread with most weight first.
 pub fn threads<'a>(recording: &Recording, samples: impl Iterator<Item = &'a Sample>) -> Vec<ThreadPart> {
     let mut by_thread: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
     for sample in samples {

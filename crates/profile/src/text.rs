@@ -25,19 +25,19 @@ use crate::unwind::FRAMES_MAX;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}, at line {line}")]
 pub struct BadLine {
-    /// The error.
+    /// What is wrong with the line.
     pub what: &'static str,
     /// The line's number, from 1.
     pub line: usize,
 }
 
-/// The maximum number of events. Further ones count as the last.
+/// The maximum number of events. Samples of further events count as the last event's.
 const EVENTS_MAX: usize = 4096;
 
 /// Reads the output of `perf script`. Other lines are skipped and reported as a caveat.
 ///
 /// # Errors
-/// If no line is a sample or a switch. It has the first such line.
+/// If no line is a sample or a switch. The error has the first unreadable line.
 pub fn parse(bytes: &[u8]) -> Result<Recording, BadLine> {
     let mut reader = Reader::default();
     for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -53,7 +53,7 @@ struct Reader {
     /// The sample whose frames follow.
     open: Option<Sample>,
     frames: Vec<Frame>,
-    /// The first unreadable line, and their number.
+    /// The number of the first unreadable line, and how many there are.
     odd: Option<(usize, u64)>,
 }
 
@@ -66,7 +66,7 @@ impl Reader {
         } else if self.open.is_some()
             && (line.starts_with('\t') || line.starts_with(' ') && Head::parse(line).is_none())
         {
-            // perf begins frames with a tab. A copy of the text may have spaces instead, which also pad names.
+            // perf begins the line of a frame with a tab. In a copy of the text it may be spaces, which also pad names.
             self.frame(line);
         } else if let Some(head) = Head::parse(line) {
             self.close();
@@ -109,7 +109,7 @@ impl Reader {
                 let weight = period.unwrap_or(1);
                 let stack = self.recording.stacks.intern(std::iter::empty());
                 self.open = Some(Sample { event, at_ns, cpu, pid, tid, stack, weight, address: 0, raw: (0, 0) });
-                // A tracepoint has its text there, which is not a frame.
+                // For a tracepoint, the rest of the line is its text and not a frame.
                 if rest.ends_with(')') && rest.split(' ').next().is_some_and(is_address) {
                     self.frame(rest);
                 }
@@ -139,7 +139,7 @@ impl Reader {
         event
     }
 
-    /// Parses one line of a stack: address, function with offset, file in brackets; each may be missing.
+    /// Parses a line of a stack: address, function with offset, file in brackets. Each part may be missing.
     fn frame(&mut self, line: &str) {
         let line = line.trim();
         let (address, rest) = match line.split_once(' ') {
@@ -175,7 +175,7 @@ impl Reader {
             let stack = self.recording.stacks.intern(frames.iter().rev().copied());
             self.recording.samples.push(Sample { stack, ..sample });
         }
-        // Reuses its buffer for the next sample.
+        // Keeps the buffer for the next sample.
         self.frames = frames;
         self.frames.clear();
     }
@@ -216,7 +216,7 @@ fn is_kernel_file(file: &str) -> bool {
 fn split_file(text: &str) -> (&str, Option<&str>) {
     let Some(inner) = text.strip_suffix(')') else { return (text, None) };
     let name = inner.strip_suffix(" (deleted)").unwrap_or(inner);
-    // A path begins with a slash; other names contain no brackets.
+    // A path begins with a slash. Other file names contain no brackets.
     let begin = name.rfind(" (/").or_else(|| name.rfind(" (")).map(|at| at + 2);
     match begin.or_else(|| name.starts_with('(').then_some(1)) {
         Some(at) => (text[..at - 1].trim_end(), Some(&inner[at..])),

@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use evenkeel_hostfs::characters;
 use rustc_hash::FxHashMap;
 
-/// Deeper stacks end in [`MORE`]. Endless recursion would otherwise fill the tree.
+/// The maximum depth of a stack. A deeper one ends in [`MORE`], because endless recursion would fill the tree.
 pub const DEPTH_MAX: u32 = 1024;
-/// Longer names, in characters, are shortened in the middle.
+/// The maximum length of a name in characters. A longer name is shortened in the middle.
 pub const NAME_MAX: usize = 400;
-/// The name of what was left out.
+/// The name of a frame that stands for left-out frames.
 pub const MORE: &str = "…";
 
-/// A node's index in its tree. A node comes after its parent.
+/// The index of a node in its tree. A node has a larger index than its parent.
 pub type NodeId = u32;
 /// Number of a name.
 pub type NameId = u32;
@@ -24,13 +24,13 @@ pub const ROOT: NodeId = 0;
 /// A function with one caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its caller.
+    /// The node of the caller.
     pub parent: NodeId,
-    /// Its name.
+    /// The name of the function.
     pub name: NameId,
-    /// Its depth; the root has 0.
+    /// The depth of the node; the root has 0.
     pub depth: u32,
-    /// Its own weight, without what it called.
+    /// The weight of the function itself, without what it called.
     pub own: u64,
 }
 
@@ -40,7 +40,8 @@ pub struct Tree {
     names: Vec<String>,
     numbers: HashMap<String, NameId>,
     nodes: Vec<Node>,
-    /// Numbers are assigned in order of arrival, so a hostile file can't choose colliding ones.
+    /// The nodes by parent and name. The numbers in the key are assigned in order of arrival, so a hostile file cannot choose keys that
+    /// collide.
     children: FxHashMap<(NodeId, NameId), NodeId>,
 }
 
@@ -58,7 +59,7 @@ impl Tree {
         self.marked_name(name, "")
     }
 
-    /// The same with a mark at the end, which shortening keeps.
+    /// The number of a name with a mark at its end. Shortening keeps the mark.
     pub(crate) fn marked_name(&mut self, name: &str, mark: &str) -> NameId {
         let name = clean(name) + mark;
         if let Some(number) = self.numbers.get(&name) {
@@ -85,7 +86,7 @@ impl Tree {
         child
     }
 
-    /// The same without the outermost `levels` names of each stack.
+    /// The tree without the outermost `levels` names of each stack.
     pub fn above(&self, levels: u32) -> Tree {
         let mut tree = Tree { names: self.names.clone(), numbers: self.numbers.clone(), ..Tree::default() };
         let mut now = vec![ROOT; self.nodes.len()];
@@ -104,7 +105,7 @@ impl Tree {
         *own = own.saturating_add(weight);
     }
 
-    /// Adds to a stack given as its functions, outermost first, joined by `;`.
+    /// Adds to the weight of a stack, which is given as its functions, outermost first, joined by `;`.
     pub fn add_line(&mut self, stack: &str, weight: u64) {
         let mut node = ROOT;
         for name in stack.split(';') {
@@ -143,7 +144,7 @@ impl Tree {
         weights
     }
 
-    /// The same nodes with other weights.
+    /// The same nodes with these own weights.
     pub(crate) fn with_own(&self, own: &[u64]) -> Tree {
         let mut tree = self.clone();
         tree.nodes.iter_mut().zip(own).for_each(|(node, own)| node.own = *own);
@@ -200,7 +201,7 @@ impl Tree {
         names.join(";")
     }
 
-    /// By name: own weight, and weight with calls. Recursion counts once.
+    /// For each name: its own weight, and its weight including callees. Recursion counts once.
     pub fn by_name(&self) -> Vec<(u64, u64)> {
         let totals = self.totals();
         let mut sums = vec![(0_u64, 0_u64); self.names.len()];
@@ -231,11 +232,12 @@ pub enum Kind {
     User,
     /// A kernel function (`_[k]`).
     Kernel,
-    /// Inlined into the function below (`_[i]`).
+    /// A function that is inlined into the function below (`_[i]`).
     Inlined,
-    /// Generated at run time (`_[j]`).
+    /// Code that was generated at run time (`_[j]`).
     Jit,
-    /// Not a function: a file without names, or a reason.
+    /// Not a function: a file whose functions have no known names (`[libc.so.6]`), why a thread had no CPU (`[futex]`), or `…` for what was
+    /// left out.
     Unnamed,
 }
 
@@ -249,7 +251,7 @@ impl Kind {
         if is_bare && kind != Kind::Kernel { (Kind::Unnamed, bare) } else { (kind, bare) }
     }
 
-    /// In a word.
+    /// The kind as a word.
     pub fn word(self) -> &'static str {
         match self {
             Kind::User => "user",
@@ -272,16 +274,16 @@ pub fn clean(name: &str) -> String {
         letter == ';' || characters::acts(letter) || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
     };
     let fit = |letter: char| if is_odd(letter) { ':' } else { letter };
-    // Readers of folded text treat such a line as a comment.
+    // Readers of folded text treat a line that begins with `# ` as a comment.
     let mut name = name;
     while let Some(rest) = name.strip_prefix("# ") {
         name = rest.trim_start();
     }
-    // The count of bytes is an upper bound, and fast.
+    // The number of bytes is an upper bound of the number of characters, and quick to check.
     if name.len() <= NAME_MAX || name.chars().count() <= NAME_MAX {
         return name.chars().map(fit).collect();
     }
-    // Keeps both ends: the end has the function, the beginning its namespace.
+    // Keep both ends: the end has the function, and the beginning has its namespace.
     let end = NAME_MAX / 3;
     let begin = NAME_MAX - end - 1;
     let tail: Vec<char> = name.chars().rev().take(end).map(fit).collect();

@@ -69,7 +69,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_tick(EvenkeelAgones* agones);
 
         /// <summary>
-        ///  The server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
+        ///  Reports that the server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -270,9 +270,10 @@ namespace Evenkeel
         public static extern byte* evenkeel_status_text(uint status);
 
         /// <summary>
-        ///  Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if the status says it all.
+        ///  Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if there is no
+        ///  more to say than the status.
         ///
-        ///  Threads: any; each has its own.
+        ///  Threads: any; each thread has its own text.
         ///
         ///  # Safety
         ///  `buffer` is null or points to `size` bytes that may be written.
@@ -788,8 +789,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_report(EvenkeelMemory* memory, EvenkeelMemoryReport* report);
 
         /// <summary>
-        ///  Writes to `buffer` a line for each setting that is not active, with what to do; empty if all is well. `needed` is the number of bytes,
-        ///  with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+        ///  Writes to `buffer` a line for each setting that is not active, with what to do. Empty if all requested settings are active. `needed` is
+        ///  the number of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
         ///
         ///  Threads: one at a time. Allocates memory: do not call it in a tick.
         ///
@@ -812,8 +813,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_after(EvenkeelMemory* memory, EvenkeelClock* clock, EvenkeelTickMemory* tick);
 
         /// <summary>
-        ///  Loads the pages of memory that ticks will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and without
-        ///  free memory.
+        ///  Loads the pages of memory that ticks will write to. The contents of the memory do not change. EVENKEEL_STATUS_REFUSED before Linux 5.14,
+        ///  and without free memory.
         ///
         ///  Threads: any, while no other thread writes there.
         ///
@@ -851,7 +852,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_quantum(EvenkeelClock* clock, EvenkeelQuantum* quantum);
 
         /// <summary>
-        ///  Creates a rate: opens the files that it reads, and allocates all its memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
+        ///  Creates a rate: opens the files with the kernel's counters, and allocates all memory of the rate. EVENKEEL_STATUS_OUT_OF_RANGE if the
+        ///  ladder or a share is invalid.
         ///
         ///  Threads: only the thread that ticks, because the rate reads that thread's counters. Free it with evenkeel_rate_free.
         ///
@@ -902,7 +904,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_take_slices(EvenkeelRate* rate, EvenkeelClock* clock);
 
         /// <summary>
-        ///  Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second.
+        ///  The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
+        ///  EVENKEEL_STATUS_NO_DATA in the first second.
         ///
         ///  Threads: one at a time.
         ///
@@ -967,7 +970,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_enter(uint scope);
 
         /// <summary>
-        ///  Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in none.
+        ///  Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in no such scope.
         ///
         ///  Threads: only the thread that entered the scope.
         /// </summary>
@@ -1009,7 +1012,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_log_long(ulong over_ns);
 
         /// <summary>
-        ///  Logs no more scopes. Those in the log can still be taken.
+        ///  Logs no more scopes. Scopes in the log can still be taken.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1017,8 +1020,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_stop_long();
 
         /// <summary>
-        ///  Takes the oldest scope of the log. `lost` is how many were lost for lack of room since the last call.
-        ///  EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
+        ///  Takes the oldest scope of the log. `lost` is the number of scopes that were lost since the last call because the log was full.
+        ///  EVENKEEL_STATUS_NO_DATA if no scope is left; `lost` is set too.
         ///
         ///  Threads: any, at any time, but not in a tick: it takes a lock and allocates.
         ///
@@ -1030,7 +1033,7 @@ namespace Evenkeel
 
         /// <summary>
         ///  Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
-        ///  EVENKEEL_STATUS_REFUSED if no folder accepts it, or this process has such a session already.
+        ///  EVENKEEL_STATUS_REFUSED if no folder accepts the page, or this process has such a session already.
         ///
         ///  Threads: any. Free it with evenkeel_telemetry_free.
         ///
@@ -1107,9 +1110,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_prometheus(EvenkeelTelemetry* telemetry, byte* text, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes, with the
-        ///  zero at the end. `folder` is their folder; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Sessions come and
-        ///  go, so call again with more than `needed`.
+        ///  Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes,
+        ///  with the zero at the end. `folder` is the folder of the pages; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+        ///  Sessions come and go, so call again with more than `needed`.
         ///
         ///  Threads: any, at any time. Allocates memory and reads files: do not call it in a tick.
         ///
@@ -1162,7 +1165,7 @@ namespace Evenkeel
         ///  Sets up the calling thread and starts a loop. The first tick is due one period later. It allocates all memory of the loop. Settings that the
         ///  kernel refuses are not errors: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder
         ///  of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created. EVENKEEL_STATUS_NO_ROOM if too many threads record
-        ///  scopes, EVENKEEL_STATUS_BUSY if this thread records them under another name, as that of an earlier loop.
+        ///  scopes, EVENKEEL_STATUS_BUSY if this thread records them under another name, such as that of an earlier loop.
         ///
         ///  Threads: only the thread that ticks. Unless a function says otherwise, only that thread may use the loop: others get EVENKEEL_STATUS_WRONG_THREAD,
         ///  and nothing changes. Free it with evenkeel_tick_loop_free.
@@ -1294,8 +1297,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_report_text(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
-        ///  bytes, with the zero at the end.
+        ///  Writes to `text` a line for each setting that was requested and is not active, with what to do. Empty if all requested settings are
+        ///  active. `needed` is the number of bytes, with the zero at the end.
         ///
         ///  Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
         ///
@@ -1372,8 +1375,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_quantum(EvenkeelTickLoop* ticks, EvenkeelQuantum* quantum);
 
         /// <summary>
-        ///  Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second, and without a
-        ///  rate.
+        ///  The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
+        ///  EVENKEEL_STATUS_NO_DATA in the first second, and without a rate.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1456,7 +1459,7 @@ namespace Evenkeel
         ///  Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`. The kernel puts
         ///  a packet into the socket of the CPU that handles it. So a thread that stays on that CPU finds the packet in the CPU's cache. The device
         ///  (RSS) or the system (RPS) chooses which CPU handles a packet; packets of other CPUs are spread over all sockets. Other sockets of the
-        ///  same user can join the address. Either all are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
+        ///  same user can join the address. Either all sockets are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
         ///  EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
         ///
         ///  Threads: any. Free each with evenkeel_udp_free.
@@ -1536,7 +1539,7 @@ namespace Evenkeel
         /// <summary>
         ///  Which settings of the socket are active, and its counters.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
         ///
         ///  # Safety
         ///  `report` is null or points to a struct prepared by evenkeel_init.
@@ -1557,7 +1560,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_report_text(EvenkeelUdp* udp, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if no half was to be measured.
+        ///  Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if neither half requested the backend Measured.
         ///
         ///  Threads: any, at any time.
         ///
@@ -1570,7 +1573,7 @@ namespace Evenkeel
         /// <summary>
         ///  How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and packets were received.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives.
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another thread receives.
         ///
         ///  # Safety
         ///  `waited` is null or points to a struct prepared by evenkeel_init.
@@ -1579,10 +1582,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_waited(EvenkeelUdp* udp, EvenkeelSummary* waited);
 
         /// <summary>
-        ///  One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most 64
-        ///  for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
+        ///  One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most
+        ///  64 for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
         ///
         ///  # Safety
         ///  `failure` is null or points to a struct prepared by evenkeel_init.
@@ -1593,7 +1596,7 @@ namespace Evenkeel
         /// <summary>
         ///  Forgets the peers that packets did not reach, and starts to count them again.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_forget_failures", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_forget_failures(EvenkeelUdp* udp);
@@ -1608,7 +1611,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_waits_log_over(ulong over_ns);
 
         /// <summary>
-        ///  Logs no more waits. Those in the log can still be taken.
+        ///  Logs no more waits. Waits in the log can still be taken.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1616,8 +1619,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_waits_stop_log();
 
         /// <summary>
-        ///  Takes the oldest wait of the log. `lost` is how many were lost for lack of room since the last call.
-        ///  EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
+        ///  Takes the oldest wait of the log. `lost` is the number of waits that were lost since the last call because the log was full.
+        ///  EVENKEEL_STATUS_NO_DATA if no wait is left; `lost` is set too.
         ///
         ///  Threads: any, at any time, but not in a tick: it takes a lock and allocates.
         ///
@@ -1698,15 +1701,15 @@ namespace Evenkeel
         /// </summary>
         public ulong failures;
         /// <summary>
-        ///  EvenkeelProgress of evenkeel_agones_ready.
+        ///  The state of the request by evenkeel_agones_ready, as an EvenkeelProgress.
         /// </summary>
         public uint ready;
         /// <summary>
-        ///  EvenkeelProgress of evenkeel_agones_shutdown.
+        ///  The state of the request by evenkeel_agones_shutdown, as an EvenkeelProgress.
         /// </summary>
         public uint shutdown;
         /// <summary>
-        ///  The reason of the last failed request, cut to fit, with a zero at the end; empty if none failed.
+        ///  Why the last failed request failed, cut to fit, with a zero at the end. Empty if no request failed.
         /// </summary>
         public fixed byte last_failure[256];
     }
@@ -1727,15 +1730,15 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Its name.
+        ///  The game server's name.
         /// </summary>
         public fixed byte name[256];
         /// <summary>
-        ///  Its namespace; two words, because `namespace` is a keyword of C++.
+        ///  The game server's namespace. The field's name is two words, because `namespace` is a keyword of C++.
         /// </summary>
         public fixed byte name_space[256];
         /// <summary>
-        ///  Its state, such as "Ready" or "Allocated".
+        ///  The game server's state, such as "Ready" or "Allocated".
         /// </summary>
         public fixed byte state[64];
         /// <summary>
@@ -1743,11 +1746,11 @@ namespace Evenkeel
         /// </summary>
         public fixed byte address[256];
         /// <summary>
-        ///  Its first port; 0 if it has none.
+        ///  The game server's first port. 0 if it has none.
         /// </summary>
         public uint port;
         /// <summary>
-        ///  How many ports it has.
+        ///  The number of the game server's ports.
         /// </summary>
         public uint ports_count;
     }
@@ -1783,7 +1786,7 @@ namespace Evenkeel
         /// </summary>
         public uint overrun;
         /// <summary>
-        ///  The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
+        ///  The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
         /// </summary>
         public uint catch_up_at_most;
         /// <summary>
@@ -1811,19 +1814,19 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  How many ticks came before it, missed ones included.
+        ///  How many ticks came before this one, including missed ticks.
         /// </summary>
         public ulong number;
         /// <summary>
-        ///  When it was due, in nanoseconds.
+        ///  When the tick was due, in nanoseconds.
         /// </summary>
         public ulong due_ns;
         /// <summary>
-        ///  When it began, in nanoseconds.
+        ///  When the tick began, in nanoseconds.
         /// </summary>
         public ulong began_ns;
         /// <summary>
-        ///  How many ticks were missed right before it.
+        ///  How many ticks were missed right before this one.
         /// </summary>
         public ulong missed;
         /// <summary>
@@ -1851,7 +1854,7 @@ namespace Evenkeel
         /// </summary>
         public ulong number;
         /// <summary>
-        ///  When its work ended, in nanoseconds.
+        ///  When the tick's work ended, in nanoseconds.
         /// </summary>
         public ulong done_ns;
         /// <summary>
@@ -1923,7 +1926,7 @@ namespace Evenkeel
         /// </summary>
         public ulong count;
         /// <summary>
-        ///  The smallest.
+        ///  The smallest value.
         /// </summary>
         public ulong min_ns;
         /// <summary>
@@ -1943,7 +1946,7 @@ namespace Evenkeel
         /// </summary>
         public ulong p999_ns;
         /// <summary>
-        ///  The largest.
+        ///  The largest value.
         /// </summary>
         public ulong max_ns;
     }
@@ -1996,7 +1999,7 @@ namespace Evenkeel
         /// </summary>
         public ulong by_caller;
         /// <summary>
-        ///  Those that ran on workers.
+        ///  The jobs that ran on workers.
         /// </summary>
         public ulong by_workers;
         /// <summary>
@@ -2024,7 +2027,8 @@ namespace Evenkeel
         /// </summary>
         public ulong longest_job_ns;
         /// <summary>
-        ///  How often a thread left a job to others because its CPU was about to go: see EvenkeelJobSettings.slice_cpus. It looks again every 50 us.
+        ///  How often a thread left a job to others because its CPU was about to be taken away: see EvenkeelJobSettings.slice_cpus. The thread
+        ///  looks for a job again every 50 us.
         /// </summary>
         public ulong left;
     }
@@ -2050,7 +2054,7 @@ namespace Evenkeel
         /// </summary>
         public uint workers;
         /// <summary>
-        ///  Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 together with the other workers.
+        ///  Threads that take asynchronous jobs only, so that long jobs do not delay a frame. At most 63 together with the other workers.
         /// </summary>
         public uint asynchronous_workers;
         /// <summary>
@@ -2097,9 +2101,9 @@ namespace Evenkeel
         /// </summary>
         public System.UIntPtr own_workers_count;
         /// <summary>
-        ///  CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the middle
-        ///  then begins on another CPU, if that is sooner. It is for threads that are pinned to one CPU each. A thread for each listed CPU follows its
-        ///  slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
+        ///  CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the
+        ///  middle then begins on another CPU, if that is sooner. Use this for threads that are pinned to one CPU each. A thread for each listed
+        ///  CPU follows its slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
         /// </summary>
         public byte* slice_cpus;
     }
@@ -2119,15 +2123,15 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The numbers of the queues that it takes jobs from; each time from the first one that has a job.
+        ///  The numbers of the queues that the worker takes jobs from; each time from the first queue that has a job.
         /// </summary>
         public fixed uint queues[9];
         /// <summary>
-        ///  How many of these numbers there are, 1 to 9.
+        ///  How many queues the worker takes jobs from, 1 to 9.
         /// </summary>
         public uint queues_count;
         /// <summary>
-        ///  The kernel settings of its thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
+        ///  The kernel settings of the worker's thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
         /// </summary>
         public EvenkeelThreadConfig* thread;
     }
@@ -2180,7 +2184,7 @@ namespace Evenkeel
         /// </summary>
         public ulong since_start_ns;
         /// <summary>
-        ///  How long the CPU is still available, in nanoseconds, at the time of the call; 0 while it is gone.
+        ///  How long the CPU is still available, in nanoseconds, at the time of the call. 0 while it is taken away.
         /// </summary>
         public ulong left_ns;
     }
@@ -2223,7 +2227,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Something that happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or move it.
+    ///  An event: it happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or
+    ///  move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelEvent
@@ -2306,7 +2311,7 @@ namespace Evenkeel
         /// </summary>
         public int future_errno;
         /// <summary>
-        ///  EvenkeelMemoryConfig.stack_bytes.
+        ///  The status of EvenkeelMemoryConfig.stack_bytes.
         /// </summary>
         public uint stack;
         /// <summary>
@@ -2314,7 +2319,7 @@ namespace Evenkeel
         /// </summary>
         public int stack_errno;
         /// <summary>
-        ///  EvenkeelMemoryConfig.heap_bytes.
+        ///  The status of EvenkeelMemoryConfig.heap_bytes.
         /// </summary>
         public uint heap;
         /// <summary>
@@ -2455,7 +2460,7 @@ namespace Evenkeel
         /// </summary>
         public ulong gaps_unknown;
         /// <summary>
-        ///  How often the clock woke in idle time to search; each wake costs some 5 us of CPU time.
+        ///  How often the clock woke in idle time to search. Each wake-up costs some 5 us of CPU time.
         /// </summary>
         public ulong probes;
         /// <summary>
@@ -2491,15 +2496,15 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The number of changes since the start, this one included.
+        ///  The number of changes since the start, including this one.
         /// </summary>
         public ulong changes;
         /// <summary>
-        ///  The period before, in nanoseconds.
+        ///  The period before the change, in nanoseconds.
         /// </summary>
         public ulong from_ns;
         /// <summary>
-        ///  The period after, in nanoseconds.
+        ///  The period after the change, in nanoseconds.
         /// </summary>
         public ulong to_ns;
         /// <summary>
@@ -2543,7 +2548,7 @@ namespace Evenkeel
         /// </summary>
         public ulong slowest_ns;
         /// <summary>
-        ///  The highest sustainable load: work over the tick's share of the period, 0.05 to 1. 0: 0.75.
+        ///  The highest sustainable load, 0.05 to 1: how long a tick works, divided by the part of the period in which it may run. 0: 0.75.
         /// </summary>
         public double sustainable;
         /// <summary>
@@ -2567,7 +2572,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Its name, cut to fit, with a zero at the end.
+        ///  The scope's name, cut to fit, with a zero at the end.
         /// </summary>
         public fixed byte name[136];
         /// <summary>
@@ -2579,11 +2584,11 @@ namespace Evenkeel
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  When it ended, in nanoseconds of evenkeel_now_ns's clock.
+        ///  When the scope ended, in nanoseconds of evenkeel_now_ns's clock.
         /// </summary>
         public ulong end_ns;
         /// <summary>
-        ///  Its CPU time, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
+        ///  The CPU time of the scope, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
         /// </summary>
         public ulong cpu_ns;
     }
@@ -2619,7 +2624,7 @@ namespace Evenkeel
         /// </summary>
         public byte* folder;
         /// <summary>
-        ///  Not 0: the server's group may read it too, not only its user.
+        ///  Not 0: the server's group may read the page too. 0: only the server's user may read it.
         /// </summary>
         public uint is_for_group;
         /// <summary>
@@ -2705,7 +2710,7 @@ namespace Evenkeel
         /// </summary>
         public int cpus_errno;
         /// <summary>
-        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; not requested for a real-time thread.
+        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns. A real-time thread requests no slice.
         /// </summary>
         public uint slice;
         /// <summary>
@@ -2770,7 +2775,7 @@ namespace Evenkeel
         /// </summary>
         public uint overrun;
         /// <summary>
-        ///  The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
+        ///  The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
         /// </summary>
         public uint catch_up_at_most;
         /// <summary>
@@ -2782,7 +2787,7 @@ namespace Evenkeel
         /// </summary>
         public uint align;
         /// <summary>
-        ///  The kernel settings of the loop's thread. Null: those that need no privileges.
+        ///  The kernel settings of the loop's thread. Null: settings that need no privileges.
         /// </summary>
         public EvenkeelThreadConfig* thread;
         /// <summary>
@@ -2870,7 +2875,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The sender's address, as the packet says.
+        ///  The sender's address, which may be forged.
         /// </summary>
         public EvenkeelAddress from;
         /// <summary>
@@ -2886,7 +2891,7 @@ namespace Evenkeel
         /// </summary>
         public ulong waited_ns;
         /// <summary>
-        ///  1: it was longer than bytes_max, and the rest is cut off.
+        ///  1: the packet was longer than bytes_max, and its rest is cut off. Else 0.
         /// </summary>
         public uint is_truncated;
         /// <summary>
@@ -2914,11 +2919,11 @@ namespace Evenkeel
         /// </summary>
         public ulong packets;
         /// <summary>
-        ///  The sum of their payloads, in bytes.
+        ///  The sum of the packets' payloads, in bytes.
         /// </summary>
         public ulong bytes;
         /// <summary>
-        ///  How many of them were cut off.
+        ///  How many of the packets were cut off.
         /// </summary>
         public ulong truncated;
         /// <summary>
@@ -3007,7 +3012,7 @@ namespace Evenkeel
         /// </summary>
         public ulong packets_out;
         /// <summary>
-        ///  Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report it.
+        ///  Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report them.
         /// </summary>
         public ulong dropped;
         /// <summary>
@@ -3020,7 +3025,7 @@ namespace Evenkeel
         /// </summary>
         public int receive_backend_errno;
         /// <summary>
-        ///  The same for sending.
+        ///  Why the requested or best backend is not used for sending: an errno; 0 if it is used.
         /// </summary>
         public int send_backend_errno;
         /// <summary>
@@ -3040,7 +3045,7 @@ namespace Evenkeel
         /// </summary>
         public int drops_errno;
         /// <summary>
-        ///  EvenkeelUdpSettings.stamps.
+        ///  The status of EvenkeelUdpSettings.stamps.
         /// </summary>
         public uint stamps;
         /// <summary>
@@ -3048,7 +3053,7 @@ namespace Evenkeel
         /// </summary>
         public int stamps_errno;
         /// <summary>
-        ///  EvenkeelUdpSettings.hears_undelivered.
+        ///  The status of EvenkeelUdpSettings.hears_undelivered.
         /// </summary>
         public uint undelivered;
         /// <summary>
@@ -3056,7 +3061,7 @@ namespace Evenkeel
         /// </summary>
         public int undelivered_errno;
         /// <summary>
-        ///  EvenkeelUdpSettings.busy_poll_us.
+        ///  The status of EvenkeelUdpSettings.busy_poll_us.
         /// </summary>
         public uint busy_poll;
         /// <summary>
@@ -3137,7 +3142,7 @@ namespace Evenkeel
         /// </summary>
         public ulong rounds;
         /// <summary>
-        ///  How long it took, in nanoseconds.
+        ///  How long the measurement took, in nanoseconds.
         /// </summary>
         public ulong took_ns;
         /// <summary>
@@ -3178,7 +3183,7 @@ namespace Evenkeel
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  How many packets did not reach it.
+        ///  How many packets did not reach the peer.
         /// </summary>
         public ulong packets;
     }
@@ -3198,11 +3203,11 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
+        ///  The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, IPv4.
         /// </summary>
         public byte* address;
         /// <summary>
-        ///  The backend for receiving: one of EvenkeelIoBackend. If it is refused, the socket uses the next simpler one.
+        ///  The backend for receiving: one of EvenkeelIoBackend. If the kernel refuses it, the socket uses the next simpler one.
         /// </summary>
         public uint receive;
         /// <summary>
@@ -3222,7 +3227,7 @@ namespace Evenkeel
         /// </summary>
         public uint players;
         /// <summary>
-        ///  How many packets each of them sends per second. Required if players is not 0.
+        ///  How many packets each player sends per second. Required if players is not 0.
         /// </summary>
         public uint packets_a_second;
         /// <summary>
@@ -3266,7 +3271,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A wait that took long.
+    ///  A wait that took longer than the limit of evenkeel_waits_log_over.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelLongWait
@@ -3288,15 +3293,15 @@ namespace Evenkeel
         /// </summary>
         public uint thread;
         /// <summary>
-        ///  The lock's address.
+        ///  The address of the lock or event.
         /// </summary>
         public ulong @lock;
         /// <summary>
-        ///  When it began, in nanoseconds of CLOCK_MONOTONIC.
+        ///  When the wait began, in nanoseconds of CLOCK_MONOTONIC.
         /// </summary>
         public ulong start_ns;
         /// <summary>
-        ///  How long it took, in nanoseconds, without no_cpu_ns.
+        ///  How long the wait took, in nanoseconds, without no_cpu_ns.
         /// </summary>
         public ulong length_ns;
         /// <summary>
@@ -3317,11 +3322,11 @@ namespace Evenkeel
         /// </summary>
         NotRequested = 0,
         /// <summary>
-        ///  The sidecar has not accepted it yet; the thread repeats it.
+        ///  The sidecar has not accepted the request yet. The thread repeats it.
         /// </summary>
         Asked = 1,
         /// <summary>
-        ///  The sidecar accepted it.
+        ///  The sidecar accepted the request.
         /// </summary>
         Done = 2,
     }
@@ -3332,7 +3337,7 @@ namespace Evenkeel
     public enum EvenkeelOverrun : uint
     {
         /// <summary>
-        ///  They are missed. The next tick is at the next deadline, and EvenkeelTick.missed counts them.
+        ///  Deadlines that pass are missed. The next tick is at the next deadline, and EvenkeelTick.missed counts them.
         /// </summary>
         Skip = 0,
         /// <summary>
@@ -3351,15 +3356,15 @@ namespace Evenkeel
     public enum EvenkeelSpinning : uint
     {
         /// <summary>
-        ///  If the process has more than one CPU. Under a CPU limit it spins less.
+        ///  The clock spins if the process has more than one CPU. Under a CPU limit it spins less.
         /// </summary>
         WhereThereIsRoom = 0,
         /// <summary>
-        ///  Never.
+        ///  The clock never spins.
         /// </summary>
         Never = 1,
         /// <summary>
-        ///  Always: for a CPU that is reserved for the server.
+        ///  The clock always spins: for a CPU that is reserved for the server.
         /// </summary>
         Always = 2,
     }
@@ -3370,11 +3375,11 @@ namespace Evenkeel
     public enum EvenkeelAlign : uint
     {
         /// <summary>
-        ///  It shifts ticks if measurements show that they then finish sooner.
+        ///  The clock shifts ticks if measurements show that they then finish sooner.
         /// </summary>
         Measured = 0,
         /// <summary>
-        ///  It never shifts ticks: they keep their phase.
+        ///  The clock never shifts ticks: they keep their phase.
         /// </summary>
         Never = 1,
     }
@@ -3462,7 +3467,7 @@ namespace Evenkeel
         /// </summary>
         WrongThread = 18,
         /// <summary>
-        ///  This system does not have it: only Linux does.
+        ///  This system does not support the call: only Linux does.
         /// </summary>
         Unsupported = 19,
     }
@@ -3477,7 +3482,7 @@ namespace Evenkeel
         /// </summary>
         AllOnFault = 0,
         /// <summary>
-        ///  None: the kernel decides.
+        ///  No pages: the kernel decides.
         /// </summary>
         Nothing = 1,
         /// <summary>
@@ -3496,11 +3501,11 @@ namespace Evenkeel
     public enum EvenkeelPhaseState : uint
     {
         /// <summary>
-        ///  Nothing: it was not requested.
+        ///  The loop does nothing, because it was not requested.
         /// </summary>
         Off = 0,
         /// <summary>
-        ///  It keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
+        ///  The loop keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
         /// </summary>
         Aligned = 1,
         /// <summary>
@@ -3508,11 +3513,11 @@ namespace Evenkeel
         /// </summary>
         Alone = 2,
         /// <summary>
-        ///  Its ticks move towards their place.
+        ///  The loop's ticks move towards their place.
         /// </summary>
         Settling = 3,
         /// <summary>
-        ///  Its ticks are in their place.
+        ///  The loop's ticks are in their place.
         /// </summary>
         Settled = 4,
     }
@@ -3527,42 +3532,42 @@ namespace Evenkeel
         /// </summary>
         Unknown = 0,
         /// <summary>
-        ///  It is not taken away.
+        ///  The CPU is not taken away.
         /// </summary>
         None = 1,
         /// <summary>
-        ///  At fixed times, by a hypervisor that gives each virtual CPU a slice.
+        ///  The CPU is taken away at fixed times, by a hypervisor that gives each virtual CPU a slice.
         /// </summary>
         FixedSlot = 2,
         /// <summary>
-        ///  When a CPU limit's quota is used up, until its next period.
+        ///  The CPU is taken away when the quota of a CPU limit is used up, until the limit's next period.
         /// </summary>
         TokenBucket = 3,
         /// <summary>
-        ///  At irregular times.
+        ///  The CPU is taken away at irregular times.
         /// </summary>
         Irregular = 4,
     }
 
     /// <summary>
-    ///  How the clock reacts to it: EvenkeelQuantum.alignment.
+    ///  How the clock reacts if the CPU is taken away: EvenkeelQuantum.alignment.
     /// </summary>
     public enum EvenkeelAlignment : uint
     {
         /// <summary>
-        ///  It does nothing: it may not, there are no slices, or no phase was better.
+        ///  The clock does not move ticks: it may not, there are no slices, or no phase was better.
         /// </summary>
         Free = 0,
         /// <summary>
-        ///  It searches for gaps in idle time.
+        ///  The clock searches for gaps in idle time.
         /// </summary>
         Looking = 1,
         /// <summary>
-        ///  It runs ticks at several phases, to find where they finish soonest.
+        ///  The clock runs ticks at several phases, to find where they finish soonest.
         /// </summary>
         Trying = 2,
         /// <summary>
-        ///  It keeps ticks at the best phase.
+        ///  The clock keeps ticks at the best phase.
         /// </summary>
         Held = 3,
         /// <summary>
@@ -3624,11 +3629,11 @@ namespace Evenkeel
         /// </summary>
         NotRequested = 0,
         /// <summary>
-        ///  Active; read back if the kernel allows that.
+        ///  The setting is active. It was read back if the kernel allows that.
         /// </summary>
         Active = 1,
         /// <summary>
-        ///  The kernel refused it. The next field has the error number.
+        ///  The kernel refused the setting. The next field of the report has the error number.
         /// </summary>
         Refused = 2,
         /// <summary>
@@ -3636,7 +3641,7 @@ namespace Evenkeel
         /// </summary>
         Suspended = 3,
         /// <summary>
-        ///  The kernel accepted it without effect.
+        ///  The kernel accepted the setting without effect.
         /// </summary>
         NoEffect = 4,
     }
@@ -3659,11 +3664,11 @@ namespace Evenkeel
         /// </summary>
         One = 2,
         /// <summary>
-        ///  Up to 64 packets a call.
+        ///  Up to 64 packets per call.
         /// </summary>
         Batched = 3,
         /// <summary>
-        ///  As Batched, and the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+        ///  The same as Batched, but the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
         /// </summary>
         Offloaded = 4,
         /// <summary>
@@ -3675,7 +3680,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  The kind of the lock, in EvenkeelLongWait.kind.
+    ///  The kind of the awaited object, in EvenkeelLongWait.kind.
     /// </summary>
     public enum EvenkeelWaitKind : uint
     {

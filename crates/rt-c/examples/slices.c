@@ -1,4 +1,4 @@
-/* Jobs on CPUs that a hypervisor gives in time slices: one thread pinned to each CPU, and no job on a CPU that is about to go.
+/* Jobs on CPUs that a hypervisor gives in time slices: one thread pinned to each CPU, and no job on a CPU that is about to be taken away.
  *
  * usage: slices [CPU...]     such as: slices 0 1; [default: 0] */
 #include <evenkeel_rt.h>

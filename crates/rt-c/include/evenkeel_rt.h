@@ -69,7 +69,7 @@ enum EvenkeelStatus
     EVENKEEL_STATUS_NO_WORKER = 17,
     // The object belongs to another thread, the one that made or locked it.
     EVENKEEL_STATUS_WRONG_THREAD = 18,
-    // This system does not have it: only Linux does.
+    // This system does not support the call: only Linux does.
     EVENKEEL_STATUS_UNSUPPORTED = 19,
 };
 #ifndef __cplusplus
@@ -86,9 +86,9 @@ enum EvenkeelAlign
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // It shifts ticks if measurements show that they then finish sooner.
+    // The clock shifts ticks if measurements show that they then finish sooner.
     EVENKEEL_ALIGN_MEASURED = 0,
-    // It never shifts ticks: they keep their phase.
+    // The clock never shifts ticks: they keep their phase.
     EVENKEEL_ALIGN_NEVER = 1,
 };
 #ifndef __cplusplus
@@ -99,19 +99,19 @@ typedef uint32_t EvenkeelAlign;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// How the clock reacts to it: EvenkeelQuantum.alignment.
+// How the clock reacts if the CPU is taken away: EvenkeelQuantum.alignment.
 enum EvenkeelAlignment
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // It does nothing: it may not, there are no slices, or no phase was better.
+    // The clock does not move ticks: it may not, there are no slices, or no phase was better.
     EVENKEEL_ALIGNMENT_FREE = 0,
-    // It searches for gaps in idle time.
+    // The clock searches for gaps in idle time.
     EVENKEEL_ALIGNMENT_LOOKING = 1,
-    // It runs ticks at several phases, to find where they finish soonest.
+    // The clock runs ticks at several phases, to find where they finish soonest.
     EVENKEEL_ALIGNMENT_TRYING = 2,
-    // It keeps ticks at the best phase.
+    // The clock keeps ticks at the best phase.
     EVENKEEL_ALIGNMENT_HELD = 3,
     // There are slices, but the tick period does not fit the period of the slices.
     EVENKEEL_ALIGNMENT_NO_MULTIPLE = 4,
@@ -142,7 +142,7 @@ enum EvenkeelCount
     EVENKEEL_COUNT_BYTES_OUT = 4,
     // Datagrams lost for lack of room, in either direction.
     EVENKEEL_COUNT_DROPS = 5,
-    // Players in the session now; it goes up and down.
+    // The current number of players in the session, which goes up and down.
     EVENKEEL_COUNT_PLAYERS = 6,
 };
 #ifndef __cplusplus
@@ -161,13 +161,13 @@ enum EvenkeelApplyStatus
  {
     // Not requested.
     EVENKEEL_APPLY_STATUS_NOT_REQUESTED = 0,
-    // Active; read back if the kernel allows that.
+    // The setting is active. It was read back if the kernel allows that.
     EVENKEEL_APPLY_STATUS_ACTIVE = 1,
-    // The kernel refused it. The next field has the error number.
+    // The kernel refused the setting. The next field of the report has the error number.
     EVENKEEL_APPLY_STATUS_REFUSED = 2,
     // The setting was active and is suspended: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     EVENKEEL_APPLY_STATUS_SUSPENDED = 3,
-    // The kernel accepted it without effect.
+    // The kernel accepted the setting without effect.
     EVENKEEL_APPLY_STATUS_NO_EFFECT = 4,
 };
 #ifndef __cplusplus
@@ -186,7 +186,7 @@ enum EvenkeelMemoryLock
  {
     // All pages that are mapped now or later, each from its first use on. Unused pages cost no memory.
     EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT = 0,
-    // None: the kernel decides.
+    // No pages: the kernel decides.
     EVENKEEL_MEMORY_LOCK_NOTHING = 1,
     // All pages that are mapped now, loaded at once.
     EVENKEEL_MEMORY_LOCK_PRESENT = 2,
@@ -207,7 +207,7 @@ enum EvenkeelOverrun
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // They are missed. The next tick is at the next deadline, and EvenkeelTick.missed counts them.
+    // Deadlines that pass are missed. The next tick is at the next deadline, and EvenkeelTick.missed counts them.
     EVENKEEL_OVERRUN_SKIP = 0,
     // Up to EvenkeelClockSettings.catch_up_at_most late ticks run right after one another.
     EVENKEEL_OVERRUN_CATCH_UP = 1,
@@ -228,15 +228,15 @@ enum EvenkeelPhaseState
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // Nothing: it was not requested.
+    // The loop does nothing, because it was not requested.
     EVENKEEL_PHASE_STATE_OFF = 0,
-    // It keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
+    // The loop keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
     EVENKEEL_PHASE_STATE_ALIGNED = 1,
     // No other session shares CPUs with this one at a fitting period.
     EVENKEEL_PHASE_STATE_ALONE = 2,
-    // Its ticks move towards their place.
+    // The loop's ticks move towards their place.
     EVENKEEL_PHASE_STATE_SETTLING = 3,
-    // Its ticks are in their place.
+    // The loop's ticks are in their place.
     EVENKEEL_PHASE_STATE_SETTLED = 4,
 };
 #ifndef __cplusplus
@@ -255,9 +255,9 @@ enum EvenkeelProgress
  {
     // Not requested.
     EVENKEEL_PROGRESS_NOT_REQUESTED = 0,
-    // The sidecar has not accepted it yet; the thread repeats it.
+    // The sidecar has not accepted the request yet. The thread repeats it.
     EVENKEEL_PROGRESS_ASKED = 1,
-    // The sidecar accepted it.
+    // The sidecar accepted the request.
     EVENKEEL_PROGRESS_DONE = 2,
 };
 #ifndef __cplusplus
@@ -276,13 +276,13 @@ enum EvenkeelQuantumModel
  {
     // Not known: the clock has not searched for long enough.
     EVENKEEL_QUANTUM_MODEL_UNKNOWN = 0,
-    // It is not taken away.
+    // The CPU is not taken away.
     EVENKEEL_QUANTUM_MODEL_NONE = 1,
-    // At fixed times, by a hypervisor that gives each virtual CPU a slice.
+    // The CPU is taken away at fixed times, by a hypervisor that gives each virtual CPU a slice.
     EVENKEEL_QUANTUM_MODEL_FIXED_SLOT = 2,
-    // When a CPU limit's quota is used up, until its next period.
+    // The CPU is taken away when the quota of a CPU limit is used up, until the limit's next period.
     EVENKEEL_QUANTUM_MODEL_TOKEN_BUCKET = 3,
-    // At irregular times.
+    // The CPU is taken away at irregular times.
     EVENKEEL_QUANTUM_MODEL_IRREGULAR = 4,
 };
 #ifndef __cplusplus
@@ -332,11 +332,11 @@ enum EvenkeelSpinning
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // If the process has more than one CPU. Under a CPU limit it spins less.
+    // The clock spins if the process has more than one CPU. Under a CPU limit it spins less.
     EVENKEEL_SPINNING_WHERE_THERE_IS_ROOM = 0,
-    // Never.
+    // The clock never spins.
     EVENKEEL_SPINNING_NEVER = 1,
-    // Always: for a CPU that is reserved for the server.
+    // The clock always spins: for a CPU that is reserved for the server.
     EVENKEEL_SPINNING_ALWAYS = 2,
 };
 #ifndef __cplusplus
@@ -347,7 +347,7 @@ typedef uint32_t EvenkeelSpinning;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// The kind of the lock, in EvenkeelLongWait.kind.
+// The kind of the awaited object, in EvenkeelLongWait.kind.
 enum EvenkeelWaitKind
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -384,9 +384,9 @@ enum EvenkeelIoBackend
     EVENKEEL_IO_BACKEND_MEASURED = 1,
     // A call for each packet.
     EVENKEEL_IO_BACKEND_ONE = 2,
-    // Up to 64 packets a call.
+    // Up to 64 packets per call.
     EVENKEEL_IO_BACKEND_BATCHED = 3,
-    // As Batched, and the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+    // The same as Batched, but the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
     EVENKEEL_IO_BACKEND_OFFLOADED = 4,
     // Receives with one standing request of io_uring; it needs a library that was built with it (`make install-rt FEATURES=io-uring`) and
     // Linux 6.1 or later. The request belongs to the thread that first receives; if another thread receives, the socket continues as
@@ -459,17 +459,17 @@ typedef struct EvenkeelGameServer {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Its name.
+    // The game server's name.
     char name[256];
-    // Its namespace; two words, because `namespace` is a keyword of C++.
+    // The game server's namespace. The field's name is two words, because `namespace` is a keyword of C++.
     char name_space[256];
-    // Its state, such as "Ready" or "Allocated".
+    // The game server's state, such as "Ready" or "Allocated".
     char state[64];
     // The address for players.
     char address[256];
-    // Its first port; 0 if it has none.
+    // The game server's first port. 0 if it has none.
     uint32_t port;
-    // How many ports it has.
+    // The number of the game server's ports.
     uint32_t ports_count;
 } EvenkeelGameServer;
 
@@ -485,11 +485,11 @@ typedef struct EvenkeelAgonesReport {
     uint64_t health_withheld;
     // Requests of any kind that failed.
     uint64_t failures;
-    // EvenkeelProgress of evenkeel_agones_ready.
+    // The state of the request by evenkeel_agones_ready, as an EvenkeelProgress.
     uint32_t ready;
-    // EvenkeelProgress of evenkeel_agones_shutdown.
+    // The state of the request by evenkeel_agones_shutdown, as an EvenkeelProgress.
     uint32_t shutdown;
-    // The reason of the last failed request, cut to fit, with a zero at the end; empty if none failed.
+    // Why the last failed request failed, cut to fit, with a zero at the end. Empty if no request failed.
     char last_failure[256];
 } EvenkeelAgonesReport;
 
@@ -503,7 +503,7 @@ typedef struct EvenkeelClockSettings {
     uint64_t period_ns;
     // One of EvenkeelOverrun.
     uint32_t overrun;
-    // The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
+    // The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
     uint32_t catch_up_at_most;
     // One of EvenkeelSpinning.
     uint32_t spinning;
@@ -521,7 +521,7 @@ typedef struct EvenkeelThreadReport {
     uint32_t cpus;
     // The errno of the field above.
     int32_t cpus_errno;
-    // EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; not requested for a real-time thread.
+    // EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns. A real-time thread requests no slice.
     uint32_t slice;
     // The errno of the field above.
     int32_t slice_errno;
@@ -545,13 +545,13 @@ typedef struct EvenkeelTick {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // How many ticks came before it, missed ones included.
+    // How many ticks came before this one, including missed ticks.
     uint64_t number;
-    // When it was due, in nanoseconds.
+    // When the tick was due, in nanoseconds.
     uint64_t due_ns;
-    // When it began, in nanoseconds.
+    // When the tick began, in nanoseconds.
     uint64_t began_ns;
-    // How many ticks were missed right before it.
+    // How many ticks were missed right before this one.
     uint64_t missed;
     // The time to move the world by, in nanoseconds: one period for this tick, and one for each missed tick before it.
     uint64_t elapsed_ns;
@@ -565,7 +565,7 @@ typedef struct EvenkeelDone {
     uint32_t version;
     // The tick's number.
     uint64_t number;
-    // When its work ended, in nanoseconds.
+    // When the tick's work ended, in nanoseconds.
     uint64_t done_ns;
     // The time from due to begun, in nanoseconds.
     uint64_t lateness_ns;
@@ -601,7 +601,7 @@ typedef struct EvenkeelSummary {
     uint32_t version;
     // The number of values.
     uint64_t count;
-    // The smallest.
+    // The smallest value.
     uint64_t min_ns;
     // The median.
     uint64_t p50_ns;
@@ -611,7 +611,7 @@ typedef struct EvenkeelSummary {
     uint64_t p99_ns;
     // The quantile 0.999.
     uint64_t p999_ns;
-    // The largest.
+    // The largest value.
     uint64_t max_ns;
 } EvenkeelSummary;
 
@@ -645,11 +645,11 @@ typedef struct EvenkeelWorkerSettings {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The numbers of the queues that it takes jobs from; each time from the first one that has a job.
+    // The numbers of the queues that the worker takes jobs from; each time from the first queue that has a job.
     uint32_t queues[9];
-    // How many of these numbers there are, 1 to 9.
+    // How many queues the worker takes jobs from, 1 to 9.
     uint32_t queues_count;
-    // The kernel settings of its thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
+    // The kernel settings of the worker's thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
     const struct EvenkeelThreadConfig *thread;
 } EvenkeelWorkerSettings;
 
@@ -663,7 +663,7 @@ typedef struct EvenkeelJobSettings {
     uint32_t version;
     // Threads that take from the frame queues in their order, and then from the asynchronous queue.
     uint32_t workers;
-    // Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 together with the other workers.
+    // Threads that take asynchronous jobs only, so that long jobs do not delay a frame. At most 63 together with the other workers.
     uint32_t asynchronous_workers;
     // Frame queues, up to 8. 0: 1.
     uint32_t frame_queues;
@@ -688,9 +688,9 @@ typedef struct EvenkeelJobSettings {
     const struct EvenkeelWorkerSettings *const *own_workers;
     // How many workers `own_workers` lists; at most 63 together with all other workers.
     size_t own_workers_count;
-    // CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the middle
-    // then begins on another CPU, if that is sooner. It is for threads that are pinned to one CPU each. A thread for each listed CPU follows its
-    // slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
+    // CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the
+    // middle then begins on another CPU, if that is sooner. Use this for threads that are pinned to one CPU each. A thread for each listed
+    // CPU follows its slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
     const char *slice_cpus;
 } EvenkeelJobSettings;
 
@@ -711,7 +711,7 @@ typedef struct EvenkeelFrameCounters {
     uint64_t jobs;
     // The jobs that ran on the thread that opened the frame.
     uint64_t by_caller;
-    // Those that ran on workers.
+    // The jobs that ran on workers.
     uint64_t by_workers;
     // Asynchronous jobs that ended during the frame.
     uint64_t asynchronous;
@@ -725,7 +725,8 @@ typedef struct EvenkeelFrameCounters {
     uint64_t busy_ns;
     // The duration of the longest job, in nanoseconds.
     uint64_t longest_job_ns;
-    // How often a thread left a job to others because its CPU was about to go: see EvenkeelJobSettings.slice_cpus. It looks again every 50 us.
+    // How often a thread left a job to others because its CPU was about to be taken away: see EvenkeelJobSettings.slice_cpus. The thread
+    // looks for a job again every 50 us.
     uint64_t left;
 } EvenkeelFrameCounters;
 
@@ -752,7 +753,7 @@ typedef struct EvenkeelCpuSlice {
     uint64_t start_ns;
     // How long ago the current period began, in nanoseconds, at the time of the call.
     uint64_t since_start_ns;
-    // How long the CPU is still available, in nanoseconds, at the time of the call; 0 while it is gone.
+    // How long the CPU is still available, in nanoseconds, at the time of the call. 0 while it is taken away.
     uint64_t left_ns;
 } EvenkeelCpuSlice;
 
@@ -775,7 +776,8 @@ typedef struct EvenkeelRwLock {
     uint64_t opaque[3];
 } EvenkeelRwLock;
 
-// Something that happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or move it.
+// An event: it happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or
+// move it.
 typedef struct EvenkeelEvent {
     // Internal to the library.
     uint64_t opaque[2];
@@ -812,11 +814,11 @@ typedef struct EvenkeelMemoryReport {
     uint32_t future;
     // The errno of the field above.
     int32_t future_errno;
-    // EvenkeelMemoryConfig.stack_bytes.
+    // The status of EvenkeelMemoryConfig.stack_bytes.
     uint32_t stack;
     // The errno of the field above.
     int32_t stack_errno;
-    // EvenkeelMemoryConfig.heap_bytes.
+    // The status of EvenkeelMemoryConfig.heap_bytes.
     uint32_t heap;
     // The errno of the field above.
     int32_t heap_errno;
@@ -861,7 +863,7 @@ typedef struct EvenkeelQuantum {
     uint64_t gaps_preempted;
     // Gaps with an unknown cause.
     uint64_t gaps_unknown;
-    // How often the clock woke in idle time to search; each wake costs some 5 us of CPU time.
+    // How often the clock woke in idle time to search. Each wake-up costs some 5 us of CPU time.
     uint64_t probes;
     // When a recent slice began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are no slices.
     uint64_t phase_ns;
@@ -883,7 +885,7 @@ typedef struct EvenkeelRateSettings {
     uint64_t fastest_ns;
     // The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
     uint64_t slowest_ns;
-    // The highest sustainable load: work over the tick's share of the period, 0.05 to 1. 0: 0.75.
+    // The highest sustainable load, 0.05 to 1: how long a tick works, divided by the part of the period in which it may run. 0: 0.75.
     double sustainable;
     // With one CPU, the share that is left to the system, up to 0.95. 0: 0.5; below 0: none.
     double system_share;
@@ -895,11 +897,11 @@ typedef struct EvenkeelRateChange {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The number of changes since the start, this one included.
+    // The number of changes since the start, including this one.
     uint64_t changes;
-    // The period before, in nanoseconds.
+    // The period before the change, in nanoseconds.
     uint64_t from_ns;
-    // The period after, in nanoseconds.
+    // The period after the change, in nanoseconds.
     uint64_t to_ns;
     // One of EvenkeelRateReason.
     uint32_t why;
@@ -913,15 +915,15 @@ typedef struct EvenkeelLongScope {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Its name, cut to fit, with a zero at the end.
+    // The scope's name, cut to fit, with a zero at the end.
     char name[136];
     // The kernel's id of the thread that ran it.
     uint32_t thread;
     // Always 0.
     uint32_t reserved;
-    // When it ended, in nanoseconds of evenkeel_now_ns's clock.
+    // When the scope ended, in nanoseconds of evenkeel_now_ns's clock.
     uint64_t end_ns;
-    // Its CPU time, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
+    // The CPU time of the scope, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
     uint64_t cpu_ns;
 } EvenkeelLongScope;
 
@@ -935,7 +937,7 @@ typedef struct EvenkeelTelemetrySettings {
     const char *session;
     // The folder of the page. Null: /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
     const char *folder;
-    // Not 0: the server's group may read it too, not only its user.
+    // Not 0: the server's group may read the page too. 0: only the server's user may read it.
     uint32_t is_for_group;
     // Always 0.
     uint32_t reserved;
@@ -962,13 +964,13 @@ typedef struct EvenkeelTickLoopSettings {
     uint64_t period_ns;
     // One of EvenkeelOverrun.
     uint32_t overrun;
-    // The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
+    // The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
     uint32_t catch_up_at_most;
     // One of EvenkeelSpinning.
     uint32_t spinning;
     // One of EvenkeelAlign.
     uint32_t align;
-    // The kernel settings of the loop's thread. Null: those that need no privileges.
+    // The kernel settings of the loop's thread. Null: settings that need no privileges.
     const struct EvenkeelThreadConfig *thread;
     // Keeps the process's pages in memory, and counts the page faults of each tick. Null: off, because it affects the whole process.
     const struct EvenkeelMemoryConfig *memory;
@@ -1006,9 +1008,9 @@ typedef struct EvenkeelUdpSettings {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
+    // The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, IPv4.
     const char *address;
-    // The backend for receiving: one of EvenkeelIoBackend. If it is refused, the socket uses the next simpler one.
+    // The backend for receiving: one of EvenkeelIoBackend. If the kernel refuses it, the socket uses the next simpler one.
     uint32_t receive;
     // The backend for sending: one of EvenkeelIoBackend.
     uint32_t send;
@@ -1018,7 +1020,7 @@ typedef struct EvenkeelUdpSettings {
     uint32_t queue_packets;
     // How many players, or other peers, send to the socket: the receive buffer gets room for their packets. 0: the system's default size.
     uint32_t players;
-    // How many packets each of them sends per second. Required if players is not 0.
+    // How many packets each player sends per second. Required if players is not 0.
     uint32_t packets_a_second;
     // The size of each packet, in bytes. Required if players is not 0.
     uint32_t packet_bytes;
@@ -1066,7 +1068,7 @@ typedef struct EvenkeelPacket {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The sender's address, as the packet says.
+    // The sender's address, which may be forged.
     struct EvenkeelAddress from;
     // The payload.
     const uint8_t *bytes;
@@ -1074,14 +1076,15 @@ typedef struct EvenkeelPacket {
     size_t bytes_count;
     // How long the packet waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings request time stamps.
     uint64_t waited_ns;
-    // 1: it was longer than bytes_max, and the rest is cut off.
+    // 1: the packet was longer than bytes_max, and its rest is cut off. Else 0.
     uint32_t is_truncated;
     // Always 0.
     uint32_t reserved;
 } EvenkeelPacket;
 
-// The library calls it with each received packet. It must return: no exception and no longjmp may leave it. It may answer with evenkeel_udp_send and
-// evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return EVENKEEL_STATUS_BUSY meanwhile.
+// A function that the library calls with each received packet. It must return: no exception and no longjmp may leave it. It may answer
+// with evenkeel_udp_send and evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return
+// EVENKEEL_STATUS_BUSY meanwhile.
 typedef void (*EvenkeelOnPacket)(const struct EvenkeelPacket *packet, void *context);
 
 // The counts of one call that received.
@@ -1092,9 +1095,9 @@ typedef struct EvenkeelReceived {
     uint32_t version;
     // The number of packets.
     uint64_t packets;
-    // The sum of their payloads, in bytes.
+    // The sum of the packets' payloads, in bytes.
     uint64_t bytes;
-    // How many of them were cut off.
+    // How many of the packets were cut off.
     uint64_t truncated;
     // Errors of the network or the kernel that were reported in between.
     uint32_t errors;
@@ -1139,14 +1142,14 @@ typedef struct EvenkeelUdpReport {
     uint64_t packets_in;
     // Packets that the kernel accepted for sending.
     uint64_t packets_out;
-    // Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report it.
+    // Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report them.
     uint64_t dropped;
     // Packets that the kernel refused to send.
     uint64_t refused;
     // Why the requested or best backend is not used for receiving: an errno; 0 if it is used. ENOSYS can also mean that the library was
     // built without it.
     int32_t receive_backend_errno;
-    // The same for sending.
+    // Why the requested or best backend is not used for sending: an errno; 0 if it is used.
     int32_t send_backend_errno;
     // Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
     uint32_t shard;
@@ -1156,15 +1159,15 @@ typedef struct EvenkeelUdpReport {
     uint32_t drops;
     // The errno of the field above.
     int32_t drops_errno;
-    // EvenkeelUdpSettings.stamps.
+    // The status of EvenkeelUdpSettings.stamps.
     uint32_t stamps;
     // The errno of the field above.
     int32_t stamps_errno;
-    // EvenkeelUdpSettings.hears_undelivered.
+    // The status of EvenkeelUdpSettings.hears_undelivered.
     uint32_t undelivered;
     // The errno of the field above.
     int32_t undelivered_errno;
-    // EvenkeelUdpSettings.busy_poll_us.
+    // The status of EvenkeelUdpSettings.busy_poll_us.
     uint32_t busy_poll;
     // The errno of the field above.
     int32_t busy_poll_errno;
@@ -1205,7 +1208,7 @@ typedef struct EvenkeelUdpTrial {
     uint32_t version;
     // The number of rounds.
     uint64_t rounds;
-    // How long it took, in nanoseconds.
+    // How long the measurement took, in nanoseconds.
     uint64_t took_ns;
     // CPU time per received packet, in nanoseconds, the median of the rounds: for One, Batched, Offloaded and Uring. Below 0 for a backend
     // that is not available or was not measured.
@@ -1226,11 +1229,11 @@ typedef struct EvenkeelUdpFailure {
     int32_t why_errno;
     // Always 0.
     uint32_t reserved;
-    // How many packets did not reach it.
+    // How many packets did not reach the peer.
     uint64_t packets;
 } EvenkeelUdpFailure;
 
-// A wait that took long.
+// A wait that took longer than the limit of evenkeel_waits_log_over.
 typedef struct EvenkeelLongWait {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -1240,11 +1243,11 @@ typedef struct EvenkeelLongWait {
     uint32_t kind;
     // The kernel's id of the thread that waited.
     uint32_t thread;
-    // The lock's address.
+    // The address of the lock or event.
     uint64_t lock;
-    // When it began, in nanoseconds of CLOCK_MONOTONIC.
+    // When the wait began, in nanoseconds of CLOCK_MONOTONIC.
     uint64_t start_ns;
-    // How long it took, in nanoseconds, without no_cpu_ns.
+    // How long the wait took, in nanoseconds, without no_cpu_ns.
     uint64_t length_ns;
     // How long the lock was free but the waiter had no CPU, in nanoseconds; UINT64_MAX if the kernel does not count it, and length_ns
     // includes it.
@@ -1298,7 +1301,7 @@ EvenkeelStatus evenkeel_agones_new(const struct EvenkeelAgonesSettings *asked,
 // Threads: only the thread that ticks.
 EvenkeelStatus evenkeel_agones_tick(const struct EvenkeelAgones *agones);
 
-// The server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
+// Reports that the server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_agones_ready(const struct EvenkeelAgones *agones);
@@ -1444,9 +1447,10 @@ EvenkeelStatus evenkeel_clock_work(const struct EvenkeelClock *clock, struct Eve
 // Threads: any, at any time. The text lives as long as the library is loaded.
 const char *evenkeel_status_text(uint32_t status);
 
-// Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if the status says it all.
+// Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if there is no
+// more to say than the status.
 //
-// Threads: any; each has its own.
+// Threads: any; each thread has its own text.
 //
 // # Safety
 // `buffer` is null or points to `size` bytes that may be written.
@@ -1827,8 +1831,8 @@ EvenkeelStatus evenkeel_memory_new(const struct EvenkeelMemoryConfig *asked,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_memory_report(struct EvenkeelMemory *memory, struct EvenkeelMemoryReport *report);
 
-// Writes to `buffer` a line for each setting that is not active, with what to do; empty if all is well. `needed` is the number of bytes,
-// with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+// Writes to `buffer` a line for each setting that is not active, with what to do. Empty if all requested settings are active. `needed` is
+// the number of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
 //
 // Threads: one at a time. Allocates memory: do not call it in a tick.
 //
@@ -1850,8 +1854,8 @@ EvenkeelStatus evenkeel_memory_after(struct EvenkeelMemory *memory,
                                      struct EvenkeelClock *clock,
                                      struct EvenkeelTickMemory *tick);
 
-// Loads the pages of memory that ticks will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and without
-// free memory.
+// Loads the pages of memory that ticks will write to. The contents of the memory do not change. EVENKEEL_STATUS_REFUSED before Linux 5.14,
+// and without free memory.
 //
 // Threads: any, while no other thread writes there.
 //
@@ -1879,7 +1883,8 @@ EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
 EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock,
                                       struct EvenkeelQuantum *quantum);
 
-// Creates a rate: opens the files that it reads, and allocates all its memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
+// Creates a rate: opens the files with the kernel's counters, and allocates all memory of the rate. EVENKEEL_STATUS_OUT_OF_RANGE if the
+// ladder or a share is invalid.
 //
 // Threads: only the thread that ticks, because the rate reads that thread's counters. Free it with evenkeel_rate_free.
 //
@@ -1922,7 +1927,8 @@ EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
 EvenkeelStatus evenkeel_rate_take_slices(struct EvenkeelRate *rate,
                                          struct EvenkeelClock *clock);
 
-// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second.
+// The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
+// EVENKEEL_STATUS_NO_DATA in the first second.
 //
 // Threads: one at a time.
 //
@@ -1972,7 +1978,7 @@ EvenkeelStatus evenkeel_scope_register(const char *name,
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_enter(uint32_t scope);
 
-// Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in none.
+// Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in no such scope.
 //
 // Threads: only the thread that entered the scope.
 EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
@@ -2004,13 +2010,13 @@ EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_log_long(uint64_t over_ns);
 
-// Logs no more scopes. Those in the log can still be taken.
+// Logs no more scopes. Scopes in the log can still be taken.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_stop_long(void);
 
-// Takes the oldest scope of the log. `lost` is how many were lost for lack of room since the last call.
-// EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
+// Takes the oldest scope of the log. `lost` is the number of scopes that were lost since the last call because the log was full.
+// EVENKEEL_STATUS_NO_DATA if no scope is left; `lost` is set too.
 //
 // Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 //
@@ -2019,7 +2025,7 @@ EvenkeelStatus evenkeel_scope_stop_long(void);
 EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope, uint64_t *lost);
 
 // Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
-// EVENKEEL_STATUS_REFUSED if no folder accepts it, or this process has such a session already.
+// EVENKEEL_STATUS_REFUSED if no folder accepts the page, or this process has such a session already.
 //
 // Threads: any. Free it with evenkeel_telemetry_free.
 //
@@ -2081,9 +2087,9 @@ EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *tel
                                              size_t size,
                                              size_t *needed);
 
-// Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes, with the
-// zero at the end. `folder` is their folder; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Sessions come and
-// go, so call again with more than `needed`.
+// Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes,
+// with the zero at the end. `folder` is the folder of the pages; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+// Sessions come and go, so call again with more than `needed`.
 //
 // Threads: any, at any time. Allocates memory and reads files: do not call it in a tick.
 //
@@ -2125,7 +2131,7 @@ EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
 // Sets up the calling thread and starts a loop. The first tick is due one period later. It allocates all memory of the loop. Settings that the
 // kernel refuses are not errors: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder
 // of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created. EVENKEEL_STATUS_NO_ROOM if too many threads record
-// scopes, EVENKEEL_STATUS_BUSY if this thread records them under another name, as that of an earlier loop.
+// scopes, EVENKEEL_STATUS_BUSY if this thread records them under another name, such as that of an earlier loop.
 //
 // Threads: only the thread that ticks. Unless a function says otherwise, only that thread may use the loop: others get EVENKEEL_STATUS_WRONG_THREAD,
 // and nothing changes. Free it with evenkeel_tick_loop_free.
@@ -2226,8 +2232,8 @@ EvenkeelStatus evenkeel_tick_loop_report_text(const struct EvenkeelTickLoop *tic
                                               size_t size,
                                               size_t *needed);
 
-// Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
-// bytes, with the zero at the end.
+// Writes to `text` a line for each setting that was requested and is not active, with what to do. Empty if all requested settings are
+// active. `needed` is the number of bytes, with the zero at the end.
 //
 // Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
 //
@@ -2289,8 +2295,8 @@ EvenkeelStatus evenkeel_tick_loop_work(const struct EvenkeelTickLoop *ticks, str
 // `quantum` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_tick_loop_quantum(const struct EvenkeelTickLoop *ticks, struct EvenkeelQuantum *quantum);
 
-// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second, and without a
-// rate.
+// The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
+// EVENKEEL_STATUS_NO_DATA in the first second, and without a rate.
 //
 // Threads: only the loop's own thread.
 //
@@ -2343,7 +2349,7 @@ EvenkeelStatus evenkeel_udp_new(const struct EvenkeelUdpSettings *asked,
 // Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`. The kernel puts
 // a packet into the socket of the CPU that handles it. So a thread that stays on that CPU finds the packet in the CPU's cache. The device
 // (RSS) or the system (RPS) chooses which CPU handles a packet; packets of other CPUs are spread over all sockets. Other sockets of the
-// same user can join the address. Either all are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
+// same user can join the address. Either all sockets are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
 // EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
 //
 // Threads: any. Free each with evenkeel_udp_free.
@@ -2434,7 +2440,7 @@ EvenkeelStatus evenkeel_address_text(const struct EvenkeelAddress *address,
 
 // Which settings of the socket are active, and its counters.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
 //
 // # Safety
 // `report` is null or points to a struct prepared by evenkeel_init.
@@ -2452,7 +2458,7 @@ EvenkeelStatus evenkeel_udp_report_text(const struct EvenkeelUdp *udp,
                                         size_t size,
                                         size_t *needed);
 
-// Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if no half was to be measured.
+// Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if neither half requested the backend Measured.
 //
 // Threads: any, at any time.
 //
@@ -2462,17 +2468,17 @@ EvenkeelStatus evenkeel_udp_trial(const struct EvenkeelUdp *udp, struct Evenkeel
 
 // How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and packets were received.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another receives.
+// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives.
 //
 // # Safety
 // `waited` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_waited(const struct EvenkeelUdp *udp,
                                    struct EvenkeelSummary *waited);
 
-// One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most 64
-// for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
+// One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most
+// 64 for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
 //
 // # Safety
 // `failure` is null or points to a struct prepared by evenkeel_init.
@@ -2482,7 +2488,7 @@ EvenkeelStatus evenkeel_udp_failure(const struct EvenkeelUdp *udp,
 
 // Forgets the peers that packets did not reach, and starts to count them again.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
 EvenkeelStatus evenkeel_udp_forget_failures(struct EvenkeelUdp *udp);
 
 // Logs every wait for a lock or an event of this library that takes longer than this, in nanoseconds, from now on. Start with half the quantum of
@@ -2491,13 +2497,13 @@ EvenkeelStatus evenkeel_udp_forget_failures(struct EvenkeelUdp *udp);
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_waits_log_over(uint64_t over_ns);
 
-// Logs no more waits. Those in the log can still be taken.
+// Logs no more waits. Waits in the log can still be taken.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_waits_stop_log(void);
 
-// Takes the oldest wait of the log. `lost` is how many were lost for lack of room since the last call.
-// EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
+// Takes the oldest wait of the log. `lost` is the number of waits that were lost since the last call because the log was full.
+// EVENKEEL_STATUS_NO_DATA if no wait is left; `lost` is set too.
 //
 // Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 //

@@ -106,7 +106,7 @@ void *context_of(Callable &callable) {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-// The clock of all times here, as evenkeel_now_ns.
+// The time on the clock of all times here, as from evenkeel_now_ns.
 inline Nanoseconds now() {
     std::uint64_t ns = 0;
     check(evenkeel_now_ns(&ns), "read the clock");
@@ -127,9 +127,9 @@ public:
         if (ticks_ != nullptr && EVENKEEL_INIT(&done) == EVENKEEL_STATUS_OK) evenkeel_tick_loop_done(ticks_, &done);
     }
 
-    // How many ticks came before it, missed ones included.
+    // How many ticks came before this one, including missed ticks.
     std::uint64_t number() const noexcept { return tick_.number; }
-    // How many ticks were missed right before it.
+    // How many ticks were missed right before this one.
     std::uint64_t missed() const noexcept { return tick_.missed; }
     // The time to move the world by: one period, and one for each missed tick before it.
     Nanoseconds elapsed() const noexcept { return Nanoseconds(tick_.elapsed_ns); }
@@ -198,21 +198,21 @@ public:
         };
         return detail::text(fill, "report on the ticks");
     }
-    // A line for each setting that the kernel refused, with what to do; empty if all is well.
+    // A line for each setting that the kernel refused, with what to do. Empty if it refused none.
     std::string advice() const {
         const auto fill = [this](char *to, std::size_t size, std::size_t *needed) {
             return evenkeel_tick_loop_advice(get(), to, size, needed);
         };
         return detail::text(fill, "read the advice");
     }
-    // From due to begun.
+    // The time from when a tick was due to when it began.
     EvenkeelSummary lateness() const {
         auto summary = prepared<EvenkeelSummary>();
         check(evenkeel_tick_loop_lateness(get(), &summary), "summarise the lateness");
         return summary;
     }
 
-    // For all other calls of the C interface.
+    // The handle, for all other calls of the C interface.
     EvenkeelTickLoop *get() const noexcept { return ticks_.get(); }
 
 private:
@@ -460,7 +460,7 @@ public:
         check(evenkeel_udp_flush(get(), &flushed), "flush packets");
         return flushed;
     }
-    // The address that it receives on.
+    // The address that the socket receives on.
     EvenkeelAddress local_address() const {
         auto address = prepared<EvenkeelAddress>();
         check(evenkeel_udp_local_address(get(), &address), "ask for the address");

@@ -40,9 +40,9 @@ pub struct EvenkeelAgonesSettings {
 pub enum EvenkeelProgress {
     /// Not requested.
     NotRequested = 0,
-    /// The sidecar has not accepted it yet; the thread repeats it.
+    /// The sidecar has not accepted the request yet. The thread repeats it.
     Asked = 1,
-    /// The sidecar accepted it.
+    /// The sidecar accepted the request.
     Done = 2,
 }
 
@@ -60,11 +60,11 @@ pub struct EvenkeelAgonesReport {
     pub health_withheld: u64,
     /// Requests of any kind that failed.
     pub failures: u64,
-    /// EvenkeelProgress of evenkeel_agones_ready.
+    /// The state of the request by evenkeel_agones_ready, as an EvenkeelProgress.
     pub ready: u32,
-    /// EvenkeelProgress of evenkeel_agones_shutdown.
+    /// The state of the request by evenkeel_agones_shutdown, as an EvenkeelProgress.
     pub shutdown: u32,
-    /// The reason of the last failed request, cut to fit, with a zero at the end; empty if none failed.
+    /// Why the last failed request failed, cut to fit, with a zero at the end. Empty if no request failed.
     pub last_failure: [c_char; 256],
 }
 
@@ -77,17 +77,17 @@ pub struct EvenkeelGameServer {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Its name.
+    /// The game server's name.
     pub name: [c_char; 256],
-    /// Its namespace; two words, because `namespace` is a keyword of C++.
+    /// The game server's namespace. The field's name is two words, because `namespace` is a keyword of C++.
     pub name_space: [c_char; 256],
-    /// Its state, such as "Ready" or "Allocated".
+    /// The game server's state, such as "Ready" or "Allocated".
     pub state: [c_char; 64],
     /// The address for players.
     pub address: [c_char; 256],
-    /// Its first port; 0 if it has none.
+    /// The game server's first port. 0 if it has none.
     pub port: u32,
-    /// How many ports it has.
+    /// The number of the game server's ports.
     pub ports_count: u32,
 }
 
@@ -181,7 +181,7 @@ pub extern "C" fn evenkeel_agones_tick(agones: *const EvenkeelAgones) -> Evenkee
     })
 }
 
-/// The server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
+/// Reports that the server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]

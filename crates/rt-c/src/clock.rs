@@ -31,7 +31,7 @@ const PERIOD_NS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000_000_000;
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelOverrun {
-    /// They are missed. The next tick is at the next deadline, and EvenkeelTick.missed counts them.
+    /// Deadlines that pass are missed. The next tick is at the next deadline, and EvenkeelTick.missed counts them.
     Skip = 0,
     /// Up to EvenkeelClockSettings.catch_up_at_most late ticks run right after one another.
     CatchUp = 1,
@@ -43,11 +43,11 @@ pub enum EvenkeelOverrun {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelSpinning {
-    /// If the process has more than one CPU. Under a CPU limit it spins less.
+    /// The clock spins if the process has more than one CPU. Under a CPU limit it spins less.
     WhereThereIsRoom = 0,
-    /// Never.
+    /// The clock never spins.
     Never = 1,
-    /// Always: for a CPU that is reserved for the server.
+    /// The clock always spins: for a CPU that is reserved for the server.
     Always = 2,
 }
 
@@ -55,9 +55,9 @@ pub enum EvenkeelSpinning {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelAlign {
-    /// It shifts ticks if measurements show that they then finish sooner.
+    /// The clock shifts ticks if measurements show that they then finish sooner.
     Measured = 0,
-    /// It never shifts ticks: they keep their phase.
+    /// The clock never shifts ticks: they keep their phase.
     Never = 1,
 }
 
@@ -73,7 +73,7 @@ pub struct EvenkeelClockSettings {
     pub period_ns: u64,
     /// One of EvenkeelOverrun.
     pub overrun: u32,
-    /// The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
+    /// The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
     pub catch_up_at_most: u32,
     /// One of EvenkeelSpinning.
     pub spinning: u32,
@@ -89,13 +89,13 @@ pub struct EvenkeelTick {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// How many ticks came before it, missed ones included.
+    /// How many ticks came before this one, including missed ticks.
     pub number: u64,
-    /// When it was due, in nanoseconds.
+    /// When the tick was due, in nanoseconds.
     pub due_ns: u64,
-    /// When it began, in nanoseconds.
+    /// When the tick began, in nanoseconds.
     pub began_ns: u64,
-    /// How many ticks were missed right before it.
+    /// How many ticks were missed right before this one.
     pub missed: u64,
     /// The time to move the world by, in nanoseconds: one period for this tick, and one for each missed tick before it.
     pub elapsed_ns: u64,
@@ -111,7 +111,7 @@ pub struct EvenkeelDone {
     pub version: u32,
     /// The tick's number.
     pub number: u64,
-    /// When its work ended, in nanoseconds.
+    /// When the tick's work ended, in nanoseconds.
     pub done_ns: u64,
     /// The time from due to begun, in nanoseconds.
     pub lateness_ns: u64,
@@ -151,7 +151,7 @@ pub struct EvenkeelSummary {
     pub version: u32,
     /// The number of values.
     pub count: u64,
-    /// The smallest.
+    /// The smallest value.
     pub min_ns: u64,
     /// The median.
     pub p50_ns: u64,
@@ -161,7 +161,7 @@ pub struct EvenkeelSummary {
     pub p99_ns: u64,
     /// The quantile 0.999.
     pub p999_ns: u64,
-    /// The largest.
+    /// The largest value.
     pub max_ns: u64,
 }
 

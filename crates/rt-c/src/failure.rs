@@ -48,7 +48,7 @@ pub enum EvenkeelStatus {
     NoWorker = 17,
     /// The object belongs to another thread, the one that made or locked it.
     WrongThread = 18,
-    /// This system does not have it: only Linux does.
+    /// This system does not support the call: only Linux does.
     Unsupported = 19,
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn caught(body: impl FnOnce() -> Result<(), Failure>) -> EvenkeelStat
     failure.status
 }
 
-/// The text of this thread's last failed call; empty if it had none.
+/// The text of this thread's last failed call. Empty if that call had no text.
 pub(crate) fn last() -> Text {
     LAST.try_with(|last| last.try_borrow().map(|last| *last).unwrap_or_default()).unwrap_or_default()
 }

@@ -6,9 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::failure::{EvenkeelStatus, last};
 use crate::structs;
 
-/// Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if the status says it all.
+/// Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if there is no
+/// more to say than the status.
 ///
-/// Threads: any; each has its own.
+/// Threads: any; each thread has its own text.
 ///
 /// # Safety
 /// `buffer` is null or points to `size` bytes that may be written.

@@ -1,6 +1,6 @@
-//! Handles: C holds an object as a number in the form of a pointer. The number has the object's place in a table, and a count of the objects that
-//! used the place. The library looks the number up and never dereferences it. So an invalid handle is an error instead of a crash: one that was
-//! freed, has another kind, or is nonsense. A second thread that uses an object for one thread is an error too.
+//! Handles: C holds an object as a number in the form of a pointer. The number has the object's place in a table, and a count of the
+//! objects that used the place. The library looks the number up and never dereferences it. So an invalid handle (freed, of another kind, or
+//! nonsense) is an error instead of a crash. A second thread that uses an object for one thread is an error too.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{RwLock, TryLockError};
@@ -15,7 +15,7 @@ const TAG: usize = 0xe1;
 
 /// One place in a table of objects.
 pub(crate) struct Slot<V> {
-    /// How many objects this place has held, the present one included.
+    /// How many objects this place has held, including the present one.
     generation: u32,
     value: Option<Box<V>>,
 }
@@ -40,7 +40,7 @@ pub(crate) trait Handle: Sized + 'static {
     fn slots() -> &'static Slots<Self::Value>;
 }
 
-/// Every kind of handle, by the name of its type. No two may have the same number.
+/// Every kind of handle, by the name of its type. No two kinds may have the same number.
 #[allow(clippy::enum_variant_names, reason = "each is the name of a type, by which the macro finds it")]
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {

@@ -12,7 +12,8 @@ thread_local! {
     static OWN: Cell<u32> = const { Cell::new(NOBODY) };
 }
 
-/// The calling thread's number, from 1. The kernel's number would take a system call, and other systems than Linux have none of this size.
+/// The calling thread's number, from 1. The kernel's number would take a system call, and other systems than Linux have no number of this
+/// size.
 fn own() -> u32 {
     static LAST: AtomicU32 = AtomicU32::new(NOBODY);
     OWN.with(|own| {
@@ -54,7 +55,7 @@ impl Holder {
     /// Records that the calling thread is about to release the lock. Some thread must hold it.
     ///
     /// # Errors
-    /// If another thread holds it.
+    /// If another thread holds the lock.
     pub(crate) fn releases(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Relaxed) != own() {
             return Err(Failure::new(EvenkeelStatus::WrongThread, "another thread holds the lock"));

@@ -35,7 +35,8 @@ pub struct EvenkeelRwLock {
     pub opaque: [u64; 3],
 }
 
-/// Something that happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or move it.
+/// An event: it happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or
+/// move it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EvenkeelEvent {

@@ -22,7 +22,7 @@ handles! { EvenkeelMemory, 256 of Memory; }
 pub enum EvenkeelMemoryLock {
     /// All pages that are mapped now or later, each from its first use on. Unused pages cost no memory.
     AllOnFault = 0,
-    /// None: the kernel decides.
+    /// No pages: the kernel decides.
     Nothing = 1,
     /// All pages that are mapped now, loaded at once.
     Present = 2,
@@ -65,11 +65,11 @@ pub struct EvenkeelMemoryReport {
     pub future: u32,
     /// The errno of the field above.
     pub future_errno: i32,
-    /// EvenkeelMemoryConfig.stack_bytes.
+    /// The status of EvenkeelMemoryConfig.stack_bytes.
     pub stack: u32,
     /// The errno of the field above.
     pub stack_errno: i32,
-    /// EvenkeelMemoryConfig.heap_bytes.
+    /// The status of EvenkeelMemoryConfig.heap_bytes.
     pub heap: u32,
     /// The errno of the field above.
     pub heap_errno: i32,
@@ -186,8 +186,8 @@ pub(crate) fn filled(found: MemoryReport) -> EvenkeelMemoryReport {
     }
 }
 
-/// Writes to `buffer` a line for each setting that is not active, with what to do; empty if all is well. `needed` is the number of bytes,
-/// with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+/// Writes to `buffer` a line for each setting that is not active, with what to do. Empty if all requested settings are active. `needed` is
+/// the number of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
 ///
 /// Threads: one at a time. Allocates memory: do not call it in a tick.
 ///
@@ -236,8 +236,8 @@ pub unsafe extern "C" fn evenkeel_memory_after(
     })
 }
 
-/// Loads the pages of memory that ticks will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and without
-/// free memory.
+/// Loads the pages of memory that ticks will write to. The contents of the memory do not change. EVENKEEL_STATUS_REFUSED before Linux 5.14,
+/// and without free memory.
 ///
 /// Threads: any, while no other thread writes there.
 ///

@@ -24,15 +24,15 @@ pub struct EvenkeelPhaseSettings {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelPhaseState {
-    /// Nothing: it was not requested.
+    /// The loop does nothing, because it was not requested.
     Off = 0,
-    /// It keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
+    /// The loop keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
     Aligned = 1,
     /// No other session shares CPUs with this one at a fitting period.
     Alone = 2,
-    /// Its ticks move towards their place.
+    /// The loop's ticks move towards their place.
     Settling = 3,
-    /// Its ticks are in their place.
+    /// The loop's ticks are in their place.
     Settled = 4,
 }
 

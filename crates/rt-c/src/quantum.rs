@@ -13,27 +13,27 @@ use crate::structs::{self, structs};
 pub enum EvenkeelQuantumModel {
     /// Not known: the clock has not searched for long enough.
     Unknown = 0,
-    /// It is not taken away.
+    /// The CPU is not taken away.
     None = 1,
-    /// At fixed times, by a hypervisor that gives each virtual CPU a slice.
+    /// The CPU is taken away at fixed times, by a hypervisor that gives each virtual CPU a slice.
     FixedSlot = 2,
-    /// When a CPU limit's quota is used up, until its next period.
+    /// The CPU is taken away when the quota of a CPU limit is used up, until the limit's next period.
     TokenBucket = 3,
-    /// At irregular times.
+    /// The CPU is taken away at irregular times.
     Irregular = 4,
 }
 
-/// How the clock reacts to it: EvenkeelQuantum.alignment.
+/// How the clock reacts if the CPU is taken away: EvenkeelQuantum.alignment.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelAlignment {
-    /// It does nothing: it may not, there are no slices, or no phase was better.
+    /// The clock does not move ticks: it may not, there are no slices, or no phase was better.
     Free = 0,
-    /// It searches for gaps in idle time.
+    /// The clock searches for gaps in idle time.
     Looking = 1,
-    /// It runs ticks at several phases, to find where they finish soonest.
+    /// The clock runs ticks at several phases, to find where they finish soonest.
     Trying = 2,
-    /// It keeps ticks at the best phase.
+    /// The clock keeps ticks at the best phase.
     Held = 3,
     /// There are slices, but the tick period does not fit the period of the slices.
     NoMultiple = 4,
@@ -63,7 +63,7 @@ pub struct EvenkeelQuantum {
     pub gaps_preempted: u64,
     /// Gaps with an unknown cause.
     pub gaps_unknown: u64,
-    /// How often the clock woke in idle time to search; each wake costs some 5 us of CPU time.
+    /// How often the clock woke in idle time to search. Each wake-up costs some 5 us of CPU time.
     pub probes: u64,
     /// When a recent slice began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are no slices.
     pub phase_ns: u64,

@@ -102,11 +102,11 @@ pub struct EvenkeelRateChange {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The number of changes since the start, this one included.
+    /// The number of changes since the start, including this one.
     pub changes: u64,
-    /// The period before, in nanoseconds.
+    /// The period before the change, in nanoseconds.
     pub from_ns: u64,
-    /// The period after, in nanoseconds.
+    /// The period after the change, in nanoseconds.
     pub to_ns: u64,
     /// One of EvenkeelRateReason.
     pub why: u32,
@@ -130,7 +130,7 @@ pub struct EvenkeelRateSettings {
     pub fastest_ns: u64,
     /// The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
     pub slowest_ns: u64,
-    /// The highest sustainable load: work over the tick's share of the period, 0.05 to 1. 0: 0.75.
+    /// The highest sustainable load, 0.05 to 1: how long a tick works, divided by the part of the period in which it may run. 0: 0.75.
     pub sustainable: f64,
     /// With one CPU, the share that is left to the system, up to 0.95. 0: 0.5; below 0: none.
     pub system_share: f64,
@@ -171,7 +171,8 @@ pub(crate) fn settings(asked: EvenkeelRateSettings) -> RateSettings {
     }
 }
 
-/// Creates a rate: opens the files that it reads, and allocates all its memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
+/// Creates a rate: opens the files with the kernel's counters, and allocates all memory of the rate. EVENKEEL_STATUS_OUT_OF_RANGE if the
+/// ladder or a share is invalid.
 ///
 /// Threads: only the thread that ticks, because the rate reads that thread's counters. Free it with evenkeel_rate_free.
 ///
@@ -280,7 +281,8 @@ pub extern "C" fn evenkeel_rate_take_slices(rate: *mut EvenkeelRate, clock: *mut
     })
 }
 
-/// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second.
+/// The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
+/// EVENKEEL_STATUS_NO_DATA in the first second.
 ///
 /// Threads: one at a time.
 ///

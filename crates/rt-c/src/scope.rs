@@ -133,7 +133,7 @@ fn outside() -> Failure {
     Failure::new(EvenkeelStatus::BadHandle, "this thread is in no scope with this number")
 }
 
-/// Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in none.
+/// Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in no such scope.
 ///
 /// Threads: only the thread that entered the scope.
 #[unsafe(no_mangle)]
@@ -192,15 +192,15 @@ pub struct EvenkeelLongScope {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Its name, cut to fit, with a zero at the end.
+    /// The scope's name, cut to fit, with a zero at the end.
     pub name: [c_char; 136],
     /// The kernel's id of the thread that ran it.
     pub thread: u32,
     /// Always 0.
     pub reserved: u32,
-    /// When it ended, in nanoseconds of evenkeel_now_ns's clock.
+    /// When the scope ended, in nanoseconds of evenkeel_now_ns's clock.
     pub end_ns: u64,
-    /// Its CPU time, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
+    /// The CPU time of the scope, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
     pub cpu_ns: u64,
 }
 
@@ -208,7 +208,7 @@ structs! {
     EvenkeelLongScope { name: [c_char; 136], thread: u32, reserved: u32, end_ns: u64, cpu_ns: u64 }
 }
 
-/// The most long scopes that the log holds. Later ones are only counted.
+/// The maximum number of long scopes that the log holds. Later scopes are only counted.
 const LONG_MAX: usize = 4096;
 
 struct Long {
@@ -228,7 +228,7 @@ pub extern "C" fn evenkeel_scope_log_long(over_ns: u64) -> EvenkeelStatus {
     caught(|| Ok(scope::log_long(Duration::from_nanos(over_ns))?))
 }
 
-/// Logs no more scopes. Those in the log can still be taken.
+/// Logs no more scopes. Scopes in the log can still be taken.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -239,8 +239,8 @@ pub extern "C" fn evenkeel_scope_stop_long() -> EvenkeelStatus {
     })
 }
 
-/// Takes the oldest scope of the log. `lost` is how many were lost for lack of room since the last call.
-/// EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
+/// Takes the oldest scope of the log. `lost` is the number of scopes that were lost since the last call because the log was full.
+/// EVENKEEL_STATUS_NO_DATA if no scope is left; `lost` is set too.
 ///
 /// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 ///

@@ -44,7 +44,7 @@ pub enum EvenkeelCount {
     BytesOut = 4,
     /// Datagrams lost for lack of room, in either direction.
     Drops = 5,
-    /// Players in the session now; it goes up and down.
+    /// The current number of players in the session, which goes up and down.
     Players = 6,
 }
 
@@ -60,7 +60,7 @@ pub struct EvenkeelTelemetrySettings {
     pub session: *const c_char,
     /// The folder of the page. Null: /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
     pub folder: *const c_char,
-    /// Not 0: the server's group may read it too, not only its user.
+    /// Not 0: the server's group may read the page too. 0: only the server's user may read it.
     pub is_for_group: u32,
     /// Always 0.
     pub reserved: u32,
@@ -85,7 +85,7 @@ fn locked(telemetry: &Mutex<Telemetry>) -> std::sync::MutexGuard<'_, Telemetry> 
 }
 
 /// Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
-/// EVENKEEL_STATUS_REFUSED if no folder accepts it, or this process has such a session already.
+/// EVENKEEL_STATUS_REFUSED if no folder accepts the page, or this process has such a session already.
 ///
 /// Threads: any. Free it with evenkeel_telemetry_free.
 ///
@@ -266,9 +266,9 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus(
     })
 }
 
-/// Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes, with the
-/// zero at the end. `folder` is their folder; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Sessions come and
-/// go, so call again with more than `needed`.
+/// Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes,
+/// with the zero at the end. `folder` is the folder of the pages; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+/// Sessions come and go, so call again with more than `needed`.
 ///
 /// Threads: any, at any time. Allocates memory and reads files: do not call it in a tick.
 ///

@@ -51,13 +51,13 @@ pub struct EvenkeelThreadConfig {
 pub enum EvenkeelApplyStatus {
     /// Not requested.
     NotRequested = 0,
-    /// Active; read back if the kernel allows that.
+    /// The setting is active. It was read back if the kernel allows that.
     Active = 1,
-    /// The kernel refused it. The next field has the error number.
+    /// The kernel refused the setting. The next field of the report has the error number.
     Refused = 2,
     /// The setting was active and is suspended: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     Suspended = 3,
-    /// The kernel accepted it without effect.
+    /// The kernel accepted the setting without effect.
     NoEffect = 4,
 }
 
@@ -73,7 +73,7 @@ pub struct EvenkeelThreadReport {
     pub cpus: u32,
     /// The errno of the field above.
     pub cpus_errno: i32,
-    /// EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; not requested for a real-time thread.
+    /// EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns. A real-time thread requests no slice.
     pub slice: u32,
     /// The errno of the field above.
     pub slice_errno: i32,

@@ -8,7 +8,7 @@ use evenkeel_rt::waits::{self, Kind, LongWait};
 use crate::failure::{EvenkeelStatus, caught};
 use crate::structs::{self, structs};
 
-/// The maximum number of waits that the log holds. Later ones are only counted.
+/// The maximum number of waits that the log holds. Later waits are only counted.
 const KEPT_MAX: usize = 4096;
 
 struct Taken {
@@ -18,7 +18,7 @@ struct Taken {
 
 static TAKEN: Mutex<Taken> = Mutex::new(Taken { waits: VecDeque::new(), lost: 0 });
 
-/// The kind of the lock, in EvenkeelLongWait.kind.
+/// The kind of the awaited object, in EvenkeelLongWait.kind.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelWaitKind {
@@ -34,7 +34,7 @@ pub enum EvenkeelWaitKind {
     Event = 4,
 }
 
-/// A wait that took long.
+/// A wait that took longer than the limit of evenkeel_waits_log_over.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelLongWait {
@@ -46,11 +46,11 @@ pub struct EvenkeelLongWait {
     pub kind: u32,
     /// The kernel's id of the thread that waited.
     pub thread: u32,
-    /// The lock's address.
+    /// The address of the lock or event.
     pub lock: u64,
-    /// When it began, in nanoseconds of CLOCK_MONOTONIC.
+    /// When the wait began, in nanoseconds of CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// How long it took, in nanoseconds, without no_cpu_ns.
+    /// How long the wait took, in nanoseconds, without no_cpu_ns.
     pub length_ns: u64,
     /// How long the lock was free but the waiter had no CPU, in nanoseconds; UINT64_MAX if the kernel does not count it, and length_ns
     /// includes it.
@@ -76,7 +76,7 @@ pub extern "C" fn evenkeel_waits_log_over(over_ns: u64) -> EvenkeelStatus {
     })
 }
 
-/// Logs no more waits. Those in the log can still be taken.
+/// Logs no more waits. Waits in the log can still be taken.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -87,8 +87,8 @@ pub extern "C" fn evenkeel_waits_stop_log() -> EvenkeelStatus {
     })
 }
 
-/// Takes the oldest wait of the log. `lost` is how many were lost for lack of room since the last call.
-/// EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
+/// Takes the oldest wait of the log. `lost` is the number of waits that were lost since the last call because the log was full.
+/// EVENKEEL_STATUS_NO_DATA if no wait is left; `lost` is set too.
 ///
 /// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 ///

@@ -1,13 +1,14 @@
 //! `Guard`: keeps a real-time tick from starving the rest of the machine. An overloaded server would otherwise leave no time for the shell
 //! that an administrator needs to stop it. Pure: callers pass the times.
 
-/// The shortest window to judge.
+/// The minimum length of a window over which the busy share is judged.
 const WINDOW_NS: u64 = 1_000_000_000;
 /// Above this share of the time, the thread becomes an ordinary one. The kernel's own limit is 0.95, and stops the thread for 50 ms at a time.
 const TOO_BUSY: f64 = 0.9;
 /// Below this share, the thread may become real-time again.
 const CALM: f64 = 0.7;
-/// Calm windows in a row before that, so that a server which exceeds its limit every other second does not change its class every second.
+/// The number of calm windows in a row before that. So a server that exceeds `TOO_BUSY` every other second does not change its class every
+/// second.
 const CALM_WINDOWS: u32 = 5;
 
 /// How to change the thread's scheduling class.

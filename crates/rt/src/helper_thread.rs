@@ -2,7 +2,7 @@
 
 use evenkeel_sys::{CpuSet, sched, thread};
 
-/// Nearly everything else runs first.
+/// A low priority: nearly all other threads run first.
 const NICE: i32 = 15;
 
 /// Gives the calling thread the ordinary scheduling class and a low priority, and other CPUs than the ticks' if there are any. A new thread

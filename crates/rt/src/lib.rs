@@ -13,7 +13,7 @@
 //! for _ in 0..3 {
 //!     let tick = ticks.wait();
 //!     println!("move the world by {:?}", tick.elapsed());
-//! } // dropping `tick` ends it
+//! } // dropping `tick` ends the tick
 //! assert_eq!(ticks.report().ticks, 3);
 //! # Ok::<(), evenkeel_rt::TickLoopError>(())
 //! ```
@@ -28,7 +28,7 @@
 //! | [`memory`] | no page faults in ticks |
 //! | [`rate`] | a period that follows the load |
 //! | [`TickLoopBuilder::phases`] | the ticks of all sessions on a host spread in time |
-//! | [`udp::Udp`] | many packets a call |
+//! | [`udp::Udp`] | many packets per system call |
 //! | [`Mutex`], [`RwLock`], [`InheritMutex`], [`Event`] | locks that sleep in the kernel, never yield, and spin only for a moment |
 //!
 //! Locks are used as those of the standard library, and can log long waits:
@@ -52,17 +52,17 @@
 //!
 //! This crate does not depend on the program `evenkeel`. It allocates nothing after the start.
 
-/// Compiles and runs the code of the guide.
+/// Compiles and runs the code of the guide as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rt.md")]
 struct Guide;
 
-/// Compiles and runs the code of the tutorial.
+/// Compiles and runs the code of the tutorial as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tutorials/fifty-hertz-server.md")]
 struct Tutorial;
 
-/// Compiles and runs the code of the page that a registry shows.
+/// Compiles and runs the code of README.md as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -7,12 +7,12 @@ pub(crate) const MOST_NS: u64 = 100_000;
 const LEAST_NS: u64 = 2_000;
 /// The margin at the start: the delay of an ordinary wake-up on a virtual machine.
 const FIRST_NS: u64 = 60_000;
-/// The share of wake-ups that the margin should cover. No reasonable margin would cover the rest.
+/// The share of wake-ups that the margin should cover. The rest are so late that no reasonable margin covers them.
 const COVERED: f64 = 0.99;
 /// How far one wake-up moves the margin.
 const STEP_NS: f64 = 2_000.0;
-/// After this many wake-ups, the margin is set to the second-longest lateness; the longest may be an accident. With steps alone, the margin
-/// would take a minute to adapt to a CPU that wakes quickly. Until then every tick would spin for nothing.
+/// After this many wake-ups, the margin is set to the second-longest lateness; the longest may be an exception. With steps alone, the
+/// margin would take a minute to adapt to a CPU that wakes quickly. Until then every tick would spin too long.
 const AT_FIRST: u32 = 16;
 /// The factor between the learned lateness and the margin.
 const ROOM: f64 = 1.25;
@@ -23,12 +23,12 @@ const ROOM: f64 = 1.25;
 pub(crate) struct Margin {
     ns: f64,
     most_ns: f64,
-    /// The number of wake-ups so far, and the latest two of them, during the first phase.
+    /// During the first phase: the number of wake-ups so far, and the two longest latenesses.
     first: (u32, [u64; 2]),
 }
 
 impl Margin {
-    /// The same margin, limited to this length. `None` if that is too little to be useful.
+    /// A new margin, limited to this length. `None` if the limit is too short for a useful margin.
     pub(crate) fn up_to(most_ns: u64) -> Option<Margin> {
         let most_ns = most_ns.min(MOST_NS);
         let ns = FIRST_NS.min(most_ns) as f64;

@@ -24,11 +24,11 @@ const LOOK_EVERY_NS: u64 = 1_000_000_000;
 pub enum MemoryLock {
     /// No pages: the kernel decides.
     Nothing,
-    /// All that is mapped now, loaded at once.
+    /// All memory that is mapped now, loaded at once.
     Present,
     /// All memory that is mapped now or later, loaded at once, with the whole stack of every thread.
     All,
-    /// All that is mapped now or later, each page from its first use on. It costs no memory that is not used.
+    /// All memory that is mapped now or later, each page from its first use on. Unused pages cost no memory.
     #[default]
     AllOnFault,
 }
@@ -68,16 +68,16 @@ pub struct MemoryReport {
     pub present: ApplyStatus,
     /// Whether pages that are mapped later stay. [`Memory`] does not request it if a limit would make later allocations fail.
     pub future: ApplyStatus,
-    /// [`MemoryConfig::stack_bytes`].
+    /// Whether the stack of [`MemoryConfig::stack_bytes`] is loaded.
     pub stack: ApplyStatus,
-    /// [`MemoryConfig::heap_bytes`].
+    /// Whether the heap of [`MemoryConfig::heap_bytes`] is loaded and stays.
     pub heap: ApplyStatus,
-    /// How many bytes this process may lock; none without a limit.
+    /// How many bytes this process may lock. None without a limit.
     pub lock_limit_bytes: Option<u64>,
 }
 
 impl MemoryReport {
-    /// A line for each setting that was requested and is not active, with what to do; empty if all is well.
+    /// A line for each setting that was requested and is not active, with what to do. Empty if all requested settings are active.
     pub fn advice(&self) -> Vec<String> {
         let mut advice = Vec::new();
         let limit = self.lock_limit_bytes.map_or_else(String::new, |bytes| {
@@ -112,7 +112,7 @@ impl MemoryReport {
 }
 
 impl fmt::Display for MemoryReport {
-    /// One line with all settings.
+    /// Writes one line with all settings.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MemoryReport { present, future, stack, heap, lock_limit_bytes } = self;
         write!(f, "present pages {present}; later pages {future}; stack {stack}; heap {heap}; RLIMIT_MEMLOCK ")?;
@@ -237,7 +237,7 @@ impl Memory {
     }
 }
 
-/// Loads the pages of memory that ticks will write to, and changes nothing in it.
+/// Loads the pages of memory that ticks will write to. The contents of the memory do not change.
 ///
 /// ```
 /// use evenkeel_rt::memory::{prefault, prefault_capacity};
@@ -259,13 +259,13 @@ pub fn prefault(memory: &mut [u8]) -> Result<(), MemoryError> {
 /// Loads the pages of a vector's free capacity, so that pushes in ticks cause no page faults.
 ///
 /// # Errors
-/// As [`prefault`].
+/// The same errors as [`prefault`].
 pub fn prefault_capacity<T>(vector: &mut Vec<T>) -> Result<(), MemoryError> {
     resident::populate_capacity(vector).map_err(|errno| MemoryError { errno })
 }
 
-/// With a limit, mappings beyond it would not stay unlocked but fail: allocations, in the middle of a tick. So with a limit only present
-/// pages are locked.
+/// Locks the process's memory. With a limit, later mappings beyond it would fail rather than stay unlocked, and so would allocations in a
+/// tick. So with a limit only present pages are locked.
 fn locked(lock: MemoryLock, limit_bytes: Option<u64>) -> (ApplyStatus, ApplyStatus) {
     let which = match (lock, limit_bytes) {
         (MemoryLock::Nothing, _) => return (ApplyStatus::NotRequested, ApplyStatus::NotRequested),
@@ -294,11 +294,11 @@ fn touch_stack(pages: usize) {
     if pages > 1 {
         touch_stack(pages - 1);
     }
-    // Used after the call, so that the compiler gives each call its own page.
+    // The page is used after the call, so that the compiler gives each call its own page.
     black_box(&mut page);
 }
 
-/// Allocates memory, loads it, frees it and allocates it again. Returns whether it is still loaded.
+/// Allocates memory, loads its pages, frees it and allocates as much again. Returns whether the pages are still loaded.
 fn is_kept(bytes: usize) -> Result<bool, Errno> {
     let take = || {
         let mut room: Vec<u8> = Vec::new();

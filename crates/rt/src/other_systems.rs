@@ -1,4 +1,4 @@
-//! On other systems than Linux, ticks come and locks work, and what only Linux has is refused, not ignored. lab/windows.sh runs this.
+//! On other systems than Linux, ticks and locks work, and settings that only Linux has are refused, not ignored. lab/windows.sh runs this.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use evenkeel_sys::rseq::Watcher;
 use evenkeel_sys::sched;
 
-/// Whether the kernel reports preemptions here. It is tried out once per process.
+/// Whether the kernel reports preemptions here. This is tested once per process.
 static SERVES: OnceLock<bool> = OnceLock::new();
 
 thread_local! {
@@ -48,7 +48,8 @@ impl Preemptions {
     }
 }
 
-/// Tries it out in a separate thread, because the caller may be real-time or bound to CPUs where others must not be disturbed.
+/// Tests in a separate thread whether the kernel reports preemptions. The caller may be real-time, or bound to CPUs where others must not
+/// be disturbed.
 fn serves() -> bool {
     let body = || {
         sched::set_ordinary(None).is_ok() && Watcher::of_this_thread().is_ok_and(|watcher| watcher.self_test().is_ok())

@@ -3,7 +3,8 @@
 /// What happens to deadlines that pass while a tick is late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overrun {
-    /// They are missed. The next tick is at the next deadline, and its [`missed`](crate::Tick::missed) counts them. The phase stays.
+    /// Deadlines that pass are missed. The next tick is at the next deadline, and its [`missed`](crate::Tick::missed) counts them. The
+    /// phase stays.
     #[default]
     Skip,
     /// Up to `at_most` late ticks run right after one another; earlier ones are missed. The phase stays.
@@ -24,7 +25,7 @@ pub(crate) struct Schedule {
     overrun: Overrun,
 }
 
-/// A deadline, and how many were missed before it.
+/// A deadline, and how many deadlines were missed right before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) due_ns: u64,

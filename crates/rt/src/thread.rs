@@ -16,7 +16,7 @@ pub struct ThreadConfig {
     /// The scheduler's time slice, in nanoseconds; 100 us by default. The shorter it is, the sooner the thread runs after a sleep next to a
     /// busy neighbour. It needs Linux 6.12.
     pub slice_ns: Option<u64>,
-    /// How late the kernel may end a sleep, in nanoseconds. Ordinary threads have 50 us.
+    /// How late the kernel may end a sleep, in nanoseconds. The kernel's default for ordinary threads is 50 us.
     pub timer_slack_ns: Option<NonZeroU64>,
     /// Real-time (`SCHED_FIFO`) with this priority, 1 to 99: no ordinary thread runs before the tick. It needs CAP_SYS_NICE.
     pub fifo: Option<u8>,
@@ -49,13 +49,13 @@ impl ThreadConfig {
 pub enum ApplyStatus {
     /// Not requested.
     NotRequested,
-    /// Active; read back if the kernel allows that.
+    /// The setting is active. It was read back if the kernel allows that.
     Active,
-    /// The kernel refused.
+    /// The kernel refused the setting, with this error.
     Refused(Errno),
     /// The setting was active and is suspended: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     Suspended,
-    /// The kernel accepted it without effect: it is too old, or a later call undid it.
+    /// The kernel accepted the setting without effect: the kernel is too old, or a later call undid the setting.
     NoEffect,
 }
 
@@ -96,20 +96,20 @@ impl fmt::Display for ApplyStatus {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadReport {
-    /// [`ThreadConfig::cpus`].
+    /// The status of [`ThreadConfig::cpus`].
     pub cpus: ApplyStatus,
-    /// [`ThreadConfig::slice_ns`]; not requested for a real-time thread.
+    /// The status of [`ThreadConfig::slice_ns`]. A real-time thread requests no slice.
     pub slice: ApplyStatus,
-    /// [`ThreadConfig::timer_slack_ns`].
+    /// The status of [`ThreadConfig::timer_slack_ns`].
     pub timer_slack: ApplyStatus,
-    /// [`ThreadConfig::fifo`].
+    /// The status of [`ThreadConfig::fifo`].
     pub fifo: ApplyStatus,
-    /// [`ThreadConfig::dma_latency_us`].
+    /// The status of [`ThreadConfig::dma_latency_us`].
     pub dma_latency: ApplyStatus,
 }
 
 impl ThreadReport {
-    /// A line for each setting that was requested and is not active, with what to do; empty if all is well.
+    /// A line for each setting that was requested and is not active, with what to do. Empty if all requested settings are active.
     pub fn advice(&self) -> Vec<String> {
         let settings = [
             (
@@ -141,7 +141,7 @@ impl ThreadReport {
 }
 
 impl fmt::Display for ThreadReport {
-    /// One line with all settings.
+    /// Writes one line with all settings.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ThreadReport { cpus, slice, timer_slack, fifo, dma_latency } = self;
         write!(f, "CPUs {cpus}; slice {slice}; timer slack {timer_slack}; SCHED_FIFO {fifo}; DMA latency {dma_latency}")
@@ -203,12 +203,12 @@ impl TickThread {
         }
     }
 
-    /// Whether it is real-time, and so needs a guard.
+    /// Whether the thread is real-time, and so needs a guard.
     pub(crate) fn is_real_time(&self) -> bool {
         self.report.fifo == ApplyStatus::Active
     }
 
-    /// Makes the calling thread ordinary, or real-time again. The report has a refusal.
+    /// Makes the calling thread ordinary, or real-time again. If the kernel refuses, the report says so.
     pub(crate) fn turn(&mut self, turn: ClassChange) {
         match (turn, self.fifo) {
             (ClassChange::Ordinary, _) => {

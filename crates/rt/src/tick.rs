@@ -31,7 +31,8 @@ pub struct TickSettings {
 /// gives up a whole time slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spinning {
-    /// If the process has more than one CPU. Under a CPU limit, for at most a fortieth of the CPU time that it gets in a period.
+    /// The clock spins if the process has more than one CPU. Under a CPU limit, it spins for at most a fortieth of the CPU time that the
+    /// process gets in a period.
     #[default]
     WhereThereIsRoom,
     /// Never.
@@ -41,7 +42,7 @@ pub enum Spinning {
 }
 
 impl Default for TickSettings {
-    /// 50 ticks a second.
+    /// 50 ticks per second, and the default of every other setting.
     fn default() -> TickSettings {
         TickSettings {
             period: Duration::from_millis(20),
@@ -64,13 +65,13 @@ impl Default for TickSettings {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// How many ticks came before it, missed ones included.
+    /// How many ticks came before this one, including missed ticks.
     pub number: u64,
-    /// When it was due, in nanoseconds of the monotonic clock.
+    /// When the tick was due, in nanoseconds of the monotonic clock.
     pub due_ns: u64,
-    /// When it began.
+    /// When the tick began, in nanoseconds of the monotonic clock.
     pub began_ns: u64,
-    /// How many ticks were missed right before it.
+    /// How many ticks were missed right before this one.
     pub missed: u64,
 }
 
@@ -88,7 +89,7 @@ pub struct Tick {
 pub struct Done {
     /// The tick.
     pub tick: Tick,
-    /// When its work ended, in nanoseconds of the monotonic clock.
+    /// When the tick's work ended, in nanoseconds of the monotonic clock.
     pub done_ns: u64,
 }
 
@@ -131,7 +132,7 @@ pub struct Report {
     pub work_ns: Option<Summary>,
     /// How long before a tick the clock wakes and spins, in nanoseconds; 0 if it never spins.
     pub margin_ns: u64,
-    /// How the CPU is taken away, and what the clock does about it.
+    /// How the CPU is taken away, and how the clock reacts to that.
     pub aligned: Aligned,
 }
 
@@ -253,7 +254,7 @@ impl TickClock {
         self.thread = Some((thread, Guard::new(clock::monotonic_ns())));
     }
 
-    /// Which settings of that thread are active now; none without [`on`](TickClock::on).
+    /// Which settings of the thread from [`on`](TickClock::on) are active now. None if the clock has no such thread.
     pub fn thread(&self) -> Option<ThreadReport> {
         self.thread.as_ref().map(|(thread, _)| thread.report())
     }
@@ -270,7 +271,7 @@ impl TickClock {
         let mut aligner_ns = 0;
         if let Some(keeper) = &mut self.keeper {
             let by_ns = keeper.move_ns(now_ns, self.schedule.due_ns());
-            // A tick that is late already begins at once; only the next one is shifted.
+            // A tick that is already late begins at once. Only the next tick is shifted.
             if by_ns != 0 && now_ns < self.schedule.due_ns() {
                 self.schedule.shift(by_ns, now_ns);
                 aligner_ns = by_ns;
@@ -338,7 +339,7 @@ impl TickClock {
     /// Sets another period, from the next tick on.
     ///
     /// # Errors
-    /// If it is 0; then the clock keeps its period.
+    /// If the new period is 0. Then the clock keeps its period.
     pub fn set_period(&mut self, period: Duration) -> Result<(), TickError> {
         self.schedule.set_period_ns(period_ns(period)?);
         if let Some(keeper) = &mut self.keeper {
@@ -383,7 +384,7 @@ impl TickClock {
         self.aligned().quantum
     }
 
-    /// The same, with what the clock does about it.
+    /// How the CPU is taken away from this thread, and how the clock reacts to that.
     ///
     /// ```
     /// use evenkeel_rt::{Align, Alignment, Quantum, TickClock, TickSettings};
@@ -436,7 +437,7 @@ impl TickClock {
             now_ns = clock::monotonic_ns();
             margin.learn(now_ns.saturating_sub(wake_ns));
         }
-        // The margin's upper bound guarantees that.
+        // The upper bound of the margin guarantees that the clock spins no longer.
         debug_assert!(due_ns.saturating_sub(now_ns) <= MOST_NS);
         while now_ns < due_ns {
             std::hint::spin_loop();

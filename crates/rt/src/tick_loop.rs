@@ -72,7 +72,7 @@ pub struct TickLoopBuilder {
 }
 
 impl TickLoopBuilder {
-    /// Ticks this many times a second; 50 by default.
+    /// The number of ticks per second; 50 by default.
     pub fn rate_hz(self, ticks: u32) -> TickLoopBuilder {
         // 0 becomes a period of 0, which `build` refuses.
         self.period(Duration::from_secs(1).checked_div(ticks).unwrap_or_default())
@@ -254,7 +254,7 @@ impl TickLoop {
         self.finish()
     }
 
-    /// As [`TickGuard::checkpoint`], for a tick whose guard was [detached](TickGuard::detach).
+    /// The same as [`TickGuard::checkpoint`], for a tick whose guard was [detached](TickGuard::detach).
     pub fn checkpoint(&mut self) {
         self.clock.checkpoint();
     }
@@ -284,7 +284,7 @@ impl TickLoop {
         self.clock.quantum()
     }
 
-    /// The same, with what the clock does about it.
+    /// How the CPU is taken away from this thread, and how the clock reacts to that.
     pub fn aligned(&self) -> Aligned {
         self.clock.aligned()
     }
@@ -294,12 +294,12 @@ impl TickLoop {
         self.clock.phase()
     }
 
-    /// The counters of the telemetry page, for any thread; none without telemetry.
+    /// The counters of the telemetry page, for any thread. None without telemetry.
     pub fn counters(&self) -> Option<Counters> {
         self.telemetry.as_ref().map(Telemetry::counters)
     }
 
-    /// The file of the telemetry page; none without telemetry.
+    /// The file of the telemetry page. None without telemetry.
     pub fn telemetry_path(&self) -> Option<&Path> {
         self.telemetry.as_ref().map(Telemetry::path)
     }
@@ -312,13 +312,13 @@ impl TickLoop {
         }
     }
 
-    /// Calls this at each change of the period, after a tick and on its thread. Without an [`adaptive
+    /// Calls this function at each change of the period, after a tick and on the thread of the loop. Without an [`adaptive
     /// rate`](TickLoopBuilder::adaptive_rate), the period never changes.
     pub fn on_rate_change(&mut self, call: impl FnMut(RateChange) + Send + 'static) {
         self.rate = self.rate.take().map(|rate| rate.on_change(call));
     }
 
-    /// The state of the rate that chooses the period; none without an [`adaptive rate`](TickLoopBuilder::adaptive_rate).
+    /// The rate that chooses the period. None without an [`adaptive rate`](TickLoopBuilder::adaptive_rate).
     pub fn rate(&self) -> Option<&TickRate> {
         self.rate.as_ref()
     }
@@ -388,12 +388,12 @@ impl TickGuard<'_> {
         self.ticks.clock.checkpoint();
     }
 
-    /// The counters of the telemetry page; none without telemetry.
+    /// The counters of the telemetry page. None without telemetry.
     pub fn counters(&self) -> Option<Counters> {
         self.ticks.counters()
     }
 
-    /// As [`TickLoop::enter_phase`].
+    /// The same as [`TickLoop::enter_phase`].
     pub fn enter_phase(&mut self, phase: RatePhase) {
         self.ticks.enter_phase(phase);
     }

@@ -112,7 +112,7 @@ impl Histogram {
     }
 
     /// The values in bars with upper ends 1, 2, 5, 10, 20, 50 and so on, from the smallest value's bar to the largest's, including empty
-    /// ones. `None` if nothing was recorded.
+    /// ones. The list is empty if nothing was recorded.
     #[must_use]
     pub fn bars(&self) -> Vec<Bar> {
         let (Some(min), Some(max)) = (self.min(), self.max()) else { return Vec::new() };
@@ -173,7 +173,7 @@ impl Default for Histogram {
 pub struct Summary {
     /// How many values were recorded.
     pub count: u64,
-    /// The smallest, exact.
+    /// The smallest value, exact.
     pub min: u64,
     /// The median.
     pub p50: u64,
@@ -183,7 +183,7 @@ pub struct Summary {
     pub p99: u64,
     /// The quantile 0.999.
     pub p999: u64,
-    /// The largest, exact.
+    /// The largest value, exact.
     pub max: u64,
 }
 
@@ -191,9 +191,9 @@ pub struct Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bar {
-    /// The upper end.
+    /// The upper end of the bar, which belongs to it.
     pub upper: u64,
-    /// How many.
+    /// The number of values in the bar.
     pub count: u64,
 }
 

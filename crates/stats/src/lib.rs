@@ -24,7 +24,7 @@
 //! use evenkeel_stats::{Direction, Options, Order, Pair, PairDesign, Verdict, compare};
 //!
 //! let design = PairDesign::new(12, 42);
-//! // What the meter would say of one window, the machine growing 1 % slower with each: B takes a fifth less time.
+//! // The meter's result for one window. The machine gets 1 % slower with each window, and B takes a fifth less time.
 //! let wake_latency_us_p99 = |window: u64, scale: f64| scale * 100.0 * 1.01_f64.powi(window as i32);
 //! let pairs: Vec<Pair> = (0..design.pairs())
 //!     .map(|i| match design.order_of_pair(i) {
@@ -39,7 +39,7 @@
 //! # Ok::<(), evenkeel_stats::StatsError>(())
 //! ```
 
-/// The code of the page that a registry shows is compiled and run.
+/// Compiles and runs the example in README.md as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -115,7 +115,7 @@ pub enum Vector {
 }
 
 impl Vector {
-    /// Whether this processor has them and the kernel allows them.
+    /// Whether this processor has these instructions and the kernel allows them.
     pub fn is_here(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
@@ -128,7 +128,8 @@ impl Vector {
         false
     }
 
-    /// Runs this many rounds of eight vector instructions. Returns false, without running any, if the processor has none.
+    /// Runs this many rounds of eight vector instructions. Returns false, without running any, if the processor does not have these
+    /// instructions.
     pub fn burn(self, rounds: u64) -> bool {
         if !self.is_here() {
             return false;
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_chain_takes_as_long_as_it_is() {
-        // Each takes 6,400 cycles. A changing clock affects both, and the shortest of many runs contains no interrupt.
+        // Each of the two chains takes 6,400 cycles. A changing clock affects both, and the shortest of many runs contains no interrupt.
         let (mut short, mut long) = (u64::MAX, u64::MAX);
         for _ in 0..2000 {
             short = short.min(one_ticks(&mut || adds(100)));

@@ -46,7 +46,7 @@ pub fn sleep_until_ns(deadline_ns: u64) {
     while !sleep_until_ns_or_signal(deadline_ns) {}
 }
 
-/// As [`sleep_until_ns`], but ends early if the calling thread handles a signal. It then returns false.
+/// The same as [`sleep_until_ns`], but ends early if the calling thread handles a signal, and then returns false.
 pub fn sleep_until_ns_or_signal(deadline_ns: u64) -> bool {
     let deadline = Timespec {
         // 2^63 ns are 292 years, so the quotient always fits.

@@ -1,5 +1,5 @@
 //! The CPU limits of the calling thread: the limits of its control group and of all groups above it. Read these first when a CPU seems to disappear
-//! now and then: a configured limit need not be detected.
+//! now and then: a configured limit can simply be read, and need not be found by measuring.
 //!
 //! Both versions of control groups are supported. Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst (`cpu.max`, `cpu.stat`) and
 //! Documentation/scheduler/sched-bwc.rst (`cpu.cfs_quota_us`, `cpu.cfs_period_us`).
@@ -29,19 +29,19 @@ pub struct CpuLimit {
 /// The time that a limit took since its group was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttled {
-    /// The number of periods in which it ran out. None if nothing counts this.
+    /// The number of periods in which the quota ran out. None if nothing counts this.
     pub times: Option<u64>,
     /// How long threads were throttled, in nanoseconds. None if nothing counts this.
     pub ns: Option<u64>,
 }
 
 impl CpuLimit {
-    /// The number of CPUs that it allows: 0.4 is four tenths of one.
+    /// The number of CPUs that the limit allows: 0.4 is four tenths of one.
     pub fn cpus(&self) -> f64 {
         self.quota_ns as f64 / self.period_ns as f64
     }
 
-    /// What it has taken so far.
+    /// The time that the limit has taken so far.
     pub fn throttled(&self) -> Throttled {
         self.throttled_by(&text)
     }

@@ -1,4 +1,4 @@
-//! What an x86 processor reports about itself. The call is safe only since a later Rust than the oldest supported one, so it is made here.
+//! What an x86 processor reports about itself. The call needs `unsafe` in the oldest supported Rust, so it is in this crate.
 
 use core::arch::x86_64::{__cpuid, CpuidResult};
 

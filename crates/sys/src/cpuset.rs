@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The most CPUs that a Linux kernel can be built for (`CONFIG_NR_CPUS` on x86). A text with a higher number is invalid. It is refused before it uses
-/// memory.
+/// The maximum number of CPUs that a Linux kernel can be built for (`CONFIG_NR_CPUS` on x86). A text with a higher number is invalid, and
+/// is refused before it uses memory.
 pub const MAX_CPUS: usize = 8192;
 
 /// A set of CPUs, by number. Iterates in ascending order.
@@ -67,8 +67,8 @@ impl CpuSet {
         Some(set)
     }
 
-    /// The mask in groups of eight digits. It is wide enough for `cpus` CPUs, as the kernel prints as many as it may ever have. If `cpus` is 1 there
-    /// are no leading zeros.
+    /// The mask in groups of eight digits. It has a digit for every four of `cpus` CPUs: the kernel prints all CPUs that it may ever have.
+    /// If `cpus` is 1 there are no leading zeros.
     pub fn to_mask(&self, cpus: usize) -> String {
         let highest = self.iter().last().unwrap_or(0);
         let digits = cpus.clamp(1, MAX_CPUS).div_ceil(4).max(highest / 4 + 1);
@@ -182,7 +182,7 @@ impl fmt::Display for CpuSet {
     }
 }
 
-/// As the kernel's list, `"0-3,8"`: what users of `lscpu` and `taskset` read and paste.
+/// Serializes the set as the kernel's list, `"0-3,8"`, which `lscpu` and `taskset` use too.
 #[cfg(feature = "serde")]
 impl serde::Serialize for CpuSet {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

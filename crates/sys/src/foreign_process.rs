@@ -21,11 +21,11 @@ const NAMES: [(&str, rustix::process::Signal); 8] = [
 ];
 
 impl Signal {
-    /// The process can catch it and end in good order.
+    /// Asks the process to end. The process can catch this signal and end in good order.
     pub const TERM: Signal = Signal(rustix::process::Signal::TERM);
     /// Continues a stopped process.
     pub const CONT: Signal = Signal(rustix::process::Signal::CONT);
-    /// The process cannot catch it.
+    /// Forces the process to end. The process cannot catch this signal.
     pub const KILL: Signal = Signal(rustix::process::Signal::KILL);
 
     /// The signal with this name, with or without `SIG`, in any case. Only signals that ask a program to end.
@@ -60,7 +60,7 @@ pub fn signal_group(group: u32, signal: Signal) -> Result<(), Errno> {
 /// Sends a signal to one process if `is_it` confirms its identity while the pidfd is open. Until then the number cannot be reused.
 ///
 /// # Errors
-/// `ESRCH` if it has ended or was replaced, `EPERM` if we may not signal it.
+/// `ESRCH` if the process has ended or was replaced, `EPERM` if we may not signal it.
 pub fn signal_if(pid: u32, signal: Signal, is_it: impl FnOnce() -> bool) -> Result<(), Errno> {
     if pid <= 1 {
         return Err(Errno::INVAL);
@@ -80,7 +80,7 @@ pub fn adopt_orphans() -> Result<(), Errno> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Reaps a child that has ended, if nobody else waits for it.
+/// Reaps a child that has ended. Call it only if no other code waits for the child.
 pub fn reap(pid: u32) {
     if let Ok(pid) = pid_of(pid) {
         let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);

@@ -15,7 +15,7 @@ pub const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The maximum number of headers in a head or trailer.
 const HEADERS_MAX: usize = 100;
 
-/// The most interim answers (1xx) that may precede the final one.
+/// The maximum number of interim answers (1xx) before the final answer.
 const INTERIM_MAX: u32 = 4;
 
 /// What is wrong with an answer.
@@ -27,28 +27,28 @@ const INTERIM_MAX: u32 = 4;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnswer {
-    /// It does not start with `HTTP/1.0 NNN` or `HTTP/1.1 NNN`.
+    /// The answer does not start with `HTTP/1.0 NNN` or `HTTP/1.1 NNN`.
     #[error("the answer is not HTTP/1.x")]
     StatusLine,
     /// A header or trailer that RFC 9112 does not allow.
     #[error("the answer has an invalid header")]
     Header,
-    /// Its head or trailer is too long, or too many interim answers came first.
+    /// The head or trailer is too long, or too many interim answers came first.
     #[error("the answer has more than {} KiB or {HEADERS_MAX} lines of headers", HEAD_BYTES_MAX >> 10)]
     HeadTooLong,
-    /// Its length is not a number, is given twice, or depends on an unknown coding.
+    /// The length of the body is not a number, is given twice, or depends on an unknown coding.
     #[error("the answer does not give one valid length of its body")]
     Length,
     /// A body that is longer than the caller accepts.
     #[error("the answer has more than {} KiB", bytes_max >> 10)]
     BodyTooLong {
-        /// What the caller accepts.
+        /// The maximum length that the caller accepts, in bytes.
         bytes_max: usize,
     },
     /// The size of a chunk is not a number, or the chunk does not end where its size says.
     #[error("the answer has an invalid chunk")]
     Chunk,
-    /// The connection closed first.
+    /// The connection closed before the answer was complete.
     #[error("the connection closed within the answer")]
     Ended,
 }
@@ -59,7 +59,7 @@ pub enum HttpError {
     /// The connection failed; `TimedOut` if the deadline passed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The server sent something else.
+    /// The server sent something that is not a valid answer.
     #[error(transparent)]
     BadAnswer(#[from] BadAnswer),
 }
@@ -67,24 +67,24 @@ pub enum HttpError {
 /// How a head says where its body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// After this many bytes.
+    /// The body ends after this many bytes.
     Length(usize),
-    /// With the last chunk.
+    /// The body ends with the last chunk.
     Chunks,
-    /// Where the connection closes.
+    /// The body ends when the connection closes.
     Close,
 }
 
 /// The head of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {
-    /// From 100 to 599.
+    /// The status, from 100 to 599.
     pub status: u16,
     /// The reason phrase, often empty.
     pub reason: &'a str,
     /// Where the body ends.
     pub framing: Framing,
-    /// The server accepts another request on this connection.
+    /// Whether the server accepts another request on this connection.
     pub keeps_open: bool,
     /// A `Content-Encoding` other than `identity`.
     pub encoding: Option<&'a [u8]>,
@@ -95,7 +95,7 @@ pub struct Head<'a> {
 /// A whole answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// From 200 to 599.
+    /// The status, from 200 to 599.
     pub status: u16,
     /// The reason phrase, often empty.
     pub reason: String,
@@ -109,7 +109,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Reader {
     body_bytes_max: usize,
-    /// Received, but too short to parse: less than [`HEAD_BYTES_MAX`].
+    /// Received bytes that are too few to parse: less than [`HEAD_BYTES_MAX`].
     pending: Vec<u8>,
     used: usize,
     interim: u32,
@@ -153,7 +153,7 @@ impl Head<'_> {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             if is("content-length") || is("transfer-encoding") {
                 let this = if is("content-length") { parse_length(header.value) } else { parse_coding(header.value) };
-                // If there are two different lengths, another reader may use the other one.
+                // If there are two different lengths, another reader may use the one that this reader ignores.
                 if framing.is_some_and(|other| this != Some(other) || other == Framing::Chunks) {
                     return Err(BadAnswer::Length);
                 }
@@ -167,7 +167,7 @@ impl Head<'_> {
                 encoding = Some(header.value);
             }
         }
-        // These never have a body, regardless of the headers.
+        // Answers with these statuses never have a body, regardless of the headers.
         let framing = match status {
             100..200 | 204 | 304 => Framing::Length(0),
             _ => framing.unwrap_or(Framing::Close),
@@ -198,7 +198,7 @@ impl From<httparse::Error> for BadAnswer {
 }
 
 impl Reader {
-    /// Accepts a body of at most `body_bytes_max`.
+    /// A reader that accepts a body of at most `body_bytes_max`.
     pub fn new(body_bytes_max: usize) -> Reader {
         Reader { body_bytes_max, pending: Vec::new(), used: 0, interim: 0, next: Next::Head, answer: Answer::default() }
     }
@@ -206,7 +206,7 @@ impl Reader {
     /// Takes the next bytes and returns the answer once it is complete. Bytes after its end are ignored.
     ///
     /// # Errors
-    /// If it is not a valid answer, or exceeds a bound.
+    /// If the bytes are not a valid answer, or exceed a bound.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Answer>, BadAnswer> {
         let is_line = !self.pending.is_empty() && self.next != Next::ChunkEnd;
         if is_line && !bytes.contains(&b'\n') && self.pending.len() + bytes.len() < HEAD_BYTES_MAX {

@@ -1,13 +1,13 @@
 //! System calls and unsafe primitives behind safe functions, and the safe code that the runtime library needs with them: clocks, affinity,
 //! scheduling, locks, the job system's cells, UDP in batches, perf events, shared pages.
 //!
-//! On other systems than Linux, `portable` offers what `evenkeel-rt` uses, as far as the standard library goes.
+//! On other systems than Linux, `portable` offers what `evenkeel-rt` uses, as far as the standard library provides it.
 //!
 //! Files of a host (`/proc`, `/sys`, captures) are in `evenkeel-hostfs`, which a game server does not compile.
 //!
 //! Only this crate and the C interface of the runtime library contain `unsafe`. Every block has a comment that shows why it is sound.
 
-/// The documentation tests compile and run the code of the README.
+/// Compiles and runs the code of README.md as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -65,7 +65,7 @@ pub mod phase_registry;
 pub mod phase_slot;
 #[cfg(not(target_os = "linux"))]
 mod portable;
-/// Its tests run on Linux too.
+/// The portable version, whose tests also run on Linux.
 #[cfg(all(test, target_os = "linux", not(loom)))]
 #[path = "portable/futex.rs"]
 mod portable_futex;

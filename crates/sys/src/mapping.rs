@@ -58,7 +58,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Takes its pages from one NUMA node only (`mbind`, `MPOL_BIND`). Call it before the pages are touched.
+    /// Makes the kernel take the mapping's pages from one NUMA node only (`mbind`, `MPOL_BIND`). Call it before the pages are touched.
     ///
     /// # Errors
     /// `EINVAL` if the node does not exist or has no memory; `EPERM` or `ENOSYS` if a container forbids the call.
@@ -84,24 +84,24 @@ impl Mapping {
         if done == 0 { Ok(()) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
     }
 
-    /// Its start, as in `/proc/self/smaps`.
+    /// The start of the mapping, as in `/proc/self/smaps`.
     pub fn address(&self) -> usize {
         self.start.addr().get()
     }
 
-    /// Its length in bytes.
+    /// The length of the mapping in bytes.
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
-    /// Its memory, in words of eight bytes.
+    /// The mapped memory, in words of eight bytes.
     pub fn words(&self) -> &[u64] {
         // SAFETY: the range is mapped readable and aligned for as long as this lives, and every bit pattern is a word. A writer needs exclusive
         // access to this.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len_bytes / size_of::<u64>()) }
     }
 
-    /// Its memory, for writing.
+    /// The mapped memory, for writing.
     pub fn words_mut(&mut self) -> &mut [u64] {
         // SAFETY: as above. `&mut self` makes it the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len_bytes / size_of::<u64>()) }

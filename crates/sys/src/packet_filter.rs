@@ -11,7 +11,7 @@ pub struct Instruction {
     pub if_true: u8,
     /// How many instructions to skip if the comparison does not hold.
     pub if_false: u8,
-    /// Its operand.
+    /// The operand.
     pub k: u32,
 }
 
@@ -20,7 +20,7 @@ pub const PORTS_MAX: usize = 64;
 /// How many bytes of a packet to keep: the longest IPv4 header, or an IPv6 header, plus a UDP header.
 pub const KEPT_BYTES: u32 = 68;
 
-/// `BPF_LD | BPF_B | BPF_ABS` and so on.
+/// The operations: `BPF_LD | BPF_B | BPF_ABS` and so on.
 const LOAD_BYTE: u16 = 0x30;
 const LOAD_HALF: u16 = 0x28;
 const LOAD_HALF_AT_X: u16 = 0x48;
@@ -47,7 +47,7 @@ pub fn sent_from(ports: &[u16]) -> Vec<Instruction> {
     const IPV6_AT: u8 = 12;
     const PORTS_AT: u8 = 15;
     let ports = &ports[..ports.len().min(PORTS_MAX)];
-    // Both fit into the eight bits of a jump, because of PORTS_MAX.
+    // Both targets fit into the eight bits of a jump, because of PORTS_MAX.
     let drop_at = PORTS_AT + ports.len() as u8;
     let keep_at = drop_at + 1;
     // A jump counts from the next instruction.

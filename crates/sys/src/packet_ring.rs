@@ -20,7 +20,8 @@ const BLOCKS: usize = 32;
 const FRAME_BYTES: u32 = 2048;
 /// A partly filled block is handed over after this time.
 pub const HANDED_OVER_WITHIN_MS: u32 = 40;
-/// The time of half of all blocks. A ring that is read at least this often never runs out of blocks, even if each contains few packets.
+/// The time in which half of all blocks are handed over, if each contains few packets. A ring that is read at least this often never runs
+/// out of such blocks.
 pub const DRAIN_WITHIN_MS: u32 = HANDED_OVER_WITHIN_MS * BLOCKS as u32 / 2;
 
 const VERSION_3: i32 = 2;
@@ -52,7 +53,7 @@ pub struct SentPacket {
     pub at_ns: u64,
     /// The number of the interface.
     pub interface: u32,
-    /// Its header fields.
+    /// The packet's header fields.
     pub heads: Heads,
 }
 
@@ -101,7 +102,7 @@ pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
         }
         let next = word(at).unwrap_or(0) as usize;
         if next < HEAD_BYTES {
-            // The last packet has no successor. If more packets should follow, they cannot be found.
+            // A last packet names no successor. If the block announced more packets, they cannot be found.
             return odd + (count - nth - 1);
         }
         at = at.saturating_add(next);
@@ -112,9 +113,9 @@ pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
 /// The network namespace of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Our own.
+    /// The namespace of this process.
     Own,
-    /// That of the process with this number, which may be a container's.
+    /// The namespace of the process with this number, which may be a container's.
     OfProcess(u32),
 }
 
@@ -123,7 +124,7 @@ pub enum Network {
 pub struct PacketCounts {
     /// All packets that passed the filter.
     pub packets: u64,
-    /// The lost ones among them.
+    /// Packets among them that were lost.
     pub lost: u64,
 }
 

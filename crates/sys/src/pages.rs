@@ -15,7 +15,7 @@ pub struct Pages {
 unsafe impl Send for Pages {}
 
 impl Pages {
-    /// This many bytes; the kernel rounds up to whole pages.
+    /// Maps this many bytes; the kernel rounds up to whole pages.
     ///
     /// # Errors
     /// `ENOMEM` if there is not enough memory; `EINVAL` for 0.

@@ -90,7 +90,7 @@ impl Attributes {
         }
     }
 
-    /// As [`software`](Attributes::software), with the CPU in each record, and without counting kernel time. The kernel allows this for any
+    /// These attributes, with the CPU in each record, and without counting kernel time. The kernel allows this for any
     /// thread that the user may inspect.
     pub(crate) fn of_threads(self) -> Attributes {
         Attributes {
@@ -156,7 +156,7 @@ impl Attributes {
         }
     }
 
-    /// Its bytes, as in the system call and in a `perf.data` file.
+    /// The bytes of the attributes, as in the system call and in a `perf.data` file.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let Attributes { kind, size, config, sample_period, sample_type, read_format, flags, .. } = self;
         let mut bytes = [kind.to_ne_bytes(), size.to_ne_bytes()].concat();
@@ -251,7 +251,7 @@ impl Event {
         if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(()) }
     }
 
-    /// Its id, which its records contain.
+    /// The event's id, which its records contain.
     pub(crate) fn id(&self) -> Result<u64, Errno> {
         let mut id = 0_u64;
         // SAFETY: the kernel writes eight bytes to `id`, which is alive and ours. The descriptor is open.
@@ -259,7 +259,7 @@ impl Event {
         if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(id) }
     }
 
-    /// Its counter values in words of eight bytes: see `read_format` in perf_event_open(2). None if it has none.
+    /// The event's counter values in words of eight bytes: see `read_format` in perf_event_open(2). None if they cannot be read.
     pub(crate) fn values<const N: usize>(&self) -> Option<[u64; N]> {
         let mut bytes = [0_u8; 64];
         let length = rustix::io::read(&self.0, &mut bytes).ok()?;
@@ -303,7 +303,7 @@ impl PerfRing {
         PerfRing::small(event, ring_bytes.max(RING_BYTES))
     }
 
-    /// The same, which may be smaller than the usual ring.
+    /// A ring like that of [`sized`](PerfRing::sized), which may be smaller than the default.
     pub(crate) fn small(event: Event, ring_bytes: usize) -> Result<PerfRing, Errno> {
         let ring_bytes = ring_bytes.max(rustix::param::page_size()).next_power_of_two();
         let page_bytes = rustix::param::page_size();
@@ -322,7 +322,7 @@ impl PerfRing {
         unsafe { self.map.add(at).cast::<AtomicU64>().as_ref() }
     }
 
-    /// How full it is, from 0 to 1. This costs two reads of memory.
+    /// How full the ring is, from 0 to 1. This costs two reads of memory.
     pub(crate) fn fullness(&self) -> f64 {
         let (tail, head) = (self.place(TAIL_AT).load(Ordering::Relaxed), self.place(HEAD_AT).load(Ordering::Relaxed));
         head.wrapping_sub(tail) as f64 / self.ring_bytes as f64
@@ -343,7 +343,7 @@ impl PerfRing {
         self.event.resume()
     }
 
-    /// Its event.
+    /// The event of the ring.
     pub(crate) fn event(&self) -> &Event {
         &self.event
     }
@@ -394,7 +394,7 @@ impl Raw<'_> {
     }
 }
 
-/// The first record in `bytes`. None if they do not hold a complete one.
+/// The first record in `bytes`. None if `bytes` hold no complete record.
 pub(crate) fn first_raw(bytes: &[u8]) -> Option<Raw<'_>> {
     let kind = u32::from_ne_bytes(bytes.get(0..4)?.try_into().ok()?);
     let misc = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);

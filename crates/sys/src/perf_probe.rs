@@ -27,7 +27,7 @@ pub struct ProbeKind {
 }
 
 impl ProbeKind {
-    /// For the running kernel.
+    /// The type and format of the running kernel.
     ///
     /// # Errors
     /// `ENOENT` if the kernel has no such events; `EINVAL` if it rejects the description.
@@ -56,19 +56,19 @@ impl Probe {
         Ok(Probe { path, offset, is_return: false })
     }
 
-    /// A probe at the return of the function that begins there. While the function runs, its return address is the kernel's own code. If an exception
-    /// or panic unwinds through it, it finds no caller, and the program ends.
+    /// A probe at the return of the function that begins at this offset. While the function runs, its return address is the kernel's own
+    /// code. If an exception or panic unwinds through it, it finds no caller, and the program ends.
     #[must_use]
     pub fn on_return(self) -> Probe {
         Probe { is_return: true, ..self }
     }
 
-    /// Its offset in the file.
+    /// The offset of the probe in the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether it is at the function's return.
+    /// Whether the probe is at the function's return.
     pub fn is_return(&self) -> bool {
         self.is_return
     }
@@ -78,7 +78,7 @@ impl Probe {
         [self.path.as_ptr().expose_provenance() as u64, self.offset]
     }
 
-    /// Its type and config.
+    /// The `type` and `config` of the probe's event.
     pub fn numbers(&self, of: ProbeKind) -> (u32, u64) {
         (of.kind, u64::from(self.is_return) << of.return_bit)
     }

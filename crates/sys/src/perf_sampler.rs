@@ -50,7 +50,7 @@ pub struct Spec {
     pub rate: u64,
     /// The fields of a sample (`PERF_SAMPLE_*`).
     pub sample_type: u64,
-    /// See [`flag`].
+    /// The flags: see [`flag`].
     pub flags: u64,
     /// The user-mode registers to copy (`PERF_REG_*`), one bit each.
     pub user_registers: u64,
@@ -59,7 +59,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// As the kernel expects it: `struct perf_event_attr` of the fifth version.
+    /// The description in the kernel's form: `struct perf_event_attr` of the fifth version.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.attributes(0, [0; 2]).to_bytes()
     }
@@ -113,7 +113,7 @@ pub struct SampledEvent {
 }
 
 impl SampledEvent {
-    /// Opens it. It records from now on, unless it is [`flag::DISABLED`].
+    /// Opens the event. It records from now on, unless it is [`flag::DISABLED`].
     ///
     /// # Errors
     /// `EACCES` or `EPERM` if this user may not; `ESRCH` if the thread does not exist; `ENODEV` if the CPU is offline; `ENOENT`,
@@ -151,7 +151,7 @@ impl SampledEvent {
         }
     }
 
-    /// Its id, which its records contain.
+    /// The event's id, which its records contain.
     ///
     /// # Errors
     /// The kernel's error.
@@ -159,7 +159,7 @@ impl SampledEvent {
         self.event.id()
     }
 
-    /// How many of its records were lost since the start. None if the kernel does not report this.
+    /// How many records of this event were lost since the start. None if the kernel does not report this.
     pub fn lost(&self) -> Option<u64> {
         // The counter's value comes first, then this number.
         self.says_lost.then(|| self.event.values::<2>()).flatten().map(|[_, lost]| lost)
@@ -181,10 +181,10 @@ impl SampledEvent {
         self.event.pause()
     }
 
-    /// Writes its records into `ring`, which must have the same CPU.
+    /// Makes the event write its records into `ring`, which must have the same CPU.
     ///
     /// # Errors
-    /// `EINVAL` if it has another CPU.
+    /// `EINVAL` if the ring has another CPU.
     pub fn record_into(&self, ring: &SampledRing) -> Result<(), Errno> {
         self.event.record_into(&ring.ring)
     }
@@ -206,12 +206,12 @@ impl SampledRing {
         Ok(SampledRing { ring: PerfRing::sized(event.event, bytes)?, says_lost: event.says_lost })
     }
 
-    /// How many records of its own event were lost: see [`SampledEvent::lost`].
+    /// How many records of the ring's own event were lost: see [`SampledEvent::lost`].
     pub fn lost(&self) -> Option<u64> {
         self.says_lost.then(|| self.ring.event().values::<2>()).flatten().map(|[_, lost]| lost)
     }
 
-    /// The id of its own event.
+    /// The id of the ring's own event.
     ///
     /// # Errors
     /// The kernel's error.
@@ -219,12 +219,12 @@ impl SampledRing {
         self.ring.event().id()
     }
 
-    /// How full it is, from 0 to 1. This costs two reads of memory.
+    /// How full the ring is, from 0 to 1. This costs two reads of memory.
     pub fn fullness(&self) -> f64 {
         self.ring.fullness()
     }
 
-    /// Stops recording of its own event.
+    /// Stops recording of the ring's own event.
     ///
     /// # Errors
     /// The kernel's error.
@@ -241,7 +241,7 @@ impl SampledRing {
 /// The number of files that this process may open, after raising its soft limit to the hard limit.
 pub fn files_allowed() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // If it cannot be raised, it stays as it was.
+    // If the limit cannot be raised, it stays as it was.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -17,7 +17,7 @@ const MISC_SWITCH_OUT: u16 = 1 << 13;
 /// A thread got the CPU, or gave it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// When, on the monotonic clock.
+    /// When the switch happened, on the monotonic clock.
     pub at_ns: u64,
     /// The thread's number; 0 is the idle thread.
     pub tid: u32,
@@ -34,7 +34,7 @@ pub enum Record {
     Named {
         /// The thread's number.
         tid: u32,
-        /// Its name, padded with zeros.
+        /// The thread's name, padded with zeros.
         name: [u8; NAME_BYTES],
     },
     /// This many records were lost because they were not read in time.
@@ -43,7 +43,7 @@ pub enum Record {
     Other,
 }
 
-/// The first record in `bytes` and its length. None if they do not hold a complete one.
+/// The first record in `bytes` and its length. None if `bytes` hold no complete record.
 pub fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let record = match raw.kind {
@@ -82,7 +82,7 @@ impl Switches {
         Ok(Switches { ring: PerfRing::new(Event::on_cpu(&attributes, cpu)?)? })
     }
 
-    /// How full the ring is, from 0 to 1. It costs two readings of memory.
+    /// How full the ring is, from 0 to 1. This costs two reads of memory.
     pub fn fullness(&self) -> f64 {
         self.ring.fullness()
     }

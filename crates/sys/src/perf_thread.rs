@@ -9,7 +9,7 @@ const SOFTWARE_DUMMY: u64 = 9;
 const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
 const RECORD_SWITCH: u32 = 14;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
-/// It was still ready to run (since Linux 4.17).
+/// A bit of a switch record: the thread that gave up the CPU was still ready to run (since Linux 4.17).
 const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 /// The size of a record plus a note of lost ones. A ring with less space than this may already have lost records.
 const RECORD_ROOM_BYTES: f64 = 80.0;
@@ -17,18 +17,18 @@ const RECORD_ROOM_BYTES: f64 = 80.0;
 /// What happened to the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It got a CPU.
+    /// The thread got a CPU.
     In,
-    /// It went to sleep.
+    /// The thread went to sleep.
     Slept,
-    /// It lost the CPU while it still had work.
+    /// The thread lost the CPU while it still had work.
     Preempted,
 }
 
 /// A thread got the CPU, or gave it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadSwitch {
-    /// When, on the monotonic clock.
+    /// When the switch happened, on the monotonic clock.
     pub at_ns: u64,
     /// The CPU.
     pub cpu: u32,
@@ -49,7 +49,7 @@ pub enum ThreadRecord {
     Other,
 }
 
-/// The first record in `bytes` and its length. None if they do not hold a complete one.
+/// The first record in `bytes` and its length. None if `bytes` hold no complete record.
 pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let record = match raw.kind {

@@ -17,7 +17,7 @@ const IN_INTERRUPT: u8 = 0x18;
 /// A wake-up of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Woken {
-    /// When, on the monotonic clock.
+    /// When the thread was woken, on the monotonic clock.
     pub at_ns: u64,
     /// The thread that woke it, by the kernel's number. None if an interrupt or an idle CPU did.
     pub by: Option<u32>,
@@ -34,7 +34,7 @@ pub enum WakerRecord {
     Other,
 }
 
-/// The first record in `bytes` and its length. None if they do not hold a complete one.
+/// The first record in `bytes` and its length. None if `bytes` hold no complete record.
 pub fn first_waker_record(bytes: &[u8]) -> Option<(WakerRecord, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let record = match raw.kind {

@@ -25,7 +25,7 @@ use crate::shared_page::{self, Access, SharedPage};
 
 /// The prefix of the files' names.
 const PREFIX: &str = "evenkeel-phase.";
-/// The most session files to read in a scan, and the maximum number of entries of the folder to examine.
+/// The maximum number of session files to read in a scan, and of entries of the folder to examine.
 pub const SLOTS_MAX: usize = 256;
 const ENTRIES_MAX: usize = 4096;
 const SLOT_BYTES: usize = WORDS * size_of::<u64>();

@@ -41,7 +41,7 @@ impl Cpus {
     /// All CPUs: for a session whose CPUs are not known.
     pub const ALL: Cpus = Cpus([u64::MAX; CPU_WORDS]);
 
-    /// The set of these.
+    /// The set of these CPUs.
     pub fn new(cpus: impl IntoIterator<Item = usize>) -> Cpus {
         let mut words = [0; CPU_WORDS];
         for cpu in cpus {
@@ -74,7 +74,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Its words, as the entry with this number.
+    /// The slot's words, as the entry with this number.
     pub fn to_words(&self, number: u64) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         words[at::MAGIC] = MAGIC;
@@ -130,7 +130,7 @@ fn is_whole(words: &[u64]) -> bool {
     words.split_last().is_some_and(|(last, rest)| *last == checksum(rest))
 }
 
-/// Changing any bit of any word, or moving a word, changes about half of the bits.
+/// The checksum of these words. Changing any bit of any word, or moving a word, changes about half of its bits.
 fn checksum(words: &[u64]) -> u64 {
     words.iter().fold(0x6576_656e_6b65_656c, |sum: u64, word| {
         // The finalizer of splitmix64.
@@ -223,7 +223,7 @@ mod tests {
             prop_assert_eq!(Slot::parse(&words), None);
         }
 
-        /// A hostile session that also writes the checksum can publish any values, but readers accept only those in range.
+        /// A hostile session that also writes the checksum can publish any values, but readers accept only values in range.
         #[test]
         fn sealed_hostile_words_are_in_range(words: [u64; WORDS], now_ns: u64) {
             let mut words = words;

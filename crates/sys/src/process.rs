@@ -37,7 +37,7 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
 /// `EINVAL` if a number is 1,024 or more. The kernel's error for the set itself appears when the child is started.
 pub fn run_on<'a>(command: &'a mut Command, cpus: &CpuSet) -> Result<&'a mut Command, Errno> {
     let set = thread::kernel_set(cpus)?;
-    // SAFETY: as above. It makes one system call on a set that was made before the fork.
+    // SAFETY: as above. The closure makes one system call on a set that was made before the fork.
     Ok(unsafe { command.pre_exec(move || Ok(rustix::thread::sched_setaffinity(None, &set)?)) })
 }
 
@@ -48,16 +48,16 @@ pub fn run_on<'a>(command: &'a mut Command, cpus: &CpuSet) -> Result<&'a mut Com
 pub fn enter_group<'a>(command: &'a mut Command, group: &Path) -> Result<&'a mut Command, Errno> {
     let list = std::fs::OpenOptions::new().write(true).open(group.join("cgroup.procs"));
     let list = list.map_err(|error| Errno::from(&error))?;
-    // SAFETY: as above. It makes one system call on a file that was opened before the fork. Zero means the writing process.
+    // SAFETY: as above. The closure makes one system call on a file that was opened before the fork. Zero means the writing process.
     Ok(unsafe { command.pre_exec(move || Ok(rustix::io::write(&list, b"0").map(|_| ())?)) })
 }
 
 /// The state of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It still runs.
+    /// The child still runs.
     Runs,
-    /// It has ended, so waiting for it returns at once.
+    /// The child has ended, so waiting for it returns at once.
     Ended,
 }
 
@@ -81,7 +81,7 @@ pub fn await_end(child: &std::process::Child, until_ns: u64) -> Result<Doing, Er
     }
 }
 
-/// No process can handle the first two, and waiting for children needs the last one.
+/// The signals that are not handled: no process can handle the first two, and waiting for children needs the last one.
 const NOT_WITHSTOOD: [i32; 3] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD];
 
 /// The kernel sends these signals when this program makes an error. If another process sends them, this program ignores them.
@@ -177,7 +177,7 @@ pub fn read_within(mut from: impl Read + AsFd, len_bytes: usize, limit: Duration
     Ok(said)
 }
 
-/// Whether the effective user is root. Other users cannot do most writes; try each to find out.
+/// Whether the effective user is root. Other users may not change most settings, but only trying shows which.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

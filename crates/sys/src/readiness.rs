@@ -14,7 +14,7 @@ use crate::timer_fd::Alarm;
 const ALARM: u64 = u64::MAX;
 /// The maximum number of sockets that one wait returns. The others follow with the next wait.
 const EVENTS_MAX: usize = 64;
-/// Practically never: 146 years.
+/// The time of a timer that practically never fires: in 146 years.
 const NEVER_NS: u64 = u64::MAX / 4;
 
 /// What to wait for on a socket, in addition to its end.
@@ -58,7 +58,7 @@ impl Readiness {
     /// Adds a socket. Its events have this `name`. Closing the socket removes it.
     ///
     /// # Errors
-    /// The kernel's error: `EEXIST` if it was added already.
+    /// The kernel's error: `EEXIST` if the socket was added already.
     pub fn add(&self, socket: impl AsFd, name: u32, interest: Interest) -> Result<(), Errno> {
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(name.into()), interest.flags())?)
     }
@@ -66,13 +66,13 @@ impl Readiness {
     /// Changes what to wait for on this socket.
     ///
     /// # Errors
-    /// The kernel's error: `ENOENT` if it was not added.
+    /// The kernel's error: `ENOENT` if the socket was not added.
     pub fn change(&self, socket: impl AsFd, name: u32, interest: Interest) -> Result<(), Errno> {
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(name.into()), interest.flags())?)
     }
 
     /// Sleeps until a socket is ready, the monotonic clock reaches `at_ns`, or `longest_ms` have passed, whichever is first. Clears
-    /// `ready`, and puts the names of ready sockets into it. A signal ends it early.
+    /// `ready`, and puts the names of ready sockets into it. A signal ends the wait early.
     ///
     /// # Errors
     /// The kernel's error.

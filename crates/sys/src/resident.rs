@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::errno::Errno;
 
-/// /proc/vmstat has some 5 KiB.
+/// The maximum number of bytes of /proc/vmstat to read. The file has some 5 KiB.
 const VMSTAT_BYTES_MAX: usize = 16 << 10;
 
 /// The pages of the process that stay in memory.
@@ -20,11 +20,11 @@ const VMSTAT_BYTES_MAX: usize = 16 << 10;
 pub enum Lock {
     /// All current mappings: each page is faulted in.
     Present,
-    /// Also future mappings, including thread stacks: each is faulted in completely.
+    /// Current and future mappings, including thread stacks: each is faulted in completely.
     PresentAndFuture,
     /// Current mappings, each page after its first use.
     PresentOnFault,
-    /// Also future mappings, in the same way.
+    /// Current and future mappings, each page after its first use.
     PresentAndFutureOnFault,
 }
 
@@ -42,7 +42,7 @@ pub fn lock(which: Lock) -> Result<(), Errno> {
     Ok(rustix::mm::mlockall(flags)?)
 }
 
-/// Allows all of it to be swapped again.
+/// Allows all memory of the process to be swapped again.
 ///
 /// # Errors
 /// The kernel's error; no case is known.
@@ -51,7 +51,7 @@ pub fn unlock() -> Result<(), Errno> {
 }
 
 /// How many bytes this process may lock (`RLIMIT_MEMLOCK`). None without a limit, or if a capability overrides it (`CAP_IPC_LOCK`). A
-/// container may show that capability without having it, so this tries it.
+/// container may show that capability without having it, so this function tries to lock more than the limit.
 pub fn lock_limit_bytes() -> Option<u64> {
     let limit_bytes = getrlimit(Resource::Memlock).current?;
     (!is_lockable(limit_bytes)).then_some(limit_bytes)
@@ -98,7 +98,7 @@ pub fn populate(memory: &mut [u8]) -> Result<(), Errno> {
 /// Faults in the pages of a vector's capacity.
 ///
 /// # Errors
-/// As [`populate`].
+/// The same errors as [`populate`].
 pub fn populate_capacity<T>(vector: &mut Vec<T>) -> Result<(), Errno> {
     populate_range(vector.as_mut_ptr().addr(), vector.capacity().saturating_mul(size_of::<T>()))
 }
@@ -178,7 +178,7 @@ impl SwapIns {
     /// Pages since boot. A call takes some tens of microseconds: once a second is enough.
     ///
     /// # Errors
-    /// As [`SwapIns::open`].
+    /// The same errors as [`SwapIns::open`].
     pub fn pages(&self) -> Result<u64, Errno> {
         let mut bytes = [0; VMSTAT_BYTES_MAX];
         let length = self.file.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;

@@ -62,7 +62,7 @@ impl Ring {
         self.lines
     }
 
-    /// Its memory.
+    /// The mapping that contains the ring.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
     }

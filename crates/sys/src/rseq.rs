@@ -57,13 +57,13 @@ struct Landing {
 
 static LANDING: Landing = Landing { signature: SIGNATURE, handler: 0 };
 
-/// Why there is no watcher.
+/// Why the calling thread cannot be watched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RseqError {
     /// The signature for this processor is unknown.
     #[error("restartable sequences are not known here for this processor")]
     Processor,
-    /// The kernel does not support it.
+    /// The kernel refused the registration.
     #[error("register for restartable sequences: {0}")]
     Refused(Errno),
     /// The kernel accepts the registration but does not behave as needed.
@@ -111,7 +111,7 @@ impl Watcher {
         Ok(Watcher { name, section, own: Some(own), thread: PhantomData })
     }
 
-    /// From now on a preemption is noticed.
+    /// Makes [`Watcher::intact`] notice preemptions from now on.
     #[inline(always)]
     pub fn arm(&self) {
         // SAFETY: the field belongs to this thread. Only this thread and the kernel access it, and the kernel does so while this thread is

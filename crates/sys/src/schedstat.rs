@@ -10,13 +10,13 @@ use crate::errno::Errno;
 /// The kernel's counts of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The monotonic clock.
+    /// The monotonic clock at the reading.
     pub wall_ns: u64,
-    /// Its run time. A hypervisor's pauses are excluded if the kernel knows of them.
+    /// The time that the thread ran. A hypervisor's pauses are excluded if the kernel knows of them.
     pub cpu_ns: u64,
-    /// The time that it waited for a CPU.
+    /// The time that the thread waited for a CPU.
     pub run_delay_ns: u64,
-    /// How often it got a CPU.
+    /// How often the thread got a CPU.
     pub turns: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct RunDelay {
 }
 
 impl RunDelay {
-    /// For the calling thread.
+    /// Opens the counts of the calling thread.
     ///
     /// # Errors
     /// The kernel's error; `ENOENT` if it was built without these counts.

@@ -1,4 +1,4 @@
-//! `SharedPage`: a small file mapped for writing, so that other processes can see what this one is doing without asking. Its memory is
+//! `SharedPage`: a small file mapped for writing, so that other processes can see what this process does without asking it. Its memory is
 //! allocated beforehand. So a full file system is reported when the page is created, not by a signal during a tick.
 
 use std::fs::File;
@@ -19,16 +19,16 @@ pub const PAGE_BYTES_MAX: usize = 1 << 16;
 /// Who else may read the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Only its owner: 0600.
+    /// Only the file's owner: mode 0600.
     #[default]
     Owner,
-    /// Also its group: 0640.
+    /// Also the file's group: mode 0640.
     Group,
-    /// All users: 0644.
+    /// All users: mode 0644.
     Everyone,
 }
 
-/// A file of words that other processes may read and this one writes. Dropping this removes its name.
+/// A file of words that this process writes and other processes may read. Dropping this removes the file's name.
 #[derive(Debug)]
 pub struct SharedPage {
     start: NonNull<AtomicU64>,
@@ -113,7 +113,7 @@ fn fill(file: &File, bytes: usize, access: Access) -> Result<(), Errno> {
         Access::Group => Mode::RGRP,
         Access::Everyone => Mode::RGRP | Mode::ROTH,
     };
-    // Regardless of the umask.
+    // Sets the mode regardless of the umask.
     rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR | others)?;
     Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?)
 }

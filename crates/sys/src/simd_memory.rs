@@ -1,5 +1,5 @@
-//! Passes over large memory with wide vectors if the CPU has them. Code compiled for every CPU of a family moves half as much at a time. It
-//! then reads and writes less than the memory can deliver.
+//! Passes over large memory with wide vectors if the CPU has them. Code compiled for every CPU of a family moves half as much at a time, so
+//! it may be slower than the memory.
 
 /// The sum of all words; it wraps.
 pub fn sum(words: &[u64]) -> u64 {

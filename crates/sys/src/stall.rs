@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::cpu_limit;
 use crate::errno::Errno;
 
-/// The files have some 100 to 600 bytes.
+/// The maximum number of bytes to read. The files have some 100 to 600.
 const BYTES_MAX: usize = 2048;
 
 /// A CPU pressure file (Linux 4.20 and later, if it is not disabled).
@@ -18,18 +18,18 @@ pub struct CpuStalls {
 }
 
 impl CpuStalls {
-    /// For the whole system. In a container that shows the machine's /proc, also for the machine.
+    /// The stalls of the whole system. A container that shows the machine's /proc shows those of the machine.
     ///
     /// # Errors
-    /// The kernel's error; `ENOENT` if it has none.
+    /// The kernel's error; `ENOENT` if the kernel has no such file.
     pub fn of_the_system() -> Result<CpuStalls, Errno> {
         CpuStalls::open("/proc/pressure/cpu".into())
     }
 
-    /// For the calling thread's version 2 control group.
+    /// The stalls of the calling thread's version 2 control group.
     ///
     /// # Errors
-    /// The kernel's error; `ENOENT` if there is no such group, or it has no file, like the root group.
+    /// The kernel's error; `ENOENT` if there is no such group, or the group has no such file, like the root group.
     pub fn of_this_group() -> Result<CpuStalls, Errno> {
         CpuStalls::open(cpu_limit::own_file("cpu.pressure").ok_or(Errno::NOENT)?)
     }
@@ -59,9 +59,9 @@ fn text<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, Errno> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stalls {
-    /// At least one thread waited, in microseconds.
+    /// How long at least one thread waited, in microseconds.
     pub some_us: u64,
-    /// All non-idle threads waited, in microseconds. Older kernels do not report this for CPUs.
+    /// How long all non-idle threads waited, in microseconds. None for CPUs on older kernels.
     pub full_us: Option<u64>,
 }
 

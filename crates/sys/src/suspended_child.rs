@@ -68,7 +68,7 @@ impl SuspendedChild {
         }
     }
 
-    /// Its number.
+    /// The process's number.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -96,7 +96,7 @@ impl Drop for SuspendedChild {
 
 fn run(mut command: Command, begun: &Sender<io::Result<Option<ChildStdout>>>, ended: &Sender<io::Result<ExitStatus>>) {
     let child = command.spawn();
-    // Drop the ends of its pipes.
+    // Drops our ends of the command's pipes.
     drop(command);
     match child {
         Ok(mut child) => {
@@ -110,12 +110,12 @@ fn run(mut command: Command, begun: &Sender<io::Result<Option<ChildStdout>>>, en
 }
 
 impl Running {
-    /// Its number.
+    /// The process's number.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// How it ended, once it has. Only the first call after that returns it.
+    /// How the command ended. None while it runs, and after the first call that returned its end.
     pub fn ended(&self) -> Option<io::Result<ExitStatus>> {
         match self.ended.try_recv() {
             Ok(status) => Some(status),

@@ -24,7 +24,7 @@ impl Alarm {
         Ok(Alarm { timer: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)? })
     }
 
-    /// Sets it to a time of the monotonic clock, 1 or more. This replaces an earlier time.
+    /// Sets the timer to a time of the monotonic clock, 1 or more. This replaces an earlier time.
     ///
     /// # Errors
     /// The kernel's error.
@@ -33,7 +33,7 @@ impl Alarm {
         Ok(())
     }
 
-    /// Sleeps until its time. Returns at once if that time has passed. Without a time it waits for a signal.
+    /// Sleeps until the timer's time. Returns at once if that time has passed. If no time is set, it waits for a signal.
     ///
     /// # Errors
     /// The kernel's error.
@@ -71,7 +71,7 @@ impl Interrupts {
     /// More timers make each interrupt longer.
     ///
     /// # Errors
-    /// `EMFILE` if there are more than the process may open files; `EINVAL` if a time is too large.
+    /// `EMFILE` if the process may not open that many files; `EINVAL` if a time is too large.
     pub fn arm(times_ns: &[u64], together: usize) -> Result<Interrupts, Errno> {
         let mut timers = Vec::with_capacity(times_ns.len() * together);
         for at_ns in times_ns {
@@ -86,7 +86,7 @@ impl Interrupts {
         Ok(Interrupts { timers })
     }
 
-    /// How many timers there are.
+    /// The number of timers.
     pub fn len(&self) -> usize {
         self.timers.len()
     }

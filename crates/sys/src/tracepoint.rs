@@ -20,7 +20,7 @@ const MOUNTED_AT: &str = "/sys/kernel/tracing";
 /// A tracepoint and its number in the running kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracepoint {
-    /// Its name with its group, such as `irq/softirq_entry`.
+    /// The tracepoint's name with its group, such as `irq/softirq_entry`.
     pub name: &'static str,
     id: u16,
 }
@@ -95,7 +95,7 @@ impl Ready {
     /// Prepares `points` by an event on `cpu`, which must be online.
     ///
     /// # Errors
-    /// As [`Tracepoints::of_cpu`].
+    /// The same errors as [`Tracepoints::of_cpu`].
     pub fn new(points: &[Tracepoint], cpu: usize) -> Result<Ready, Errno> {
         let open = |point: &Tracepoint| Event::on_cpu(&Attributes::tracepoint(u64::from(point.id)).off(), cpu);
         Ok(Ready { _events: points.iter().map(open).collect::<Result<_, _>>()? })
@@ -107,20 +107,20 @@ impl Ready {
 pub enum Hit {
     /// A tracepoint was hit.
     At {
-        /// When, on the monotonic clock.
+        /// When the tracepoint was hit, on the monotonic clock.
         at_ns: u64,
         /// The tracepoint's number.
         id: u16,
-        /// The first four bytes of its data.
+        /// The first four bytes of the tracepoint's data.
         word: u32,
     },
-    /// This many were lost because they were not read in time.
+    /// This many records were lost because they were not read in time.
     Lost(u64),
     /// Another record.
     Other,
 }
 
-/// The first record in `bytes` and its length. None if they do not hold a complete one.
+/// The first record in `bytes` and its length. None if `bytes` hold no complete record.
 pub fn first_hit(bytes: &[u8]) -> Option<(Hit, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let hit = match raw.kind {
@@ -178,7 +178,7 @@ impl Tracepoints {
 }
 
 impl Tracepoint {
-    /// Its number, as in [`Hit::At`].
+    /// The tracepoint's number, as in [`Hit::At`].
     pub fn id(&self) -> u16 {
         self.id
     }

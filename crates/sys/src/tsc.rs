@@ -34,7 +34,7 @@ pub fn ticks() -> u64 {
 pub struct InOrder(());
 
 impl InOrder {
-    /// None if the processor lacks the instruction.
+    /// Checks the processor. None if it lacks the instruction.
     pub fn find() -> Option<InOrder> {
         #[cfg(target_arch = "x86_64")]
         {
@@ -103,7 +103,7 @@ impl Scale {
         Scale { ticks: first.0, ns: first.1, ns_per_tick }
     }
 
-    /// The same start, with the rate measured up to now.
+    /// A scale with the same start, whose rate is measured from there to now.
     pub fn since(&self) -> Scale {
         Scale::between((self.ticks, self.ns), ticks_and_ns())
     }

@@ -12,12 +12,12 @@ pub struct Usage {
     pub major_faults: u64,
     /// Time in user space, in nanoseconds (to the microsecond).
     pub user_ns: u64,
-    /// Time in the kernel on its behalf, in nanoseconds (to the microsecond).
+    /// Time in the kernel for this thread, in nanoseconds (to the microsecond).
     pub system_ns: u64,
 }
 
 impl Usage {
-    /// For the calling thread.
+    /// The counts of the calling thread.
     ///
     /// # Errors
     /// The kernel's error; no case is known.

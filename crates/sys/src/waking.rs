@@ -13,11 +13,11 @@ const NS: u64 = 1_000_000_000;
 /// How a wait on a word ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// By a wake, or for no reason, so check the word.
+    /// By a wake, or without a reason. Check the word.
     Woken,
     /// The word already had another value.
     NotAsleep,
-    /// By its time limit.
+    /// By the time limit.
     TimedOut,
 }
 
@@ -34,7 +34,7 @@ pub fn wait(word: &AtomicU32, while_is: u32, limit_ns: u64) -> Result<Waited, Er
     }
 }
 
-/// Wakes a thread that sleeps on `word`. Returns whether there was one.
+/// Wakes a thread that sleeps on `word`. Returns whether a thread slept.
 ///
 /// # Errors
 /// The kernel's error.

@@ -25,7 +25,7 @@ pub fn program() -> Option<PathBuf> {
     found
 }
 
-/// A browser with one page. It ends with this.
+/// A browser with one page. Dropping this ends the browser.
 #[derive(Debug)]
 pub struct Browser {
     child: Child,
@@ -40,7 +40,7 @@ impl Browser {
     /// Starts a browser with an empty page.
     ///
     /// # Panics
-    /// If it does not start.
+    /// If the browser does not start.
     pub fn open(program: &Path) -> Browser {
         let profile = tempfile::tempdir().unwrap();
         // The browser reads commands from descriptor 3 and answers on 4, which a shell can arrange without unsafe code.
@@ -79,7 +79,7 @@ impl Browser {
             self.from.read_until(0, &mut bytes).unwrap();
             assert_eq!(bytes.pop(), Some(0), "the browser ended");
             let mut answer: Value = serde_json::from_slice(&bytes).unwrap();
-            // Anything else is an event.
+            // A message without the number of this call is an event.
             if answer["id"] == self.calls {
                 assert!(answer.get("error").is_none(), "{method}: {answer}");
                 return answer["result"].take();
@@ -90,7 +90,7 @@ impl Browser {
     /// The value of an expression in the page.
     ///
     /// # Panics
-    /// If it throws.
+    /// If the expression throws.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut answer = self.call("Runtime.evaluate", parameters);
@@ -101,7 +101,7 @@ impl Browser {
     /// Waits until an expression is true in the page.
     ///
     /// # Panics
-    /// If it stays false for a minute.
+    /// If the expression stays false for a minute.
     pub fn wait_until(&mut self, expression: &str) {
         wait_until(expression, || self.evaluate(expression) == true);
     }
@@ -115,7 +115,7 @@ impl Browser {
         self.call("Page.navigate", json!({"url": address}));
     }
 
-    /// Moves the pointer, presses or releases it.
+    /// Moves the pointer, or presses or releases its button.
     pub fn point(&mut self, kind: &str, x: f64, y: f64) {
         let button = if kind == "mouseMoved" { "none" } else { "left" };
         self.call("Input.dispatchMouseEvent", json!({"type": kind, "x": x, "y": y, "button": button, "clickCount": 1}));

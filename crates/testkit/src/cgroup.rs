@@ -55,12 +55,12 @@ impl Group {
         Ok(group)
     }
 
-    /// Its directory.
+    /// The group's directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes one of its files.
+    /// Writes one of the group's files.
     ///
     /// # Panics
     /// If the kernel refuses.
@@ -68,7 +68,7 @@ impl Group {
         fs::write(self.path.join(name), value).unwrap();
     }
 
-    /// Moves a process into it. The process must leave or end before the group is dropped.
+    /// Moves a process into the group. The process must leave or end before the group is dropped.
     ///
     /// # Panics
     /// If the kernel refuses.

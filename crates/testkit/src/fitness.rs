@@ -24,13 +24,13 @@ const FIFO_PRIORITY: u8 = 50;
 pub struct Needs {
     /// The CPU to examine.
     pub cpu: usize,
-    /// The largest missing share of a spinning thread's time.
+    /// The maximum missing share of a spinning thread's time.
     pub missing: f64,
-    /// The largest p90 of timer lateness.
+    /// The maximum p90 of timer lateness.
     pub late_ns: u64,
-    /// The most CPU time that a sleep may cost.
+    /// The maximum CPU time of a sleep.
     pub turn_ns: u64,
-    /// The largest variation of the time of equal work.
+    /// The maximum of [`Machine::uneven`]: how much slower the slowest tenth of equal work is than the fastest.
     pub uneven: f64,
     /// Whether a real-time thread is tested, which ordinary threads do not disturb.
     pub is_real_time: bool,
@@ -71,9 +71,9 @@ impl Needs {
 pub struct Machine {
     /// The share of a spinning thread's time in gaps longer than an interrupt.
     pub missing: f64,
-    /// How late its timers woke it, at the median.
+    /// The median lateness with which timers woke the thread.
     pub late_p50_ns: u64,
-    /// How late its timers woke it, at the 90th percentile.
+    /// The 90th percentile of the lateness with which timers woke the thread.
     pub late_ns: u64,
     /// The CPU time of a sleep: falling asleep and waking up.
     pub turn_ns: u64,
@@ -150,7 +150,7 @@ pub fn one_of(tries: usize, needs: &Needs, run: impl FnMut() -> Result<(), Strin
     one_of_by(tries, run, || needs.unmet())
 }
 
-/// As [`one_of`], with your own machine check: `unmet` returns the requirement that the machine fails to meet at this moment.
+/// The same as [`one_of`], with your own machine check: `unmet` returns the requirement that the machine fails to meet at this moment.
 pub fn one_of_by(
     tries: usize,
     mut run: impl FnMut() -> Result<(), String>,

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 /// How long the watcher sleeps. Lateness below this is not a gap. Otherwise the usual lateness of timers would add up.
 pub const STEP_NS: u64 = 1_000_000;
 
-/// The loss that makes a tick miss its period, together with its own work. It is less if the work takes more of the period, as on a slow
-/// machine.
+/// The loss that makes a tick miss its period, together with the tick's own work. On a slow machine, where the work takes more of the
+/// period, a smaller loss does that.
 fn most_ns(period_ns: u64) -> u64 {
     period_ns / 2
 }

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 /// What the relay does to measured packets. It passes on all other packets.
 #[derive(Clone, Copy, Debug)]
 pub enum Play {
-    /// Nothing.
+    /// Passes on all packets unchanged.
     Pass,
-    /// Drops every n-th.
+    /// Drops every n-th packet.
     Drop(u64),
-    /// Swaps every n-th with the next one.
+    /// Swaps every n-th packet with the next one.
     Swap(u64),
-    /// Sends every n-th twice.
+    /// Sends every n-th packet twice.
     Double(u64),
-    /// Delays each by this time.
+    /// Delays each packet by this time.
     Delay(Duration),
-    /// Delays everything once, at this packet, by this time.
+    /// Stops once, before this packet, for this time.
     Stall(u64, Duration),
 }
 
@@ -28,9 +28,9 @@ pub enum Play {
 pub struct Did {
     /// Received packets.
     pub came: u64,
-    /// Packets that it dropped, swapped, doubled or delayed.
+    /// Packets that the relay dropped, swapped, doubled or delayed.
     pub spoiled: u64,
-    /// The delay of each in nanoseconds, if it delays.
+    /// The delay of each delayed packet, in nanoseconds.
     pub kept_ns: Vec<u64>,
 }
 
@@ -126,15 +126,15 @@ impl Relay {
         Relay { at, stop, threads, there: did_there, back: did_back }
     }
 
-    /// Its address.
+    /// The relay's address.
     pub fn address(&self) -> SocketAddr {
         self.at
     }
 
-    /// Ends it. Returns what it did in each direction.
+    /// Ends the relay. Returns what it did in each direction.
     ///
     /// # Panics
-    /// If one of its threads did.
+    /// If a thread of the relay panicked.
     pub fn end(mut self) -> (Did, Did) {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.drain(..).for_each(|thread| thread.join().unwrap());

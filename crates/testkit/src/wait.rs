@@ -9,7 +9,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Polls until `found` returns something.
 ///
 /// # Panics
-/// If it returns nothing for a minute.
+/// If `found` returns nothing for a minute.
 pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -24,7 +24,7 @@ pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 /// Polls until `is_so` is true.
 ///
 /// # Panics
-/// If it stays false for a minute.
+/// If `is_so` stays false for a minute.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     wait_for(what, || is_so().then_some(()));
 }

@@ -1,11 +1,11 @@
-//! `Arm`: what is done to each setting of a trial while a window is measured.
+//! `Arm`: the value that each setting of a trial has while a window is measured.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of arms of a session, including the unchanged machine. The windows of a block should be close in time, and each
-/// additional arm requires more evidence for all of them.
+/// The maximum number of arms of a session, including the unchanged machine. The windows of a block should be close in time, and with each
+/// additional arm, all arms need more evidence.
 pub const ARMS_MAX: usize = 8;
 
 /// The name of an arm; A is the machine as it was.
@@ -34,48 +34,48 @@ impl ArmName {
     }
 }
 
-/// Prints the name as in JSON.
+/// Prints the same name as in JSON.
 impl fmt::Display for ArmName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
 }
 
-/// What an arm does to one setting.
+/// The value that an arm gives to one setting.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// The value before the trial. It is written too, so that all arms take the same path.
+    /// The value before the trial. The arm also writes this value, so that all arms take the same path.
     AsItWas,
-    /// The value that was asked for.
+    /// The value that the user requested.
     Planned,
-    /// Another value, in the kernel's form, checked like the requested one.
+    /// Another value, in the kernel's form. It is checked like the requested one.
     Value(String),
 }
 
-/// What an arm does to the host: a level for each requested setting, in the order of the request.
+/// What an arm does to the host: one level for each requested setting, in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Arm(pub Vec<Level>);
 
 impl Arm {
-    /// The machine as it was before the trial.
+    /// An arm that keeps all settings as they were before the trial.
     pub fn as_it_was(settings: usize) -> Arm {
         Arm(vec![Level::AsItWas; settings])
     }
 
-    /// Everything that was asked for.
+    /// An arm that gives all settings their requested values.
     pub fn planned(settings: usize) -> Arm {
         Arm(vec![Level::Planned; settings])
     }
 
-    /// The level of a setting. A setting that was never named keeps its value.
+    /// The level of a setting. If the arm does not have the setting, its value stays as it was.
     pub fn level(&self, setting: usize) -> &Level {
         self.0.get(setting).unwrap_or(&Level::AsItWas)
     }
 
-    /// Whether it leaves everything unchanged.
+    /// Whether the arm leaves all settings unchanged.
     pub fn is_as_it_was(&self) -> bool {
         self.0.iter().all(|level| *level == Level::AsItWas)
     }

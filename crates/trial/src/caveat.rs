@@ -15,15 +15,15 @@ use crate::words::{as_change, percent};
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 pub enum Caveat {
-    /// A setting was in force before anything was switched.
+    /// A setting already had the requested value before anything was switched.
     SameAlready { what: String },
-    /// The trial failed on the way.
+    /// The trial failed after `pairs` of `of` pairs.
     Failed { why: String, pairs: usize, of: usize },
     /// The A/A phase claimed a difference.
     ControlClaimed { verdict: Outcome },
-    /// The server was given no CPU in some windows.
+    /// The server got no CPU in some windows: `with` of them had the settings.
     NoCpu { with: usize, without: usize },
-    /// Windows of one arm alone had no value.
+    /// Some windows of only one arm had no value.
     NoValue { arm: ArmName, windows: usize },
     /// The verdict is *not engaged*. The knob is missing if only one was tried.
     #[serde(alias = "not-at-work")]
@@ -32,52 +32,52 @@ pub enum Caveat {
     MechanismUnseen { knob: Option<String>, why: String },
     /// A knob acts on idle CPUs, and they were busy.
     BusyForIdleKnob { knob: Option<String>, busy_share: f64 },
-    /// A guard got worse.
+    /// A guard got worse, so B is rejected.
     GuardWorse { metric: String },
-    /// Whether a guard got worse is not known.
+    /// It is unknown whether a guard got worse.
     #[serde(alias = "guard-untold")]
     GuardUnknown { metric: String, harm_ratio: f64 },
     /// An arm left the session because a guard got worse.
     LeftByHarm { guard: String },
-    /// The time budget was used up.
+    /// The time budget was used up after `pairs` of `of` pairs.
     OutOfTime { pairs: usize, of: usize },
-    /// Too many pairs were dropped.
+    /// Too many pairs were dropped, so only `pairs` of `of` count.
     OutOfSpares { pairs: usize, of: usize },
-    /// The user stopped it.
+    /// The user stopped the session.
     Stopped { pairs: usize, of: usize },
-    /// The session was killed.
+    /// The session was killed before its end.
     CutOff { pairs: usize, of: usize },
-    /// Many pairs were dropped, counted by reason.
+    /// Many pairs were dropped: `dropped` of `tried`, counted by reason.
     Dropped { dropped: usize, tried: usize, reasons: BTreeMap<String, usize> },
-    /// Another program wrote a setting.
+    /// Another program wrote a setting during the trial.
     Changed { what: String, windows: usize },
     /// There are too few pairs for an interval.
     TooFewPairs { pairs: usize },
     /// The settle time is too short, or the budget had no room for a longer one.
     Unsettled { settle_ms: u64 },
-    /// The settle time is a guess.
+    /// The settle time was not measured but guessed.
     SettleGuessed { settle_ms: u64, why: String },
     /// Another trial ran at the same time.
     ConcurrentTrial { who: String, windows: usize, of: usize },
-    /// This many other trials ran on the machine.
+    /// Several other trials ran on the machine; only some of them are named.
     ConcurrentTrials { more: usize },
-    /// The hypervisor took CPU time in the median window.
+    /// In the median window, the hypervisor took this share of CPU time.
     Steal { share: f64 },
     /// Waiting for CPUs could not be watched.
     NoPressure,
-    /// Other processes kept the CPUs busy in the median window.
+    /// In the median window, other processes used this share of the CPU time.
     OthersBusy { share: f64 },
-    /// Tasks waited for a CPU in the median window.
+    /// In the median window, tasks waited for a CPU for this share of the time.
     Pressure { share: f64 },
-    /// The server used all of a CPU, or of all CPUs, in the median window.
+    /// In the median window, the server used all of a CPU, or of all CPUs.
     ServerFull { share: f64 },
-    /// A quantile rests on few ticks a window.
+    /// A quantile is computed from few ticks per window.
     FewTicks { metric: String, ticks: u64 },
-    /// The session ended as soon as a difference was clear, and the interval reaches to less than half of the estimate.
+    /// The session ended as soon as a difference was clear. The interval's nearest end is less than half of the estimate.
     StoppedEarly { ratio: f64, nearest_ratio: f64, pairs: usize },
-    /// The estimate of a claim is smaller than what the run could detect.
+    /// The estimated effect of a claim is smaller than the run could detect.
     BelowDetectable { ratio: f64, detectable_ratio: f64 },
-    /// Single pairs differ by many times the effect that matters.
+    /// The noise of single pairs is several times the smallest effect that matters.
     WideNoise { noise_ratio: f64, smallest_effect_ratio: f64 },
     /// Something else, from the workload or the files of the session.
     Other { what: String },
@@ -95,7 +95,7 @@ fn named(knob: Option<&String>) -> &str {
     knob.map_or("the knob", String::as_str)
 }
 
-/// One sentence, without a full stop.
+/// Prints one sentence, without a full stop.
 impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.of_session().or_else(|| self.of_knobs()).unwrap_or_else(|| self.of_noise()))
@@ -210,7 +210,7 @@ impl Caveat {
                 percent(*noise_ratio),
                 noise_ratio.ln_1p() / smallest_effect_ratio.ln_1p()
             ),
-            // The sentences of these kinds are above. A kind without a sentence does not compile.
+            // The sentences of these kinds are printed above. Listing the kinds makes the compiler report a kind without a sentence.
             Caveat::SameAlready { .. }
             | Caveat::Other { .. }
             | Caveat::Failed { .. }

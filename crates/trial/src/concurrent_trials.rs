@@ -19,19 +19,19 @@ use crate::caveat::Caveat;
 
 /// The kernel's table of the Unix sockets of this network namespace, which any user may read.
 const TABLE: &str = "/proc/net/unix";
-/// At most this many bytes of the table are read: tens of thousands of sockets.
+/// The maximum number of bytes to read of the table, which is enough for tens of thousands of sockets.
 const TABLE_BYTES_MAX: u64 = 4 << 20;
 /// The prefix of a trial's name. The table shows the NUL before it as `@`.
 const MARK: &str = "evenkeel-trial/";
-/// Linux takes names of 107 bytes after the NUL.
+/// The maximum length of a socket name in Linux, after the NUL, in bytes.
 const NAME_BYTES_MAX: usize = 107;
-/// The maximum number of other trials to report, because any user may bind any number of such names.
+/// The maximum number of other trials to report. Any user may bind any number of such names.
 const OTHERS_MAX: usize = 4;
 
-/// The name of this trial among the running ones, until it is dropped, and the other trials that it saw.
+/// The announcement of this trial to others, until it is dropped, and the other trials that it saw.
 pub struct ConcurrentTrials {
     own: String,
-    /// None if the kernel refuses such a socket: then others do not see this trial, but it still sees them.
+    /// The socket with this trial's name. None if the kernel refuses it: then others do not see this trial, but it still sees them.
     _socket: Option<UnixDatagram>,
     known: Mutex<Known>,
 }
@@ -40,13 +40,13 @@ pub struct ConcurrentTrials {
 struct Known {
     /// Trials that were already reported.
     reported: Vec<String>,
-    /// Trials seen since then.
+    /// Trials that were seen but not reported yet.
     news: Vec<String>,
 }
 
 impl ConcurrentTrials {
-    /// Announces a trial of this process to others, and finds theirs. `command` is its command, such as `prove vm.swappiness=10`, without
-    /// arguments that may be private.
+    /// Announces a trial of this process to others, and finds other trials. `command` is its command, such as `prove vm.swappiness=10`,
+    /// without arguments that may be private.
     pub fn begin(command: &str) -> ConcurrentTrials {
         // Processes of two containers may have the same number, so the time makes the name unique.
         let mut own = format!("{MARK}{}/{}/{}", std::process::id(), clock::monotonic_ns(), shown(command));
@@ -57,15 +57,15 @@ impl ConcurrentTrials {
         concurrent
     }
 
-    /// The other trials that run at this moment, in words.
+    /// The other trials that run now, each as a text.
     pub fn look(&self) -> Vec<String> {
         let mut table = Vec::new();
-        // Without the table, other trials are unknown, and this trial continues as if there were none.
+        // If the table can't be read, other trials are unknown. This trial then continues as if there were none.
         let _ = File::open(TABLE).and_then(|file| file.take(TABLE_BYTES_MAX).read_to_end(&mut table));
         let others = others_in(&table, &self.own);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for other in &others {
-            // A process that binds many names is reported at most this often.
+            // This limit also applies to a process that binds many names.
             let is_known = known.reported.contains(other) || known.news.contains(other);
             if !is_known && known.reported.len() + known.news.len() < OTHERS_MAX {
                 known.news.push(other.clone());
@@ -89,12 +89,12 @@ impl fmt::Debug for ConcurrentTrials {
     }
 }
 
-/// Another user chose that name, so only letters that have no effect on a terminal are copied.
+/// Text that is safe on a terminal. Another user chose the name, so only harmless characters are copied.
 fn shown(text: &str) -> String {
     text.chars().map(|letter| if letter == ' ' || letter.is_ascii_graphic() { letter } else { '?' }).collect()
 }
 
-/// The first few other trials in the kernel's table, by name.
+/// The other trials in the kernel's table, sorted by name, up to the limit.
 fn others_in(table: &[u8], own: &str) -> Vec<String> {
     let named = |line: &[u8]| {
         let line = String::from_utf8_lossy(line);
@@ -155,13 +155,13 @@ mod tests {
         // Other trials may begin in the meantime, and are reported then.
         assert!(!ours.look().is_empty() && !ours.news().contains(&sentence), "and once");
         drop(theirs);
-        // A child that another test starts at this moment inherits the socket, and holds it until it executes its program.
+        // If another test starts a child at this moment, the child inherits the socket and keeps it open until it calls exec.
         let begun = std::time::Instant::now();
         while sees("tune??[31m") {
             assert!(begun.elapsed() < std::time::Duration::from_secs(20));
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
-        // A name that is too long is cut. Its owner still recognises it.
+        // A name that is too long is cut off. This trial still recognizes its own name.
         let long = ConcurrentTrials::begin(&"x".repeat(500));
         assert!(
             sees(&long.own[long.own.rfind('/').unwrap() + 1..]) && !long.look().iter().any(|who| who.contains("xx"))

@@ -17,17 +17,17 @@ use serde::{Deserialize, Serialize};
 use crate::concurrent_trials::ConcurrentTrials;
 use crate::counters::{self, IDLE_STATES, IdleEntries, Value, Wanted};
 
-/// How often the watching thread wakes. Rarely enough to leave an idle CPU idle, often enough to see a pause of 17 ms.
+/// How often the watching thread wakes. This is rare enough to leave an idle CPU idle, and often enough to see a pause of 17 ms.
 const WATCH_PERIOD_NS: u64 = 5_000_000;
 
 /// The counter of the energy that the first processor package used.
 const ENERGY: &str = "/sys/class/powercap/intel-rapl:0/energy_uj";
 
-/// The conditions of one window. A value that the kernel does not report is absent, never 0.
+/// The conditions of one window. If the kernel does not report a value, it is None, never 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conditions {
-    /// How long the window took, in microseconds.
+    /// The duration of the window in microseconds.
     pub span_us: f64,
     /// The share of all CPU time that the hypervisor gave to others, by /proc/stat, whose unit is 10 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub struct Conditions {
     /// The share of all CPU time that was not idle, by /proc/stat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_share: Option<f64>,
-    /// The CPUs that run, by the ticks that /proc/stat counted.
+    /// The number of online CPUs, by the ticks that /proc/stat counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
     /// The share of the time that some task waited for a CPU, by /proc/pressure/cpu.
@@ -44,16 +44,16 @@ pub struct Conditions {
     /// The load average of the last minute at the end of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_1min: Option<f64>,
-    /// CPU time that evenkeel itself used, in microseconds, without its child processes.
+    /// The CPU time that evenkeel itself used, in microseconds, without its child processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_cpu_us: Option<f64>,
-    /// Entries into idle states per second, over all CPUs. Only if a knob of the trial concerns idle states.
+    /// Entries into idle states per second, over all CPUs. None unless a knob of the trial concerns idle states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_entries_per_s: Option<f64>,
     /// The mean exit latency of the idle states that were entered, in microseconds, by the driver's table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_exit_latency_us: Option<f64>,
-    /// The share of the time of all CPUs in which they were idle and polled, which costs power and the host's CPU time.
+    /// The share of the time of all CPUs in which they were idle and polled. Polling costs power and CPU time of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_polling_share: Option<f64>,
     /// Memory in use on the whole machine at the end of the window, in bytes.
@@ -62,23 +62,24 @@ pub struct Conditions {
     /// The power of the processor packages in watts, if the machine reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
-    /// The counters that show whether the trial's knobs were engaged: the change during the window, or the value at its
-    /// end.
+    /// The counters that show whether the trial's knobs were engaged. Each value is the change during the window, or the value at the end
+    /// of the window.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, f64>,
     /// The longest time by which the watching thread woke late, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_us: Option<f64>,
-    /// Other trials that ran at its beginning or its end, in words.
+    /// Other trials that ran at the beginning or the end of the window, as texts.
     #[serde(alias = "beside", default, skip_serializing_if = "Vec::is_empty")]
     pub other_trials: Vec<String>,
-    /// The server's thread that was ready to run for most of the window and got no CPU, in words. The window has no other data.
+    /// The server's thread that was ready to run for most of the window but got no CPU, as a text. If this is set, the window has no other
+    /// data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_cpu: Option<String>,
-    /// Why the window has no number that can be compared, in words.
+    /// Why the window has no value that can be compared, as a text. None if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_value: Option<String>,
-    /// Settings whose values at the end of the window differ from those after the switch to its arm, in words.
+    /// Settings whose values at the end of the window differ from those after the switch to its arm, as texts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
 }
@@ -111,7 +112,7 @@ impl Conditions {
         let polling = |idled: counters::Idled| Some(idled.polled_us? / (span_us * idled.cpus.max(1) as f64));
         let mut counters = counters::between(&start.counters, &end.counters);
         counters.extend(idle.map(|idled| (IDLE_STATES.to_owned(), idled.states as f64)));
-        // The energy counter wraps around. A window in which that happened has no value.
+        // The energy counter wraps around. If that happened during the window, there is no value.
         let energy_uj = start.energy_uj.zip(end.energy_uj).and_then(|(start, end)| end.checked_sub(start));
         Conditions {
             span_us,
@@ -145,7 +146,8 @@ impl Conditions {
 }
 
 impl Conditions {
-    /// The sample of a window. None if the server got no CPU or gave no value; this is recorded, and the window is dropped in either arm.
+    /// The sample of a window. None if the server got no CPU or returned no value. The conditions record this, and the window is dropped
+    /// whichever arm it belongs to.
     ///
     /// # Errors
     /// Any other reason why the window was not measured.
@@ -174,8 +176,7 @@ impl Conditions {
         Conditions { longest_gap_us, steal_share, busy_share, cpus, cpu_pressure_share, other_trials, ..self }
     }
 
-    /// Joins interleaves of the same length: the total time, the mean of shares and counters, and the
-    /// longest gap.
+    /// Joins the conditions of interleaves of the same length: the total time, the mean of shares and counters, and the longest gap.
     pub(crate) fn of_interleaves(interleaves: &[Conditions]) -> Conditions {
         let of = |number: fn(&Conditions) -> Option<f64>| interleaves.iter().filter_map(number);
         let sum = |number: fn(&Conditions) -> Option<f64>| of(number).reduce(|one, other| one + other);
@@ -222,8 +223,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts the observation, and the counters that show whether the knobs of `plans` are engaged. On a captured
-    /// machine the counters stand still, and there is no thread to measure gaps.
+    /// Starts observing the machine, including the counters that show whether the knobs of `plans` are engaged. On a captured machine,
+    /// counters do not change, and no thread measures gaps.
     pub fn start(root: &Root, plans: &[Plan]) -> Watch {
         let gaps = (root.kind() == RootKind::Live).then(GapThread::start).flatten();
         let mut knobs: Vec<String> = Vec::new();
@@ -236,13 +237,13 @@ impl Watch {
         Watch { root: root.clone(), knobs, wanted, gaps, concurrent: None, clock: Clock::Machine }
     }
 
-    /// Records with each window which other trials ran at the same time. A captured machine has none.
+    /// Also records with each window which other trials run at the same time. On a captured machine there are none.
     pub fn with_concurrent(self, concurrent: &Arc<ConcurrentTrials>) -> Watch {
         let concurrent = (self.root.kind() == RootKind::Live).then(|| Arc::clone(concurrent));
         Watch { concurrent, ..self }
     }
 
-    /// If the workload simulates a machine, time and conditions come from that machine, because the real one does not matter.
+    /// If the workload simulates a machine, time and conditions come from that simulation instead of the real machine.
     pub fn of_workload(self, workload: &dyn Workload) -> Watch {
         match workload.simulated() {
             Some(machine) => Watch { gaps: None, concurrent: None, clock: Clock::Simulated(machine), ..self },
@@ -250,17 +251,17 @@ impl Watch {
         }
     }
 
-    /// The clock that the trial runs by.
+    /// The clock that the trial uses.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// The knobs that are watched.
+    /// The knobs whose counters are read.
     pub fn knobs(&self) -> Vec<String> {
         self.knobs.clone()
     }
 
-    /// The counters now.
+    /// Reads the counters now.
     pub fn snapshot(&self) -> Snapshot {
         let is_simulated = matches!(self.clock, Clock::Simulated(_));
         let live = self.root.kind() == RootKind::Live && !is_simulated;
@@ -281,7 +282,7 @@ impl Watch {
 
     /// Starts a window: resets the longest gap and reads the counters.
     pub(crate) fn begin_window(&self) -> Snapshot {
-        // Read as near to the window's ends as possible. It costs one read of a file, in both arms.
+        // Read this as near to the window's start as possible. It costs one read of a file, in both arms alike.
         let other_trials = self.others();
         if let Some(gaps) = &self.gaps {
             gaps.longest_ns.store(0, Ordering::Relaxed);
@@ -289,7 +290,7 @@ impl Watch {
         Snapshot { other_trials, ..self.snapshot() }
     }
 
-    /// The conditions since `start`.
+    /// Ends a window that began at `start`, and returns its conditions.
     pub(crate) fn end_window(&self, start: &Snapshot) -> Conditions {
         let end = self.snapshot();
         let longest_gap_us = self.gaps.as_ref().map(|gaps| gaps.longest_ns.load(Ordering::Relaxed) as f64 / 1e3);
@@ -306,7 +307,7 @@ impl Watch {
     }
 }
 
-/// A thread that sleeps and notes how late it woke. It ends with the watch.
+/// A thread that sleeps and records how late it wakes. It ends when the watch is dropped.
 #[derive(Debug)]
 struct GapThread {
     longest_ns: Arc<AtomicU64>,
@@ -315,7 +316,7 @@ struct GapThread {
 }
 
 impl GapThread {
-    /// `None` if no thread can be started: the trial then runs without it, and the value is missing.
+    /// `None` if no thread can be started. The trial then runs without it, and the longest gap is unknown.
     fn start() -> Option<GapThread> {
         let longest_ns = Arc::new(AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
@@ -335,7 +336,7 @@ impl Drop for GapThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread ends within one period. If it panicked, its number is missing, and there is nothing else to report.
+            // The thread ends within one period. If it panicked, the longest gap is unknown, and nothing else needs to be reported.
             let _ = thread.join();
         }
     }
@@ -346,7 +347,7 @@ fn parse_load(loadavg: &str) -> Option<f64> {
     (load.is_finite() && load >= 0.0).then_some(load)
 }
 
-/// Memory in use that cannot be reclaimed, in bytes.
+/// Memory in use that the kernel cannot reclaim, in bytes.
 fn used_bytes(meminfo: &str) -> Option<f64> {
     Some(amount(meminfo, "MemTotal")?.checked_sub(amount(meminfo, "MemAvailable")?)? as f64)
 }

@@ -11,46 +11,47 @@ use crate::rules::Rules;
 
 /// The maximum number of pairs of one trial. With windows of one second they take more than five hours.
 const PAIRS_MAX: usize = 10_000;
-/// The maximum number of guards, because each gets a share of the error that is allowed for all of them.
+/// The maximum number of guards. The allowed error is divided among them, so each further one needs more evidence.
 const GUARDS_MAX: usize = 16;
-/// The shortest window, and the shortest interleave.
+/// The minimum length of a window, and of an interleave.
 const WINDOW_MIN: Duration = Duration::from_millis(10);
 /// The maximum number of interleaves of one window.
 const INTERLEAVES_MAX: u32 = 100;
-/// The maximum settle time: a slower setting can't be switched between windows.
+/// The maximum settle time. A setting that takes effect more slowly can't be switched between windows.
 const SETTLE_MAX: Duration = Duration::from_secs(600);
 
 /// How a trial is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Design {
-    /// The one number that decides.
+    /// The primary metric, which decides.
     pub metric: Metric,
-    /// Numbers that may not get worse: each can veto a *better*.
+    /// Metrics that must not get worse: each can veto a *better*.
     #[serde(default)]
     pub guards: Vec<Guard>,
-    /// When it ends.
+    /// When the trial ends.
     pub stop: Stop,
-    /// Further pairs that may replace dropped ones.
+    /// The number of further pairs that may replace dropped ones.
     pub spare_pairs: usize,
-    /// The pairs of the A/A phase at the beginning, in which both windows are the unchanged machine.
+    /// The number of pairs of the A/A phase at the beginning. Both windows of such a pair measure the unchanged machine.
     pub control_pairs: usize,
     /// How long one window measures.
     #[serde(rename = "window_ms", with = "ms")]
     #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub window: Duration,
-    /// How long the machine is left alone after a switch.
+    /// How long the trial waits after a switch before it measures.
     pub settle: Settle,
-    /// Interleaves of each window: the arms of a pair or block alternate this often (A B A B). 1: each window is measured in one piece.
+    /// The number of interleaves of each window: the arms of a pair or block alternate this often (A B A B). With 1, each window is
+    /// measured in one piece.
     #[serde(alias = "turns", default = "one", skip_serializing_if = "is_one")]
     pub interleaves: u32,
-    /// Seed of the order of the arms within each pair or block.
+    /// The seed of the order of the arms within each pair or block.
     pub seed: u64,
-    /// Confidence of the interval.
+    /// The confidence of the interval, for example 0.95.
     pub confidence: f64,
-    /// The smallest effect that matters, as a share: 0.05 is five per cent.
+    /// The smallest effect that matters, as a share: 0.05 is 5 %.
     pub smallest_effect_ratio: f64,
-    /// When a window is dropped.
+    /// The rules by which a window is dropped.
     pub rules: Rules,
 }
 
@@ -63,18 +64,18 @@ fn is_one(interleaves: &u32) -> bool {
     *interleaves == 1
 }
 
-/// A number that may not get worse.
+/// A metric that must not get worse.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Guard {
-    /// The number.
+    /// The metric.
     pub metric: Metric,
-    /// The smallest harm that vetoes, as a share: 0.25 is a quarter worse.
+    /// B is rejected if this metric gets worse by at least this share: 0.25 is a quarter.
     pub harm_ratio: f64,
 }
 
 impl Guard {
-    /// Whether a ratio to arm A is a harm large enough to veto.
+    /// Whether this ratio to arm A is worse by at least the limit.
     pub(crate) fn is_harm(&self, ratio: f64) -> bool {
         self.metric.times_worse(ratio) >= 1.0 + self.harm_ratio
     }
@@ -87,16 +88,16 @@ impl Guard {
 pub enum Stop {
     /// A fixed number of pairs and one test at the end, with the signed-rank interval.
     After {
-        /// How many.
+        /// The number of pairs.
         pairs: usize,
     },
-    /// The test looks after every pair, and ends as soon as it is decided; the interval holds at every look.
+    /// A test after every pair. The trial ends as soon as the test is decided. The interval is valid after every pair.
     Sequential {
-        /// Fewer pairs than this decide nothing.
+        /// With fewer pairs than this, nothing is decided.
         pairs_min: usize,
         /// The maximum number of pairs.
         pairs_max: usize,
-        /// No pair begins if it would end later than this, counted from the start of the session.
+        /// The maximum duration, from the start of the session. A pair that would end later is not begun. None means no limit.
         #[serde(rename = "budget_ms", with = "optional_ms", default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
         budget: Option<Duration>,
@@ -104,7 +105,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// The maximum number of pairs that count.
+    /// The maximum number of counted pairs.
     pub fn pairs_max(self) -> usize {
         match self {
             Stop::After { pairs } => pairs,
@@ -112,7 +113,7 @@ impl Stop {
         }
     }
 
-    /// The minimum number of pairs for a verdict, if it ends early.
+    /// The minimum number of pairs for a verdict, if the trial ends early.
     pub fn pairs_min(self) -> usize {
         match self {
             Stop::After { pairs } => pairs.min(PAIRS_MIN),
@@ -120,31 +121,31 @@ impl Stop {
         }
     }
 
-    /// Whether it tests after every pair.
+    /// Whether the trial tests after every pair.
     pub fn is_sequential(self) -> bool {
         matches!(self, Stop::Sequential { .. })
     }
 }
 
-/// How long the machine is left alone after a switch.
+/// How long the trial waits after a switch before it measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Settle {
-    /// A fixed length.
+    /// A fixed time.
     Fixed {
-        /// The time.
+        /// The time to wait.
         #[serde(rename = "ms", with = "ms")]
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         time: Duration,
     },
-    /// As long as the metric still moves after a switch, as measured before the first pair.
+    /// The time for which the metric still changes after a switch. It is measured before the first pair.
     Found {
-        /// At the least.
+        /// The minimum time to wait.
         #[serde(rename = "least_ms", with = "ms")]
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         least: Duration,
-        /// The maximum; a longer settle time becomes a caveat.
+        /// The maximum time to wait. If the metric changes for longer, the report has a caveat.
         #[serde(rename = "most_ms", with = "ms")]
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         most: Duration,
@@ -152,7 +153,7 @@ pub enum Settle {
 }
 
 impl Settle {
-    /// The shortest possible settle time.
+    /// The minimum settle time.
     pub fn least(self) -> Duration {
         match self {
             Settle::Fixed { time } => time,
@@ -160,7 +161,7 @@ impl Settle {
         }
     }
 
-    /// The longest possible settle time.
+    /// The maximum settle time.
     pub fn most(self) -> Duration {
         match self {
             Settle::Fixed { time } => time,
@@ -170,8 +171,8 @@ impl Settle {
 }
 
 impl Design {
-    /// A design that is tested once, after `pairs` pairs, with the default settle time, confidence and rules. It has a third as many
-    /// spare pairs, no guard, and no A/A phase.
+    /// A design that tests once, after `pairs` pairs, with the default settle time, confidence and rules. The number of spare pairs is a
+    /// third of `pairs`. There are no guards and no A/A phase.
     pub fn new(metric: Metric, pairs: usize, window: Duration, seed: u64) -> Design {
         Design {
             smallest_effect_ratio: metric.smallest_effect_ratio(),
@@ -189,7 +190,7 @@ impl Design {
         }
     }
 
-    /// A design that is tested after every pair, with an A/A phase first.
+    /// A design that tests after every pair and begins with an A/A phase.
     pub fn sequential(metric: Metric, pairs_max: usize, window: Duration, seed: u64) -> Design {
         Design {
             stop: Stop::Sequential { pairs_min: PAIRS_MIN, pairs_max, budget: None },
@@ -199,6 +200,8 @@ impl Design {
         }
     }
 
+    /// Checks the design.
+    ///
     /// # Errors
     /// If the design can never give a verdict.
     pub fn check(&self) -> Result<(), TrialError> {
@@ -228,13 +231,15 @@ impl Design {
         check_guards(&self.guards, &self.metric)
     }
 
+    /// Checks the design for this number of arms.
+    ///
     /// # Errors
     /// If the design can't give a verdict with this number of arms.
     pub fn check_for(&self, arms: usize) -> Result<(), TrialError> {
         self.check()?;
         let bad = |why: String| Err(TrialError::Design(why));
         if !(2..=ARMS_MAX).contains(&arms) {
-            return bad(format!("{arms} arms: at least 2, at most {ARMS_MAX}, the machine as it is among them"));
+            return bad(format!("{arms} arms: at least 2, at most {ARMS_MAX}, including the unchanged machine"));
         }
         let windows = self.stop.pairs_max().saturating_add(self.spare_pairs).saturating_mul(arms);
         if windows > 2 * PAIRS_MAX {
@@ -244,8 +249,10 @@ impl Design {
     }
 }
 
+/// Checks the guards of a design.
+///
 /// # Errors
-/// If there are too many guards, or one of them could never veto.
+/// If there are too many guards, or if a guard could never veto.
 pub(crate) fn check_guards(guards: &[Guard], metric: &Metric) -> Result<(), TrialError> {
     let bad = |why: String| Err(TrialError::Design(why));
     if guards.len() > GUARDS_MAX {
@@ -254,7 +261,7 @@ pub(crate) fn check_guards(guards: &[Guard], metric: &Metric) -> Result<(), Tria
     for guard in guards {
         let name = &guard.metric.name;
         if *name == metric.name {
-            return bad(format!("{name} as a guard: it is what decides already"));
+            return bad(format!("{name} as a guard: it is already the primary metric"));
         }
         if !(guard.harm_ratio > 0.0 && guard.harm_ratio < 10.0) {
             return bad(format!("{} as the harm of {name}: more than 0, less than 10", guard.harm_ratio));
@@ -263,10 +270,10 @@ pub(crate) fn check_guards(guards: &[Guard], metric: &Metric) -> Result<(), Tria
     Ok(())
 }
 
-/// A sign test of five pairs can't reach an e-value of 20, so this has no effect at the usual confidence. At a lower confidence it prevents
-/// an end after two lucky pairs.
+/// With five pairs, a sign test can't reach an e-value of 20, so this has no effect at the usual confidence. At a lower confidence, it
+/// prevents an end after two lucky pairs.
 const PAIRS_MIN: usize = 5;
-/// Enough pairs that a difference between equal arms could be claimed, and would be noticed.
+/// Enough pairs for a false claim of a difference between equal arms to be possible, and so to be noticed.
 const CONTROL_PAIRS: usize = 10;
 
 /// Durations as whole milliseconds.
@@ -284,7 +291,7 @@ mod ms {
     }
 }
 
-/// The same for an optional value.
+/// An optional duration as whole milliseconds.
 mod optional_ms {
     use std::time::Duration;
 

@@ -4,47 +4,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::comparison::{Judge, PairEffect};
 
-/// The ratio of B to A with its interval. Ends that the run could not bound are absent.
+/// The ratio of B to A with its interval. An end that the run could not bound is None.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Effect {
-    /// The Hodges–Lehmann estimate.
+    /// The estimated ratio (Hodges–Lehmann).
     pub ratio: f64,
-    /// The lower end.
+    /// The lower end of the interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// The upper end.
+    /// The upper end of the interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// Confidence of the interval.
+    /// The confidence of the interval, for example 0.95.
     pub confidence: f64,
-    /// When the interval holds.
+    /// Whether the interval is valid only at the end, or after every pair.
     #[serde(default)]
     pub interval: Interval,
-    /// The p-value of the signed-rank test. In a sequential trial it is the inverse of the e-value, and holds at every look.
+    /// The p-value of the signed-rank test. In a sequential trial, it is 1 divided by the e-value, and is valid after every pair.
     pub p_value: f64,
-    /// In a sequential trial, the e-value against "B has no effect"; it decides at 1 / (1 - confidence).
+    /// The e-value against "B has no effect". A difference is claimed when it reaches 1 / (1 - confidence). None unless the trial is
+    /// sequential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e_value: Option<f64>,
-    /// The smallest effect that this run could have detected, as a share.
+    /// The smallest effect that this run could have detected, as a share. None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_visible_ratio: Option<f64>,
 }
 
-/// When an interval holds.
+/// When an interval is valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Interval {
-    /// If it is computed once, after a number of pairs that was fixed beforehand.
+    /// Only after a number of pairs that was fixed beforehand.
     #[default]
     Fixed,
-    /// After every pair, so that the run may end as soon as the result is clear.
+    /// After every pair, so the run may end as soon as the result is clear.
     Anytime,
 }
 
 impl Effect {
-    /// The effect as the test sees it now.
+    /// The effect as the test estimates it from the pairs so far.
     pub(crate) fn from_pairs(seen: &PairEffect, judge: &Judge) -> Effect {
         Effect {
             ratio: seen.ratio,

@@ -1,4 +1,4 @@
-//! Errors that end a trial early. The session keeps its measurements until then: see [`Ended`](crate::Ended).
+//! Errors that end a trial early. The session keeps the pairs measured so far: see [`Ended`](crate::Ended).
 
 use evenkeel_change::{SessionError, StateError};
 use evenkeel_hostfs::{WriteError, json_words};
@@ -9,7 +9,7 @@ use evenkeel_workload::WorkloadError;
 /// Why a trial could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// The workload did not start, or was not measured.
+    /// The workload did not start, or could not be measured.
     #[error(transparent)]
     Workload(WorkloadError),
     /// A knob could not be switched, or a written value did not take effect.
@@ -17,7 +17,7 @@ pub enum TrialError {
     Switch {
         /// The knob's id.
         knob: String,
-        /// The value.
+        /// The requested value.
         wanted: String,
         /// The value that was found, or the kernel's error.
         why: String,
@@ -36,19 +36,19 @@ pub enum TrialError {
         /// The metrics that the workload measures.
         given: String,
     },
-    /// A value of the deciding metric has no ratio.
+    /// A value of the primary metric has no ratio, such as zero.
     #[error(
         "compare {metric}: one window has the value {}, but ratios of windows need values {}",
         shown(*value),
         taken(*value)
     )]
     NoRatio {
-        /// The metric.
+        /// The primary metric.
         metric: String,
         /// The metric's value.
         value: f64,
     },
-    /// The budget is too short. A switch to each arm, before the first window, showed it.
+    /// The budget is too short, as the first switch to each arm has shown.
     #[error(
         "finish a trial within {} s: it needs at least {} s, because each switch takes {:.1} s",
         budget.as_secs_f64(),
@@ -68,7 +68,7 @@ pub enum TrialError {
     Design(String),
 }
 
-/// An invalid line of a log or of a stored session.
+/// Why a line of a log or of a stored session is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct InvalidLine {
@@ -94,7 +94,7 @@ fn shown(value: f64) -> String {
     if value == 0.0 || (1e-6..1e15).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }
 
-/// The numbers that would be valid.
+/// The kind of number that would be valid, as text.
 fn taken(value: f64) -> String {
     match value > 0.0 {
         true => format!("from {:e} to {:e}", VALUE_RANGE.start(), VALUE_RANGE.end()),

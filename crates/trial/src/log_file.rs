@@ -1,5 +1,5 @@
-//! `LogFile`: the file of a session or a search while it runs, with a line of JSON for the head and for each record. A kill cuts off at
-//! most the last line, which is removed before the file is continued.
+//! `LogFile`: the file of a running session or search. It has a line of JSON for the head, and one for each record. If the process is
+//! killed, at most the last line is incomplete; that line is removed before the file is continued.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -13,13 +13,13 @@ use serde::de::DeserializeOwned;
 
 use crate::error::InvalidLine;
 
-/// A log that can't be written or read. Reads well after "failed to".
+/// Why a log can't be written or read. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum LogFileError {
-    /// The kernel refused.
+    /// The kernel refused an access to the file.
     #[error("{doing} {path}: {why}")]
     Io {
-        /// The attempted action.
+        /// What evenkeel tried to do.
         doing: &'static str,
         /// The path.
         path: String,
@@ -35,7 +35,7 @@ pub enum LogFileError {
         path: String,
         /// The line, from 1.
         line: usize,
-        /// Why it is invalid.
+        /// Why the line is invalid.
         why: String,
     },
 }
@@ -54,17 +54,17 @@ impl LogFileError {
     }
 }
 
-/// The kernel's error as evenkeel names it everywhere, or another error in its own words.
+/// The text of an error: the kernel's as evenkeel always prints it, another one in its own words.
 pub(crate) fn words(error: &io::Error) -> String {
     error.raw_os_error().map_or_else(|| error.to_string(), |_| Errno::from(error).to_string())
 }
 
-/// How to treat a file that exists already.
+/// How to treat a file that already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfThere {
-    /// Refuse to write, unless the file is empty.
+    /// Do not write, unless the file is empty.
     Refuse,
-    /// Replace it, and its mode.
+    /// Replace the file, including its mode.
     Replace,
 }
 
@@ -76,16 +76,16 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Creates a file that only this user can read; `None` if the path holds something that must stay.
+    /// Creates a file that only this user can read; `None` if a file exists there that must not be replaced.
     ///
     /// # Errors
     /// The kernel's error.
     pub(crate) fn create(path: &Path, if_there: IfThere) -> io::Result<Option<LogFile>> {
         let mut options = OpenOptions::new();
         match if_there {
-            // Opened to append, because it may be a terminal or a pipe.
+            // Open to append, because the path may be a terminal or a pipe.
             IfThere::Refuse => options.create(true).append(true),
-            // An existing file is removed first, because it may be readable by others and would keep its mode.
+            // Remove an existing file first. Other users may be able to read it, and a new content would keep its mode.
             IfThere::Replace => match std::fs::remove_file(path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => options.create_new(true).append(true),
@@ -116,11 +116,11 @@ impl LogFile {
         &self.path
     }
 
-    /// Adds a record, and returns its text. It is not synced, because that would disturb the measurement, and a killed process loses
-    /// nothing without it.
+    /// Adds a record, and returns its text. The file is not synced, because that would disturb the measurement. If the process is killed,
+    /// nothing is lost even without it.
     ///
     /// # Errors
-    /// The kernel's error. A part of the line may be in the file; it is then an incomplete last line.
+    /// The kernel's error. The file may then end with a part of the line.
     pub(crate) fn add(&mut self, record: &impl Serialize) -> io::Result<String> {
         let line = serde_json::to_string(record)? + "\n";
         self.file.write_all(line.as_bytes())?;
@@ -133,7 +133,7 @@ impl LogFile {
     /// The kernel's error.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self.file.sync_data() {
-            // A terminal or a pipe has nothing to sync.
+            // A terminal or a pipe can't be synced.
             Err(error) if Errno::from(&error) != Errno::INVAL => Err(error),
             _ => Ok(()),
         }

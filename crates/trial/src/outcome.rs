@@ -12,18 +12,18 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// B is better than A by more than the smallest effect that matters.
     Better,
-    /// B is worse, or a guard vetoed it: then the report names the guard.
+    /// B is worse, or a guard got worse. In the latter case the report names the guard.
     Worse,
-    /// Whatever the difference is, it is smaller than the smallest effect that matters.
+    /// Any difference is smaller than the smallest effect that matters.
     Same,
-    /// This run cannot decide.
+    /// The measured pairs do not decide.
     Undecided,
-    /// No difference that matters, and the knobs' counters show that the knobs were not engaged. Under another load they may have an
+    /// There is no difference that matters, and the counters show that the knobs were not engaged. Under another load, they may have an
     /// effect.
     NotEngaged,
 }
 
-/// Prints the name as in JSON.
+/// Prints the same name as in JSON.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::Conditions;
 
-/// Limits for the conditions of a window. If one is exceeded, both windows of the pair are dropped.
+/// Limits for the conditions of a window. If one is exceeded, the whole pair is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
-    /// The longest time by which the watching thread may be late, in microseconds. A pause of a whole virtual machine takes tens of
-    /// milliseconds and can hit either arm.
+    /// The maximum time by which the watching thread may wake late, in microseconds. A pause of a whole virtual machine takes tens of
+    /// milliseconds and can affect either arm.
     pub gap_us_max: f64,
-    /// The largest share of CPU time that the hypervisor may have given to others, by the kernel's counter.
+    /// The maximum share of CPU time that the hypervisor may have given to others, by the kernel's counter.
     pub steal_share_max: f64,
-    /// How much longer than planned the window may have taken, as a share of its length.
+    /// The maximum time by which the window may have been longer than planned, as a share of the planned length.
     pub overrun_share_max: f64,
 }
 
@@ -33,34 +33,34 @@ impl Default for Rules {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DropReason {
-    /// How late the watching thread was, in microseconds.
+    /// The watching thread woke too late.
     Gap {
-        /// The longest time missed.
+        /// The longest time by which it was late, in microseconds.
         gap_us: f64,
     },
-    /// The hypervisor gave this share of CPU time to others.
+    /// The hypervisor gave too much CPU time to others.
     Steal {
-        /// The share.
+        /// The share of all CPU time.
         share: f64,
     },
-    /// How much longer than planned the window took, in microseconds.
+    /// The window took too much longer than planned.
     Overrun {
-        /// How long it took.
+        /// The duration of the window in microseconds.
         span_us: f64,
     },
     /// The server was ready to run for most of the window but got no CPU, so there is nothing to compare.
     NoCpu {
-        /// The thread, and for how long it got no CPU.
+        /// The thread, and how long it got no CPU.
         what: String,
     },
-    /// The window has no number that can be compared.
+    /// The window has no value that can be compared.
     NoValue {
-        /// Why.
+        /// Why it has no value.
         what: String,
     },
-    /// Another program wrote a setting of the trial while it was measured.
+    /// Another program wrote a setting during the window.
     Changed {
-        /// The current content, and the content after the switch.
+        /// The value at the end of the window, and the value after the switch.
         what: String,
     },
     /// A rule of a later version, in a report that is read again.
@@ -107,9 +107,9 @@ impl fmt::Display for DropReason {
 }
 
 impl Rules {
-    /// Whether a window under these conditions is dropped, and why. Unknown values drop nothing.
+    /// Whether a window under these conditions is dropped, and why. An unknown value never drops a window.
     pub fn judge(&self, window: Duration, conditions: &Conditions) -> Option<DropReason> {
-        // Check this first, because a changed setting does not go away by itself, unlike the other reasons.
+        // Check this first: a changed setting does not go away by itself, so it is the most important reason.
         if let Some(what) = conditions.changed.first() {
             return Some(DropReason::Changed { what: what.clone() });
         }

@@ -1,5 +1,5 @@
 //! Divides the time of a trial between the settle phase, the A/A phase and the pairs. With a budget, the first two get a limited share of
-//! it, and the pairs for a decision are reserved before the A/A phase begins. So an accepted budget always ends in an answer.
+//! it, and the pairs for a decision are reserved before the A/A phase begins. So every accepted budget is long enough for an answer.
 
 use std::time::Duration;
 
@@ -9,40 +9,41 @@ use crate::comparison::Judge;
 use crate::design::{Design, Settle, Stop};
 use crate::session::SettleSeen;
 
-/// The settle phase takes this share of a budget at most.
+/// The settle phase takes at most this share of a budget.
 const SETTLE_SHARE: f64 = 0.3;
 /// The A/A phase takes at most this share of a budget, if no number of pairs was requested.
 const CONTROL_SHARE: f64 = 0.25;
-/// The fewest pairs of the A/A phase that a budget must have room for, if no number was requested.
+/// The minimum number of pairs of the A/A phase, if the user requested no number. A budget without room for them is refused.
 const CONTROL_LEAST: usize = 3;
-/// The pairs for a decision may exceed the budget by this share, because windows are dropped, and a machine can be slower than planned.
+/// Until a session has enough pairs for a first decision, it may take this multiple of its budget. Windows may be dropped, and the machine
+/// may be slower than planned.
 const OVERRUN: f64 = 1.25;
-/// The number of additional pairs that the A/A phase leaves room for, because rules drop some.
+/// The number of additional pairs for which the A/A phase leaves time, because rules drop some pairs.
 const SPARE_PAIRS: usize = 2;
-/// The smallest accepted budget has room for a settle time of this share of a window.
+/// The smallest accepted budget has time for a settle time of this share of a window.
 const QUIET_SHARE: f64 = 0.5;
-/// The maximum number of pairs for a decision, at any confidence.
+/// The maximum number of pairs that a decision is assumed to need, at any confidence.
 const CLEAREST_MAX: usize = 60;
 /// The number of switches to each arm that are observed to find the settle time.
 pub(crate) const SWITCHES: usize = 3;
-/// The number of short windows after each of them.
+/// The number of short windows after each of these switches.
 pub(crate) const STEPS: usize = 8;
 const STEP_MIN: Duration = Duration::from_millis(50);
 const STEP_MAX: Duration = Duration::from_millis(500);
-/// The shortest of these windows under a budget, as a share of a window: shorter ones contain too few ticks.
+/// The minimum length of these short windows under a budget, as a share of a window. Shorter ones would contain too few ticks.
 const STEP_SHARE_MIN: f64 = 0.1;
 
-/// Facts about the machine for planning.
+/// The number of arms and the duration of a switch, for planning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// How many arms there are.
+    /// The number of arms.
     pub arms: usize,
-    /// How long the switch to an arm takes, the settle time not counted.
+    /// How long a switch to an arm takes, without the settle time.
     pub switch: Duration,
 }
 
 impl Pace {
-    /// For this number of arms, with a switch that takes no time.
+    /// The pace for this number of arms if switches take no time.
     pub fn new(arms: usize) -> Pace {
         Pace { arms, switch: Duration::ZERO }
     }
@@ -57,7 +58,8 @@ impl Design {
         }
     }
 
-    /// The fewest pairs that can decide between `arms` arms, if every pair agrees. The result is within the bounds of the design.
+    /// The minimum number of pairs that can decide between `arms` arms, which requires that all pairs agree. It is within the design's
+    /// limits.
     pub fn pairs_to_decide(&self, arms: usize) -> usize {
         let clearest = || -> Option<usize> {
             let mut judge = Judge::of_metric(self, arms.saturating_sub(1)).ok()?;
@@ -95,12 +97,13 @@ impl Design {
         finding.saturating_add(self.window_takes(pace, quiet).saturating_mul(count(windows)))
     }
 
-    /// The same if the number of pairs of the A/A phase was not requested.
+    /// The minimum budget if the user did not request a number of A/A pairs.
     pub fn least_by_itself(&self, pace: Pace) -> Duration {
         self.least_for(pace, self.control_pairs.min(CONTROL_LEAST))
     }
 
-    /// The longest time of a trial with `arms` arms, if the server settles at once after a switch: the budget, if that is shorter.
+    /// The maximum duration of a trial with `arms` arms, if the server settles at once after a switch. If the budget is shorter, it is the
+    /// budget.
     pub fn planned_for(&self, arms: usize) -> Duration {
         let pace = Pace::new(arms);
         let finding = match self.settle {
@@ -113,7 +116,7 @@ impl Design {
         self.budget().map_or(all, |budget| all.min(budget))
     }
 
-    /// The longest time that two arms take.
+    /// The maximum duration of a trial with two arms.
     pub fn planned(&self) -> Duration {
         self.planned_for(2)
     }
@@ -130,7 +133,7 @@ impl Design {
         self.window.saturating_add(quiet).saturating_add(pace.switch.saturating_mul(self.interleaves_at(pace)))
     }
 
-    /// The interleaves of a window, if a switch takes this long: a slow switch happens once a window.
+    /// The number of interleaves of a window, if a switch takes this long. If switches are slow, there is one switch per window.
     fn interleaves_at(&self, pace: Pace) -> u32 {
         if is_shared(self, pace.switch) { self.interleaves } else { 1 }
     }
@@ -154,7 +157,7 @@ pub(crate) struct Elapsed {
 }
 
 impl Elapsed {
-    /// The duration of a window: as planned, or the average so far if that is longer.
+    /// The duration of a window: the planned one, or the average so far if that is longer.
     pub(crate) fn new(
         design: &Design,
         pace: Pace,
@@ -167,7 +170,7 @@ impl Elapsed {
         Elapsed { time, window: took.map_or(planned, |took| took.max(planned)) }
     }
 
-    /// Whether the A/A phase has room for another pair. The pairs for a decision are reserved.
+    /// Whether there is time for another pair of the A/A phase. The time for the pairs of a decision is reserved.
     pub(crate) fn has_room_for_control(self, design: &Design, arms: usize) -> bool {
         let Some(budget) = design.budget() else { return true };
         let pairs = (design.pairs_to_decide(arms) + SPARE_PAIRS).min(design.stop.pairs_max());
@@ -175,15 +178,15 @@ impl Elapsed {
         self.time.saturating_add(self.window.saturating_mul(count(windows))) <= budget
     }
 
-    /// How many blocks of all arms fit into the rest of the budget; without a budget, as many as the design has.
+    /// The number of blocks of all arms for which the rest of the budget has time. Without a budget, the number of blocks in the design.
     pub(crate) fn blocks_that_fit(self, design: &Design, arms: usize) -> usize {
         let Some(budget) = design.budget() else { return design.stop.pairs_max() };
         let block = self.window.saturating_mul(count(arms)).max(Duration::from_micros(1));
         (budget.saturating_sub(self.time).as_secs_f64() / block.as_secs_f64()) as usize
     }
 
-    /// Whether the budget has room for a block of `windows` windows, after `pairs` pairs of a trial with `arms` arms. The pairs for the
-    /// first decision may exceed the budget a little.
+    /// Whether the budget has time for a block of `windows` windows, after `pairs` pairs of a trial with `arms` arms. Until there are
+    /// enough pairs for a first decision, the budget may be exceeded a little.
     pub(crate) fn has_room_for_block(self, design: &Design, windows: usize, pairs: usize, arms: usize) -> bool {
         let Some(budget) = design.budget() else { return true };
         let end = self.time.saturating_add(self.window.saturating_mul(count(windows)));
@@ -192,22 +195,22 @@ impl Elapsed {
     }
 }
 
-/// Whether windows can be interleaved, if a switch with its settle time takes this long: at most half of an interleave.
+/// Whether windows can be interleaved. For this, a switch with its settle time may take at most half of an interleave.
 pub(crate) fn is_shared(design: &Design, switch: Duration) -> bool {
     switch <= design.window / design.interleaves.max(1) / 2
 }
 
-/// How long it takes to find the settle time of two arms in one round of switches, without the switching itself.
+/// How long it takes to find the settle time of two arms in one round of switches, without the switches themselves.
 pub(crate) fn settle_cost(design: &Design) -> Duration {
     settle_step(design, Pace::new(2)) * switches_followed(2) * STEPS as u32
 }
 
-/// The duration of finding the settle time with the shortest windows that a budget allows.
+/// How long it takes to find the settle time with the shortest windows that a budget allows.
 pub(crate) fn settle_least(design: &Design, pace: Pace) -> Duration {
     (pace.switch + step_least(design) * STEPS as u32) * switches_followed(pace.arms)
 }
 
-/// The number of switches that one round follows.
+/// The number of switches in one round that are followed by short windows.
 pub(crate) fn switches_followed(arms: usize) -> u32 {
     (arms * SWITCHES) as u32
 }
@@ -216,7 +219,7 @@ fn step_least(design: &Design) -> Duration {
     design.window.mul_f64(STEP_SHARE_MIN).clamp(STEP_MIN, STEP_MAX)
 }
 
-/// The length of a short window: a quarter of a window, or less if the budget has no room for that.
+/// The length of a short window: a quarter of a window, or less if the budget has no time for that.
 pub(crate) fn settle_step(design: &Design, pace: Pace) -> Duration {
     let usual = (design.window / 4).clamp(STEP_MIN, STEP_MAX);
     let Some(room) = design.settle_room(pace) else { return usual };
@@ -258,7 +261,8 @@ mod tests {
 
     #[test]
     fn the_least_budget_has_all_phases_in_it() {
-        // The settle phase: 3 switches to each arm, 8 windows of 100 ms. Then 3 A/A pairs and 7 pairs of 1 s with half a second of quiet.
+        // The settle phase has 3 switches to each arm, with 8 windows of 100 ms after each. Then come 3 A/A pairs and 7 pairs, with windows
+        // of 1 s and half a second of quiet.
         let least = design(1000).least_by_itself(Pace::new(2));
         assert_eq!(least, Duration::from_millis(4800 + 20 * 1500));
         let slow = Pace { arms: 2, switch: Duration::from_secs(2) };

@@ -11,28 +11,28 @@ use serde::{Deserialize, Serialize};
 use crate::arm::{Arm, Level};
 use crate::error::TrialError;
 
-/// The knobs of one trial, ready to be switched.
+/// The settings of one trial, ready to be switched.
 pub struct Switch<'a> {
     writer: &'a HostWriter,
     session: Option<Session<'a>>,
-    /// The steps of the session, in its order, each with the setting that it belongs to.
+    /// The steps that write files, in the order of the session. Each has the index of its setting.
     files: Vec<(usize, Step)>,
-    /// The setting that limits the exit latency of idle states, with its step.
+    /// The step that limits the exit latency of idle states, with the index of its setting. None if there is no such setting.
     hold: Option<(usize, Step)>,
     held: Option<HeldLatency>,
-    /// Steps that set a property of the workload, each with its setting.
+    /// Steps that set a property of the workload, each with the index of its setting.
     of_workload: Vec<(usize, Step)>,
-    /// Steps that set a property of the server's own process, each with its setting.
+    /// Steps that set a property of the server's own process, each with the index of its setting.
     process: Vec<(usize, Step)>,
     /// What the server must do for each setting to take effect.
     reaches: Vec<Reach>,
     /// The settings in which the compared arms differ; all settings by default.
     compared: Option<BTreeSet<usize>>,
-    /// The last arm that was applied; none after a failed switch.
+    /// The last arm that was applied. None after a failed switch.
     last: Option<Arm>,
-    /// The content of each file after the last switch.
+    /// The content of each file after the last switch. None if it could not be read.
     files_read: Vec<Option<String>>,
-    /// The server's own numeric properties after the last switch, by knob.
+    /// The server's own properties that are numbers, by knob, as read back after the last switch.
     read_back: Vec<(String, f64)>,
 }
 
@@ -43,9 +43,9 @@ pub struct Switch<'a> {
 pub enum Reach {
     /// Nothing: the value takes effect at once.
     AtOnce,
-    /// Open new sockets.
+    /// The server must open new sockets.
     NewSockets,
-    /// Restart.
+    /// The server must restart.
     Restart,
 }
 
@@ -54,8 +54,7 @@ impl Reach {
     pub(crate) fn from_step(step: &Step) -> Reach {
         match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
             Ok(TakesEffect::NewSockets) => Reach::NewSockets,
-            // For a property of the server's own process. Some workloads set it while the server runs; others need a
-            // restart.
+            // A property of the server's own process. Some workloads set it while the server runs; for others, the server must restart.
             Ok(TakesEffect::ProcessStart) if step.action != Action::Process && !can_set(&step.knob) => Reach::Restart,
             _ => Reach::AtOnce,
         }
@@ -63,8 +62,8 @@ impl Reach {
 }
 
 impl<'a> Switch<'a> {
-    /// Records in the journal the current content of every file in the plans, one plan for each setting of the trial.
-    /// Without steps that write files, it needs no state.
+    /// Prepares the switches of these plans, one plan for each setting. The current content of every file is recorded in the journal. If no
+    /// step writes a file, no journal is needed.
     ///
     /// # Errors
     /// If a file can't be read, if the journal can't be written, or if a step can't be switched while the machine runs.
@@ -123,7 +122,7 @@ impl<'a> Switch<'a> {
             }
             Action::Process if setting_name(&step.knob).is_some() => self.of_workload.push((setting, step.clone())),
             Action::Process => self.process.push((setting, step.clone())),
-            // A server should make this setting itself. During a trial, evenkeel can make it from outside.
+            // The server itself should have this setting. For a trial, evenkeel can set it from outside.
             Action::ByHand { .. } if can_set(&step.knob) => self.process.push((setting, step.clone())),
             Action::ByHand { todo } => {
                 return Err(cannot(&format!(
@@ -139,14 +138,13 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
-    /// From now on, only arms are compared that differ in these settings alone. Steps that no other setting needs are
-    /// skipped.
+    /// From now on, all compared arms differ only in these settings. Steps that only other settings need are skipped.
     pub fn compares(&mut self, settings: impl IntoIterator<Item = usize>) {
         self.compared = Some(settings.into_iter().collect());
     }
 
-    /// The steps of a switch to this arm. They include those of all compared settings, even unchanged ones, so that all
-    /// arms take the same path. They also include any other setting that changes.
+    /// What the server must do in a switch to this arm. It includes all compared settings, even unchanged ones, so that all arms take the
+    /// same path. It also includes each other setting that changes.
     pub fn ways(&self, arm: &Arm) -> BTreeSet<Reach> {
         let reaches = self.reaches.iter().enumerate();
         reaches.filter(|(setting, _)| self.concerns(*setting, arm)).map(|(_, reach)| *reach).collect()
@@ -157,14 +155,14 @@ impl<'a> Switch<'a> {
         changes || self.compared.as_ref().is_none_or(|compared| compared.contains(&setting))
     }
 
-    /// Applies an arm, and reads back that it is in force. If the server would not notice a setting, it gets new sockets or is
-    /// restarted. That happens for every compared arm alike, so that all take the same path.
+    /// Applies an arm, and reads back that its values are in effect. If a setting needs it, the server opens new sockets or restarts. This
+    /// is done for every compared arm, so that all take the same path.
     ///
     /// # Errors
-    /// If the kernel or the server refuses, or if a value did not take.
+    /// If the kernel or the server refuses, or if a value did not take effect.
     pub fn to(&mut self, arm: &Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
         let widest = self.ways(arm).last().copied().unwrap_or(Reach::AtOnce);
-        // A server that restarts, or opens new sockets, may have lost settings that were applied while it ran.
+        // A server that restarts or opens new sockets may lose settings that were applied while it ran. So they are applied again.
         let configures =
             widest > Reach::AtOnce || self.of_workload.iter().any(|(setting, _)| self.concerns(*setting, arm));
         // If a step fails, the state of the host is unknown.
@@ -180,7 +178,7 @@ impl<'a> Switch<'a> {
                 })?;
             }
         }
-        // After all steps, because one step may change what another reads.
+        // Read the files after all steps, because one step may change the content of another step's file.
         let session = self.session.as_ref();
         self.files_read = (0..self.files.len()).map(|index| session?.reads(index)).collect();
         self.hold(arm)?;
@@ -189,7 +187,7 @@ impl<'a> Switch<'a> {
             Reach::NewSockets => workload.reopen()?,
             Reach::Restart => workload.restart()?,
         }
-        // The workload's properties were read back, and stay unless a step changes them.
+        // The workload's own properties were read back before. They stay unless they are set again.
         self.read_back.retain(|(knob, _)| !configures && setting_name(knob).is_some());
         if configures {
             self.configure(arm, workload)?;
@@ -208,7 +206,7 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
-    /// Sets the workload's own properties. The workload may restart for it, so its process is set up afterwards.
+    /// Sets the workload's own properties. The workload may restart for this, so properties of its process are set afterwards.
     fn configure(&mut self, arm: &Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
         let settings: Vec<(&str, Option<&str>)> = self
             .of_workload
@@ -224,7 +222,7 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
-    /// The files whose content changed since the last switch, in words: another program wrote them.
+    /// A text for each file whose content changed since the last switch, because another program wrote it.
     pub fn changed(&self) -> Vec<String> {
         let Some(session) = &self.session else { return Vec::new() };
         let of = |(index, (_, step)): (usize, &(usize, Step))| {
@@ -234,7 +232,7 @@ impl<'a> Switch<'a> {
         self.files.iter().enumerate().filter_map(of).collect()
     }
 
-    /// The server's own numeric properties after the last switch, by knob.
+    /// The server's own properties that are numbers, by knob, as read back after the last switch.
     pub fn read_back(&self) -> Vec<(String, f64)> {
         self.read_back.clone()
     }
@@ -255,10 +253,10 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
-    /// Puts every value back, and notes that in the journal.
+    /// Restores every value, and records that in the journal.
     ///
     /// # Errors
-    /// If something could not be put back: `evenkeel revert` tries again.
+    /// If a value could not be restored. `evenkeel revert` can try again.
     pub fn end(mut self) -> Result<(), TrialError> {
         self.held = None;
         let Some(session) = self.session.take() else { return Ok(()) };
@@ -272,17 +270,17 @@ impl<'a> Switch<'a> {
     }
 }
 
-/// The name of a setting of the workload itself. `None` for its placement, which is set on the running processes.
+/// The name of a setting of the workload itself. `None` for its placement, which is set on running processes.
 pub(crate) fn setting_name(knob: &str) -> Option<&str> {
     knob.strip_prefix(SETTING_PREFIX).filter(|_| knob != PLACEMENT)
 }
 
-/// Whether a knob is a property that can be set from outside in every thread of a process that runs.
+/// Whether a knob is a property that can be set from outside, in every thread of a running process.
 fn can_set(knob: &str) -> bool {
     knobs::find(knob).is_ok_and(|knob| knob.extras.process.is_some_and(|process| process.while_it_runs))
 }
 
-/// The value that a step has at this level. None if the level leaves the original value.
+/// The value that a step sets at this level. None if the level keeps the original value.
 fn wanted<'s>(level: &'s Level, step: &'s Step) -> Option<&'s str> {
     match level {
         Level::AsItWas => None,

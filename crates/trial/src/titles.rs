@@ -4,31 +4,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
 
-/// The program that measured and the machine that it ran on. Unknown fields are absent.
+/// The program that measured, and the machine on which it ran. Unknown fields are None.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Identity {
     /// The version of evenkeel.
     pub evenkeel: String,
-    /// When it began, UTC.
+    /// When the session began, in UTC.
     pub begun: String,
-    /// The kernel's release.
+    /// The release of the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// The processor's model.
+    /// The model name of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
-    /// The CPUs that run.
+    /// The online CPUs, as a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
-    /// The hypervisor.
+    /// The name of the hypervisor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hypervisor: Option<String>,
-    /// The cloud.
+    /// The name of the cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud: Option<String>,
-    /// The instance type.
+    /// The instance type in that cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
 }
@@ -39,21 +39,21 @@ pub struct Identity {
 pub struct Titles {
     /// The title of the session.
     pub title: String,
-    /// The values of each arm's knobs, in words.
+    /// The values of each arm's knobs, as text.
     pub values: Vec<String>,
-    /// How far each arm is from the unchanged machine, A first. Empty unless the session has several arms besides A.
+    /// How far each arm is from the unchanged machine, A first. Empty unless there are more than two arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub away: Vec<Away>,
-    /// The settings of the only other arm that were in force before anything was switched, in words.
+    /// The settings of B that were already in effect before anything was switched, as texts. Empty with more than two arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub same_already: Vec<String>,
-    /// The workload, in words.
+    /// The workload as text.
     pub workload: String,
-    /// The part of the description that is equal at every start, so that a session can be resumed; none in sessions of older versions, or
-    /// if it is the whole description.
+    /// The part of the workload's text that is the same at every start, by which a resume recognizes it. None if that is the whole text,
+    /// and in sessions of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_identity: Option<String>,
-    /// How often per second the event that its metric measures happens, such as its tick rate in Hz; absent if unknown.
+    /// How many events per second the workload's metric measures, such as the tick rate. None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_events_per_s: Option<f64>,
     /// The program and the machine.
@@ -61,21 +61,21 @@ pub struct Titles {
     pub identity: Identity,
 }
 
-/// The distance of an arm from the current configuration. Among equally good arms, the closest one is advised.
+/// How far an arm is from the current configuration. Among equally good arms, the nearest one is advised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Away {
-    /// The knobs that it sets.
+    /// The knobs that the arm sets.
     pub knobs: Vec<String>,
-    /// How many of its settings were not in force already.
+    /// The number of the arm's settings whose values were not already in effect.
     pub settings: usize,
-    /// The sum over its settings of |ln((value + 1) / (current value + 1))|; absent if one of them is not a number of at least zero.
+    /// The sum over the arm's settings of |ln((value + 1) / (current value + 1))|. None if one of them is not a number of at least zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub way: Option<f64>,
 }
 
 impl Titles {
-    /// An arm's values in words.
+    /// The values of an arm's knobs, as text.
     pub fn values_of(&self, arm: ArmName) -> &str {
         self.values.get(arm as usize).map_or("", String::as_str)
     }

@@ -10,9 +10,9 @@ use crate::error::TrialError;
 /// The result of one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// When it began, on the watch's clock: after the machine had settled.
+    /// When the window began, on the watch's clock. This is after the settle time.
     pub begun: Duration,
-    /// The workload's numbers; none if the window has no number, for which the conditions give the reason.
+    /// The workload's values. None if the window has no value; the conditions then say why.
     pub sample: Option<Sample>,
     /// The state and counters of the machine during the window.
     pub conditions: Conditions,

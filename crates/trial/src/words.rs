@@ -1,13 +1,13 @@
-//! Numbers of a trial in words for people.
+//! Numbers of a trial as text for people.
 
 use std::fmt;
 
-/// Above this, a ratio is shown as a factor: "4,000 %" is hard to read.
+/// From this ratio on, a change is shown as a factor, because "4,000 %" is hard to read.
 const TIMES_FROM: f64 = 3.0;
-/// From here on, a ratio is shown only as "more than a million times".
+/// From this ratio on, a change is shown only as "more than a million times".
 const TIMES_MAX: f64 = 1e6;
 
-/// A factor as a change for people: 0.48 is `52 % lower`, 1.5 is `50 % higher`, 5 is `5.0 times as high`.
+/// A ratio as a change for people: 0.48 is `52 % lower`, 1.5 is `50 % higher`, 5 is `5.0 times as high`.
 pub fn as_change(ratio: f64) -> String {
     let (amount, way) = change(ratio);
     format!("{amount} {way}")
@@ -22,11 +22,11 @@ pub fn percent(share: f64) -> String {
 /// The direction of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeWay {
-    /// By a share.
+    /// Lower, by a share.
     Lower,
-    /// By a share.
+    /// Higher, by a share.
     Higher,
-    /// By a factor.
+    /// Higher, by a factor.
     TimesAsHigh,
 }
 
@@ -50,7 +50,7 @@ pub fn change(ratio: f64) -> (String, ChangeWay) {
         return (format!("{ratio:.digits$} times"), ChangeWay::TimesAsHigh);
     }
     let percent = (ratio - 1.0) * 100.0;
-    // Close to 100 % lower, two digits are needed: 99.9 % and 99.99 % lower differ by a factor of ten.
+    // Near 100 % lower, two digits are needed: 99.9 % and 99.99 % lower differ by a factor of ten.
     let digits = match percent.abs() {
         size if percent < 0.0 && size > 99.99 => return ("more than 99.99 %".to_owned(), ChangeWay::Lower),
         size if percent < 0.0 && size > 99.0 => 2,

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The data, even if a thread panicked while it held the lock: each change here leaves the data consistent.
+/// Locks the data, even if a thread panicked while it had the lock. Each change in this crate leaves the data consistent.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

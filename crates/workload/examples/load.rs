@@ -2,7 +2,7 @@
 //!
 //! usage: load ADDRESS CONNECTIONS RATE SECONDS KEYS KEY_BYTES VALUE_BYTES
 //!
-//! RATE 0 is a closed loop. Prints one line of JSON with the numbers of the window.
+//! With RATE 0, the load is a closed loop. The program prints the window's values as one line of JSON.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,30 +1,30 @@
-//! `WorkloadCaveat`: caveats of a workload with their figures, most often that the load was at its own limit.
+//! `WorkloadCaveat`: the caveats of a workload with their figures. Most of them say that the load was at its limit.
 
 use std::fmt;
 
-/// Why the numbers may belong to something other than the server, or cover less than requested.
+/// Why the values may be limited by something other than the server, or are missing something that was requested.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 pub enum WorkloadCaveat {
-    /// The busiest thread of the load was at its limit in the median window.
+    /// In the median window, the busiest thread of the load was at its limit.
     LoadThreadFull { share: f64 },
-    /// The CPUs of the load were full. The server's share is 0 if it may run elsewhere.
+    /// The CPUs of the load were full. `by_server` is 0 if the server may also run on other CPUs.
     LoadCpusFull { by_load: f64, by_server: f64 },
-    /// The load of a window is so short that its start is a large part of the measurement.
+    /// The load of a window runs for such a short time that its start is a large part of it.
     LoadShort { share: f64 },
     /// The load generator was busy most of the time.
     GeneratorBusy { share: f64, server: &'static str },
     /// The load generator sent requests late although a connection was free.
     GeneratorLate { share: f64 },
-    /// Requests that were due were never sent.
+    /// Some requests became due but were never sent.
     Unsent { share: f64, server: &'static str, connections: u32 },
-    /// The players sent inputs late in the median window.
+    /// In the median window, the players sent inputs late.
     PlayersLate { share: f64 },
-    /// The server's tick is not observable. Without players, only its CPU time was measured.
+    /// The server's tick could not be observed. Without players, only its CPU time was measured.
     TickUnseen { why: String, has_players: bool },
 }
 
-/// One sentence, without a full stop.
+/// Prints one sentence, without a full stop.
 impl fmt::Display for WorkloadCaveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |share: f64| share * 100.0;

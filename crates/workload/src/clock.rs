@@ -13,7 +13,7 @@ pub enum Clock {
     /// The machine's monotonic clock.
     #[default]
     Machine,
-    /// The clock of a simulated machine.
+    /// The clock of this simulated machine.
     Simulated(SimulatedMachine),
 }
 
@@ -26,18 +26,18 @@ impl Clock {
         }
     }
 
-    /// The time since an earlier [`now`](Clock::now).
+    /// The time since `earlier`, a result of [`now`](Clock::now).
     pub fn since(&self, earlier: Duration) -> Duration {
         self.now().saturating_sub(earlier)
     }
 }
 
-/// A simulated machine: its clock, the number of simulated windows, and the conditions of the last one. Clones share these, so a restarted
-/// workload continues where the last one ended.
+/// A simulated machine: its clock, the number of simulated windows, and the conditions of the last one. Clones share this state, so a
+/// restarted workload continues where the last one ended.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedMachine(Arc<Inner>);
 
-/// The disturbance of a simulated window.
+/// The simulated disturbance of a window. None means no disturbance of that kind.
 #[derive(Clone, Debug, Default)]
 pub struct Disturbance {
     /// The longest delay of a waking thread.
@@ -48,7 +48,7 @@ pub struct Disturbance {
     pub busy_share: Option<f64>,
     /// The share of the time in which a task waited for a CPU.
     pub cpu_pressure_share: Option<f64>,
-    /// Another trial, in words.
+    /// A text that describes another trial.
     pub other_trial: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl SimulatedMachine {
     /// The number of simulated CPUs.
     pub const CPUS: u32 = 2;
 
-    /// The time since it began.
+    /// The time since the simulation began.
     pub fn now(&self) -> Duration {
         Duration::from_nanos(self.0.now_ns.load(Ordering::Relaxed))
     }
@@ -74,13 +74,13 @@ impl SimulatedMachine {
         self.0.now_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Begins a window without disturbance, and returns its number, counted from 1.
+    /// Begins a window without disturbance. Returns its number, counted from 1.
     pub fn begin_window(&self) -> u64 {
         *self.disturbance() = Disturbance::default();
         self.0.windows.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Disturbs the current window. Fields that are not set keep their earlier value.
+    /// Adds a disturbance to the current window. Fields that are None keep their value.
     pub fn disturb(&self, more: Disturbance) {
         let mut window = self.disturbance();
         *window = Disturbance {

@@ -1,4 +1,4 @@
-//! `Entry`: a workload by name, and the `Options` that it starts with.
+//! `Entry`: a workload that has a name. `Options`: the options with which it starts.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,53 +16,53 @@ use crate::metric::Metric;
 use crate::placement::Placement;
 use crate::workload::Workload;
 
-/// The options of all workloads. Each workload uses the ones that it needs.
+/// The options of all workloads. Each workload uses those that it needs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The folder of evenkeel's own programs.
     pub programs: PathBuf,
     /// The seed of the workload's random choices.
     pub seed: u64,
-    /// Players or connections. None means the workload's default.
+    /// The number of players or connections. None means the workload's default.
     pub players: Option<u32>,
-    /// The CPUs of server and load.
+    /// How CPUs are assigned to server and load.
     pub placement: Placement,
     /// The user's command with its arguments. Empty for the built-in workloads.
     pub command: Vec<String>,
     /// The user's settings by `--set NAME=VALUE`. An unknown name is an error.
     pub set: BTreeMap<String, String>,
-    /// Set when the user asks to stop: every wait then ends.
+    /// Set when the user asks to stop. Every wait then ends.
     pub stop: Arc<AtomicBool>,
-    /// Resolves the name of a function that a server enters once per tick. None if symbols cannot be resolved here.
+    /// Finds the function that a server calls once per tick, by its name. None if names cannot be looked up here.
     pub tick_function: Option<ReadFunction>,
-    /// The simulated machine of a workload that has one.
+    /// The simulated machine, for a workload that simulates one.
     pub simulated: SimulatedMachine,
 }
 
 /// A workload that has a name.
 pub struct Entry {
-    /// Its name.
+    /// The name of the workload.
     pub name: &'static str,
     /// A short description.
     pub title: &'static str,
-    /// The command that installs the server, if it needs one. It is for a person to run; evenkeel never runs it.
+    /// The command that installs the server. It is for a person to run; evenkeel never runs it. None if no server must be installed.
     pub install: Option<&'static str>,
-    /// The settings for `--set`: `NAME=VALUE` with the default, and a description.
+    /// The settings for `--set`, each as `NAME=VALUE` with the default value, and a description.
     pub settings: &'static [(&'static str, &'static str)],
-    /// The metrics that may decide a trial, in groups. A workload may lack some, such as those of a tick.
+    /// The metrics that may decide a trial, in groups. A running workload may not have all of them, such as those of a tick.
     pub metrics: &'static [&'static [Metric]],
-    /// Starts it and waits until it is ready.
+    /// Starts the workload, and waits until it is ready.
     pub start: fn(&Options) -> Result<Box<dyn Workload>, WorkloadError>,
 }
 
 impl Entry {
-    /// The names of its settings.
+    /// The names of the workload's settings.
     pub(crate) fn setting_names(&self) -> impl Iterator<Item = &'static str> {
         self.settings.iter().filter_map(|(setting, _)| Some(setting.split_once('=')?.0))
     }
 }
 
-/// A whole number from `--set`, within bounds.
+/// Parses a whole number from `--set`, which must be within these bounds.
 pub(crate) fn number<N>(name: &str, value: &str, bounds: RangeInclusive<N>) -> Result<N, WorkloadError>
 where
     N: FromStr + PartialOrd + Display,
@@ -73,10 +73,10 @@ where
     })
 }
 
-/// Whether a setting has the second of two values.
+/// Parses a setting that has one of two values. Returns whether it is the second.
 ///
 /// # Errors
-/// If it has neither.
+/// If the value is neither of them.
 pub(crate) fn one_of(name: &str, value: &str, [first, second]: [&str; 2]) -> Result<bool, WorkloadError> {
     match value == second {
         false if value != first => Err(WorkloadError::setting(name, value, format!("expected {first} or {second}"))),

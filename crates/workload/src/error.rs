@@ -8,7 +8,7 @@ pub enum WorkloadError {
     /// A program of the workload could not be started.
     #[error("start {program}: {why}")]
     Start {
-        /// Its path.
+        /// The path of the program.
         program: String,
         /// What went wrong, and what to do.
         why: String,
@@ -16,22 +16,22 @@ pub enum WorkloadError {
     /// A program of the workload ended, hung, or printed something unexpected.
     #[error("measure {program}: {why}")]
     Program {
-        /// Its name.
+        /// The name of the program.
         program: String,
-        /// What it did.
+        /// What the program did.
         why: String,
     },
     /// A thread of the server was ready to run for most of a window but got no CPU, so the window has no value.
     #[error("measure {program}: it was ready to run for {waited_ms} ms of a {span_ms} ms window but got no CPU")]
     NoCpu {
-        /// The thread.
+        /// The name of the program and its thread.
         program: String,
-        /// How long it waited.
+        /// How long the thread waited for a CPU, in milliseconds.
         waited_ms: u64,
-        /// How long the window was.
+        /// The length of the window in milliseconds.
         span_ms: u64,
     },
-    /// A window ended without a value. It is dropped. Many in a row end a trial.
+    /// A window ended without a value and is dropped. Many consecutive ones end a trial.
     #[error("measure {program}: {why}")]
     NoValue {
         /// The program that should have given the value.
@@ -45,9 +45,9 @@ pub enum WorkloadError {
     /// A property of the server could not be set, or did not take effect.
     #[error("switch {knob} to {wanted}: {why}")]
     Switch {
-        /// The knob's id.
+        /// The id of the knob.
         knob: String,
-        /// The value.
+        /// The requested value.
         wanted: String,
         /// What was found instead, or the kernel's error.
         why: String,
@@ -55,7 +55,7 @@ pub enum WorkloadError {
     /// The user stopped the trial before its first window.
     #[error("measure a window: stopped before the first window; all settings are as before")]
     Stopped,
-    /// A setting of the workload rejects its value.
+    /// A setting of the workload does not accept its value.
     #[error("{0}")]
     Setting(InvalidSetting),
     /// Invalid options.
@@ -63,7 +63,7 @@ pub enum WorkloadError {
     Options(String),
 }
 
-/// A setting of a workload that rejects the value, as `--set` names it.
+/// A setting of a workload that does not accept its value. It is named as in `--set`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("set {name}={value}: {why}")]
 pub struct InvalidSetting {
@@ -71,18 +71,18 @@ pub struct InvalidSetting {
     pub name: String,
     /// The value.
     pub value: String,
-    /// What it accepts.
+    /// Which values the setting accepts.
     pub why: String,
 }
 
 impl WorkloadError {
-    /// A setting that rejects the value.
+    /// The error that a setting does not accept its value.
     pub(crate) fn setting(name: &str, value: impl std::fmt::Display, why: impl Into<String>) -> WorkloadError {
         WorkloadError::Setting(InvalidSetting { name: name.to_owned(), value: value.to_string(), why: why.into() })
     }
 }
 
-/// Defines an error that consists only of a sentence. It is displayed, and no code depends on it.
+/// Defines an error that is only a sentence. It is shown, and no code depends on its contents.
 macro_rules! only_shown {
     ($(#[$about:meta])* $name:ident) => {
         $(#[$about])*

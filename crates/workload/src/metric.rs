@@ -1,22 +1,22 @@
-//! `Metric`: a number of a window, with what is needed to read it. Built-in workloads define theirs as const data. For a command's output
-//! or a Prometheus endpoint the user gives the names.
+//! `Metric`: describes a value that each window has. Built-in workloads define theirs as constants. For a program's output or a Prometheus
+//! page, the user gives the names.
 
 use std::borrow::Cow;
 
 use evenkeel_stats::Direction;
 use serde::{Deserialize, Serialize};
 
-/// A number of a window.
+/// A value that each window has, and how to read it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Metric {
-    /// Its name, with unit and quantile: `round_trip_us_p50`.
+    /// The name of the metric with unit and quantile: `round_trip_us_p50`.
     pub name: Cow<'static, str>,
     /// A short description.
     pub title: Cow<'static, str>,
-    /// Its unit, such as `us`; `share` for a part of one; empty if unknown.
+    /// The unit, such as `us`. It is `share` for a part of one, and empty if unknown.
     pub unit: Cow<'static, str>,
-    /// Which way is better.
+    /// Whether lower or higher values are better.
     pub better: Direction,
 }
 
@@ -31,14 +31,15 @@ impl Metric {
         Metric::new(name, title, "us", Direction::Lower)
     }
 
-    /// The smallest effect that matters, as a share, unless the user chose one. Lateness and jitter are deviations themselves, of some tens
-    /// of microseconds on a healthy machine. A twentieth of them is unnoticeable.
+    /// The smallest effect that matters, as a share, unless the user gives one. For lateness and jitter it is larger: on a healthy machine
+    /// they are some tens of microseconds, and nobody notices a change of 5 % of that.
     pub fn smallest_effect_ratio(&self) -> f64 {
         let is_deviation = ["lateness", "jitter"].iter().any(|part| self.name.contains(part));
         if is_deviation { 0.10 } else { 0.05 }
     }
 
-    /// A time of 0 is below the clock's resolution of a nanosecond. Use that nanosecond instead, so that it has a ratio to others.
+    /// A time of 0 means that it was shorter than the clock's resolution of a nanosecond. One nanosecond is returned instead, which has a
+    /// ratio to other times.
     pub fn at_resolution(&self, value: f64) -> f64 {
         let resolution = match self.unit.as_ref() {
             "us" => 1e-3,
@@ -49,7 +50,7 @@ impl Metric {
         if value == 0.0 { resolution } else { value }
     }
 
-    /// How many times worse a ratio of this number is.
+    /// How many times worse a value is than another, if this is their ratio.
     pub fn times_worse(&self, ratio: f64) -> f64 {
         match self.better {
             Direction::Lower => ratio,
@@ -57,7 +58,7 @@ impl Metric {
         }
     }
 
-    /// Whether it describes a tail. Such a number differs between short and long windows.
+    /// Whether the metric describes the tail of a distribution. Its value depends on the length of the window.
     pub fn is_tail(&self) -> bool {
         ["_p9", "_max"].iter().any(|part| self.name.contains(part))
     }

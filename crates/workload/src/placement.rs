@@ -4,19 +4,19 @@ use std::fmt::{self, Display};
 
 use evenkeel_sys::{CpuSet, thread};
 
-/// The CPUs of server and load.
+/// How CPUs are assigned to a server and its load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// The first half of our CPUs for the server, the rest for its load. With a single CPU, neither is pinned.
+    /// The first half of this process's CPUs for the server, and the rest for its load. If there is only one CPU, neither is pinned.
     #[default]
     Apart,
-    /// Both on the first of our CPUs.
+    /// Server and load both run on the first of this process's CPUs.
     Together,
-    /// Wherever the kernel puts them.
+    /// Neither is pinned.
     Free,
 }
 
-/// The name in options.
+/// Prints the name that options use.
 impl Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -33,7 +33,7 @@ impl Placement {
         [Placement::Apart, Placement::Together, Placement::Free].into_iter().find(|known| known.to_string() == text)
     }
 
-    /// The CPUs of the server and of its load. Empty sets pin nothing.
+    /// The CPUs of the server, and of its load. An empty set means not pinned.
     pub fn cpus(self) -> (CpuSet, CpuSet) {
         let ours = thread::affinity().unwrap_or_default();
         let first: CpuSet = ours.iter().take(1).collect();

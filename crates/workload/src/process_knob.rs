@@ -1,5 +1,5 @@
-//! The knobs of the server's own process, set from outside in each of its threads while it runs. The kernel allows this for our own
-//! processes. So a server without any support for evenkeel can be switched between windows without a restart.
+//! The knobs of the server's own process, set from outside in each of its threads while it runs. The kernel allows users to do this with
+//! their own processes. So no support in the server is needed, and it need not restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use evenkeel_sys::{CpuSet, Errno, thread};
 
 use crate::error::WorkloadError;
 
-/// The maximum number of threads of one process to set.
+/// The maximum number of threads of one process that are set.
 const THREADS_MAX: usize = 4096;
-/// A server may start threads while its threads are being set. New threads inherit their creator's old values, so check this many times for
-/// new ones.
+/// How often to look for new threads. A server may start threads while its threads are being set, and a new thread inherits the old value
+/// of the thread that created it.
 const LOOKS_MAX: usize = 8;
 /// `SCHED_RR` of sched(7).
 const ROUND_ROBIN: Policy = Policy::Unnamed(2);
@@ -27,7 +27,7 @@ enum Property {
     Class,
 }
 
-/// Why a property could not be set in all threads of a server.
+/// Why a property could not be set in all threads of a server's processes.
 #[derive(Debug, thiserror::Error)]
 enum NotSet {
     #[error("it cannot be set in a running process, unlike timer slack, slice, CPUs and class")]
@@ -48,7 +48,7 @@ enum NotSet {
     ReadsOtherwise { pid: u32, tid: u32, found: String },
 }
 
-/// The privilege that a refusal suggests.
+/// The privilege that is missing, if the kernel gives this error.
 fn right_for(errno: Errno) -> &'static str {
     match errno.is_denial() {
         true => {
@@ -58,22 +58,23 @@ fn right_for(errno: Errno) -> &'static str {
     }
 }
 
-/// Whether a knob is one of these properties.
+/// Whether a knob is such a property.
 pub fn can_set(knob: &str) -> bool {
     Property::by_knob(knob).is_some()
 }
 
-/// Sets the knobs of a server's processes, and remembers the original values of each thread.
+/// Sets knobs of a server's processes, and remembers the original values of each thread.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessKnobs {
     before: BTreeMap<(Property, u32), String>,
-    /// The properties that have our value, each with the server's first process. Processes started meanwhile inherit our values.
+    /// The properties that have a value of ours, each with the server's first process. Processes that are started meanwhile inherit our
+    /// values.
     given: BTreeMap<Property, u32>,
 }
 
 impl ProcessKnobs {
-    /// Sets a knob in every thread of these processes. `None` restores the value that each thread had when it was first seen. Returns the
-    /// value that is then active in all of them.
+    /// Sets a knob in every thread of these processes. `None` restores the value that each thread had when evenkeel first saw it. Returns
+    /// the value that is then in effect in all of them.
     ///
     /// # Errors
     /// If the knob is not such a property, the value is invalid, no thread has the property (real-time threads have neither slack nor
@@ -106,15 +107,15 @@ impl ProcessKnobs {
                 if value.is_some_and(|value| !property.is_same(value, &found)) {
                     return Err(error(NotSet::ReadsOtherwise { pid, tid, found }));
                 }
-                // Report the first thread's value for all, even if the threads had different values before.
+                // The value of the first thread is reported for all of them, even if the threads had different original values.
                 in_force.get_or_insert(found);
             }
         }
         Err(error(NotSet::ThreadsChange))
     }
 
-    /// Without our value, a process that was started meanwhile would have inherited the first process's value. So remember that value for
-    /// it.
+    /// Remembers the original value of a process that was started while a value of ours was set. Without it, the process would have
+    /// inherited the value of the first process.
     fn note_late(&mut self, property: Property, first: u32, pid: u32) {
         if !self.before.contains_key(&(property, pid))
             && let Some(of_first) = self.before.get(&(property, first)).cloned()
@@ -123,7 +124,8 @@ impl ProcessKnobs {
         }
     }
 
-    /// The value that the thread has afterwards. None if it has no such property, or has ended.
+    /// Sets the property in one thread, and returns the value that is then in effect. None if the thread does not have the property, or has
+    /// ended.
     fn set_one(
         &mut self,
         property: Property,
@@ -138,7 +140,7 @@ impl ProcessKnobs {
             Err(errno) if errno.is_absence() => return Ok(None),
             Err(errno) => return Err(refused(errno)),
         };
-        // A later thread inherited its creator's value, which may be one that we set. Then use the first thread's original value.
+        // A thread that was created later has inherited a value that may be ours. Then its original value is that of the first thread.
         let before = self.before.get(&(property, pid)).cloned().unwrap_or(now);
         let before = self.before.entry((property, tid)).or_insert(before);
         let set = match value {
@@ -168,7 +170,7 @@ impl Property {
     fn read(self, tid: u32) -> Result<Option<String>, Errno> {
         Ok(match self {
             Property::TimerSlack => match sched::policy_of(tid)? {
-                // A real-time thread has no slack, and accepts none.
+                // Real-time threads have no timer slack, and it cannot be set.
                 Policy::Fifo | ROUND_ROBIN => None,
                 _ => {
                     let text = std::fs::read_to_string(slack_file(tid)).map_err(|error| Errno::from(&error))?;
@@ -181,7 +183,7 @@ impl Property {
                 Policy::Other => "other".to_owned(),
                 Policy::Fifo => "fifo".to_owned(),
                 ROUND_ROBIN => "rr".to_owned(),
-                // Idle, batch or deadline: the server chose this class for the thread itself, so keep it.
+                // The server itself chose the class idle, batch or deadline for this thread, so it is kept.
                 Policy::Idle | Policy::Unnamed(_) => return Ok(None),
             }),
         })
@@ -209,7 +211,7 @@ impl Property {
 
     fn put_back(self, tid: u32, before: &str) -> Result<(), Errno> {
         if self == Property::Slice {
-            // A thread without its own value follows the kernel's default slice, even if that changes.
+            // If a thread has no slice of its own, it follows the kernel's default slice, even when that changes.
             sched::set_slice_ns_of(tid, None)?;
             if self.read(tid)?.as_deref() == Some(before) {
                 return Ok(());
@@ -226,12 +228,12 @@ impl Property {
     }
 }
 
-/// The kernel provides this file for threads too, although their folders below /proc/PID/task do not list it.
+/// The kernel has this file also for threads, although their folders below /proc/PID/task do not list it.
 fn slack_file(tid: u32) -> String {
     format!("/proc/{tid}/timerslack_ns")
 }
 
-/// Every thread of these processes, each with its process. A process's first thread, which shares its number, comes first.
+/// All threads of these processes, each with its process. The first thread of a process comes first; it has the number of the process.
 fn threads(pids: &[u32]) -> Result<Vec<(u32, u32)>, NotSet> {
     let mut found = Vec::new();
     for pid in pids {
@@ -253,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// A server without any support for evenkeel. It ends with the test.
+    /// A server without any support for evenkeel. It is killed when the test ends.
     struct Server(Child);
 
     impl Server {
@@ -325,7 +327,7 @@ mod tests {
         let tid = reports.recv().unwrap();
         let mut knobs = ProcessKnobs::default();
         let property = Property::TimerSlack;
-        // Simulates that the first thread was seen with another value before this one began.
+        // Simulates that the first thread had another value before this thread was created.
         knobs.before.insert((property, std::process::id()), "70000".to_owned());
         if let Err(error) = knobs.set_one(property, std::process::id(), tid, Some("1000")) {
             evenkeel_testkit::skipped(format_args!("{error}"));

@@ -1,4 +1,4 @@
-//! Processes in /proc: which of them belong to a program that evenkeel started, and their usage during a window.
+//! Processes in /proc: which of them belong to a program that evenkeel started, and how much they use in a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,48 +12,48 @@ use evenkeel_sys::{clock, foreign_process, schedstat};
 
 use crate::workload::Sample;
 
-/// The maximum number of processes to read.
+/// The maximum number of processes that are read.
 const PROCESSES_MAX: usize = 65_536;
 /// The maximum number of threads of one process whose context switches are counted.
 const THREADS_MAX: usize = 4096;
 
-/// Every visible process.
+/// All visible processes.
 pub(crate) fn all() -> Vec<ProcessStat> {
     proc::processes().take(PROCESSES_MAX).filter_map(ProcessStat::read).collect()
 }
 
-/// An environment variable of the programs that we start. Their children inherit it, which identifies a process that has left its parent,
-/// its group and its session.
+/// The name of an environment variable that identifies the programs that we start. Their children inherit it. So a process can be found
+/// even if it has left its parent, group and session.
 pub(crate) const MARK: &str = "EVENKEEL_WORKLOAD";
-/// The most program files to remember of one command.
+/// The maximum number of program files that are remembered for one command.
 const FILES_MAX: usize = 64;
-/// The longest environment to search for the mark.
+/// The maximum length of an environment that is searched for the mark, in bytes.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 
-/// A mark that no other program of this run has.
+/// A value of the mark that no other program of this run has.
 pub(crate) fn fresh_mark() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The processes of a program that we started as a group leader: itself, all descendants, its group, and former members that now have
-/// another parent. Orphans are found only if [`foreign_process::adopt_orphans`] was called before.
+/// The processes of a program that we started as a group leader: the program itself, all descendants, its group, and former members that
+/// now have another parent. Orphans are found only if [`foreign_process::adopt_orphans`] was called before.
 #[derive(Clone, Debug)]
 pub(crate) struct Family {
     root: u32,
     mark: String,
-    /// When each started, by number.
+    /// The start time of each member, by process number.
     seen: BTreeMap<u32, u64>,
-    /// The program files that they run.
+    /// The program files that members run.
     files: BTreeSet<PathBuf>,
-    /// Whether an orphan without any mark must be a process of evenkeel's program.
+    /// Whether each orphan without a mark must be a member, because no other program's orphans can become our children.
     knows_orphans: bool,
     takes_orphans: bool,
 }
 
 impl Family {
-    /// The family of the process with this number, which leads its group and has the mark in its environment. `knows_orphans` is true if
-    /// there were no [others' children](has_others_children) just before it was started.
+    /// The family of process `root`, which leads its group and has `mark` in its environment. `knows_orphans` must be true only if there
+    /// were no [others' children](has_others_children) just before the process was started.
     pub(crate) fn new(root: u32, mark: String, knows_orphans: bool) -> Family {
         let seen = ProcessStat::read(root).map(|stat| (root, stat.start_ticks)).into_iter().collect();
         let files = file_of(root).into_iter().collect();
@@ -67,7 +67,7 @@ impl Family {
         self.takes_orphans = self.knows_orphans;
     }
 
-    /// The living members, the first process first. Members are remembered.
+    /// The living members, the first process first. New members are remembered.
     pub(crate) fn alive(&mut self, all: &[ProcessStat]) -> Vec<ProcessStat> {
         let Some(first_started) = self.seen.get(&self.root).copied() else { return Vec::new() };
         let us = std::process::id();
@@ -75,10 +75,10 @@ impl Family {
         let known: Vec<&ProcessStat> =
             all.iter().filter(|stat| self.seen.get(&stat.pid) == Some(&stat.start_ticks)).collect();
         let mut ours: BTreeSet<u32> = known.iter().map(|stat| stat.pid).collect();
-        // The kernel may reuse the number of a group once its last process is gone.
+        // After the last process of a group has ended, the kernel may reuse the number of the group.
         let group_is_ours = known.iter().any(|stat| stat.group == self.root);
         let younger: Vec<&ProcessStat> = all.iter().filter(|stat| stat.start_ticks >= first_started).collect();
-        // Each turn adds a generation of children, so the loop ends after the last one.
+        // Each pass adds a generation of children, so the loop ends after the last generation.
         loop {
             let belongs = |stat: &ProcessStat| {
                 let orphan = stat.parent == us && stat.session != our_session && self.is_marked(stat.pid);
@@ -103,7 +103,7 @@ impl Family {
         alive
     }
 
-    /// Reaps members that became our children, because nobody else waits for them.
+    /// Reaps members that became our children and have ended. Nobody else waits for them.
     pub(crate) fn reap(&self, all: &[ProcessStat]) {
         let us = std::process::id();
         for stat in all.iter().filter(|stat| stat.parent == us && !stat.is_alive() && stat.pid != self.root) {
@@ -113,13 +113,13 @@ impl Family {
         }
     }
 
-    /// Whether an orphan is of this family, by its mark. Programs that change their title overwrite their environment, so otherwise by its
-    /// program file.
+    /// Whether an orphan belongs to this family, by its mark. A program that changes its title overwrites its environment; such an orphan
+    /// is recognized by its program file.
     fn is_marked(&self, pid: u32) -> bool {
         match mark_of(pid) {
             Ok(Some(mark)) => mark == self.mark.as_bytes(),
             Ok(None) => file_of(pid).is_some_and(|file| {
-                // If our own program is in a separate session, it is the guard, which outlives the processes that it guards.
+                // If a process in another session runs our own program, it is the guard, which outlives the processes that it guards.
                 self.files.contains(&file) || (self.takes_orphans && file_of(std::process::id()) != Some(file))
             }),
             Err(_) => false,
@@ -127,8 +127,9 @@ impl Family {
     }
 }
 
-/// Whether we may get orphans that our commands did not leave. As the first process of a container we get all of its orphans. A shell that
-/// became us by exec may have left children. Check this before a program is started, because its first action may be to leave an orphan.
+/// Whether orphans may become our children that are not from our commands. The first process of a container gets all orphans of the
+/// container. If a shell became this process by exec, it may have left children. Check this before a program is started, because the
+/// program may leave an orphan at once.
 pub(crate) fn has_others_children(all: &[ProcessStat]) -> bool {
     let us = std::process::id();
     let prefix = format!("{us}-");
@@ -141,7 +142,7 @@ pub(crate) fn has_others_children(all: &[ProcessStat]) -> bool {
     us == 1 || all.iter().any(|stat| stat.parent == us && stat.is_alive() && !is_ours(stat.pid))
 }
 
-/// The mark in a process's environment.
+/// The value of the mark in a process's environment. None if it has no mark.
 fn mark_of(pid: u32) -> std::io::Result<Option<Vec<u8>>> {
     let mut environment = Vec::new();
     let file = fs::File::open(format!("/proc/{pid}/environ"))?;
@@ -151,10 +152,10 @@ fn mark_of(pid: u32) -> std::io::Result<Option<Vec<u8>>> {
     Ok(entries.find_map(|entry| entry.strip_prefix(name.as_bytes())).map(<[u8]>::to_vec))
 }
 
-/// Kills the servers that the process with this number started and left behind, with all their descendants, if they still have its mark.
+/// Kills the servers that process `owner` started and left behind, with all their descendants. They are recognized by the mark.
 ///
 /// # Errors
-/// The processes that still live after `limit`.
+/// The numbers of the processes that are still alive after `limit`.
 pub fn end_left_by(owner: u32, limit: Duration) -> Result<(), Vec<u32>> {
     let until = Instant::now() + limit;
     let prefix = format!("{owner}-");
@@ -182,7 +183,7 @@ fn file_of(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// What processes have used since each of them began.
+/// How much processes have used since each of them started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Used {
     at_ns: u64,
@@ -192,15 +193,16 @@ pub(crate) struct Used {
 #[derive(Clone, Debug, Default)]
 struct Counts {
     cpu_ns: Option<u64>,
-    /// By thread. A sum would fall when a thread ends, and hide the other threads' use.
+    /// The switches of each thread. If only the sum were kept, it would decrease when a thread ends, which would hide the use of the
+    /// others.
     switches: Option<BTreeMap<u32, Switches>>,
     minor_faults: u64,
     major_faults: u64,
 }
 
 impl Used {
-    /// The usage of these processes so far. A process that has ended adds nothing, so that servers which start many processes can be
-    /// measured.
+    /// The usage of these processes so far. If a process has ended meanwhile, it is left out, so that servers which start many processes
+    /// can be measured.
     pub(crate) fn until_now(of: &[ProcessStat]) -> Used {
         let counts = |stat: &ProcessStat| {
             let (cpu_ns, switches) = (foreign_process::cpu_ns(stat.pid).ok(), switches_of(stat.pid));
@@ -214,12 +216,12 @@ impl Used {
         Used { at_ns: clock::monotonic_ns(), of }
     }
 
-    /// The CPU time since `before`, in nanoseconds. None if a process's cannot be read.
+    /// The CPU time since `before`, in nanoseconds. None if that of a process cannot be read.
     pub(crate) fn cpu_ns_since(&self, before: &Used) -> Option<u64> {
         self.sum_since(before, |counts| counts.cpu_ns)
     }
 
-    /// Adds the usage since `before` to a sample, without processes that have ended since.
+    /// Adds the usage since `before` to a sample. Processes that have ended since are left out.
     pub(crate) fn put_since(&self, before: &Used, sample: &mut Sample) {
         let span_s = self.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
         if span_s <= 0.0 || self.of.is_empty() {
@@ -250,7 +252,7 @@ impl Used {
         self.of.iter().map(since).sum()
     }
 
-    /// The switches of one kind since `before`. None if a process's cannot be read. Threads that ended are not included.
+    /// The number of switches of one kind since `before`. None if that of a process cannot be read. Threads that have ended are left out.
     fn switches_since(&self, before: &Used, kind: impl Fn(&Switches) -> u64) -> Option<u64> {
         let since = |(who, counts): (&(u32, u64), &Counts)| {
             let before = match before.of.get(who) {
@@ -266,18 +268,18 @@ impl Used {
     }
 }
 
-/// The switches of all living threads of a process; none if it has ended.
+/// The switches of all living threads of a process. None if they cannot be read; empty if the process has ended.
 fn switches_of(pid: u32) -> Option<BTreeMap<u32, Switches>> {
     let mut switches = BTreeMap::new();
     for tid in proc::threads(pid).take(THREADS_MAX) {
-        // If a thread has ended since the folder was read, that is not an error.
+        // If the thread has ended since its folder was listed, that is no error.
         let Ok(status) = fs::read(format!("/proc/{pid}/task/{tid}/status")) else { continue };
         switches.insert(tid, parse_switches(&String::from_utf8_lossy(&status))?);
     }
     (!switches.is_empty()).then_some(switches)
 }
 
-/// The run time of each thread of these processes, in nanoseconds, by number. It lags by a scheduler tick at most.
+/// The run time of each thread of these processes in nanoseconds, by thread number. It may be a scheduler tick too old.
 pub(crate) fn ran_ns(of: &[ProcessStat]) -> BTreeMap<u32, u64> {
     let threads = of.iter().flat_map(|stat| proc::threads(stat.pid).take(THREADS_MAX));
     threads.filter_map(|tid| Some((tid, schedstat::of_thread(tid)?.0))).collect()
@@ -292,7 +294,7 @@ mod tests {
 
     #[test]
     fn all_processes_are_read() {
-        // The first process's state and page faults may change between readings.
+        // The state and the page faults of process 1 may change between two readings, so compare only these fields.
         let first = ProcessStat::read(1).unwrap();
         assert!(all().iter().any(|stat| (stat.pid, stat.start_ticks) == (1, first.start_ticks)));
         assert!(switches_of(std::process::id()).unwrap().values().any(|switches| switches.voluntary > 0));
@@ -313,7 +315,7 @@ mod tests {
         let script = "sleep 60 & setsid sh -c 'sleep 61 & exec sleep 62' & (setsid sleep 63 &); exec sleep 64";
         let mut root = Command::new("sh").args(["-c", script]).env(MARK, &mark).process_group(0).spawn().unwrap();
         let mut family = Family::new(root.id(), mark, true);
-        // The command has five processes at times while it starts, but different ones.
+        // While the command starts, it briefly has five other processes, so compare the command lines.
         let command =
             |stat: &ProcessStat| fs::read_to_string(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
         let mut alive = Vec::new();
@@ -330,7 +332,7 @@ mod tests {
             family.alive(&all()).iter().all(|stat| stat.pid != other.id()),
             "a child of this process that is not of the family"
         );
-        // A child of this process without a mark may leave orphans too.
+        // A child of this process that has no mark may also leave orphans.
         assert!(has_others_children(&all()));
         for stat in &alive {
             foreign_process::signal_if(stat.pid, foreign_process::Signal::KILL, || true).unwrap();

@@ -1,5 +1,5 @@
-//! `Settable`: a named workload whose settings can be changed during a trial. If a setting cannot change while it runs, the workload
-//! restarts. So anything that `--set` accepts can be compared like a knob of the host.
+//! `Settable`: a workload whose settings can be changed during a trial. If a setting cannot be changed while the workload runs, the
+//! workload restarts. So anything that `--set` accepts can be compared like a knob of the host.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,34 +11,34 @@ use crate::error::WorkloadError;
 use crate::metric::Metric;
 use crate::workload::{SETTING_PREFIX, Sample, Workload};
 
-/// The maximum number of caveats of earlier starts to keep.
+/// The maximum number of caveats that are kept from earlier starts.
 const CAVEATS_MAX: usize = 20;
 
-/// A workload with its start options.
+/// A running workload with its options.
 pub struct Settable {
     entry: &'static Entry,
-    /// The options that the user requested.
+    /// The options that the user gave.
     asked: Options,
-    /// The current options.
+    /// The settings with which the workload runs now.
     now: BTreeMap<String, String>,
     inner: Box<dyn Workload>,
     caveats: Vec<WorkloadCaveat>,
 }
 
 impl Settable {
-    /// Starts it and waits until it is ready.
+    /// Starts the workload, and waits until it is ready.
     ///
     /// # Errors
-    /// The same as the workload's own start.
+    /// The errors of the workload's start.
     pub fn start(entry: &'static Entry, options: &Options) -> Result<Settable, WorkloadError> {
         let inner = (entry.start)(options)?;
         Ok(Settable { entry, asked: options.clone(), now: options.set.clone(), inner, caveats: Vec::new() })
     }
 
-    /// Restarts it with these settings. If that fails, restarts it as before and returns the error.
+    /// Restarts the workload with these settings. If that fails, restarts it with the settings before, and returns the error.
     ///
     /// # Errors
-    /// If it does not start as before either.
+    /// If the workload does not start with the settings before either.
     fn start_with(&mut self, set: BTreeMap<String, String>) -> Result<Option<WorkloadError>, WorkloadError> {
         self.keep_caveats();
         self.inner.stop();
@@ -56,7 +56,7 @@ impl Settable {
         }
     }
 
-    /// Changes a setting while the workload runs, and returns the active value. None if it needs a restart.
+    /// Changes a setting while the workload runs, and returns the value that is then in effect. None if the workload must restart for it.
     fn live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, WorkloadError> {
         self.inner.set_live(name, value).map_err(|error| match error {
             WorkloadError::Setting(invalid) => refused(name, value, invalid.to_string()),
@@ -73,12 +73,12 @@ impl Settable {
         }
     }
 
-    /// Whether the user has seen the same caveat. Figures that look equal when rounded do not make a new one.
+    /// Whether the user has already seen the same caveat. Caveats count as the same if their rounded figures look equal.
     fn has(&self, caveat: &WorkloadCaveat) -> bool {
         self.caveats.iter().any(|known| known.to_string() == caveat.to_string())
     }
 
-    /// The requested value of a setting, or the workload's default.
+    /// The value of a setting that the user gave, or else the workload's default.
     fn asked_for(&self, name: &str) -> Option<String> {
         let default = self.entry.settings.iter().filter_map(|(text, _)| text.split_once('='));
         let default = || default.clone().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned());

@@ -1,5 +1,5 @@
-//! The ports that a program listens on, from /proc in the program's own network namespace. Unlike a connection, this does not disturb the
-//! program.
+//! Finds the ports on which a program listens, from /proc in the program's own network namespace. Unlike connecting to a port, this does
+//! not disturb the program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use evenkeel_hostfs::proc::{ProcessStat, parse_sockets};
 
-/// The maximum number of bytes of a socket table to read.
+/// The maximum number of bytes to read of a socket table.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
 /// The maximum number of open files of one process to examine.
 const FILES_MAX: usize = 1 << 20;
@@ -28,14 +28,14 @@ pub enum Protocol {
 /// A port to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// None means either.
+    /// The protocol. None means any.
     pub protocol: Option<Protocol>,
-    /// 1 to 65535.
+    /// The port number, from 1 to 65535.
     pub number: u16,
 }
 
 impl Port {
-    /// `PORT`, `tcp:PORT` or `udp:PORT`.
+    /// Parses `PORT`, `tcp:PORT` or `udp:PORT`.
     pub fn parse(text: &str) -> Option<Port> {
         let (protocol, number) = match text.split_once(':') {
             None => (None, text),
@@ -63,16 +63,16 @@ impl std::fmt::Display for Port {
     }
 }
 
-/// A socket that listens, or a bound UDP socket.
+/// A listening TCP socket, or a bound UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Socket {
-    /// Its port.
+    /// The port of the socket.
     pub port: u16,
-    /// Its inode, by which a process's open files name it.
+    /// The inode of the socket, by which it appears among a process's open files.
     pub inode: u64,
 }
 
-/// The sockets that serve in a table such as `/proc/net/tcp6` or `/proc/net/udp`.
+/// The serving sockets in a table such as `/proc/net/tcp6` or `/proc/net/udp`.
 pub(crate) fn serving(text: &str, protocol: Protocol) -> impl Iterator<Item = Socket> {
     let state = match protocol {
         Protocol::Tcp => LISTENS,
@@ -82,18 +82,18 @@ pub(crate) fn serving(text: &str, protocol: Protocol) -> impl Iterator<Item = So
     rows.map(|row| Socket { port: row.port, inode: row.inode })
 }
 
-/// The owner of a port.
+/// Who has a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// One of the given processes.
     Them,
     /// Another process.
     Another,
-    /// Nobody.
+    /// No process.
     Nobody,
 }
 
-/// The owner of the port, as seen from these processes.
+/// Who has the port, in the network namespace of these processes.
 pub(super) fn holder(of: &[ProcessStat], port: Port) -> Holder {
     let mut namespaces = BTreeSet::new();
     let mut inodes = BTreeSet::new();
@@ -107,13 +107,13 @@ pub(super) fn holder(of: &[ProcessStat], port: Port) -> Holder {
     if inodes.is_empty() {
         return Holder::Nobody;
     }
-    // If we may not look, assume that the processes have the port.
+    // If we may not read the open files of a process, assume that it has the port.
     let has =
         |stat: &ProcessStat| open_sockets(stat.pid).is_none_or(|open| open.iter().any(|inode| inodes.contains(inode)));
     if of.iter().any(has) { Holder::Them } else { Holder::Another }
 }
 
-/// Whether any process has the port in our own namespace.
+/// Whether any process in our own network namespace has the port.
 pub(super) fn is_taken(port: Port) -> bool {
     !bound("/proc/self", port).is_empty()
 }
@@ -130,7 +130,7 @@ fn bound(process: &str, port: Port) -> Vec<u64> {
     inodes
 }
 
-/// The sockets among a process's open files. None if we may not look.
+/// The inodes of the sockets among a process's open files. None if we may not read them.
 fn open_sockets(pid: u32) -> Option<Vec<u64>> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let inode = |link: &Path| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
@@ -191,12 +191,12 @@ mod tests {
         assert_eq!(holder(&us, Port { protocol: None, number }), Holder::Them);
         assert_eq!(holder(&us, Port { protocol: Some(Protocol::Udp), number }), Holder::Nobody);
         assert!(is_taken(tcp));
-        // If we may not examine any parent, the test has nothing to compare with.
+        // If we may not read the open files of the parent, there is nothing to compare with.
         if parent.first().is_some_and(|stat| open_sockets(stat.pid).is_some()) {
             assert_eq!(holder(&parent, tcp), Holder::Another);
         }
         drop(listener);
-        // Another test may be starting a child that also has the listener, until it calls exec.
+        // Another test may just be starting a child, which also has the listener until it calls exec.
         let dropped = Instant::now();
         while holder(&us, tcp) == Holder::Another && dropped.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));

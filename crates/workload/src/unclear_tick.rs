@@ -1,20 +1,20 @@
-//! `UnclearTick`: the error that evenkeel could not find a server's tick, with its loops and threads.
+//! `UnclearTick`: the error that evenkeel could not find a server's tick. It lists the server's loops and threads.
 
 use evenkeel_measure::meters::ticks::choice::{Choice, Unclear};
 use evenkeel_measure::meters::ticks::loops::TickLoop;
 use evenkeel_measure::meters::ticks::stream::Stream;
 
-/// The maximum number of loops or threads to list.
+/// The maximum number of loops, or of threads, that are listed.
 const NAMED_MAX: usize = 4;
 
 /// evenkeel could not find the server's tick.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnclearTick {
-    /// Why.
+    /// Why the tick is unclear.
     pub why: Unclear,
-    /// The found loops, the one with the most work first.
+    /// The loops that were found, the one with the most work first.
     pub loops: Vec<TickLoop>,
-    /// The busiest threads: name, number, share of a CPU, wakes per second.
+    /// The busiest threads. Each has a name, number, share of a CPU, and wakes per second.
     pub threads: Vec<(String, u32, f64, f64)>,
 }
 

@@ -1,4 +1,4 @@
-//! `Workload`: a server with load, measured window by window.
+//! `Workload`: a server under load that is measured window by window.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::metric::Metric;
 /// The prefix of the workload's own settings when they are compared like knobs: `workload.work-us`.
 pub const SETTING_PREFIX: &str = "workload.";
 
-/// The numbers of one window, by name with unit: `round_trip_us_p50`.
+/// The values of one window, by names that contain the unit: `round_trip_us_p50`.
 pub type Sample = BTreeMap<String, f64>;
 
-/// A server with load that can be measured window by window while it runs.
+/// A server under load that can be measured window by window while it runs.
 pub trait Workload {
     /// A description for the report: programs, versions, players, rates, placement.
     fn describe(&self) -> String;
 
-    /// The part of [`Workload::describe`] that is equal for every start of the same workload. It lacks thread numbers and other details of
-    /// one start.
+    /// The part of [`Workload::describe`] that is the same at every start of the workload, without thread numbers and other details of one
+    /// start.
     fn identity(&self) -> String {
         self.describe()
     }
@@ -28,61 +28,62 @@ pub trait Workload {
     /// The metrics that may decide a trial, the default first.
     fn metrics(&self) -> &[Metric];
 
-    /// How often the event of its default metric happens per second, if known. A window should contain several.
+    /// How many of the events that the default metric measures happen per second. None if unknown. A window should contain several.
     fn events_per_s(&self) -> Option<f64> {
         None
     }
 
-    /// The server's tick rate, if known: how many values a window has for the quantiles of its ticks.
+    /// The server's tick rate in Hz, which is the number of values per second for quantiles of ticks. None if unknown.
     fn ticks_per_s(&self) -> Option<f64> {
         self.events_per_s()
     }
 
-    /// Whether its packets pass a network device. Packets on loopback do not.
+    /// Whether the workload's packets pass a network device. Packets on loopback do not.
     fn passes_network_devices(&self) -> bool {
         false
     }
 
-    /// Whether a quarter of a second can be measured as well as a second. Arms may then alternate within a window. False if numbers arrive
-    /// rarely, as lines and pages of other programs do.
+    /// Whether a window of a quarter of a second can be measured as well as one of a second. Only then, arms may alternate within a window.
+    /// False if values arrive rarely, as lines and pages of other programs do.
     fn takes_turns(&self) -> bool {
         false
     }
 
-    /// The server's processes, for observation from outside: CPU time, switches, properties. Empty if unknown.
+    /// The server's processes, for observation from outside (CPU time, switches, properties). Empty if unknown.
     fn pids(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// The simulated machine, if it has one. The trial then uses that machine's clock and conditions.
+    /// The simulated machine of the workload. The trial then uses its clock and conditions. None unless the workload simulates a machine.
     fn simulated(&self) -> Option<SimulatedMachine> {
         None
     }
 
-    /// Sets a property of the server's own process (`process.timer_slack_ns`). `None` restores the default. Returns the value read back.
+    /// Sets a property of the server's own process (`process.timer_slack_ns`). `None` restores the default. Returns the value that is then
+    /// in effect.
     ///
     /// # Errors
-    /// If the server cannot, or did not.
+    /// If the property cannot be set, or if the value did not take effect.
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         let why = format!("{} has no way to set it while it runs", self.describe());
         Err(WorkloadError::Switch { knob: knob.to_owned(), wanted: value.unwrap_or("the default").to_owned(), why })
     }
 
     /// Changes a setting of the workload itself while it runs, as `--set NAME=VALUE` does. `None` restores its start value. Returns the
-    /// active value, or none if the change needs a restart.
+    /// value that is then in effect. None if the workload must restart for the change.
     ///
     /// # Errors
-    /// If it rejects the value, or does not answer.
+    /// If the workload rejects the value, or does not answer.
     fn set_live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, WorkloadError> {
         let _ = (name, value);
         Ok(None)
     }
 
     /// Changes settings of the workload itself, all at once. `None` restores a start value. If any setting cannot change while it runs, the
-    /// workload restarts for all values, so that all arms take the same path. Returns the active values.
+    /// workload restarts for all values, so that all arms take the same path. Returns the values that are then in effect.
     ///
     /// # Errors
-    /// If it has no such setting, rejects the value, or did not come back.
+    /// If the workload has no such setting, rejects the value, or does not start again.
     fn configure(&mut self, settings: &[(&str, Option<&str>)]) -> Result<Vec<String>, WorkloadError> {
         match settings.first() {
             None => Ok(Vec::new()),
@@ -94,10 +95,10 @@ pub trait Workload {
         }
     }
 
-    /// Makes the server open new sockets, for knobs that affect only new sockets. It restarts the server, unless it has a better way.
+    /// Makes the server open new sockets, for knobs that affect only new sockets. The default restarts the server.
     ///
     /// # Errors
-    /// If it did not come back.
+    /// If the server does not start again.
     fn reopen(&mut self) -> Result<(), WorkloadError> {
         self.restart()
     }
@@ -105,13 +106,13 @@ pub trait Workload {
     /// Restarts server and load, for knobs that affect only new processes.
     ///
     /// # Errors
-    /// If the workload cannot restart, or did not come back.
+    /// If the workload cannot restart, or does not start again.
     fn restart(&mut self) -> Result<(), WorkloadError> {
         Err(WorkloadError::Program { program: self.describe(), why: "it cannot be restarted during a trial".into() })
     }
 
-    /// Runs the load for `settle`, whose numbers are discarded, and then for `window`, and returns the window's numbers. `begin` is called
-    /// between the two.
+    /// Runs the load for `settle` and then for `window`, and returns the window's values. Values from `settle` are discarded. `begin` is
+    /// called when the window begins.
     ///
     /// # Errors
     /// If the server or its load ended, hung, or answered unexpectedly.

@@ -1,5 +1,5 @@
-//! Unmarked processes that a command leaves behind. This is a separate test program: other tests' servers have children, and then no
-//! unmarked orphan is included.
+//! Processes without a mark that a command leaves behind. This is a separate test program, because in the others servers of other tests are
+//! children too. Then orphans without a mark are not included.
 
 #![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
 
@@ -14,7 +14,7 @@ use evenkeel_workload::Workload;
 use evenkeel_workload::command::{Command, Ending, Ready, Settings};
 use evenkeel_workload::{Options, Placement};
 
-/// Whether a process with this among its arguments lives.
+/// Whether a living process has this among its arguments.
 fn lives(argument: &str) -> bool {
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries
@@ -24,8 +24,8 @@ fn lives(argument: &str) -> bool {
 
 #[test]
 fn an_unmarked_orphan_is_ended_too() {
-    // A process that ignores SIGTERM, in its own session, without parent and environment, and with another program. On a busy machine it
-    // exists before its creator continues. If a test fails, it remains for a minute at most.
+    // A process in its own session, without parent and environment, that ignores SIGTERM and runs another program. Its creator continues
+    // only after it exists, even on a busy machine. If the test fails, the process remains for at most a minute.
     let argument = format!("60.{:09}", std::process::id());
     let script = format!(
         "(setsid sh -c 'trap \"\" TERM; exec env -i sleep {argument}' >/dev/null 2>&1 &) ; exec tail -f /dev/null"

@@ -23,7 +23,7 @@ use crate::time::{SECOND_NS, now_ns, to_timespec};
 mod play;
 mod window;
 
-/// The longest wait before the next check for commands and for the end.
+/// The maximum wait before the next check for commands and for the end.
 const MAX_WAIT_NS: u64 = SECOND_NS / 100;
 
 /// The bots' configuration.
@@ -37,31 +37,31 @@ pub struct BotsConfig {
     pub input_hz: u16,
     /// The seed of everything that the bots do.
     pub seed: u64,
-    /// The real-time priority of the thread that plays them, 1 to 99.
+    /// The real-time priority of the thread that plays the bots, 1 to 99. None means an ordinary thread.
     pub fifo: Option<u8>,
     /// How long the probe sleeps after a pong.
     pub probe_gap: Duration,
-    /// The time limit for all of them to join.
+    /// The time limit for all bots and the probe to join.
     pub join_timeout: Duration,
 }
 
 /// Why the bots cannot play.
 #[derive(Debug, Error)]
 pub enum BotsError {
-    /// Not all of them joined in time.
+    /// Not all bots and the probe joined in time.
     #[error("{joined} of {wanted} joined: {source}")]
     Join {
-        /// How many joined.
+        /// How many bots joined, including the probe.
         joined: usize,
-        /// How many should join, including the probe.
+        /// How many bots should join, including the probe.
         wanted: usize,
-        /// Why the next one could not join.
+        /// Why the next bot could not join.
         source: JoinError,
     },
     /// A socket could not be made non-blocking, or the probe's thread could not start.
     #[error("start playing: {0}")]
     Start(std::io::Error),
-    /// The input rate.
+    /// The input rate is invalid.
     #[error(transparent)]
     Tick(#[from] TickError),
     /// The kernel refused to wait.

@@ -27,7 +27,7 @@ pub(super) struct Player {
     session: u64,
     sequence: u32,
     sent_ns: [u64; INPUTS_KEPT],
-    /// The newest of its inputs that a snapshot contained.
+    /// The sequence number of the player's newest input that a snapshot contained.
     answered: u32,
     mirror: Mirror,
     last: Option<Arrived>,

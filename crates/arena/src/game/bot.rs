@@ -11,9 +11,9 @@ use crate::game::path::Paths;
 use crate::game::sim::{Buttons, PlayerInput};
 use crate::game::visibility::{Entity, team};
 
-/// The most turn from one input to the next, in angle units: 14 degrees.
+/// The maximum turn from one input to the next, in angle units: 14 degrees.
 const TURN: i32 = 2_500;
-/// It shoots if its aim is off by less than this: 1.4 degrees.
+/// A bot shoots if its aim is off by less than this, in angle units: 1.4 degrees.
 const ON_TARGET: i32 = 256;
 /// Inputs from seeing an opponent to shooting.
 const REACTION: u32 = 5;
@@ -21,7 +21,7 @@ const REACTION: u32 = 5;
 const COURSE: u32 = 12;
 /// A bot that does not move for this many inputs looks for another way.
 const STUCK: u32 = 20;
-/// A place on its way counts as reached at this distance.
+/// A place on the bot's way counts as reached at this distance.
 const REACHED_MM: i32 = 300;
 const SIGHT_MM: i64 = 45_000;
 
@@ -37,9 +37,9 @@ pub struct BotSeed {
 /// The part of the match that a bot sees.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
-    /// Its own number.
+    /// The bot's own number.
     pub player: u8,
-    /// The visible players, including itself.
+    /// The visible players, including the bot itself.
     pub entities: &'a [Entity],
     /// The time of that state.
     pub view: View,
@@ -78,7 +78,7 @@ impl Bot {
         }
     }
 
-    /// Its next input.
+    /// The bot's next input.
     pub fn next_input(&mut self, map: &GameMap, paths: &mut Paths, shown: Shown<'_>) -> PlayerInput {
         let own = shown.entities.iter().find(|entity| entity.player == shown.player && entity.alive());
         let Some(own) = own else {
@@ -131,7 +131,7 @@ impl Bot {
         self.course | if shoots { Buttons::SHOOT } else { 0 }
     }
 
-    /// Walks along its way. At the end it picks another place.
+    /// Walks along the bot's way. At the end of the way it picks another place.
     fn walk(&mut self, map: &GameMap, paths: &mut Paths, own: &Entity) -> u8 {
         self.seen_for = 0;
         let at = (i32::from(own.x_mm), i32::from(own.y_mm));
@@ -159,7 +159,7 @@ impl Bot {
         if off < 0x1000 { Buttons::FORWARD } else { 0 }
     }
 
-    /// Turns towards this as far as it can. Returns how far off the yaw still is.
+    /// Turns towards this direction, by at most [`TURN`]. Returns how far off the yaw still is.
     fn turn(&mut self, yaw: u16, pitch: i16) -> i32 {
         let off = i32::from(yaw.wrapping_sub(self.look.yaw) as i16);
         let by = off.clamp(-TURN, TURN);

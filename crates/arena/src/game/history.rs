@@ -13,9 +13,9 @@ pub const HISTORY_MS: u32 = 250;
 /// The result of a shot that hit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
-    /// The player.
+    /// The player that the shot hit.
     pub slot: Slot,
-    /// The bone.
+    /// The bone that the shot hit.
     pub bone: Bone,
     /// The distance, in millimetres.
     pub at_mm: f64,
@@ -26,13 +26,13 @@ pub struct Hit {
 pub struct Shot {
     /// The shooter, who cannot hit themselves.
     pub by: Slot,
-    /// From the gun along the aim.
+    /// The path of the shot: from the gun along the aim.
     pub ray: Ray,
-    /// Its longest range, in millimetres: to the next wall.
+    /// The range of the shot, in millimetres: to the next wall.
     pub reach_mm: f64,
 }
 
-/// The ring.
+/// The hit boxes of the last ticks, in a ring.
 #[derive(Debug, Clone)]
 pub struct History {
     /// `slots` figures per tick.

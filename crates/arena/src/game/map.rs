@@ -20,17 +20,17 @@ pub const WALL_MM: i32 = 3_000;
 
 /// The distance between walls, in cells.
 const ROOM: i32 = 9;
-/// One open cell of a room in this many becomes cover.
+/// One in this many open cells of a room becomes cover.
 const SPARSITY: u32 = 14;
 
 /// The content of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell {
-    /// Nothing.
+    /// An empty cell.
     Open,
     /// A box up to [`COVER_MM`].
     Cover,
-    /// Up to the ceiling.
+    /// A wall up to the ceiling.
     Wall,
 }
 

@@ -24,7 +24,7 @@ impl Vector {
         Self { x, y, z }
     }
 
-    /// The sum of two.
+    /// The sum of two vectors.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self::new(self.x + other.x, self.y + other.y, self.z + other.z)

@@ -13,13 +13,13 @@ pub struct Slot(pub usize);
 pub struct Buttons(u8);
 
 impl Buttons {
-    /// In the direction where it looks.
+    /// Walk in the direction in which the player looks.
     pub const FORWARD: u8 = 1;
-    /// Backwards.
+    /// Walk backwards.
     pub const BACK: u8 = 2;
-    /// To its left.
+    /// Walk to the left.
     pub const LEFT: u8 = 4;
-    /// To its right.
+    /// Walk to the right.
     pub const RIGHT: u8 = 8;
     /// Fire.
     pub const SHOOT: u8 = 16;
@@ -30,7 +30,7 @@ impl Buttons {
     /// All buttons.
     pub const ALL: u8 = 127;
 
-    /// Only the valid ones among `bits`.
+    /// The valid buttons among `bits`.
     pub fn from_bits(bits: u8) -> Self {
         Self(bits & Self::ALL)
     }
@@ -51,9 +51,9 @@ impl Buttons {
 pub struct PlayerInput {
     /// The pressed buttons.
     pub buttons: Buttons,
-    /// The direction in which it looks and aims.
+    /// The direction in which the player looks and aims.
     pub look: Look,
-    /// The state that it saw when it did this.
+    /// The state of the match that the player saw when it made this input.
     pub view: View,
 }
 
@@ -64,24 +64,24 @@ pub struct Fired {
     pub rewound: u32,
     /// Whether the rewind would have exceeded the history.
     pub too_old: bool,
-    /// The player that it hit.
+    /// The player that the shot hit. None if it hit no player.
     pub hit: Option<u8>,
 }
 
-/// One player.
+/// The state of one player.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Body {
-    /// Its place and posture.
+    /// The player's place and posture.
     pub pose: Pose,
-    /// 0 to 100; 0 while waiting to return.
+    /// The health, 0 to 100; 0 while the player waits to return.
     pub health: u8,
-    /// Counts its lives.
+    /// The number of the player's current life.
     pub life: u32,
-    /// Opponents that it has put out of the game.
+    /// The number of opponents that the player has put out of the game.
     pub score: u16,
-    /// Shots left in the magazine.
+    /// The number of shots left in the magazine.
     pub ammo: u8,
-    /// Its actions until the next input.
+    /// The player's actions until the next input.
     pub input: PlayerInput,
     /// Sequence number of `input`; 0 before the first.
     pub input_sequence: u32,
@@ -92,12 +92,12 @@ pub struct Body {
 }
 
 impl Body {
-    /// False while it waits to return.
+    /// False while the player waits to return.
     pub fn alive(&self) -> bool {
         self.health > 0
     }
 
-    /// The part of it that the history keeps.
+    /// The part of the player's state that the history keeps.
     pub fn figure(&self) -> Figure {
         let life = if self.alive() { self.life } else { 0 };
         Figure { life, middle: self.pose.middle(), bones: self.pose.bones() }
@@ -107,7 +107,7 @@ impl Body {
 /// One body at one tick.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figure {
-    /// Counts the lives of the slot. 0 if nobody is alive in it. Between two lives, positions are not interpolated.
+    /// The number of the life in the slot. 0 if nobody is alive in it. Between two lives, positions are not interpolated.
     pub life: u32,
     /// The middle. No part is further from it than [`REACH_MM`](crate::game::skeleton::REACH_MM).
     pub middle: Vector,
@@ -120,6 +120,6 @@ pub struct Figure {
 pub struct View {
     /// The earlier tick.
     pub tick: u32,
-    /// How far it was towards the next tick.
+    /// How far the moment was towards the next tick, in 256ths.
     pub part: u8,
 }

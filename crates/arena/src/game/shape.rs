@@ -6,9 +6,9 @@ use crate::game::math::Vector;
 /// A half-line.
 #[derive(Debug, Clone, Copy)]
 pub struct Ray {
-    /// Where it starts.
+    /// Where the ray starts.
     pub from: Vector,
-    /// Its direction, with any length but 0.
+    /// The ray's direction, with any length but 0.
     pub toward: Vector,
 }
 
@@ -19,7 +19,7 @@ pub struct Capsule {
     pub a: Vector,
     /// The other end.
     pub b: Vector,
-    /// In millimetres.
+    /// The radius, in millimetres.
     pub radius_mm: i32,
 }
 
@@ -39,7 +39,7 @@ fn minus(a: Real, b: Real) -> Real {
 }
 
 impl Ray {
-    /// Its direction with the length 1.
+    /// The ray's direction with the length 1.
     pub(crate) fn unit(&self) -> Real {
         let toward = real(self.toward);
         let length = dot(toward, toward).sqrt();

@@ -290,7 +290,7 @@ fn walk(body: &mut Body, map: &GameMap, tick_hz: u32) {
     body.pose.gait = body.pose.gait.wrapping_add(walked as u16);
 }
 
-/// FNV-1a.
+/// The hash FNV-1a, with the current value.
 #[derive(Debug, Clone, Copy)]
 pub struct Fnv(pub u64);
 
@@ -301,7 +301,7 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    /// Adds these bytes.
+    /// Adds these bytes to the hash.
     pub fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);

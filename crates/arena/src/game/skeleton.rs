@@ -43,17 +43,17 @@ impl Bone {
 /// The values that determine the places of all body parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pose {
-    /// Its place along x, in millimetres.
+    /// The body's place along x, in millimetres.
     pub x_mm: i32,
-    /// Its place along y, in millimetres.
+    /// The body's place along y, in millimetres.
     pub y_mm: i32,
-    /// The direction in which it looks and aims.
+    /// The direction in which the player looks and aims.
     pub look: Look,
     /// The progress of the current step of both legs; 65,536 is a full cycle.
     pub gait: u16,
     /// How far the legs swing: from 0 (standing) to 255 (full speed).
     pub stride: u8,
-    /// From 0 (upright) to [`MAX_STANCE`] (crouched).
+    /// The stance, from 0 (upright) to [`MAX_STANCE`] (crouched).
     pub stance: u8,
 }
 
@@ -61,7 +61,7 @@ pub struct Pose {
 type Local = Vector;
 
 impl Pose {
-    /// The place of its eyes, from which its gun points too.
+    /// The place of the player's eyes, from which the gun points too.
     pub fn eye(&self) -> Vector {
         self.place(self.head())
     }

@@ -17,25 +17,25 @@ const LOOKS_HZ: u32 = 12;
 /// One player as shown to another; as exact as a snapshot carries it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Entity {
-    /// Its number.
+    /// The player's number.
     pub player: u8,
-    /// In millimetres from the west wall.
+    /// The distance from the west wall, in millimetres.
     pub x_mm: u16,
-    /// In millimetres from the south wall.
+    /// The distance from the south wall, in millimetres.
     pub y_mm: u16,
-    /// Where it looks, in 4,096ths of a turn.
+    /// The direction in which the player looks, in 4,096ths of a turn.
     pub yaw: u16,
-    /// How far up it looks, in 256ths of a turn: -64 to 63.
+    /// How far up the player looks, in 256ths of a turn: -64 to 63.
     pub pitch: i8,
-    /// As [`Pose::gait`], in 256ths.
+    /// The same as [`Pose::gait`], in 256ths.
     pub gait: u8,
-    /// As [`Pose::stride`], in 16ths.
+    /// The same as [`Pose::stride`], in 16ths.
     pub stride: u8,
-    /// As [`Pose::stance`].
+    /// The same as [`Pose::stance`].
     pub stance: u8,
-    /// 0 to 100; 0 while it waits to return.
+    /// The health, 0 to 100; 0 while the player waits to return.
     pub health: u8,
-    /// Whether it fired during this tick.
+    /// Whether the player fired during this tick.
     pub shooting: bool,
 }
 
@@ -58,7 +58,7 @@ impl Entity {
         }
     }
 
-    /// False while it waits to return.
+    /// False while the player waits to return.
     pub fn alive(&self) -> bool {
         self.health > 0
     }
@@ -92,7 +92,7 @@ pub struct Visibility {
 }
 
 impl Visibility {
-    /// For this many players. Nobody is shown to anybody yet.
+    /// Visibility for this many players. No player is shown to another yet.
     pub fn new(slots: usize, tick_hz: u32) -> Self {
         let groups = (tick_hz / LOOKS_HZ).max(1);
         Self { rows: vec![vec![0; slots]; slots], groups, keep_ticks: tick_hz * KEEP_MS / 1_000 + groups }

@@ -11,7 +11,7 @@ pub struct BitWriter<'a> {
 }
 
 impl<'a> BitWriter<'a> {
-    /// Begins after the existing bytes.
+    /// A writer that begins after the existing bytes.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, held: 0, count: 0 }
     }
@@ -55,7 +55,7 @@ pub struct BitReader<'a> {
 }
 
 impl<'a> BitReader<'a> {
-    /// Begins at the first bit of these bytes.
+    /// A reader that begins at the first bit of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use crate::time::SECOND_NS;
 
-/// A cookie is valid for the rest of its time bucket and for the whole next one: between one and two of these.
+/// The length of a time bucket. A cookie is valid for the rest of its bucket and for the whole next one: for one to two of these.
 pub const COOKIE_BUCKET_NS: u64 = SECOND_NS;
 
 /// The data that a cookie is bound to.

@@ -24,7 +24,7 @@ const STRANGER: Allowance = Allowance { per_s: 1_000, burst: 1_000 };
 /// answer costs four times as much as a refusal. A join with a valid cookie is not delayed by this limit.
 const CHALLENGES: Allowance = Allowance { per_s: 20_000, burst: 2_000 };
 const INPUTS: Allowance = Allowance { per_s: 200, burst: 32 };
-/// This is enough for a probe that asks again as soon as it has its answer.
+/// The limit of pings per player: enough for a probe that asks again as soon as it has its answer.
 const PINGS: Allowance = Allowance { per_s: 50_000, burst: 1_000 };
 
 /// An event for the simulation.
@@ -32,19 +32,19 @@ const PINGS: Allowance = Allowance { per_s: 50_000, burst: 1_000 };
 pub enum Event {
     /// A player joined.
     Join {
-        /// Its place.
+        /// The player's place in the match.
         slot: Slot,
         /// The address for snapshots.
         address: SocketAddr,
     },
     /// A player has left.
     Leave {
-        /// Its place.
+        /// The player's place in the match.
         slot: Slot,
     },
     /// A player sent an input.
     Input {
-        /// Its place.
+        /// The player's place in the match.
         slot: Slot,
         /// The client's number of the input.
         sequence: u32,
@@ -58,13 +58,13 @@ pub enum Event {
 /// Why a datagram was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not a datagram of a client.
+    /// The bytes are not a datagram of a client.
     Malformed,
-    /// From an address that has not joined, without its session's secret, or with an invalid cookie.
+    /// The address has not joined, the session's secret is missing, or the cookie is invalid.
     Unproven,
-    /// More than the sender may send.
+    /// The sender sent more than it may send.
     RateLimited,
-    /// Received before, or too old to check.
+    /// The datagram was received before, or is too old to check.
     Replayed,
     /// The simulation is behind.
     QueueFull,
@@ -110,11 +110,11 @@ struct KnownClient {
 /// A received datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
-    /// Its source address, which may be forged.
+    /// The datagram's source address, which may be forged.
     pub from: SocketAddr,
     /// The time of arrival.
     pub now_ns: u64,
-    /// Its bytes.
+    /// The datagram's bytes.
     pub bytes: &'a [u8],
 }
 

@@ -30,7 +30,7 @@ impl Mirror {
     /// If it has changes from a snapshot that is not stored, or is not a snapshot.
     pub fn take_in(&mut self, packed: &Packed<'_>) -> Result<bool, WireError> {
         let tick = packed.head.tick;
-        // Unpack into a spare one first: a broken snapshot must not replace a good one.
+        // Unpack into a spare snapshot first: a broken snapshot must not replace a good one.
         let mut spare = std::mem::take(&mut self.spare);
         let base = packed.base_tick.and_then(|tick| self.at(tick));
         let done = packed.unpack(base, &mut spare);
@@ -54,7 +54,7 @@ impl Mirror {
         self.at(self.newest)
     }
 
-    /// The snapshot to show: slightly behind the newest if that one arrived, otherwise the next one that did.
+    /// The snapshot to show: the one [`SHOWN_BEHIND`] ticks behind the newest, or if that one did not arrive, the next one that did.
     pub fn shown(&self) -> Option<(&Snapshot, View)> {
         let behind = (0..=SHOWN_BEHIND).rev().find_map(|back| self.at(self.newest.wrapping_sub(back)))?;
         Some((behind, View { tick: behind.head.tick, part: 0 }))

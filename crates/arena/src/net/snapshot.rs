@@ -35,7 +35,7 @@ pub struct Snapshot {
 /// Everything in a snapshot except the players.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Counts the ticks that ran. A skipped tick has no number.
+    /// The number of the tick. Only ticks that ran are counted, so a skipped tick has no number.
     pub tick: u32,
     /// When the tick was due: the low 32 bits of the server's clock in microseconds.
     pub due_us: u32,
@@ -54,11 +54,11 @@ pub struct Head {
 /// The result of a shot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shot {
-    /// How far the match was rewound for it, in 256ths of a tick.
+    /// How far the match was rewound for the shot, in 256ths of a tick.
     pub rewound: u16,
     /// Whether the rewind would have exceeded what the server remembers.
     pub too_old: bool,
-    /// Whether it hit a player.
+    /// Whether the shot hit a player.
     pub hit: bool,
 }
 
@@ -174,7 +174,7 @@ impl<'a> Packed<'a> {
     /// Parses the head.
     ///
     /// # Errors
-    /// If it ends early.
+    /// If the bytes end early.
     pub fn read(bytes: &'a [u8]) -> Result<Self, WireError> {
         let mut bits = BitReader::new(bytes);
         let head = Head::read(&mut bits)?;
@@ -186,7 +186,7 @@ impl<'a> Packed<'a> {
     /// Replaces `into` with the whole snapshot. `base` is the snapshot of [`Packed::base_tick`]. After an error `into` has no players.
     ///
     /// # Errors
-    /// If the baseline is another one, or the rest is not a snapshot.
+    /// If `base` is not the snapshot of [`Packed::base_tick`], or the rest is not a snapshot.
     pub fn unpack(&self, base: Option<&Snapshot>, into: &mut Snapshot) -> Result<(), WireError> {
         into.head = self.head;
         into.entities.clear();

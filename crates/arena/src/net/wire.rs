@@ -43,16 +43,16 @@ pub enum FromClient {
     },
     /// Returns the challenge, and so proves the address.
     Join {
-        /// As in the hello.
+        /// The same as in the hello.
         nonce: u64,
-        /// As in the challenge.
+        /// The same as in the challenge.
         cookie: u64,
     },
     /// A player's input.
     Input {
-        /// From the welcome.
+        /// The secret from the welcome.
         session: u64,
-        /// Counts inputs up from 0 or 1.
+        /// The number of the input. Numbers count up from 0 or 1.
         sequence: u32,
         /// The tick of the newest snapshot that the client has. 0 for none.
         ack: u32,
@@ -61,9 +61,9 @@ pub enum FromClient {
     },
     /// Asks for a pong at once.
     Ping {
-        /// From the welcome.
+        /// The secret from the welcome.
         session: u64,
-        /// Counts up, separately from the inputs.
+        /// The number of the ping. Numbers count up, separately from those of inputs.
         sequence: u32,
         /// The client's clock in nanoseconds, which the server returns unchanged.
         sent_ns: u64,
@@ -75,14 +75,14 @@ pub enum FromClient {
 pub enum FromServer<'a> {
     /// The cookie that the client must return to prove its address.
     Challenge {
-        /// The client's.
+        /// The client's nonce, repeated.
         nonce: u64,
-        /// Keyed hash; see [`crate::net::cookie`].
+        /// A keyed hash; see [`crate::net::cookie`].
         cookie: u64,
     },
     /// The client has joined.
     Welcome {
-        /// The client's.
+        /// The client's nonce, repeated.
         nonce: u64,
         /// The secret that inputs and pings must contain.
         session: u64,
@@ -95,14 +95,14 @@ pub enum FromServer<'a> {
     },
     /// The server is full. Try again later.
     Full {
-        /// The client's.
+        /// The client's nonce, repeated.
         nonce: u64,
     },
-    /// Answer to a ping.
+    /// The answer to a ping.
     Pong {
-        /// The ping's.
+        /// The ping's number, repeated.
         sequence: u32,
-        /// The ping's.
+        /// The client's clock in the ping, repeated.
         sent_ns: u64,
         /// The server's own clock, in nanoseconds.
         server_ns: u64,
@@ -229,7 +229,7 @@ pub(crate) fn put_input(input: &PlayerInput, out: &mut Vec<u8>) {
     out.push(input.view.part);
 }
 
-/// Parses what [`put_input`] wrote. It comes from a client, so it may be hostile.
+/// Parses what [`put_input`] wrote. The bytes come from a client, so they may be hostile.
 pub(crate) fn read_input(body: &mut Body<'_>) -> Result<PlayerInput, WireError> {
     let bits = Some(body.u8()?).filter(|bits| bits & !Buttons::ALL == 0).ok_or(WireError::Range)?;
     let look = Look { yaw: body.u16()?, pitch: body.u16()? as i16 };

@@ -18,11 +18,11 @@ pub(super) const QUEUE_EVENTS: usize = 8_192;
 /// How the tick thread keeps time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// As `evenkeel-rt` sets up a tick thread: a short slice, exact timers, and a learned margin before each tick, in which it spins if the
-    /// process has CPUs to spare.
+    /// The thread is set up by `evenkeel-rt`: a short slice, exact timers, and a learned margin before each tick. In that margin the thread
+    /// spins if the process has CPUs to spare.
     #[default]
     Steady,
-    /// Like an ordinary thread, which is how most servers run and what knobs of a host affect.
+    /// The thread is ordinary. Most servers run this way, and knobs of a host affect it.
     Plain,
 }
 
@@ -47,11 +47,11 @@ pub struct ServerConfig {
     pub keeping: Keeping,
     /// Whether the ticks of all sessions on this host are spread in time.
     pub phases: bool,
-    /// Real-time priority of the tick thread, 1 to 99.
+    /// The real-time priority of the tick thread, 1 to 99. None means an ordinary thread.
     pub fifo: Option<u8>,
-    /// The name of the telemetry page in shared memory.
+    /// The name of the telemetry page in shared memory. None means no page.
     pub session: Option<String>,
-    /// The file for the record of the match.
+    /// The file for the record of the match. None means no record.
     pub record: Option<std::path::PathBuf>,
 }
 
@@ -95,7 +95,7 @@ pub enum ServerError {
 }
 
 impl ServerConfig {
-    /// The match that it serves.
+    /// The parameters of the match that the server plays.
     pub(super) fn sim(&self) -> SimConfig {
         SimConfig { seed: self.seed, tick_hz: self.tick_hz, slots: self.players.into() }
     }

@@ -1,7 +1,7 @@
 //! The server: a tick thread that plays the match and sends snapshots, and a receive thread that answers pings at once. So a round trip
 //! measures the machine and not the tick.
 //!
-//! `evenkeel-rt` keeps the tick. If a tick ends after the next deadline, passed deadlines are skipped and counted, never made up for. The
+//! `evenkeel-rt` keeps the tick. If a tick ends after the next deadline, passed deadlines are skipped and counted, and never caught up. The
 //! match then slows down, rather than running late ticks in a burst.
 
 use std::os::fd::AsFd;

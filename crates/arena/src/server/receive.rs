@@ -18,9 +18,9 @@ use crate::server::window::Counters;
 use crate::time::{SECOND_NS, now_ns, to_timespec};
 
 const SWEEP_NS: u64 = SECOND_NS / 4;
-/// The longest time between two checks for silent players and for the end.
+/// The maximum time between two checks for silent players and for the end.
 const WAIT_NS: u64 = SECOND_NS / 10;
-/// Datagrams between two checks of the clock and of the tick.
+/// The maximum number of datagrams between two checks of the clock and of the tick.
 const BATCH: usize = 64;
 
 /// The state of the thread.
@@ -70,7 +70,7 @@ impl Receive<'_> {
                 page.add(Count::BytesIn, counts.bytes);
             }
             if counts.errors > 0 && counts.packets == 0 {
-                // An error such as a lack of memory. Do not end, but do not spin either.
+                // This is an error such as a lack of memory. Do not end, but do not spin either.
                 thread::sleep(Duration::from_millis(10));
             }
             if is_flood {
@@ -85,7 +85,7 @@ impl Receive<'_> {
     }
 }
 
-/// Waits until a datagram arrives. False if none did.
+/// Waits until a datagram arrives, for at most [`WAIT_NS`]. False if no datagram arrived.
 fn wait(socket: &OwnedFd) -> bool {
     let mut waiting = [PollFd::new(socket, PollFlags::IN)];
     // After a signal, the wait ends as if nothing had arrived.

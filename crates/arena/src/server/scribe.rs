@@ -38,7 +38,7 @@ impl Scribe {
         let body = move || {
             for piece in written {
                 file.write_all(&piece)?;
-                // At the end nobody takes them any more.
+                // At the end no thread takes empty pieces any more.
                 let _ = back.try_send(piece);
             }
             file.flush()
@@ -47,7 +47,7 @@ impl Scribe {
         Ok(Self { path: path.to_owned(), recorder: Recorder::new(config), full, empty, thread, is_behind: false })
     }
 
-    /// Records an act that is about to happen. Returns false if that is not possible; then the act must not happen.
+    /// Records an act that is about to happen. Returns false if the act cannot be recorded. Then the act must not happen.
     pub(super) fn act(&mut self, act: &Act) -> bool {
         self.is_behind || self.recorder.act(act)
     }
@@ -75,7 +75,7 @@ impl Scribe {
         let failed = |source| ServerError::Record { path: self.path.clone(), source };
         let mut rest = Vec::new();
         self.recorder.take(&mut rest);
-        // Waiting for space is allowed now, because no tick does any more.
+        // Waiting for space is allowed now, because no tick waits for this any more.
         let sent = self.full.send(rest);
         drop(self.full);
         let written = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that writes panicked")));

@@ -25,7 +25,7 @@ use crate::time::SECOND_NS;
 use crate::work::Work;
 use crate::worker_group::WorkerGroup;
 
-/// One tick in this many has the additional work for the tail. That is two in a hundred, so it determines the 99th percentile.
+/// One tick in this many has the additional work for the tail. Two ticks in a hundred determine the 99th percentile.
 const TAIL_EVERY: u64 = 50;
 
 /// The parts of a tick.

@@ -5,9 +5,10 @@ use evenkeel_rt::Event;
 
 /// How many datagrams are judged together.
 const ROUND: u32 = 256;
-/// If more than this many of them come from unknown senders, it is a flood. A full match with all its inputs has none.
+/// If more than this many of [`ROUND`] datagrams come from unknown senders, it is a flood. In a full match with all its inputs, none do.
 const STRANGERS: u32 = 192;
-/// They must also arrive within this time, in nanoseconds. That is 25,600 per second, four times what 64 players may send.
+/// For a flood, [`ROUND`] datagrams must also arrive within this time, in nanoseconds. That is 25,600 per second, four times what 64
+/// players may send.
 const ROUND_NS: u64 = 10_000_000;
 
 /// Shows the receive thread whether a tick runs.
@@ -17,19 +18,19 @@ pub(super) struct TickGate {
 }
 
 impl TickGate {
-    /// No tick runs.
+    /// A gate while no tick runs.
     pub(super) fn new() -> Self {
         let between_ticks = Event::new();
         between_ticks.set();
         Self { between_ticks }
     }
 
-    /// A tick begins.
+    /// Marks that a tick begins.
     pub(super) fn begin(&self) {
         self.between_ticks.reset();
     }
 
-    /// The tick is over: waiting threads continue.
+    /// Marks that the tick is over: waiting threads continue.
     pub(super) fn end(&self) {
         self.between_ticks.set();
     }
@@ -62,7 +63,7 @@ impl Flood {
         self.is_on
     }
 
-    /// Nothing arrived for a while.
+    /// Starts to count anew, because no datagram arrived for a while.
     pub(super) fn quiet(&mut self) {
         *self = Self::default();
     }

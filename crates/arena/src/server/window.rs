@@ -129,7 +129,7 @@ pub(super) struct Window {
     shots_hit: u64,
     shots_too_old: u64,
     rewound: DurationHistogram,
-    /// Kept when a window ends: a gap between two windows belongs to the second.
+    /// When the last tick began. It is kept when a window ends: a gap between two windows belongs to the second.
     last_start_ns: Option<u64>,
 }
 
@@ -234,7 +234,7 @@ fn since_start(clock: &TickClock) -> SinceStart {
     }
 }
 
-/// Resident memory of this process, or none if the kernel does not report it.
+/// The resident memory of this process, in KiB. None if the kernel does not report it.
 fn resident_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -28,7 +28,7 @@ fn a_flood_from_forged_addresses_holds_up_nobody() {
     }
     let _host = HostLock::take();
     let alone = |script: &str| Command::new("unshare").args(["--net", "sh", "-c", script]).env(INSIDE, "1").output();
-    // Every address of 10/8 is local here. So answers to forged addresses arrive and cost as much as usual, but leave no machine.
+    // Every address of 10/8 is local here. So answers to forged addresses arrive and cost as much as usual, but never leave this machine.
     let network = "ip link set lo up && ip route add local 10.0.0.0/8 dev lo";
     match alone(network) {
         Ok(output) if output.status.success() => {}

@@ -2,8 +2,8 @@
 //! findings are from half an hour. The regular check takes some seconds.
 //!
 //! Independent watchers show whether the machine explains a missed tick. Each is a real-time thread on one CPU, above the priority of the
-//! tick, that wakes each millisecond. If such a thread is late, no server could have kept the tick. An ordinary neighbour delays neither.
-//! The report adds the kernel's count of stolen time, in units of 10 ms.
+//! tick, that wakes each millisecond. If such a thread is late, no server could have kept the tick. An ordinary neighbour delays neither
+//! the watchers nor the tick. The report adds the kernel's count of stolen time, in units of 10 ms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use crate::{WINDOW, bots, server, window};
 
 const PERIOD_NS: u64 = 20_000_000;
-/// A thread on one CPU that records the most time that it lost within one tick.
+/// A thread on one CPU that records the maximum time that it lost within one tick.
 struct Watcher {
     most_ns: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -54,7 +54,7 @@ impl Watcher {
     }
 }
 
-/// The maximum time that one of them lost within a tick since the last call.
+/// The maximum time that one of the watchers lost within a tick since the last call.
 fn lost_ns(watchers: &[Watcher]) -> u64 {
     watchers.iter().map(|watcher| watcher.most_ns.swap(0, Ordering::Relaxed)).max().unwrap_or(0)
 }

@@ -58,7 +58,7 @@ impl Program {
         self.stdin = None;
     }
 
-    /// Waits until it ends. The caller must have asked it to end.
+    /// Waits until the program ends. The caller must have asked it to end.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
@@ -73,7 +73,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It has usually ended already. Wait in any case, so that no zombie stays.
+        // The program has usually ended already. Wait in any case, so that no zombie stays.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -121,7 +121,7 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     lines
 }
 
-/// Those lines with their numbers, counted from 1.
+/// The lines that hold arguments, with their numbers, counted from 1.
 pub(super) fn numbered(text: &str) -> Vec<(usize, &str)> {
     lines(text).into_iter().map(|line| (line.number, line.body)).collect()
 }

@@ -45,7 +45,7 @@ pub fn boot_files(root: &Root) -> Vec<BootFile> {
 pub(super) enum Obstacle<'a> {
     /// Another owner sets the argument to a different value.
     Other { argument: String, origin: Origin<'a> },
-    /// The kernel's own words end before ours.
+    /// The word `--` ends the kernel's part of the line before our argument.
     Ended(Origin<'a>),
     /// A later file drops what ours adds.
     Replaced(Origin<'a>),

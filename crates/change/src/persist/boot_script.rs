@@ -67,7 +67,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// If a file has moved and has no place in this kernel any more, returns the kernel's version.
+/// The kernel's version, if the setting's file has moved between kernels and this kernel has no such file.
 fn gone(context: &PersistContext<'_>, setting: &Setting) -> Option<Version> {
     // The kernel of an image differs from that of the machine that builds it.
     let version = context.facts.kernel.version.known().filter(|_| !context.is_image)?;
@@ -150,7 +150,7 @@ fn kind(reading: Reading) -> &'static str {
 /// Where the devices of a kind are.
 struct Folders {
     device: Device,
-    /// Their folders; the script excludes those without hardware.
+    /// The pattern of their folders; the script excludes those without hardware.
     pattern: &'static str,
     /// The folder of one device; `None` for a name that could point elsewhere.
     folder: fn(&str) -> Option<String>,
@@ -259,7 +259,7 @@ fn script(calls: &str) -> String {
     format!("{text}\n{calls}\nexit \"$failed\"\n")
 }
 
-/// Write each value at once: the shell's `printf` writes such a short text in one call.
+/// The beginning of every script. Each value is written at once: the shell's `printf` writes such a short text in one call.
 const BASE: &str = r##"#
 # Settings that only the running kernel knows; evenkeel-settings.service runs this at each boot. A value that did not take effect is reported,
 # and the rest is set all the same.

@@ -1,6 +1,6 @@
 //! Computes the kernel arguments from `/etc/default/grub` and the files of `/etc/default/grub.d`, with the line of each word. `update-grub`
-//! runs these files as shell; here they are only read. If a statement is not understood, its words count as possible additions. It removes
-//! no words.
+//! runs these files as shell; here they are only read. If a statement is not understood, its words count as possible additions, and no word
+//! counts as removed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::str::CharIndices;
 
 use crate::arguments;
 
-/// Every entry has these arguments; ours go to their end.
+/// The variable whose arguments every entry has. Ours go to their end.
 pub(super) const LINUX: &str = "GRUB_CMDLINE_LINUX";
-/// Entries other than recovery entries also have these, after the first.
+/// The variable whose arguments all entries except recovery entries have, after those of `GRUB_CMDLINE_LINUX`.
 const DEFAULT: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
 
 /// The maximum length of a value. The kernel accepts a line of at most 4,096 bytes. A file that doubles a variable on each line must not
@@ -42,7 +42,7 @@ pub(super) struct Word<'a> {
     pub(super) origin: Origin<'a>,
 }
 
-/// The result of the files.
+/// The kernel arguments that the files define.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     /// The words before ours.

@@ -1,8 +1,8 @@
 //! Persists kernel arguments, for each boot loader.
 //!
 //! evenkeel adds arguments and changes none. If another owner has set an argument of the same name, that argument stays, and evenkeel
-//! reports it. Adding ours would not help: some arguments accumulate, for others the last one wins, and nobody would remember what each
-//! boot entry had.
+//! reports it. Adding ours would not help. For some arguments both values count and for others the last one, and nobody would remember what
+//! each boot entry had.
 
 use std::fmt::Write;
 

@@ -151,7 +151,8 @@ fn defaults(context: &PersistContext<'_>) -> String {
     let mut text =
         "NamePolicy=keep kernel database onboard slot path\nAlternativeNamesPolicy=database onboard slot path"
             .to_owned();
-    // The content for systemd 255 and newer, from memory. Without it, a program may not find an interface by its alternative name.
+    // The content in systemd 255 and newer; this program knows it and does not read it here. Without it, a program may not find an
+    // interface by its alternative name.
     if systemd_version(context).is_some_and(|version| version >= 255) {
         text.push_str(" mac");
     }
@@ -201,7 +202,7 @@ fn driver(nic: &Nic) -> Option<&str> {
     ((1..=64).contains(&driver.len()) && driver.bytes().all(plain)).then_some(driver)
 }
 
-/// The systemd of a release, from memory of their package lists; `None` for a release that is not listed.
+/// The systemd version of a distribution's release, from a list in this program; `None` for a release that is not listed.
 fn systemd_version(context: &PersistContext<'_>) -> Option<u32> {
     let distribution = context.facts.machine.distribution.known()?;
     let major: u32 = distribution.version.as_ref()?.split('.').next()?.parse().ok()?;

@@ -12,7 +12,7 @@ pub struct PersistContext<'a> {
     pub facts: &'a Facts,
     /// The systemd unit of the server, such as `memcached.service`, for settings of its process.
     pub unit: Option<&'a ServiceName>,
-    /// The path of this program on the machine, for the unit that verifies after a boot; `None` if it is not installed.
+    /// The path of this program on the machine, for the unit that verifies after a boot; `None` if the program is not installed.
     pub program: Option<&'a str>,
     /// Whether the root is not running. Then no program can be notified.
     pub is_image: bool,

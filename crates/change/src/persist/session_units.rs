@@ -59,7 +59,7 @@ const FOLDERS: [&str; 7] = [
     "/lib/systemd/system",
 ];
 
-/// Whether systemd has a unit of this name. A drop-in alone makes none.
+/// Whether systemd has a unit of this name. A drop-in alone does not create a unit.
 ///
 /// # Errors
 /// Why that is unknown.
@@ -85,13 +85,13 @@ pub fn is_session_unit(path: &str) -> bool {
 /// The service of one session, and what it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionUnit {
-    /// Its name.
+    /// The service's name.
     pub unit: ServiceName,
-    /// The CPUs that it may run on.
+    /// The CPUs that the service may run on.
     pub cpus: CpuSet,
-    /// The node of its memory; none if it is not bound to one.
+    /// The memory node that its memory is bound to; `None` if it is not bound.
     pub node: Option<u32>,
-    /// Its weight for the scheduler.
+    /// The service's weight for the scheduler; `None` keeps the default.
     pub cpu_weight: Option<u32>,
 }
 
@@ -155,7 +155,8 @@ pub fn session_units(facts: &Facts, lines: UnitLines, sessions: &[SessionUnit]) 
             plan.steps.push(Step { knob: knob.to_owned(), place, wanted, action: Action::Process });
         };
         add("process.cpu_affinity", session.cpus.to_string());
-        // The kernel shows the memory policy of a process, but not the effect of its control group's nodes. So only the former can be verified.
+        // The kernel shows the memory policy of a process, but not the effect of its control group's nodes. So only the policy can be
+        // verified.
         if let (UnitLines::Process, Some(node)) = (lines, session.node) {
             add("process.numa_policy", node.to_string());
         }

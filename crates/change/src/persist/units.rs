@@ -34,7 +34,7 @@ pub(super) fn daemon_reload(after: &str) -> PersistedCommand {
     }
 }
 
-/// The name of the init system, if it is not systemd. An image has none yet.
+/// The name of the init system, if it is not systemd. `None` for an image, where no init system runs yet.
 pub(super) fn other_init<'a>(context: &PersistContext<'a>) -> Option<&'a str> {
     match context.facts.boot.init.known() {
         Some(Init::Other(name)) if !context.is_image => Some(name),

@@ -50,11 +50,11 @@ pub struct ToDo {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("render the plan: {what} {text:?}: {why}")]
 pub struct RenderError {
-    /// The purpose of the text.
+    /// What the text is in the plan, such as a path or a value.
     pub what: &'static str,
-    /// Its start.
+    /// The start of the text.
     pub text: String,
-    /// Why not, and what would be valid.
+    /// Why a script must not contain it, and what would be valid.
     pub why: &'static str,
 }
 
@@ -99,7 +99,7 @@ pub fn name(plan: &PlanFile) -> String {
     let unit = plan.persist.as_ref().and_then(|lasting| lasting.unit.clone()).unwrap_or_default();
     let kept = if plan.persist.is_some() { "kept" } else { "" };
     let mut parts = vec![plan.settings.join("\n"), unit, kept.to_owned()];
-    // Without settings, the files make the difference.
+    // A plan without settings gets its name from its files.
     if plan.settings.is_empty() {
         let files = plan.persist.iter().flat_map(|lasting| &lasting.persist.files);
         parts.extend(files.map(|file| format!("{} {:?}", file.path, file.content)));
@@ -119,7 +119,7 @@ fn is_plain(letter: char) -> bool {
     !letter.is_control() && !breaks_lines && !is_unseen && !matches!(letter, '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// One line of such characters, for a value or a word of a command.
+/// Checks that `text` is one line of such characters: a value, or a word of a command.
 fn line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     if text.len() > MAX_VALUE_BYTES {
         return Err(refused(what, text, "it is too long for a file of the kernel"));
@@ -130,7 +130,7 @@ fn line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     Ok(text)
 }
 
-/// Lines of such characters, for a configuration file.
+/// Checks that `text` consists of lines of such characters, for a configuration file.
 fn lines<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     if text.len() > evenkeel_hostfs::MAX_FILE_BYTES {
         return Err(refused(what, text, "it is too long for a configuration file"));
@@ -141,12 +141,12 @@ fn lines<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> 
     Ok(text)
 }
 
-/// A file of the kernel.
+/// Checks the path of a file of the kernel.
 fn kernel_path(path: &str) -> Result<&str, RenderError> {
     below(path, &["/proc/", "/sys/"], "evenkeel writes only plain paths below /proc and /sys")
 }
 
-/// A configuration file.
+/// Checks the path of a configuration file.
 fn config_path(path: &str) -> Result<&str, RenderError> {
     below(path, &["/etc/", "/boot/"], "evenkeel writes only plain paths below /etc and /boot")
 }

@@ -233,7 +233,7 @@ fn command(text: &mut String, command: &PersistedCommand) -> Result<(), RenderEr
     Ok(())
 }
 
-/// Whether it contains a line of sh that is not a comment.
+/// Whether the plan's function has a command. A function of only comments is an error in sh.
 fn does_something(plan: &PlanFile) -> bool {
     let needs = Needs::from_plan(plan);
     needs.values || needs.files || needs.commands

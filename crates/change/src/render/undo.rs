@@ -12,14 +12,15 @@ use crate::persist_plan::Content;
 use crate::plan_file::PlanFile;
 use crate::shell::{quoted, word};
 
-/// The boot, so that values of an earlier boot are not restored. The kernel has lost what we wrote, and interrupts may have other numbers.
+/// Sets `boot` to the current boot, so that values of an earlier boot are not restored. The kernel has lost what we wrote then, and
+/// interrupts may have other numbers.
 pub(super) const BOOT: &str = r#"boot=$(cat "$root/proc/sys/kernel/random/boot_id" 2>/dev/null) || boot=none
 case $boot in '' | *[!0-9a-z-]*) boot=none ;; esac
 "#;
 
 /// The marks around a block, taken from the output of [`edit`](crate::edit), so that they are the same.
 pub(super) fn marks() -> String {
-    // A word that no line of a file equals.
+    // A line that no file contains.
     const HERE: &str = "\0";
     let around = |before: &str| {
         let before = Entry::File { text: before.to_owned(), mode: 0o644 };

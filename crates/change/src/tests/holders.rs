@@ -336,7 +336,7 @@ fn a_register_that_is_lost_leaves_no_wrong_value_unsaid() {
     let Undo::Failed { why } = host.undo(&report, SWAPPINESS) else { panic!("{report:?}") };
     assert!(why.contains("\"60\" in /proc/sys/vm/swappiness: it is \"20\", which this journal did not set"), "{why}");
     assert_eq!(host.stage.text(SWAPPINESS), "20");
-    // The journal whose value is in force restores what it found. Then the other one can.
+    // The journal whose value is in force restores the value that it found. Then the other one can restore too.
     assert!(host.revert(1).all_undone && host.revert(0).all_undone);
     assert_eq!(host.stage.text(SWAPPINESS), "60");
 
@@ -367,7 +367,7 @@ fn a_register_of_another_boot_is_empty() {
     assert_eq!(host.stage.text(SWAPPINESS), "55");
 }
 
-/// One of our writes also changes another journal's value. That value is restored.
+/// One of our writes also changes a value of another journal. After our restore, that value is in force again.
 #[test]
 fn our_side_effects_spare_values_of_other_journals() {
     let host = Host::new(HOST);

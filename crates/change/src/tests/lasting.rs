@@ -98,7 +98,7 @@ fn files_come_and_go_with_their_transaction() {
         stage.text(BALANCE)
     );
 
-    // A person undoes the newest record first, so the boot loader's command runs after its file is removed.
+    // A person undoes the newest record first. So the undo of the file also runs the boot loader's command, after it removes the file.
     assert!(stage.journal().contains(&format!("\"undo\":\"rm -f '{GRUB}'; update-grub\"")), "{}", stage.journal());
 
     let again = keep_it(&stage, &mut stage.state(), "10").unwrap();
@@ -210,7 +210,7 @@ fn a_command_that_fails_puts_all_back() {
         panic!("the command fails");
     };
     assert!(matches!(&half_way.failure, Failure::Command { command, .. } if command == "update-grub"), "{half_way}");
-    // The undo fails as well. It remains to be done, and `revert` does it once the program works.
+    // The undo fails as well. The command stays pending, and `revert` undoes it once the program works.
     assert!(!half_way.put_back.all_undone && stage.is_as(&before));
     assert!(revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap().all_undone);
 }

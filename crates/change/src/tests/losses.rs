@@ -46,7 +46,7 @@ fn each_record_that_is_missing_is_named_by_its_number() {
             assert_eq!(stage.text(SWAPPINESS) == "60", intent_left(3), "{first} to {last}");
             let lost = found.iter().filter(|loss| matches!(loss, Loss::Before { .. })).count();
             let expected = usize::from(!intent_left(1)) + usize::from(!intent_left(3));
-            // Without the first record, nobody knows of steps that have no record left.
+            // If the first record is lost, steps that have no other record are unknown.
             if intent_left(0) || first == last {
                 assert_eq!(lost, expected, "{first} to {last}: {found:?}");
             }

@@ -1,4 +1,4 @@
-//! `agent`: keeps the host of one Kubernetes node as the cluster's goals say.
+//! `agent`: applies the goals of a cluster to the host of one Kubernetes node.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     state: StateArgs,
 }
 
-/// From a second to an hour.
+/// Parses a time from one second to one hour.
 fn verify_every(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(3600);
     times::time(text)
@@ -91,7 +91,7 @@ mod with_kubernetes {
     pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         let stop = stop_flag()?;
         if args.phases {
-            // Goals do not need it, and pods that do wait for it.
+            // Only pods that share the folder need it. Goals do not, so a failure does not end the agent.
             let made = phases::make(args.root.as_deref().unwrap_or(Path::new("/")));
             made.unwrap_or_else(|error| out.warn(&format!("failed to make the folder of phases: {error}\n")));
         }

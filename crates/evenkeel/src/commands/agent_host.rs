@@ -1,4 +1,4 @@
-//! Implements the host of an agent: it runs this program's own commands in the host's root. Each of them may be killed at any moment, so
+//! Implements the host of an agent: it runs this program's own commands in the host's root. Each command may be killed at any moment, so
 //! the agent may be killed too.
 
 use std::collections::BTreeMap;
@@ -24,11 +24,11 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::host_command::HostCommand;
 
-/// The longest answer that is read.
+/// The maximum size of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
-/// How long a command may take.
+/// The maximum time that a command may take.
 const COMMAND_MAX: Duration = Duration::from_secs(120);
-/// How often to check whether it has ended.
+/// How often to check whether a command has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The kernel's file with the id of the present boot, below the root.
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
@@ -38,7 +38,7 @@ const MESSAGE_CHARS_MAX: usize = 1000;
 /// The host on which this agent runs.
 pub(crate) struct ThisHost {
     program: PathBuf,
-    /// The root of the host, if it is not this program's own.
+    /// The root of the host; none if it is the root of this program.
     root: Option<PathBuf>,
     reboot: Option<HostCommand>,
     state: Vec<OsString>,
@@ -99,7 +99,7 @@ struct ApplyStep {
 }
 
 impl ThisHost {
-    /// The host whose root is at `root`, or this machine, and the command that reboots it.
+    /// Makes the host with its root at `root`, or this machine. `reboot` is the command that reboots it.
     pub(crate) fn new(
         root: Option<&Path>,
         state: &StateArgs,
@@ -153,7 +153,7 @@ impl ThisHost {
                 },
             ]),
             None => {
-                // A setting is never taken for an option.
+                // After `--`, a setting is never taken for an option.
                 words.push("--");
                 words.extend(goal.settings.iter().map(String::as_str));
             }
@@ -166,7 +166,7 @@ fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
     let stdout = child.stdout.take().ok_or("its output cannot be read")?;
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // The output before an error is complete.
+        // If reading fails, the bytes that were read until then are used.
         let _ = stdout.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
         bytes
     });
@@ -179,7 +179,7 @@ fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
             return Ok((bytes, code.ok_or_else(|| format!("it ended by {status}"))?));
         }
         if Instant::now() > until && !is_asked {
-            // On this signal the command restores what it changed so far, and answers.
+            // On this signal, the command restores what it has changed so far, and then prints its answer.
             process::ask_to_end(child.id());
             is_asked = true;
         }

@@ -15,7 +15,7 @@ use serde_json::Value;
 const CARD: &str = "etc/evenkeel/card.json";
 /// The path of the stored answer of `evenkeel capacity --json`, below the host's root.
 const CAPACITY: &str = "etc/evenkeel/capacity.json";
-/// The longest value that a label may have.
+/// The maximum length of a label's value.
 const VALUE_BYTES_MAX: usize = 63;
 
 /// The labels from the answer of `evenkeel inspect` and from files below `root`. Unknown values give no label.
@@ -37,7 +37,7 @@ fn quantum(root: &Path) -> Option<String> {
     Some(time_slices(&card)).filter(|slices| *slices != "unknown").map(str::to_owned)
 }
 
-/// How many sessions fit on the machine.
+/// How many sessions fit on the machine, according to the stored answer of `capacity`.
 fn sessions(root: &Path) -> Option<String> {
     let answer: Value = serde_json::from_str(&text(&root.join(CAPACITY))?).ok()?;
     answer.pointer("/found/sessions")?.as_u64().map(|sessions| sessions.to_string())
@@ -107,7 +107,7 @@ mod tests {
         });
         fs::write(root.path().join(CARD), card.to_string()).unwrap();
         assert_eq!(found(), "evenkeel.dev/hypervisor=kvm evenkeel.dev/quantum=fixed-slots evenkeel.dev/sessions=12");
-        // `pack agones` selects nodes by it.
+        // `pack agones` selects nodes by this label.
         assert_eq!(evenkeel_fleet::agones::SESSIONS_LABEL, format!("{GROUP}/sessions"));
         for text in ["", "{", "[]", r#"{"found": {"sessions": "x y"}}"#, r#"{"found": {"sessions": -1}}"#] {
             fs::write(root.path().join(CAPACITY), text).unwrap();

@@ -1,6 +1,6 @@
-//! The folder of the host in which the sessions of several pods find each other's ticks. Kubernetes would create it writable only by root,
-//! so the agent creates it. Like /dev/shm, it is in memory and everybody may write to it. Pods may have it open, so it stays until the next
-//! boot.
+//! The folder of the host through which sessions of several pods spread their ticks. If Kubernetes created it, only root could write to it,
+//! so the agent creates it. Like /dev/shm, it is in memory, and everybody may write to it. It stays until the next boot, because pods may
+//! have it open.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use evenkeel_fleet::agones::PHASES_FOLDER;
 
-/// Everybody may make files, and remove only their own.
+/// Every user may create files, and may remove only their own.
 const MODE: u32 = 0o1777;
 
 /// Makes the folder below the host's root.

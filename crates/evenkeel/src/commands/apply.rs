@@ -1,4 +1,4 @@
-//! `apply`: settings as one transaction, on this machine or, as a rehearsal, on a captured one.
+//! `apply`: changes settings as one transaction, on this machine, or as a rehearsal on a captured one.
 
 use std::path::PathBuf;
 
@@ -58,10 +58,10 @@ pub(crate) struct Args {
     state: StateArgs,
 }
 
-/// The longest time that a change may wait for its confirmation, in seconds: an hour.
+/// The maximum time that a change may wait for its confirmation, in seconds.
 const TRY_SECONDS_MAX: u64 = 3600;
 
-/// The longest name of a Kubernetes object.
+/// The maximum length of the name of a Kubernetes object.
 const GOAL_NAME_BYTES_MAX: usize = 253;
 
 fn goal_owner(text: &str) -> Result<Owner, String> {
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
     args.selection.refuse_what_can_not_be(&plan)?;
     let is_done = plan.is_done(&root).map_err(|error| Failure::new(exit_of(error.errno, exit::NOT_POSSIBLE), error))?;
-    // The agent of a node verifies a goal by its transaction, so there is one even if all values are set already.
+    // The agent of a node finds a goal by its transaction. So a goal needs a transaction even if all values are set already.
     if is_done && args.for_goal.is_none() {
         let text = "Nothing to do: all values are set already.\n".to_owned();
         out.answer(&Answer { plan: &plan, transaction: None }, || text)?;
@@ -180,12 +180,12 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
     Ok(done)
 }
 
-/// The journal. A rehearsal has an empty one, unless one was named.
+/// The journal to read. A rehearsal has an empty journal, unless the user named one.
 pub(super) fn log_of(args: &StateArgs, root: &Root) -> Result<Log, Failure> {
     if root.kind() == RootKind::Captured && args.state.is_none() { Ok(Log::default()) } else { args.read() }
 }
 
-/// Opens the journal. That of a rehearsal is discarded with its directory, unless one was named.
+/// Opens the journal. The journal of a rehearsal is in a temporary directory, unless the user named one.
 pub(super) fn open_state(args: &StateArgs, root: &Root) -> Result<(State, Option<tempfile::TempDir>), Failure> {
     if root.kind() != RootKind::Captured || args.state.is_some() {
         return Ok((args.open()?, None));
@@ -198,15 +198,15 @@ pub(super) fn open_state(args: &StateArgs, root: &Root) -> Result<(State, Option
 
 pub(super) fn half_way_failure(half_way: HalfWay) -> Failure {
     let exit = exit_of_half_way(&half_way);
-    // The text already contains that of its cause, which must not be repeated.
+    // The text already contains the text of its cause.
     let failure = Failure::new(exit, anyhow::anyhow!("{half_way}"));
     let failure = if exit == exit::NOT_ALLOWED { failure.hint("run it as root (sudo)") } else { failure };
     let HalfWay { transaction, put_back, .. } = half_way;
     Failure { aftermath: Some(Box::new(Aftermath { transaction, put_back })), ..failure }
 }
 
-/// If nothing was changed, the refused setting is not possible here or not allowed. If something was changed, the code says whether it was
-/// undone.
+/// The exit code of an apply that failed half-way. If nothing was changed, it says whether the refused setting is not possible here or not
+/// allowed. Otherwise it says whether the change was undone.
 fn exit_of_half_way(half_way: &HalfWay) -> Exit {
     if !half_way.put_back.all_undone {
         return exit::NOT_UNDONE;

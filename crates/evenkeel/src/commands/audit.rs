@@ -49,7 +49,7 @@ pub(crate) struct Args {
     sarif: bool,
 }
 
-/// The findings that somebody may have to act on, the most urgent first; each level includes those before it.
+/// The findings that may need an action, the most urgent first. Each level includes the levels before it.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Level {
     /// Another value would suit better.
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if args.fail_on.is_some_and(fails) { exit::NO } else { exit::WELL })
 }
 
-/// The named file of waivers, else this machine's, if there is one. This machine's default file does not apply to another machine.
+/// The waivers in the named file, or else in this machine's default file, if it exists. The default file does not apply to another machine.
 fn waivers(args: &Args) -> Result<Option<Waivers>, Failure> {
     match &args.waivers {
         Some(file) => Waivers::read(file).map(Some),

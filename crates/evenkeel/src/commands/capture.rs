@@ -1,4 +1,4 @@
-//! `capture`: the machine as one text file, which every other command accepts in its place.
+//! `capture`: writes the machine into one text file, which other commands read in place of the machine.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The capture of `root`, with a comment that names the program. It has neither time nor host name, because captures are made to be sent.
+/// The capture of `root`, with a comment that names the program. It has no time and no host name, because users send captures to others.
 pub(crate) fn text_of(root: &Root) -> String {
     let by = concat!("\n# taken by evenkeel ", env!("CARGO_PKG_VERSION"), "\n");
     root.capture().to_string().replacen('\n', by, 1)
@@ -55,13 +55,13 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::io(exit::WRONG_USE, format_args!("write the capture {}", file.display()), &error))
 }
 
-/// Reads the files that `apply` needs in addition to the facts, so that it can be rehearsed on the capture.
+/// Reads the files that `apply` needs in addition to the facts, so that a user can rehearse `apply` on the capture.
 fn look_where_plans_look(root: &Root, facts: &Facts) {
     for file in knobs::ALL.iter().flat_map(|knob| files_of(knob, facts)) {
-        // Refused reads are recorded too, and only the record is needed.
+        // A refused read is recorded in the capture too, so the result does not matter here.
         let _ = root.text(&file);
     }
-    // So that guides can be judged on the capture.
+    // The guides' files are read too, so that a guide can be checked on the capture.
     let guides: Vec<Guide> = LibraryGuide::all().filter_map(|entry| entry.guide().ok()).collect();
     let _ = Readings::take(root, facts, &guides);
 }

@@ -1,4 +1,4 @@
-//! `confirm`: a change made with `apply --try` may stay.
+//! `confirm`: keeps a change that was made with `apply --try`.
 
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ pub(super) struct Answer {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
-    // If the confirmation comes too late, the change is undone first.
+    // First undo changes whose time is over: their confirmation comes too late.
     overdue::settle(&root, &args.state, out);
     let mut journal = args.state.open()?;
     let again = args.state.again();

@@ -21,7 +21,7 @@ use crate::show::{self, Out};
 use crate::times;
 use crate::user_table;
 
-/// The largest trace.
+/// The maximum size of a trace, in bytes.
 const TRACE_BYTES_MAX: u64 = 1 << 30;
 /// How often to read this machine's CPU use.
 const EVERY: Duration = Duration::from_secs(1);
@@ -94,7 +94,7 @@ pub(crate) struct Answer {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let name = args.type_of_machine()?;
     let instance = catalogue::instance(&name).ok_or_else(|| args.failure(CreditsError::UnknownType(name.clone())))?;
-    // Before a minute of waiting.
+    // Fail before the observation, which takes a minute by default.
     credits::rates(&instance).map_err(|error| args.failure(error))?;
     let trace = match &args.trace {
         Some(path) => {
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 impl Args {
-    /// The named type, or the machine's own.
+    /// The type that the user named, or else this machine's type.
     fn type_of_machine(&self) -> Result<String, Failure> {
         if let Some(name) = &self.instance_type {
             return Ok(name.clone());
@@ -138,7 +138,7 @@ impl Args {
         })
     }
 
-    /// The CPU use of this machine.
+    /// Observes the CPU use of this machine.
     fn observed(&self, out: &Out) -> Result<Trace, Failure> {
         if !self.host.is_this_machine() {
             let sentence = "a captured machine does not show its CPU use over time".to_owned();
@@ -179,7 +179,7 @@ impl Args {
             "a table of CPU use has a column time, and a column cpus or cpu_percent. docs/credits.md has examples";
         let hint = match &error {
             CreditsError::Table(error) => {
-                // Only a file has lines.
+                // Only errors of a file name a line, so there is a file.
                 let path = self.trace.as_deref().unwrap_or(Path::new("the trace"));
                 return user_table::failure(path, error, columns);
             }
@@ -207,7 +207,7 @@ fn all_cpus() -> Result<CpuTicks, Failure> {
     stat.ok_or_else(|| Failure::text(exit::NOT_POSSIBLE, "read the CPU use", "/proc/stat can't be read"))
 }
 
-/// The length of the observation, and how many CPUs were busy.
+/// How long the observation lasted, in seconds, and the mean number of busy CPUs.
 fn stretch(before: (Instant, CpuTicks), now: (Instant, CpuTicks)) -> (f64, f64) {
     let seconds = (now.0 - before.0).as_secs_f64();
     let busy_ns = now.1.since(&before.1).busy() * proc::TICK_NS;

@@ -25,15 +25,15 @@ use crate::report::{self, FullReport, NotTried, SettingText};
 use crate::session_files::TrialLock;
 use crate::show::Out;
 
-/// Many short pairs rather than few long ones, because a machine's speed changes over seconds, and the two windows of a pair should be
-/// alike. With the default number of pairs, both trials fit in two minutes.
+/// Many short pairs, not few long ones: a machine's speed changes over seconds, and the two windows of a pair should be measured at the
+/// same speed. With the default number of pairs, both trials fit in two minutes.
 const WINDOW: Duration = Duration::from_millis(300);
 const SETTLE: Duration = Duration::from_millis(50);
-/// In a demonstration, an effect of less than a tenth is not worth a change of the host.
+/// A demonstration reports an effect only if it is at least a tenth.
 const SMALLEST_EFFECT_RATIO: f64 = 0.10;
 const BOTS: u8 = 16;
 
-/// The knobs that can matter to the reference server, the most important first. The first that applies is proved.
+/// The knobs that can matter to the reference server, the most important first. The demo proves the first one that applies.
 fn candidates() -> Vec<&'static Knob> {
     let mut candidates: Vec<&Knob> = knobs::ALL.iter().copied().filter(|knob| knob.extras.shortens.is_some()).collect();
     candidates.sort_by_key(|knob| (knob.extras.shortens, knob.when()));
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit_of(&full, stop.load(Ordering::Relaxed)))
 }
 
-/// The parts that the trials of the demo share.
+/// What both trials of the demo need.
 #[derive(Clone, Copy)]
 struct DemoContext<'a> {
     args: &'a Args,
@@ -104,7 +104,7 @@ struct DemoContext<'a> {
     concurrent: &'a Arc<ConcurrentTrials>,
 }
 
-/// The control and the trial of the first knob that applies.
+/// Runs the control, and then the trial of the first knob that applies.
 fn prove(context: &DemoContext<'_>, full: &mut FullReport, arena: &mut Arena) -> Result<(), Failure> {
     let DemoContext { args, out, root, seed, stop, concurrent } = *context;
     let (chosen, not_tried) = choose(&full.advice, process::is_root());
@@ -156,7 +156,7 @@ fn prove(context: &DemoContext<'_>, full: &mut FullReport, arena: &mut Arena) ->
     }
     Ok(())
 }
-/// The first recommended candidate that this user may switch, and why each other recommended knob is not tried.
+/// The first recommended candidate that this user may switch. For each other recommended knob, the reason why it is not tried.
 fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) {
     let wanted = |knob: &str| advice.iter().find(|advice| advice.knob == knob && advice.state == Advised::Set);
     let may = |knob: &str| is_root || knobs::find(knob).is_ok_and(Knob::is_of_server);
@@ -181,7 +181,7 @@ fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) 
     (setting, not_tried)
 }
 
-/// The text of every file that a knob names, and of files that the kernel changes along with one.
+/// The text of every file of a knob, and of files that the kernel changes together with such a file.
 fn settings(root: &Root) -> Vec<(String, Option<String>)> {
     let facts = Facts::probe(root);
     let paths: BTreeSet<String> = knobs::ALL.iter().flat_map(|knob| evenkeel_host::files_of(knob, &facts)).collect();
@@ -238,7 +238,7 @@ fn show_end(out: &Out, full: &FullReport, [page, json]: &[PathBuf; 2], revert: &
 
 fn exit_of(full: &FullReport, stopped: bool) -> exit::Exit {
     let fails = full.trials.iter().any(|entry| match entry.control {
-        // If the control finds a difference, this machine was too unsteady to believe the trial.
+        // The control compares equal arms. If it finds a difference, the machine is too unsteady for the trial's result to count.
         true => entry.report.verdict != Verdict::Same,
         false => entry.report.verdict == Verdict::Worse,
     });

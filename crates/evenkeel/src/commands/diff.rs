@@ -1,4 +1,4 @@
-//! `diff`: compares the machine with a plan: what would change, value by value and file by file.
+//! `diff`: compares the machine with a plan, and lists what the plan would change, value by value and file by file.
 
 use evenkeel_change::{Lasting, PlanFile, before_and_after};
 use evenkeel_host::Facts;

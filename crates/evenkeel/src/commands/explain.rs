@@ -1,4 +1,4 @@
-//! `explain`: all information about one knob, and the advice for this machine.
+//! `explain`: prints everything about one knob, and the advice for this machine.
 
 use evenkeel_host::{Advice, Facts, Knob, SettingError, advise, knobs};
 use serde::Serialize;
@@ -63,7 +63,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The failure for a name that is not a knob. If the user typed a knob with a place or a value, it names the command for the knob.
+/// The failure for a name that is not a knob. If the name begins with a knob, followed by a place or a value, the hint names the command
+/// for that knob.
 fn unknown(id: &str, error: &SettingError) -> Failure {
     match id.split_once(['@', '=']) {
         Some((knob, _)) if knobs::find(knob).is_ok() => {

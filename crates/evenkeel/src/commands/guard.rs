@@ -1,9 +1,9 @@
-//! `guard`: the process that restores what a command changes while it runs, however that command ends. It holds the other end of a pipe.
-//! When the pipe closes, because the command is done or was killed, the guard undoes the changes on its list.
+//! `guard`: the process that undoes what a command changes while it runs, whatever ends that command. The guard reads from a pipe. When the
+//! command ends, or is killed, the pipe closes, and the guard undoes the changes on its list.
 //!
-//! It reads one change per line from standard input: `restore PATH VALUE`, `remove-cgroup PATH`, `restore-cpus PID START OURS BEFORE` or
-//! `end-servers-of PID`. It answers `ok`, or `no` with the reason. The command makes a change only after `ok`. `forget PATH` cancels a `restore`, because another program has set
-//! the value meanwhile, and its value stays.
+//! The guard reads one change per line from standard input: `restore PATH VALUE`, `remove-cgroup PATH`, `restore-cpus PID START OURS
+//! BEFORE` or `end-servers-of PID`. It answers `ok`, or `no` with the reason. The command makes a change only after `ok`. `forget PATH`
+//! cancels a `restore`: another program has set the file since, and that value should stay.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -24,13 +24,13 @@ use crate::show::Out;
 const LINE_BYTES_MAX: u64 = 4096;
 const LINES_MAX: usize = 1024;
 
-/// How long its parent waits for an answer.
+/// How long the command waits for an answer of the guard.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the processes of a control group may take to end after SIGKILL.
 const EMPTY_LIMIT: Duration = Duration::from_secs(20);
 
-/// How often a value is written again if the kernel accepts but does not keep it, and the time between two attempts.
+/// How often a value is written again if the file does not have it after the write, and the time between two attempts.
 const RESTORE_TRIES: u32 = 20;
 const RESTORE_PAUSE_NS: u64 = 50_000_000;
 
@@ -40,21 +40,21 @@ const YES: &[u8] = b"ok\n";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// How one change is undone.
+/// The action that undoes one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Undo {
-    /// Write the value that a file of the kernel's had.
+    /// Writes the value that a kernel file had before.
     Restore { path: PathBuf, value: String },
     /// Kills the remaining processes in a control group that evenkeel created, and removes the group.
     RemoveGroup(PathBuf),
     /// Gives the threads of a process their CPUs back, if they still have those that evenkeel set.
     RestoreCpus { process: ProcessCpus, placed: CpuSet },
-    /// Ends the servers that the command with this number started for its user. They run independently of evenkeel.
+    /// Ends the servers that the process with this number started for its user. These servers do not depend on that process.
     EndServersOf(u32),
 }
 
 impl Undo {
-    /// The line for the guard.
+    /// The line that registers this action.
     fn line(&self) -> String {
         match self {
             Undo::Restore { path, value } => format!("restore {} {value}\n", path.display()),
@@ -66,7 +66,7 @@ impl Undo {
         }
     }
 
-    /// Parses a line. It must name an action that a guard may take.
+    /// Parses a line. Its action must be one that a guard may take.
     fn parse(line: &str) -> Result<Undo, &'static str> {
         let (verb, rest) = line.split_once(' ').ok_or("a verb and a path are wanted")?;
         match verb {
@@ -89,7 +89,7 @@ impl Undo {
         }
     }
 
-    /// Undoes it.
+    /// Undoes the change.
     fn run(&self) -> Result<(), Failure> {
         match self {
             Undo::Restore { path, value } => restore(path, value),
@@ -123,7 +123,7 @@ fn restore(path: &Path, value: &str) -> Result<(), Failure> {
         if turn > 0 {
             clock::sleep_until_ns(clock::monotonic_ns() + RESTORE_PAUSE_NS);
         }
-        // The file is opened without creating it. If it is gone, for example with a removed CPU, a plain file must not replace it.
+        // Open the file without creating it. If it is gone, for example because its CPU was removed, no plain file must take its place.
         let written =
             std::fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(value.as_bytes()));
         match written {
@@ -138,8 +138,8 @@ fn restore(path: &Path, value: &str) -> Result<(), Failure> {
     Err(Failure::text(exit::NOT_UNDONE, tried(), why))
 }
 
-/// Whether the file has the value: alone, as the bracketed one of several words, or with other white space between the same words. A file
-/// that can't be read counts as having the value.
+/// Whether the file has the value: as its only text, as the bracketed word among several, or with other white space between the words. True
+/// if the file can't be read.
 fn reads(path: &Path, value: &str) -> bool {
     let mut text = String::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(LINE_BYTES_MAX).read_to_string(&mut text));
@@ -165,14 +165,14 @@ pub(crate) fn run(_: &Args, out: &Out) -> Outcome {
     Ok(outcome)
 }
 
-/// Reads the changes to undo until the parent closes the pipe or ends.
+/// Reads the changes to undo, until the command closes the pipe or ends.
 fn listen(input: impl BufRead, mut answers: impl Write) -> Vec<Undo> {
     let mut undos = Vec::new();
     let mut input = input;
     loop {
         let mut line = String::new();
         match input.by_ref().take(LINE_BYTES_MAX).read_line(&mut line) {
-            // An incomplete line is from a parent that was killed while it wrote. It had no answer, so it has changed nothing.
+            // The command was killed while it wrote an incomplete line. It never got the answer, so it has not made that change.
             Ok(_) if !line.ends_with('\n') => return undos,
             Err(_) => return undos,
             Ok(_) => {}
@@ -181,12 +181,12 @@ fn listen(input: impl BufRead, mut answers: impl Write) -> Vec<Undo> {
             Ok(()) => String::from_utf8_lossy(YES).into_owned(),
             Err(why) => format!("no: {why}\n"),
         };
-        // A parent that no longer reads is about to end, which the next read shows.
+        // If the command no longer reads, it is about to end. The next read then returns the end of the pipe.
         let _ = answers.write_all(answer.as_bytes()).and_then(|()| answers.flush());
     }
 }
 
-/// Handles one line, which adds an undo or removes one.
+/// Handles one line, which adds or removes a change to undo.
 fn take(line: &str, undos: &mut Vec<Undo>) -> Result<(), &'static str> {
     if let Some(forgotten) = line.strip_prefix("forget ") {
         undos.retain(|undo| !matches!(undo, Undo::Restore { path, .. } if path == Path::new(forgotten)));
@@ -199,7 +199,7 @@ fn take(line: &str, undos: &mut Vec<Undo>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A running guard, as seen from the command. Its changes are undone when this is dropped.
+/// A running guard, as the command sees it. Dropping it undoes the changes.
 #[derive(Debug)]
 pub(crate) struct Guard {
     child: Child,
@@ -208,7 +208,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts one.
+    /// Starts a guard.
     pub(crate) fn start() -> Result<Guard, Failure> {
         let failed = |why: String| Failure::text(exit::NOT_POSSIBLE, "start the process that puts things back", why);
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
@@ -221,7 +221,7 @@ impl Guard {
         }
     }
 
-    /// Registers an undo action with the guard. Only after this may the change be made.
+    /// Registers an undo action with the guard. The command may make the change only after this returned.
     pub(crate) fn hold(&mut self, undo: &Undo) -> Result<(), Failure> {
         self.send(&undo.line())
     }
@@ -243,7 +243,7 @@ impl Guard {
         }
     }
 
-    /// Everything is restored when this returns.
+    /// Ends the guard, and returns when everything is restored.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         match self.finish() {
             Some(true) | None => Ok(()),
@@ -254,14 +254,14 @@ impl Guard {
         }
     }
 
-    /// Whether everything was undone; none if this was done before.
+    /// Whether everything was undone; none if the guard had ended before.
     fn finish(&mut self) -> Option<bool> {
         drop(self.line.take()?);
         Some(self.child.wait().is_ok_and(|status| status.success()))
     }
 }
 
-/// The requests of a meter to its guard.
+/// Lets a meter register its changes with the guard.
 impl Keeper for Guard {
     fn keep(&mut self, path: &str, value: &str) -> Result<(), MeterError> {
         let undo = Undo::Restore { path: path.into(), value: value.to_owned() };

@@ -1,4 +1,4 @@
-//! `history`: the changes that were made to this machine, and their state.
+//! `history`: lists the changes that evenkeel made to this machine, and their state.
 
 use evenkeel_change::{IMAGE_DIR, JOURNAL, PutBack, Status, Transaction};
 use evenkeel_hostfs::{Root, RootKind};
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 pub(super) struct Answer {
     transactions: Vec<Transaction>,
     journal: JournalView,
-    /// The changes that this command undid first, because nobody had confirmed them in time.
+    /// Changes that this command has just undone, because nobody confirmed them in time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     undone: Vec<PutBack>,
 }
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if is_overdue { exit::NO } else { exit::WELL })
 }
 
-/// The text for an empty journal, and where another one is. Only its folder is known: other journals may have changed this machine.
+/// The text for an empty journal. It also names other journals that may have changes of this machine.
 fn nothing(args: &Args, root: &Root) -> String {
     let Ok(dir) = args.state.path() else { return String::new() };
     let mut text = match dir.join(JOURNAL).exists() {

@@ -1,4 +1,4 @@
-//! `image`: writes the files of `apply --persist` into a root file system that was never booted.
+//! `image`: writes the files of `apply --persist` into a root file system that has never been booted.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `inspect`: what this machine is.
+//! `inspect`: prints the facts about this machine.
 
 use clap::ValueEnum;
 use evenkeel_host::Facts;
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     counters: bool,
 }
 
-/// How the machine is drawn.
+/// The form of the drawing.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Form {
     /// Letters and numbers.
@@ -48,7 +48,7 @@ enum Form {
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Answer<'a> {
     facts: &'a Facts,
-    /// Only present on request, because counters change constantly. The rest of the answer stays the same as long as the machine does.
+    /// Present only if requested, because counters change all the time. The rest of the answer is the same as long as the machine is.
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<&'a Counters>,
 }

@@ -19,9 +19,9 @@ use crate::failure::{Failure, Outcome};
 use crate::show::{self, Out};
 use crate::user_table;
 
-/// The largest file of prices: Amazon's list of all regions has several gigabytes.
+/// The maximum size of a price file. Amazon's list of all regions has several gigabytes.
 const PRICES_BYTES_MAX: u64 = 64 << 30;
-/// The largest table of sessions.
+/// The maximum size of a table of sessions.
 const SESSIONS_BYTES_MAX: u64 = 16 << 20;
 
 /// Choose the instance type with the lowest cost of a session
@@ -167,7 +167,7 @@ impl Args {
     }
 }
 
-/// `cpus=0.12,memory_mib=300`: a row of the table of sessions.
+/// Parses `cpus=0.12,memory_mib=300` as one row of the table of sessions.
 fn session(text: &str) -> Result<Session, String> {
     let pairs: Option<Vec<(&str, &str)>> = text.split(',').map(|pair| pair.split_once('=')).collect();
     let pairs = pairs.ok_or_else(|| "write KEY=N, such as cpus=0.12,memory_mib=300".to_owned())?;

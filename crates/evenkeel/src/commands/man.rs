@@ -1,4 +1,4 @@
-//! `man`: the manual pages, from the same source as `--help`; for packagers.
+//! `man`: prints the manual pages, which are made from the help texts; for packagers.
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
@@ -25,12 +25,12 @@ pub(super) struct Answer<'a> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut whole = crate::command_line::Args::command();
-    // Gives every command its full name and the common arguments.
+    // This gives every command its full name and the arguments that all commands share.
     whole.build();
     let page = page_of(&whole, &args.command)?;
     let mut roff = Vec::new();
     let codes = exit::table().to_string();
-    // The help of evenkeel itself already ends in the exit codes.
+    // The help of evenkeel itself already ends with the exit codes.
     let end = match page.get_after_help().map(ToString::to_string) {
         Some(own) if own != codes => format!("{own}\n\n{codes}"),
         _ => codes,
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// Finds the command of these words, each of which names a subcommand of the one before.
+/// Finds the command with these words: each word names a subcommand of the word before it.
 fn page_of<'c>(whole: &'c Command, words: &[String]) -> Result<&'c Command, Failure> {
     let mut page = whole;
     for (at, word) in words.iter().enumerate() {

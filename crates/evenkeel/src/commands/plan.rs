@@ -1,4 +1,4 @@
-//! `plan`: the changes that `apply` would make, as data: for review, and for `apply`, `script`, `image` and `diff` to use later.
+//! `plan`: writes the changes that `apply` would make as data: for review, and for a later `apply`, `script`, `image` or `diff`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `evenkeel prove`: an A/B test of settings on a server under load. One file per subcommand; [`trial`] is `prove` itself.
+//! `evenkeel prove`: an A/B test of settings on a server under load. Each subcommand has one file; [`trial`] is `prove` without one.
 
 pub(super) mod answer;
 mod asked;
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     trial: asked::TrialArgs,
 }
 
-/// Defines an enum of the other subcommands and its dispatch. A module has `Args`, whose documentation is its help, and `run`.
+/// Makes the enum of the other subcommands, and its dispatch. Each module has `Args`, whose documentation is the help, and `run`.
 macro_rules! subcommands {
     ($($name:ident => $module:ident),* $(,)?) => {
         #[derive(Clone, Debug, clap::Subcommand)]

@@ -1,4 +1,4 @@
-//! `evenkeel regions`: where to put servers, by the latency of the players.
+//! `evenkeel regions`: chooses regions for servers by the latency of the players.
 
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,9 @@ use crate::output_file;
 use crate::show::{self, Out};
 use crate::user_table;
 
-/// The largest table of players: a million rows with sixty latencies have half a gigabyte.
+/// The maximum size of a table of players. A million rows with sixty latencies take half a gigabyte.
 const TABLE_BYTES_MAX: u64 = 8 << 30;
-/// The largest list of regions.
+/// The maximum size of a list of regions.
 const LIST_BYTES_MAX: u64 = 16 << 20;
 /// The hint that describes a table of players.
 const COLUMNS: &str = "a table of players has a column for each region, or the columns latitude and longitude; and optionally players and \
@@ -76,7 +76,7 @@ pub(crate) struct Answer {
     file: String,
     #[serde(flatten)]
     report: Report,
-    /// The file of the map, if one was written.
+    /// The file of the map; `null` without --map.
     map: Option<String>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 impl Args {
-    /// The regions that the options name.
+    /// The candidates that the options name; none if they name none.
     fn listed(&self) -> Result<Option<Vec<Candidate>>, Failure> {
         if let Some(path) = &self.candidates {
             let listed = regions::read_candidates(user_table::open(path, LIST_BYTES_MAX)?);
@@ -139,7 +139,7 @@ impl Args {
             RegionsError::TooFew { .. } => "raise --count, or keep fewer regions".to_owned(),
             RegionsError::NoGoal => "name --count or --within".to_owned(),
         };
-        // Whether a goal can be reached is the table's answer, and no mistake.
+        // If the goal can't be reached, that is the answer to the user's question, and not wrong use.
         let code = match error {
             RegionsError::OutOfReach { .. } | RegionsError::TooFewReach { .. } | RegionsError::Unmeasured { .. } => {
                 exit::NO
@@ -168,6 +168,6 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 fn thousandths(text: &str) -> Result<u32, String> {
     const EXPECTED: &str = "a percentage from 1 to 100 with at most one decimal, such as 99.9";
     let tenths = number(text, 1.0..=100.0, EXPECTED)? * 10.0;
-    // In range, so the conversion is exact.
+    // The number is in range, so the conversion is exact.
     if (tenths - tenths.round()).abs() < 1e-6 { Ok(tenths.round() as u32) } else { Err(EXPECTED.to_owned()) }
 }

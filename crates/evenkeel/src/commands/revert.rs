@@ -1,4 +1,4 @@
-//! `revert`: puts everything back, or one transaction.
+//! `revert`: restores everything, or what one transaction changed.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `evenkeel schema`: the JSON Schemas of the answers and of the files that programs may read.
+//! `evenkeel schema`: prints the JSON Schemas of the answers, and of the files that programs may read.
 
 #[cfg(test)]
 mod compatible;
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The schema of that name as JSON, without the parts that only a file needs.
+/// The schema with this name, as JSON, without the members that only a file of its own needs.
 pub(super) fn parsed(name: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
     let format = ALL.iter().find(|format| format.name == name)?;
     let mut schema: serde_json::Map<_, _> = serde_json::from_str(&format.text()?).ok()?;

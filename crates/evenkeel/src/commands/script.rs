@@ -1,4 +1,5 @@
-//! `script`: the changes that `apply` would make, for review and to run elsewhere: a shell script, user data, an Ansible role.
+//! `script`: writes the changes that `apply` would make as a shell script, cloud-init user data or an Ansible role, for review and for
+//! other machines.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     host: HostArgs,
 }
 
-/// What a plan is written as.
+/// The format in which a plan is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Format {
@@ -107,11 +108,11 @@ fn render(args: &Args, plan: &PlanFile) -> Result<Vec<RenderedFile>, RenderError
     }
 }
 
-/// The plan to render. The settings of a plan's file are planned again, and must give the same result. Only the undo part comes from the
-/// file: the values that were read when the plan was made.
+/// The plan to write. The settings of a plan file are planned again, and must give the same steps. Only the undo part comes from the file:
+/// it has the values that were read when the plan was made.
 fn plan(args: &Args, root: &Root, facts: &Facts) -> Result<PlanFile, Failure> {
     let term = if args.persist { Term::Lasting } else { Term::Runtime };
-    // No journal: the script may run on another machine than this one.
+    // Use no journal: the script may run on another machine.
     let Selected { mut plan, stale, given } = args.selection.plan(root, facts, &Log::default(), term)?;
     let stale = match given {
         Some(given) if args.undo => {
@@ -143,7 +144,7 @@ fn write(path: &Path, format: Format, files: &[RenderedFile]) -> Result<(), Fail
                 std::fs::create_dir_all(folder)?;
             }
             std::fs::write(&path, &file.text)?;
-            // A terminal, a pipe or /dev/null is not a script, and its permissions must not be changed.
+            // A terminal, a pipe or /dev/null is not a script, so its permissions must stay.
             match std::fs::metadata(&path)?.is_file() {
                 true => std::fs::set_permissions(&path, std::fs::Permissions::from_mode(file.mode)),
                 false => Ok(()),
@@ -177,7 +178,7 @@ mod tests {
         let plain = folder.path().join("plain");
         write(&plain, Format::Sh, &files).unwrap();
         assert_eq!((std::fs::read_to_string(&plain).unwrap().as_str(), mode(&plain)), ("exit 0\n", 0o755));
-        // A named pipe in place of a device, so that a fault cannot damage the machine's /dev/null.
+        // A named pipe stands for a device, so that a bug can't damage the machine's /dev/null.
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let before = mode(&pipe);

@@ -1,4 +1,4 @@
-//! `verify`: whether applied settings still hold.
+//! `verify`: checks whether applied settings are still in force.
 
 use evenkeel_change::{PutBack, Verification};
 use evenkeel_host::Facts;
@@ -31,7 +31,7 @@ pub(super) struct Answer {
     #[serde(flatten)]
     verification: Verification,
     journal: JournalView,
-    /// The changes that this command undid first, because nobody had confirmed them in time.
+    /// Changes that this command has just undone, because nobody confirmed them in time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     undone: Vec<PutBack>,
 }

@@ -1,8 +1,8 @@
-//! `watchdog`: the process that `apply --try` leaves running. It waits, and undoes the change unless a user confirms it. It has no
-//! terminal and no parent, so it works even if the change cut the connection.
+//! `watchdog`: a process that `apply --try` leaves behind. It waits, and undoes the change unless a user confirms it. It needs no terminal
+//! and no parent, so it works even if the change cut the connection.
 //!
-//! Only SIGKILL ends it; after an error it tries again. The time limit is in the journal, where the next command sees it. With systemd, a
-//! timer replaces the watchdog if it is killed.
+//! Only SIGKILL ends the watchdog. After an error it tries again. The time limit is also in the journal, so the next command undoes the
+//! change if no watchdog runs. With systemd, a timer starts another watchdog if this one is killed.
 
 mod timer;
 
@@ -20,17 +20,17 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 
-/// How often it checks whether it is still needed, and tries again.
+/// How often the watchdog checks whether it is still needed, and how often it retries.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
-/// After trying for this long, the watchdog tries less often, because the obstacle will not be gone in a second.
+/// After this time of retries, the watchdog retries less often, because the obstacle is unlikely to be gone in a second.
 const HASTE_NS: u64 = 600_000_000_000;
 const LATER_NS: u64 = 30_000_000_000;
 
-/// How long its parent waits for its first message.
+/// How long the parent waits for the watchdog's first message.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// The sign that it watches.
+/// The watchdog's first message: it is watching now.
 const READY: &[u8] = b"watching\n";
 
 /// Put a change back when its time is over; started by `apply --try`
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     let mut watch = Watch { root: &root, writer: &writer, args, seen: None, held: None };
     let until_ns = match watch.look() {
         Look::Waits(until_ns) => until_ns,
-        // A watchdog that was started late tries to undo even if the journal can't be read now.
+        // A watchdog that was started after the time limit tries to undo the change even if the journal can't be read now.
         Look::Unknown | Look::Gone if args.late => clock::boottime_ns(),
         Look::Unknown | Look::Gone | Look::Over => return Ok(exit::WELL),
     };
@@ -70,11 +70,11 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
 
 /// The state of the transaction in the journal.
 enum Look {
-    /// The transaction waits until this time, on the clock that counts since boot.
+    /// The transaction waits for confirmation until this time, by the clock that counts since boot.
     Waits(u64),
-    /// Nobody waits for it any more.
+    /// The transaction no longer waits: it was confirmed or undone.
     Over,
-    /// The journal has no such transaction: somebody moved it away, or its disk is not there.
+    /// The journal has no such transaction: somebody moved the journal, or its disk is not mounted.
     Gone,
     /// The journal can't be read, or has lost the transaction's records.
     Unknown,
@@ -84,17 +84,17 @@ struct Watch<'a> {
     root: &'a Root,
     writer: &'a HostWriter,
     args: &'a Args,
-    /// The inode, length and time of the journal that was read last. If they are unchanged, it is not read again.
+    /// Inode, length and time of the journal when it was last read. If these are unchanged, it is not read again.
     seen: Option<(u64, u64, i64, i64)>,
-    /// The last journal in which the transaction still waits. If the journal is gone by the deadline, this copy undoes the change.
+    /// A copy of the last journal in which the transaction waited. If the journal is gone at the time limit, this copy undoes the change.
     held: Option<Remains>,
 }
 
 impl Watch<'_> {
-    /// Returns when there is nothing left to undo.
+    /// Waits for the time limit, and then undoes the change. Returns if there is nothing left to undo.
     fn wait(&mut self, mut until_ns: u64) {
         loop {
-            // The clock that counts the time a machine sleeps, since its users wait in that time too.
+            // This clock also counts the time in which the machine sleeps, because the user's time passes too.
             let now_ns = clock::boottime_ns();
             if now_ns >= until_ns && self.undo() {
                 return;
@@ -137,8 +137,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Whether everything is restored. The journal is opened anew each time, so that a user who reverts by hand does not find it locked.
-    /// If it was removed or moved away, the held copy undoes the change.
+    /// Undoes the change. Returns whether everything is restored. The journal is opened only for this, so that a user can revert by hand at
+    /// any time. If the journal was removed or moved, the copy undoes the change.
     fn undo(&self) -> bool {
         let id = self.args.transaction;
         let is_gone = || Log::read_damaged(&self.args.state).is_ok_and(|log| !log.has(id));
@@ -160,11 +160,11 @@ impl Watch<'_> {
 
 fn say_ready() {
     let mut out = std::io::stdout();
-    // If this fails, no one can read an error; the parent then gives up the change.
+    // If this fails, nobody could read the error. The parent gets no message, and gives up the change.
     let _ = out.write_all(READY).and_then(|()| out.flush());
 }
 
-/// Starts the watchdog of a transaction, waits until it watches, then starts its backup timer. Returns why there is no timer, if there
+/// Starts the watchdog of a transaction, waits until it watches, and then starts its backup timer. Returns why there is no timer, if there
 /// should be one.
 pub(crate) fn start(transaction: u64, dir: &Path, seconds: u64) -> Result<Option<String>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;

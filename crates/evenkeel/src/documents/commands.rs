@@ -1,4 +1,4 @@
-//! Generates docs/commands.md from the definition of the command line, so that the page and `--help` always agree.
+//! Generates docs/commands.md from the definition of the command line. So the page and `--help` always agree.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ fn the_page_of_commands_is_fresh() {
     expect_file!["../../../../docs/commands.md"].assert_eq(&page());
 }
 
-/// Somebody who opens the help of one command wants to see a line that works.
+/// A user who reads the help of a command needs a line that works.
 #[test]
 fn every_command_has_examples() {
     let mut all = Vec::new();
@@ -50,7 +50,7 @@ fn text_outside_of_code_is_no_markup() {
 
 fn page() -> String {
     let mut whole = Args::command();
-    // Gives every command its full name.
+    // This gives every command its full name.
     whole.build();
     let mut commands = Vec::new();
     collect(&whole, &mut commands);
@@ -70,7 +70,7 @@ fn page() -> String {
     page
 }
 
-/// The commands that help lists, each before those below it.
+/// The commands that help lists. Each comes before its subcommands.
 fn collect<'c>(command: &'c Command, found: &mut Vec<&'c Command>) {
     found.push(command);
     for below in command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help") {
@@ -102,7 +102,7 @@ fn section(command: &Command) -> String {
     text + &below(command)
 }
 
-/// The part below the options in `--help`: indented lines are commands, or a table.
+/// The text below the options in `--help`. Indented lines are commands, or a table.
 fn below(command: &Command) -> String {
     let text = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

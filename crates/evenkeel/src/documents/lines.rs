@@ -1,4 +1,4 @@
-//! Checks that every command line of evenkeel in the pages is valid today. An option that was renamed or never existed fails here. No
+//! Checks that the command line accepts every line of evenkeel in the pages. A line with a renamed or invented option fails the test. No
 //! command is run.
 
 use clap::CommandFactory;
@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 
 use crate::command_line::Args;
 
-/// Placeholders for values of the reader, each with a value that the parser accepts.
+/// Placeholders for the reader's own values, each with a value that the parser accepts.
 const PLACEHOLDERS: [(&str, &str); 10] = [
     ("NAME=PERCENT", "round_trip_us_p99=25"),
     ("METER", "gaps"),
@@ -20,14 +20,14 @@ const PLACEHOLDERS: [(&str, &str); 10] = [
     ("SHELL", "bash"),
 ];
 
-/// The first lines of files that begin with the program's name.
+/// The first lines of some files look like commands, such as `evenkeel ticks 1`, but are none.
 const HEADS_OF_FILES: [&str; 2] = ["ticks 1", "ticks 2"];
 
 /// A command line of evenkeel, and its position.
 struct Line {
     place: String,
     text: String,
-    /// Whether the command is inside a sentence, so that it may lack its arguments.
+    /// Whether the command is part of a sentence. It may then lack its arguments.
     is_inline: bool,
 }
 
@@ -80,7 +80,7 @@ fn invalid_command_lines_are_found() {
     }
 }
 
-/// Why the parser does not take the line.
+/// Why the parser refuses the line; none if it accepts it.
 fn refused(line: &Line) -> Option<String> {
     let Some(words) = shlex::split(&line.text.replace(['…', '[', ']'], " ")) else {
         return Some("a quote is not closed".to_owned());
@@ -98,22 +98,22 @@ fn refused(line: &Line) -> Option<String> {
     (!is_fine).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
-/// A valid value in place of a placeholder.
+/// Replaces a placeholder by a valid value.
 fn value_for(word: String) -> String {
     if let Some((_, value)) = PLACEHOLDERS.iter().find(|(placeholder, _)| *placeholder == word) {
         return (*value).to_owned();
     }
-    // Some commands take only the names of knobs.
+    // Some commands accept only the names of knobs.
     let knob = evenkeel_host::knobs::ALL.first().map_or("", |knob| knob.id);
     match word.as_str() {
         "KNOB" => knob.to_owned(),
-        // The output of another program; in the pages this is always a process number.
+        // The output of another program. In the pages it is always a process number.
         text if text.starts_with("$(") => "1234".to_owned(),
         _ => word.replace("KNOB=", &format!("{knob}=")),
     }
 }
 
-/// The command lines of evenkeel in a page: those of code blocks, and those between backticks.
+/// The command lines of evenkeel in a page: in code blocks, and between backticks.
 fn lines(page: &str, text: &str) -> Vec<Line> {
     let mut found = Vec::new();
     let (mut block, mut begun) = (None, String::new());
@@ -122,9 +122,9 @@ fn lines(page: &str, text: &str) -> Vec<Line> {
         if let Some(kind) = line.trim_start().strip_prefix("```") {
             block = block.is_none().then_some(kind);
         } else if block == Some("text") {
-            // Output, or the form of a command.
+            // The line is output, or shows the form of a command.
         } else if block.is_some() || line.starts_with("    ") {
-            // The prompt and a comment are not part of the command, and a backslash continues it.
+            // A prompt and a comment are not part of the command. A backslash continues the command on the next line.
             let line = line.trim().trim_start_matches("$ ");
             match line.strip_suffix('\\') {
                 Some(part) => begun.push_str(part),
@@ -145,7 +145,7 @@ fn lines(page: &str, text: &str) -> Vec<Line> {
 fn add(found: &mut Vec<Line>, place: &str, text: &str, is_inline: bool) {
     for part in commands(text) {
         let mut words = part.trim();
-        // Variables that are set for this command alone.
+        // Skip variables that are set for this command only.
         while let Some((first, rest)) = words.split_once(' ')
             && (first == "sudo" || (first.contains('=') && first.starts_with(char::is_uppercase)))
         {
@@ -161,7 +161,7 @@ fn add(found: &mut Vec<Line>, place: &str, text: &str, is_inline: bool) {
     }
 }
 
-/// The commands of a shell line, without redirections.
+/// The commands in a shell line, without redirections.
 fn commands(text: &str) -> Vec<String> {
     let (mut parts, mut part, mut quote, mut skips) = (Vec::new(), String::new(), None, false);
     let mut before = ' ';

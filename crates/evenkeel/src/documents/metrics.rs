@@ -1,4 +1,4 @@
-//! Generates docs/metrics.md from the lists of the workloads, so that the page names every number that may decide a trial.
+//! Generates docs/metrics.md from the metric lists of the workloads. So the page names every metric that can decide a trial.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ fn page() -> String {
     let mut page = HEAD.to_owned();
     let mut left: Vec<&Entry> = ALL.iter().collect();
     while let Some(first) = left.first().copied() {
-        // Workloads with one list share a table.
+        // Workloads with the same metrics share a table.
         let (alike, others): (Vec<&Entry>, Vec<&Entry>) =
             left.into_iter().partition(|entry| metrics(entry).eq(metrics(first)));
         left = others;

@@ -1,5 +1,4 @@
-//! Compares the pages in docs/ with today's command line. These are tests, because they need the parser's definition, which no other
-//! program has.
+//! Compares the pages in docs/ with today's command line. These are unit tests of this program, because they need the parser's definition.
 
 mod commands;
 mod lines;
@@ -7,12 +6,12 @@ mod metrics;
 
 use std::path::{Path, PathBuf};
 
-/// The project's folder.
+/// The root folder of the project.
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The pages for readers: those in docs/ and in the project's root. Dated findings keep the options of their time.
+/// The pages for readers: those in docs/ and in the root folder. Dated findings are left out, because they have the options of their time.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> =
         ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "hosts/README.md", "lab/README.md"]

@@ -1,4 +1,4 @@
-//! Reports of several machines side by side: each setting with its result on every machine, and whether the machines agree.
+//! Compares reports of several machines: each setting with its result on every machine, and whether the machines agree.
 
 use evenkeel_trial::Outcome;
 use evenkeel_trial::saved::{Across, Agreement, Asked, Cell, Machine};
@@ -8,12 +8,12 @@ use super::chart::{self, Estimate, Source};
 use super::words::{as_change, range, share};
 use crate::view::{Block, Column, Text, html, sentence};
 
-/// The longest name in a column.
+/// The maximum length of a name in a column, in characters.
 const NAME_MAX: usize = 24;
-/// The maximum number of machines to name, the first ones.
+/// The maximum number of machines that a sentence names: the first ones.
 const NAMED_MAX: usize = 6;
 
-/// The page.
+/// The page as HTML.
 pub(crate) fn page(across: &Across) -> String {
     let sub = format!("{} reports · evenkeel {}", across.machines.len(), env!("CARGO_PKG_VERSION"));
     html::page("evenkeel: reports side by side", &sub.into(), &blocks(across))
@@ -70,7 +70,7 @@ fn source(across: &Across) -> Source {
     }
 }
 
-/// The settings, and the metric that decided.
+/// The settings, and the primary metric.
 fn title(asked: &Asked) -> String {
     let what = if asked.control { "control of " } else { "" };
     format!("{what}{}, by {}", asked.knob, asked.metric)
@@ -92,7 +92,7 @@ fn row(cell: &Cell, across: &Across) -> [Text; 5] {
     ]
 }
 
-/// The end of a long path: that is where reports differ.
+/// The end of a long path, because reports often differ only there.
 fn shortened(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= NAME_MAX {
@@ -102,7 +102,7 @@ fn shortened(name: &str) -> String {
     format!("…{end}")
 }
 
-/// A ratio as a change with its sign: short enough for a column.
+/// A ratio as a change with its sign, short enough for a column.
 fn signed(ratio: f64) -> String {
     match change(ratio) {
         (amount, ChangeWay::Lower) => format!("-{amount}"),
@@ -111,7 +111,7 @@ fn signed(ratio: f64) -> String {
     }
 }
 
-/// The guard that rejected a gain.
+/// Text that names the guard which rejected B; empty if no guard did.
 fn veto(cell: &Cell) -> String {
     cell.vetoed_by.as_ref().map_or_else(String::new, |guard| format!(" by {guard}"))
 }
@@ -130,7 +130,7 @@ fn traits(machine: &Machine) -> String {
     if parts.is_empty() { "the report does not say what it is".to_owned() } else { parts.join(", ") }
 }
 
-/// The agreement of the machines.
+/// Sentences on how far the machines agree.
 fn summary(asked: &Asked, across: &Across) -> String {
     let groups = [
         (Outcome::Better, "helps on"),

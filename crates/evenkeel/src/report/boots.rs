@@ -1,5 +1,5 @@
-//! A trial over boots as blocks: the verdict with its basis and its caveats, the boots, the guards, and how to repeat it. The verdict
-//! always has the number of boots.
+//! The blocks of the page for a trial over boots: the verdict with its basis and its caveats, the boots, the guards, and how to repeat the
+//! trial. The verdict always names the number of boots.
 
 use std::collections::BTreeSet;
 use std::slice::from_ref;
@@ -21,7 +21,7 @@ use crate::view::{Block, Text, Verdict, html, markdown, sentence};
 
 const TITLE: &str = "evenkeel report over boots";
 
-/// The page; `json` is what programs read of the same.
+/// The page as HTML. `json` is the same report for programs.
 pub(crate) fn page(state: &BootsState, report: &BootsReport, json: &str) -> String {
     let sub = Text::from(format!("begun {} · evenkeel {} · ", begun(state), report.evenkeel))
         .and(Text::code(report.design.settings.join(" ")));
@@ -31,7 +31,7 @@ pub(crate) fn page(state: &BootsState, report: &BootsReport, json: &str) -> Stri
     html::page(TITLE, &sub, &blocks)
 }
 
-/// The same report for tickets and wikis.
+/// The same report as Markdown, for tickets and wikis.
 pub(crate) fn document(state: &BootsState, report: &BootsReport) -> String {
     markdown::document(TITLE, &blocks(state, report))
 }
@@ -70,7 +70,7 @@ fn source(state: &BootsState, report: &BootsReport) -> Source {
     Source { host, date: begun(state), command: again(state) }
 }
 
-/// The verdict in one sentence. Its badge always has the number of boots.
+/// The verdict in one sentence. The badge always names the number of boots.
 fn verdict(report: &BootsReport) -> Verdict {
     let change = report.comparison.map_or_else(String::new, |found| change(report, &found));
     let word = |verdict: Outcome| if report.vetoed_by.is_some() { "vetoed".to_owned() } else { verdict.to_string() };
@@ -92,7 +92,7 @@ fn change(report: &BootsReport, found: &BootsComparison) -> String {
     format!("; {title} is {}, with {often:.0} % confidence {}", as_change(found.ratio), range(found.low, found.high))
 }
 
-/// The progress of the trial in words.
+/// The progress of the trial as text.
 fn progress(report: &BootsReport) -> String {
     let design = &report.design;
     let counted: usize = report.arms.iter().map(|arm| arm.boots.len()).sum();
@@ -129,7 +129,7 @@ fn effect(report: &BootsReport, source: &Source) -> Option<Block> {
         interval: Some((found.low, found.high)),
         rug: Vec::new(),
     }];
-    // The axis has the direction of the deciding metric. A guard with the opposite direction is shown only in the table.
+    // The axis shows the better direction of the primary metric. A guard with the opposite direction is only in the table.
     let fits = |guard: &&GuardOfBoots| guard.metric.better == metric.better;
     shown.extend(report.guards.iter().filter(fits).map(|guard| Estimate {
         label: format!("guard: {}", guard.metric.name),
@@ -156,7 +156,7 @@ fn effect(report: &BootsReport, source: &Source) -> Option<Block> {
     Some(Block::section("The effect", vec![Block::Drawing(drawing, Text::prose(&caption)), Block::List(words)]))
 }
 
-/// How the boots of the arms differ, and how often chance alone would make them differ this much.
+/// Text: how the values of the arms' boots differ, and how often chance alone makes them differ this much.
 fn apart(found: &BootsComparison) -> String {
     let (half, way) = (found.boots / 2, if found.ratio < 1.0 { "below" } else { "above" });
     let all = if half == 2 { "both boots".to_owned() } else { format!("all {half} boots") };
@@ -183,7 +183,7 @@ fn arm_words(arm: &ArmOfBoots, report: &BootsReport) -> String {
     format!("{:?}: {} {}{between}{within}.", arm.arm, numbers(&arm.boots), report.design.metric.unit)
 }
 
-/// Each boot's number.
+/// The value of each boot, as text.
 fn numbers(values: &[f64]) -> String {
     let words: Vec<String> = values.iter().map(|value| trim(*value)).collect();
     if words.is_empty() { "no boot yet".to_owned() } else { words.join(", ") }
@@ -212,7 +212,7 @@ fn row(at: usize, boot: &SeenBoot) -> [String; 5] {
     [(at + 1).to_string(), format!("{:?}", boot.arm), median, middle, windows]
 }
 
-/// The machine in each boot.
+/// The traits of the machine in each boot, as a table.
 fn machines(report: &BootsReport) -> Block {
     let known = |text: &Option<String>| Text::from(text.as_deref().unwrap_or("unknown"));
     let row = |(at, boot): (usize, &SeenBoot)| {
@@ -246,7 +246,7 @@ fn guards(report: &BootsReport) -> Option<Block> {
     (!report.guards.is_empty()).then(|| Block::section("Guards", vetoed.into_iter().chain([table]).collect()))
 }
 
-/// The result of a guard. "Not worse" is not proof: few boots show only a large harm.
+/// The result of a guard, as text. "Not worse" proves little: few boots show only a large harm.
 fn harm(guard: &GuardOfBoots) -> String {
     let margin = share(guard.margin);
     match guard.is_harmed {
@@ -270,7 +270,7 @@ fn repeat(state: &BootsState, report: &BootsReport) -> Block {
         .and(Text::code(state.folder.as_str()))
         .and(":");
     let terms = vec![
-        // Text of a machine: a backtick in it opens no code.
+        // This text comes from a machine, so a backtick in it must not begin code.
         ("server and load", report.workload.as_str().into()),
         ("decided by", Text::from(format!("{}: ", design.metric.title)).and(Text::code(design.metric.name.as_ref()))),
         ("smallest effect", format!("{}; smaller ones do not matter", share(design.smallest_effect_ratio)).into()),
@@ -295,13 +295,13 @@ fn repeat(state: &BootsState, report: &BootsReport) -> Block {
     Block::section("How to repeat it", vec![command, Block::Terms(terms), Block::Detail(vec![Block::Terms(machine)])])
 }
 
-/// A trait of the machine in all boots, each value once.
+/// The values of a trait in all boots; each value once.
 fn seen(report: &BootsReport, value: impl Fn(&BootWords) -> Option<&str>) -> String {
     let all: BTreeSet<&str> = report.boots.iter().filter_map(|boot| value(&boot.machine)).collect();
     if all.is_empty() { "unknown".to_owned() } else { all.into_iter().collect::<Vec<_>>().join(", ") }
 }
 
-/// The command that repeats it, even if the defaults change.
+/// The command that repeats the trial, even if the defaults change later.
 fn again(state: &BootsState) -> String {
     let design = &state.design;
     let percent = |share: f64| trim(share * 100.0);

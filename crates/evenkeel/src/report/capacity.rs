@@ -1,4 +1,4 @@
-//! The answer of `capacity` as a page: the number, its interval, what ended it, and the curve.
+//! The page of `capacity`: the number of sessions, its interval, what limits it, and the curve.
 
 use std::path::Path;
 
@@ -19,10 +19,10 @@ const WITH: &str = "With the settings";
 
 /// The content of the page.
 pub(crate) struct Shown<'a> {
-    /// The report without the settings, if settings were compared.
+    /// The report of the search without the settings.
     pub(crate) report: &'a CapacityReport,
     pub(crate) compared: Option<&'a Comparison>,
-    /// The written files: a description and the name of each.
+    /// The files that were written: for each, a description and the name.
     pub(crate) files: Vec<(&'static str, String)>,
 }
 
@@ -61,7 +61,7 @@ fn blocks(shown: &Shown<'_>, taken: &str) -> Vec<Block> {
     blocks
 }
 
-/// The number of one search. Without an upper end, more may fit: a search that was stopped has shown only what fits at least.
+/// The verdict on one search. Without an upper bound, more sessions may fit: a search that was stopped has proven only a minimum.
 fn of_one(found: &Found) -> Verdict {
     let says = match (found.sessions, found.at_most) {
         (0, None) => "How many sessions fit is not known yet".to_owned(),
@@ -72,7 +72,7 @@ fn of_one(found: &Found) -> Verdict {
     Verdict { outcome: None, badge: badge.to_owned(), is_repeated: true, says }
 }
 
-/// The verdict on the settings: how many sessions more or fewer.
+/// The verdict on the settings: how many more or fewer sessions fit with them.
 fn of_two(gain: &Gain) -> Verdict {
     let (outcome, badge, says) = match gain.verdict {
         GainVerdict::More => {
@@ -116,7 +116,7 @@ fn worth(without: &CapacityReport, compared: &Comparison) -> Vec<(&'static str, 
     terms
 }
 
-/// The terms of one answer: its interval, what limits it, and the cost of a session.
+/// The terms of one search: its interval, what limits the number, and the cost of a session.
 fn side(report: &CapacityReport) -> Vec<(&'static str, Text)> {
     let ended_by = report.ended_by.map_or("nothing: the limits were not broken", ended_by);
     let mut terms = vec![("interval", interval(&report.found).into()), ("ended by", ended_by.into())];
@@ -133,7 +133,7 @@ fn side(report: &CapacityReport) -> Vec<(&'static str, Text)> {
     terms
 }
 
-/// Every number of sessions that was tried, drawn and as a table.
+/// Every number of sessions that was tried, as a chart and as a table. None if no window was measured.
 fn tried(shown: &Shown<'_>, taken: &str) -> Option<Block> {
     let Shown { report, compared, .. } = shown;
     let with = compared.map(|compared| &compared.report);
@@ -186,7 +186,8 @@ fn gain_interval(gain: &Gain) -> String {
     }
 }
 
-/// A line about a window, while the search goes on. `with_settings`: whether it has the settings, if some are compared.
+/// A line about a window, while the search runs. `with_settings` says whether the window had the settings; none if no settings are
+/// compared.
 pub(crate) fn progress(window: &Window, with_settings: Option<bool>, limits: &[Limit], search: &Search) -> String {
     let values: Vec<String> = limits.iter().zip(&window.worst).map(|(limit, worst)| value(limit, *worst)).collect();
     let held = if window.is_held(limits) { "held" } else { "broken" };

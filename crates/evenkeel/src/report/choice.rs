@@ -1,4 +1,4 @@
-//! The choice of the best arm: as one sentence, as rows for the terminal and the page, and as a section of the page.
+//! The choice of the best arm: as a sentence, as rows for the terminal and the page, and as a section of the page.
 
 use evenkeel_trial::saved::{ChoiceEntry, PairOfWindows, RunReport, TrialEntry};
 use evenkeel_trial::{ArmName, Choice, Effect, Left, LeftWhy};
@@ -9,10 +9,10 @@ use super::markup::word;
 use super::trial::{source, ways};
 use super::words::{as_change, range, share, trim};
 
-/// Ratios of pairs that are marked under an interval.
+/// The maximum number of pairs that are marked below an interval.
 const RUG_MAX: usize = 400;
 
-/// The text if no arm differs from the unchanged machine.
+/// The sentence if no arm differs from the unchanged machine.
 pub(crate) fn of_control(is_claimed: bool) -> String {
     match is_claimed {
         true => "arms with the same configuration show a difference, which is wrong: do not trust this run",
@@ -21,7 +21,7 @@ pub(crate) fn of_control(is_claimed: bool) -> String {
     .to_owned()
 }
 
-/// The best arm in one sentence that claims no more than the intervals do. `knobs` has the settings of each arm except A.
+/// The best arm in one sentence, which claims no more than the intervals do. `knobs` has the settings of each arm except A.
 pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str) -> String {
     let named = |arm: ArmName| {
         let knob = knobs.iter().find(|(name, _)| *name == arm).map_or("unknown", |(_, knob)| *knob);
@@ -37,7 +37,7 @@ pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str
             let next = better.iter().find(|arm| *arm != best).copied().unwrap_or(*best);
             let apart = choice.between(*best, next).and_then(|between| Some((between, between.effect?)));
             let lead = apart.map_or_else(String::new, |(between, effect)| {
-                // The ratio belongs to the arm that is named first.
+                // The sentence names the best arm first, so the ratio must be that of the best arm to the other one.
                 let turned = |ratio: f64| if between.arm == *best { ratio } else { 1.0 / ratio };
                 let ends = effect.low.zip(effect.high).map(|(low, high)| {
                     let [one, other] = [low, high].map(turned);
@@ -60,7 +60,7 @@ pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str
     }
 }
 
-/// Why an arm had no further windows, in words.
+/// Why the trial measured no further windows of an arm, as text.
 pub(crate) fn left(left: &Left) -> String {
     let block = left.block.saturating_add(1);
     let why = match &left.why {
@@ -73,7 +73,7 @@ pub(crate) fn left(left: &Left) -> String {
     format!("left after block {block}: {why}")
 }
 
-/// The titles of the columns, one row an arm.
+/// The titles of the columns. Each arm has one row.
 pub(crate) const COLUMNS: [&str; 6] = ["arm", "settings", "median", "against A", "verdict", "pairs"];
 
 /// One row for each arm, A first.
@@ -105,7 +105,7 @@ pub(crate) fn rows(entries: &[TrialEntry]) -> Vec<Vec<String>> {
     a.into_iter().chain(further).collect()
 }
 
-/// The part of the page that is about all arms.
+/// The section of the page that compares all arms.
 pub(super) fn section(saved: &RunReport, choice: &ChoiceEntry) -> Markup {
     let Some(first) = saved.trials.first().map(|entry| &entry.report) else { return html! {} };
     let matters = first.design.smallest_effect_ratio;
@@ -178,7 +178,7 @@ fn table(saved: &RunReport) -> Markup {
     }
 }
 
-/// The arms other than A, compared with each other.
+/// The comparisons of the arms other than A with each other.
 fn between(choice: &Choice) -> Markup {
     if choice.between.is_empty() {
         return html! {};

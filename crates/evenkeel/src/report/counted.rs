@@ -1,4 +1,4 @@
-//! Costs of a setting, and whether its counters show that it was engaged.
+//! The costs of a setting, and whether the setting was engaged according to its counters.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use evenkeel_trial::{ArmName, Engaged, Mechanism, Report};
 use super::words::{as_change, trim};
 use crate::view::{Block, Column, Text, sentence};
 
-/// All metrics except the deciding one, by arm: the costs first.
+/// All metrics except the primary one, by arm. The costs come first.
 pub(super) fn costs(entry: &TrialEntry) -> Vec<Block> {
     let trial = &entry.report;
     let finite = |(name, number): (&String, &f64)| number.is_finite().then(|| (name.clone(), *number));
@@ -18,7 +18,7 @@ pub(super) fn costs(entry: &TrialEntry) -> Vec<Block> {
     for cost in &trial.costs {
         measured.remove(&cost.name);
     }
-    // In older reports without separate costs, they are among the workload's numbers.
+    // Older reports have no separate costs. There, the costs are among the workload's numbers.
     let is_cost = |name: &str| {
         let words = ["rss", "resident", "memory", "power", "joule", "watt"];
         trial.costs.is_empty() && (name.starts_with("cpu") || words.iter().any(|word| name.contains(word)))
@@ -47,7 +47,7 @@ pub(super) fn costs(entry: &TrialEntry) -> Vec<Block> {
     blocks
 }
 
-/// Costs that were not measured: unknown is not free.
+/// The costs that were not measured. A cost that is unknown is not zero.
 fn unknown(costs: &Medians, trial: &Report) -> Vec<&'static str> {
     let knows = |words: &[&str]| costs.keys().any(|name| words.iter().any(|word| name.contains(word)));
     let knows_cpu = knows(&["cpu"]) || trial.arms.iter().any(|arm| arm.cpu_share.is_some());
@@ -61,7 +61,7 @@ fn unknown(costs: &Medians, trial: &Report) -> Vec<&'static str> {
 
 type Medians = BTreeMap<String, [Option<f64>; 2]>;
 
-/// The numbers of A and the other arm. `title` has the title of a metric, if it has one.
+/// A table of the numbers of A and of the other arm. `title` returns the title of a metric, if it has one.
 fn table(other: ArmName, rows: &Medians, head: &str, title: &dyn Fn(&str) -> Option<String>) -> Block {
     let number = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), trim);
     let row = |(name, [a, b]): (&String, &[Option<f64>; 2])| {
@@ -86,7 +86,7 @@ fn change(a: Option<f64>, b: Option<f64>) -> String {
     }
 }
 
-/// Whether each knob was engaged, by the counters of its mechanism.
+/// For each knob, whether it was engaged, by the counters of its mechanism.
 pub(super) fn engagement(entry: &TrialEntry) -> Vec<Block> {
     let trial = &entry.report;
     let conditions = by_arm(trial, |window| numbers(&window.conditions));
@@ -128,7 +128,7 @@ pub(super) fn mechanism(other: ArmName, knob: &Mechanism, head: &str) -> Vec<Blo
     blocks
 }
 
-/// Conditions that are recorded in every trial.
+/// The conditions that every trial records.
 const MACHINE: &[&str] =
     &["span_us", "steal_share", "busy_share", "cpu_pressure_share", "load_1min", "own_cpu_us", "longest_gap_us"];
 

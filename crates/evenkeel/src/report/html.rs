@@ -1,5 +1,5 @@
-//! The report as one page that needs no network and no script: style, charts and downloads are inside it. It is made from
-//! `report.json`, so the two always agree, and evenkeel can make the page of any stored report again.
+//! The report as one page that needs no network and no script: it contains its style, charts and downloads. It is made from `report.json`,
+//! so the two always agree. evenkeel can make the page again from any stored report.
 
 use evenkeel_trial::saved::{RunReport, TrialEntry};
 use maud::{Markup, html};
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::markup::{download, framed, prose, sentence, word};
 use super::{choice, machine, trial};
 
-/// The page of a report; `json` is its file.
+/// The page of a report. `json` is the text of its `report.json`.
 pub(super) fn page(saved: &RunReport, json: &str) -> Markup {
     let taken = saved.taken.as_deref().unwrap_or("at an unknown time");
     let version = saved.evenkeel.as_deref().unwrap_or("of an unknown version");
@@ -31,7 +31,7 @@ fn anchor(at: usize) -> String {
     format!("trial-{}", at + 1)
 }
 
-/// The verdicts, each with the number of its caveats.
+/// The verdicts. Each has the number of its caveats.
 fn answers(saved: &RunReport) -> Markup {
     html! {
         section #short {

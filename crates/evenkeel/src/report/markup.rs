@@ -1,4 +1,4 @@
-//! The parts of report pages that are not blocks yet.
+//! Parts of report pages that are not made of blocks yet.
 
 use evenkeel_trial::Outcome;
 use maud::Markup;
@@ -7,12 +7,12 @@ pub(super) use crate::view::html::{download, framed, key};
 pub(super) use crate::view::sentence;
 use crate::view::{Text, html};
 
-/// A verdict as a word with a sign.
+/// A verdict: its word, and a sign.
 pub(super) fn word(verdict: Outcome) -> Markup {
     html::badge(Some(verdict), &verdict.to_string())
 }
 
-/// Text with commands between backticks.
+/// A text of evenkeel's own, in which commands are between backticks.
 pub(super) fn prose(text: &str) -> Markup {
     html::text(&Text::prose(text))
 }

@@ -31,18 +31,18 @@ pub(crate) use words::{Claim, as_change};
 /// The report of one run, with all facts and advice.
 pub(crate) type FullReport = RunReport<Facts, Advice>;
 
-/// The answer of one session: a report for each arm against A, and the choice among several.
+/// The answer of one session: for each arm, a report of its comparison with A; and for several arms, the choice.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct SessionAnswer {
     pub(crate) trials: Vec<TrialEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) choice: Option<ChoiceEntry>,
-    /// The file of the session, if it is complete.
+    /// The file of the session; none if it is incomplete.
     #[serde(skip)]
     pub(crate) kept_in: Option<PathBuf>,
 }
 
-/// A report without trials yet, of this version and now.
+/// A report of this version and time, without trials yet.
 pub(crate) fn begin(command: String, facts: Facts, advice: Vec<Advice>) -> FullReport {
     FullReport {
         evenkeel: Some(env!("CARGO_PKG_VERSION").to_owned()),
@@ -67,7 +67,7 @@ pub(crate) fn write(story: &FullReport, folder: &Path) -> Result<[PathBuf; 2], F
     Ok([write_page(folder, "report.html", &page)?, write_page(folder, "report.json", &json)?])
 }
 
-/// The design, as options of `prove` that choose it again even if the defaults change.
+/// The design as options of `prove`. They choose the same design even if the defaults change later.
 pub(crate) fn design_again(design: &Design) -> String {
     let mut again = format!(" --metric {} --pairs {}", design.metric.name, design.stop.pairs_max());
     match design.stop {
@@ -97,12 +97,12 @@ pub(crate) fn design_again(design: &Design) -> String {
     format!("{again} --seed {}", design.seed)
 }
 
-/// The time of a report.
+/// The present time, as a report prints it.
 fn taken_now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// Writes blocks as `report.html`, which has the answer as a file inside, and the answer as `report.json`. Returns their paths.
+/// Writes blocks as `report.html`, and the answer as `report.json`. The page also contains the answer as a download. Returns the paths.
 fn write_blocks<T: Serialize>(
     folder: &Path,
     title: &str,
@@ -121,7 +121,7 @@ fn write_blocks<T: Serialize>(
     Ok([write_page(folder, "report.html", &page)?, write_page(folder, "report.json", &json)?])
 }
 
-/// Writes a file into a folder, which is created if it is missing, and returns its path.
+/// Writes a file into a folder, and returns its path. Creates the folder if it is missing.
 pub(crate) fn write_page(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
     let failed = |path: &Path, error| Failure::io(exit::NOT_POSSIBLE, format!("write {}", path.display()), &error);
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;

@@ -15,7 +15,8 @@ use crate::show::tune::{SearchResult, name, outcome};
 use crate::times;
 use crate::view::{Block, Column, Text, Verdict, sentence};
 
-/// Writes `report.html` and `report.json`; `first` are the blocks before those of the search. Returns a note for the user.
+/// Writes the page of a search as `report.html`, and the answer as `report.json`. The page begins with the blocks of `first`. Returns a
+/// note for the user.
 pub(crate) fn write<T: Serialize + JsonSchema>(
     folder: &Path,
     answer: &T,
@@ -98,7 +99,7 @@ fn left_out_one(answer: &Answer) -> Vec<Estimate> {
     answer.knobs.iter().filter_map(row).collect()
 }
 
-/// Other values of the knobs that moved the metric.
+/// The results of other values of the knobs that changed the metric. None if no other values were tried.
 fn ladders(answer: &Answer) -> Option<Block> {
     let rows: Vec<[Text; 4]> = answer
         .knobs
@@ -121,7 +122,7 @@ fn ladders(answer: &Answer) -> Option<Block> {
     (!rows.is_empty()).then(|| Block::section("Other values", vec![Block::table(header, rows)]))
 }
 
-/// The joint effect of each two of the knobs that moved the metric.
+/// For every two knobs that changed the metric, their joint effect. None if none was measured.
 fn interactions(answer: &Answer) -> Option<Block> {
     let row = |found: &Interaction| {
         let p_value = if found.p_value < 0.001 { "below 0.001".to_owned() } else { format!("{:.3}", found.p_value) };
@@ -137,7 +138,7 @@ fn interactions(answer: &Answer) -> Option<Block> {
     (!rows.is_empty()).then(|| Block::section("Joint effects", vec![Block::table(header, rows)]))
 }
 
-/// All settings of a guide together.
+/// The effect of all settings of a guide together.
 fn whole(result: &SearchResult) -> Vec<Estimate> {
     let title = || result.design.metric.title.clone().into_owned();
     let row = |whole: &Whole| {
@@ -147,7 +148,7 @@ fn whole(result: &SearchResult) -> Vec<Estimate> {
     result.answer.whole.iter().map(row).collect()
 }
 
-/// The set and its guards.
+/// The effect of the chosen set, and of its guards.
 fn proof(result: &SearchResult) -> Vec<Estimate> {
     let answer = &result.answer;
     let title = || result.design.metric.title.clone().into_owned();

@@ -1,4 +1,4 @@
-//! The section of one trial: caveats, the effect with the A/A check and the guards, pairs, distribution, timeline, costs, whether the
+//! The section for one trial: caveats, the effect with the A/A check and the guards, pairs, distribution, timeline, costs, whether the
 //! setting was engaged, and dropped pairs.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::words::{as_change, range, share, trim};
 use crate::times;
 use crate::view::{Block, html};
 
-/// Ratios of pairs that are marked under an interval.
+/// The maximum number of pairs that are marked below an interval.
 const RUG_MAX: usize = 400;
 
 pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Markup {
@@ -27,7 +27,7 @@ pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Ma
                 @if saved.choice.is_some() { "Arm " (trial.other()) ": " }
                 @if entry.control { "Control: A against A" } @else { "Trial: " code { (entry.knob) } }
             }
-            // With one trial only, the headline is already at the top of the page.
+            // If there is only one trial, its verdict is already at the top of the page.
             @if saved.trials.len() > 1 { p.verdict { (word(trial.verdict)) " " strong { (sentence(&entry.sentence)) } } }
             (html::shown(&[Block::caveats(&trial.caveats)]))
             (effect(saved, entry, &source))
@@ -35,7 +35,7 @@ pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Ma
             (guards(trial))
             (arms(trial))
             div.side-by-side { (chart::pairs(trial, &source)) (chart::distribution(trial, &source)) }
-            // Several arms share one timeline.
+            // If there are several arms, another section has one timeline for all of them.
             @if saved.choice.is_none() { (chart::timeline(trial, &source)) }
             (html::shown(&counted::costs(entry)))
             (html::shown(&counted::engagement(entry)))
@@ -82,7 +82,7 @@ fn effect(saved: &RunReport, entry: &TrialEntry, source: &Source) -> Markup {
     }
 }
 
-/// The meaning of lower and higher on an axis of ratios.
+/// What lower and higher values mean on an axis of ratios.
 pub(super) fn ways(better: Direction) -> [&'static str; 2] {
     match better {
         Direction::Lower => ["lower: better", "higher: worse"],
@@ -90,13 +90,13 @@ pub(super) fn ways(better: Direction) -> [&'static str; 2] {
     }
 }
 
-/// The e-value against "the arm has no effect".
+/// Text: the e-value against "the arm has no effect", and the e-value that a claim needs.
 fn evidence(other: ArmName, e_value: f64, confidence: f64) -> String {
     let bar = 1.0 / (1.0 - confidence).max(f64::MIN_POSITIVE);
     format!("e-value against \u{201c}{other} has no effect\u{201d}: {} (a claim needs {}).", trim(e_value), trim(bar))
 }
 
-/// The trial, its control and its guards, on one axis.
+/// The rows of the chart: the trial, its control and its guards.
 fn rows(saved: &RunReport, entry: &TrialEntry) -> Vec<Estimate> {
     let trial = &entry.report;
     let rug = |pairs: Vec<PairOfWindows<'_>>| pairs.iter().filter_map(PairOfWindows::ratio).take(RUG_MAX).collect();
@@ -125,7 +125,7 @@ fn rows(saved: &RunReport, entry: &TrialEntry) -> Vec<Estimate> {
     rows
 }
 
-/// The result of the A/A phase, in words.
+/// The result of the A/A phase. Empty if there was none.
 fn control(stretch: Option<&ControlReport>) -> Markup {
     let Some(stretch) = stretch else { return html! {} };
     html! {
@@ -141,7 +141,7 @@ fn control(stretch: Option<&ControlReport>) -> Markup {
     }
 }
 
-/// The numbers that may not get worse.
+/// The guards, and their results.
 fn guards(trial: &Report) -> Markup {
     if trial.guards.is_empty() {
         return html! {};
@@ -238,7 +238,7 @@ fn dropped(trial: &Report) -> Markup {
     }
 }
 
-/// The name of a rule in words; a rule of a newer version has its own name.
+/// The name of a rule as text. If a newer version wrote the rule, its own name is used.
 fn rule(reason: &DropReason) -> &str {
     match reason {
         DropReason::Gap { .. } => "the machine paused",
@@ -251,7 +251,7 @@ fn rule(reason: &DropReason) -> &str {
     }
 }
 
-/// The observation in a dropped window, in words.
+/// What was observed in a dropped window, as text.
 fn seen(reason: &DropReason) -> String {
     match reason {
         DropReason::Gap { gap_us } => format!("the machine paused for {} ms", trim(gap_us / 1e3)),
@@ -287,12 +287,12 @@ fn fixed(trial: &Report) -> Markup {
     }
 }
 
-/// The number of interleaves of a window, if more than one.
+/// Text with the number of interleaves of a window. Empty if there is one.
 fn interleaves(trial: &Report) -> String {
     trial.settle.interleaves.map_or_else(String::new, |interleaves| format!(" in {interleaves} interleaves"))
 }
 
-/// When the trial was planned to end, in words.
+/// When the trial was planned to end, as text.
 fn ends(stop: Stop) -> String {
     match stop {
         Stop::Sequential { pairs_max, .. } => format!("tested after each, at most {pairs_max}"),

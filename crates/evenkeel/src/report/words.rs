@@ -1,28 +1,28 @@
-//! The result of a trial as a sentence that is plain for a newcomer and correct for a statistician. It never claims more than the
-//! interval does, never calls a missing observation "no effect", and always says that the result holds for this machine.
+//! The result of a trial as one sentence, which is plain for a newcomer and correct for a statistician. It never claims more than the
+//! interval does. It never says "no effect" if nothing was observed. It always says that the result is for this machine.
 
 pub(crate) use evenkeel_trial::words::as_change;
 use evenkeel_trial::words::{ChangeWay, change};
 use evenkeel_trial::{ArmName, Detectable, Ended, Engaged, Outcome, Report};
 
-/// The parts of a sentence.
+/// What the sentence is made of.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim<'a> {
-    /// The settings, as they were asked for.
+    /// The settings, as the user named them.
     pub(crate) what: &'a str,
     /// Whether both arms were the same.
     pub(crate) control: bool,
     /// The metric in plain words.
     pub(crate) metric: &'a str,
-    /// Its unit.
+    /// The unit of the metric.
     pub(crate) unit: &'a str,
-    /// The median of A. B's median is left out: with the paired estimate, it would be a second effect in one sentence.
+    /// The median of A. The sentence has no median of B: besides the paired estimate, it would look like a second effect.
     pub(crate) median_a: Option<f64>,
-    /// The answer.
+    /// The verdict.
     pub(crate) verdict: Outcome,
     /// The ratio of B to A.
     pub(crate) ratio: Option<f64>,
-    /// The ends of its interval.
+    /// The ends of the ratio's interval.
     pub(crate) interval: Option<(f64, f64)>,
     /// Confidence of the interval.
     pub(crate) confidence: f64,
@@ -30,13 +30,13 @@ pub(crate) struct Claim<'a> {
     pub(crate) matters_ratio: f64,
     /// The smallest detectable effect, as a share.
     pub(crate) visible_ratio: Option<f64>,
-    /// Why the settings had no effect, as far as their counters show.
+    /// Why the settings had no effect, according to their counters; none if they had one or it is not known.
     pub(crate) idle: Option<&'a str>,
-    /// The guard that vetoed, and how much it changed.
+    /// The guard that rejected B, and how much it changed.
     pub(crate) vetoed_by: Option<(&'a str, Option<f64>)>,
 }
 
-/// The words before a verdict: both arms were equal from the start, or the run failed.
+/// The words before the verdict: that both arms were equal from the start, or that the run failed.
 pub(crate) fn opening(same_already: &[String], ended: &Ended, pairs: usize, of: usize) -> String {
     let mut opening: String = same_already.iter().map(|words| format!("{words}; ")).collect();
     if let Ended::Failed { why } = ended {
@@ -141,7 +141,7 @@ impl<'a> Claim<'a> {
         format!("this run can't show what {} does: {} looks {change}{fits}{visible}", self.what, self.metric)
     }
 
-    /// The guard that vetoes the gain, and its change.
+    /// Text: the guard that rejected B, and its change.
     fn veto(&self) -> String {
         let (name, ratio) = self.vetoed_by.unwrap_or(("a guard", None));
         let harm = ratio.map_or_else(|| "worse".to_owned(), as_change);
@@ -152,7 +152,7 @@ impl<'a> Claim<'a> {
         if self.control { "A against A" } else { self.what }
     }
 
-    /// The level that the change starts from.
+    /// Text: the median of A, from which the change starts.
     fn numbers(&self) -> String {
         let unit = if self.unit.is_empty() || self.unit == "share" { String::new() } else { format!(" {}", self.unit) };
         self.median_a.map_or_else(String::new, |a| format!(" (A: {}{unit})", trim(a)))
@@ -163,7 +163,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// The sentence for settings that have no effect here, with the reasons, and the result of the one measured window.
+/// The sentence for settings that have no effect here: the reasons, and the value of the one measured window.
 pub(crate) fn inert(what: &str, reasons: &[(String, String)], median: Option<f64>, unit: &str) -> String {
     let whys: Vec<String> = match reasons {
         [(_, why)] => vec![why.clone()],
@@ -176,7 +176,7 @@ pub(crate) fn inert(what: &str, reasons: &[(String, String)], median: Option<f64
     )
 }
 
-/// The smallest effect that a trial can detect, before its first pair.
+/// Text before the first pair: the smallest effect that the trial can detect.
 pub(crate) fn preview(detectable: Detectable) -> String {
     let pairs = detectable.pairs;
     match detectable.ratio {
@@ -185,7 +185,7 @@ pub(crate) fn preview(detectable: Detectable) -> String {
     }
 }
 
-/// An interval as words: `between 3.0 % lower and 5.0 % higher`, `between 50 % and 54 % lower`.
+/// An interval as text: `between 3.0 % lower and 5.0 % higher`, or `between 50 % and 54 % lower`.
 pub(crate) fn range(low: f64, high: f64) -> String {
     let ((low, low_way), (high, high_way)) = (change(low), change(high));
     match (low_way == high_way, low_way) {
@@ -201,7 +201,7 @@ pub(crate) fn share(share: f64) -> String {
     format!("{} %", trim(share * 100.0))
 }
 
-/// At most three significant digits, without zeros at the end.
+/// A number with at most three significant digits, without zeros at the end.
 pub(crate) fn trim(value: f64) -> String {
     if value.abs() >= 1e9 || (value != 0.0 && value.abs() < 1e-6) {
         return format!("{value:.2e}");

@@ -1,5 +1,5 @@
-//! The page of `audit`: the most urgent findings first, each with its reason and the change that would help. The other formats of the
-//! answer are made from the same values.
+//! The page of `audit`: the most urgent findings first, each with its reason and the change that would help. The other formats are made
+//! from the same values.
 
 use anstyle::Style;
 use evenkeel_host::{Advice, Effect, Facts, Goal, Lasts, Place, Plan, Server, Setting, State, Step, When, knobs};
@@ -19,12 +19,12 @@ pub(crate) struct Audit<'a> {
     pub(crate) server: Server,
     #[serde(rename = "advice")]
     pub(crate) findings: Vec<Finding<'a>>,
-    /// Present if there is a file of waivers.
+    /// The file of waivers; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waivers: Option<WaiversView>,
 }
 
-/// A piece of advice, and the waiver that accepts it.
+/// A piece of advice, and the waiver that accepts it, if any.
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
 pub(crate) struct Finding<'a> {
     #[serde(flatten)]
@@ -33,17 +33,17 @@ pub(crate) struct Finding<'a> {
     pub(crate) waived: Option<&'a Waiver>,
 }
 
-/// The file of waivers, and its problems.
+/// The waiver file, and its problems.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct WaiversView {
     pub(crate) file: String,
     pub(crate) warnings: Vec<String>,
 }
 
-/// Findings that differ in their place alone.
+/// Findings that differ only in their place.
 pub(crate) type Group<'a> = Vec<Finding<'a>>;
 
-/// Groups of findings that share one sentence.
+/// Groups of findings under one title.
 pub(crate) struct Section<'a> {
     pub(crate) title: &'static str,
     pub(crate) groups: Vec<Group<'a>>,
@@ -59,7 +59,7 @@ impl Audit<'_> {
         self.waivers.as_ref().map_or(&[], |waivers| &waivers.warnings)
     }
 
-    /// `Advice for latency: 2 set, 5 keep`.
+    /// A title such as `Advice for latency: 2 set, 5 keep`.
     pub(crate) fn title(&self) -> String {
         let groups = groups(self.findings.iter().copied());
         let mut counts: Vec<(&str, usize)> = Vec::new();
@@ -74,7 +74,8 @@ impl Audit<'_> {
         format!("Advice for {}: {}", self.goal, counts.join(", "))
     }
 
-    /// Every finding in the order in which a reader would act: settings that can be changed, by their effort, then the rest by state.
+    /// Every finding, in the order in which a reader would act: first the settings that can be changed, by their effort, then the rest by
+    /// state.
     pub(crate) fn sections(&self) -> Vec<Section<'_>> {
         let section = |title, holds: &dyn Fn(&Finding<'_>) -> bool| Section {
             title,
@@ -135,11 +136,11 @@ pub(crate) fn page(audit: &Audit<'_>, facts: &Facts) -> String {
 
 /// The maximum number of lines of the summary, its heading included.
 const SUMMARY_LINES_MAX: usize = 15;
-/// The lines of the summary that are not findings: heading, the number of hidden ones, how to see all, and empty lines.
+/// The lines of the summary besides the findings: the heading, the number of findings that are not shown, how to see all, and empty lines.
 const SUMMARY_OTHER_LINES: usize = 6;
 
-/// The settings to make, one per line, and how to see the rest: at most [`SUMMARY_LINES_MAX`] lines. `again` are the options that name the
-/// same machine, each after a space.
+/// The settings to make, one per line, and how to see the rest. It has at most [`SUMMARY_LINES_MAX`] lines. `again` has the options that
+/// name the same machine, each with a space before it.
 pub(crate) fn summary(audit: &Audit<'_>, again: &str) -> String {
     let mut page = Page::default();
     page.heading(&audit.title());
@@ -151,7 +152,7 @@ pub(crate) fn summary(audit: &Audit<'_>, again: &str) -> String {
     }
     for group in &to_set {
         let advice = group[0].advice;
-        // Several places may have different values. So show only the number of places.
+        // Several places may have different values, so show only how many places there are.
         let what = match group.len() {
             1 => values(advice),
             places => format!(" at {places} places"),
@@ -187,10 +188,10 @@ pub(crate) fn summary(audit: &Audit<'_>, again: &str) -> String {
     page.finish()
 }
 
-/// Below a summary that advises a property of the server's own process.
+/// The line below a summary that advises a setting of the server's own process.
 const OF_SERVER: &str = "A systemd server's process: evenkeel apply KNOB=VALUE --persist --unit NAME";
 
-/// Whether the value can be set only when the server starts.
+/// Whether the value can only be set when the server starts.
 fn is_of_server(advice: &Advice) -> bool {
     advice
         .wanted
@@ -199,7 +200,7 @@ fn is_of_server(advice: &Advice) -> bool {
         .is_some_and(|options| options.contains("--unit"))
 }
 
-/// The settings to make, one group per knob.
+/// The settings to make. Each knob is one group.
 fn groups_to_set<'a>(audit: &'a Audit<'a>) -> Vec<Group<'a>> {
     let mut knobs: Vec<Group<'a>> = Vec::new();
     for group in groups(audit.findings.iter().copied()).into_iter().filter(|group| is_to_set(group)) {
@@ -221,7 +222,7 @@ fn soon(when: When) -> &'static str {
     }
 }
 
-/// The audit's opinion on a step; none if the value is the recommended one.
+/// What the audit says about a step; none if the step sets the recommended value.
 pub(crate) fn opinion(step: &Step, advice: &[Advice]) -> Option<String> {
     let advice = advice.iter().find(|advice| advice.knob == step.knob && advice.place == step.place)?;
     let is_wanted = |value: &Option<String>| value.as_deref() == Some(step.wanted.as_str());
@@ -240,7 +241,7 @@ pub(crate) fn opinion(step: &Step, advice: &[Advice]) -> Option<String> {
     Some(format!("{says}: {}", advice.reason))
 }
 
-/// State, knob, places and values on one line; below it the reason and the command.
+/// Writes a finding: state, knob, places and values on one line, and below it the reason and the command.
 pub(crate) fn finding(page: &mut Page, group: &[Finding<'_>], facts: &Facts) {
     let Finding { advice: first, waived } = group[0];
     let state = format!("{:TEXT_COLUMN$}", first.state.name());
@@ -263,7 +264,7 @@ pub(crate) fn finding(page: &mut Page, group: &[Finding<'_>], facts: &Facts) {
     }
 }
 
-/// `: 0 -> 50`.
+/// The current and the wanted value, such as `: 0 -> 50`.
 fn values(advice: &Advice) -> String {
     match (advice.current.as_deref().map(value), advice.wanted.as_deref().map(value)) {
         (Some(current), Some(wanted)) if current != wanted => format!(": {current} -> {wanted}"),
@@ -273,7 +274,7 @@ fn values(advice: &Advice) -> String {
     }
 }
 
-/// The place, if the knob has several. It includes the id if the place does not end in it.
+/// The place of a finding; none if the knob has only one place. The id is added if the place does not end with it.
 fn place(advice: &Advice) -> Option<String> {
     let is_one_of_several = has_places(advice.knob) && advice.id != advice.knob;
     is_one_of_several.then(|| match advice.id.strip_prefix(advice.knob) == Some(&format!("@{}", advice.place)) {
@@ -282,12 +283,12 @@ fn place(advice: &Advice) -> Option<String> {
     })
 }
 
-/// Whether the reader should set it.
+/// Whether the reader should make these settings.
 pub(crate) fn is_to_set(group: &[Finding<'_>]) -> bool {
     group[0].advice.state == State::Set && group[0].waived.is_none()
 }
 
-/// Neighbours that differ only in their place are shown as one finding.
+/// Groups the findings: neighbours that differ only in their place are shown as one.
 pub(crate) fn groups<'a>(findings: impl Iterator<Item = Finding<'a>>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for finding in findings {
@@ -304,14 +305,14 @@ fn is_alike(one: &Finding<'_>, other: &Finding<'_>) -> bool {
     one.waived == other.waived && one.advice.reason == other.advice.reason && key(one.advice) == key(other.advice)
 }
 
-/// The commands that prove and apply a group: one setting if it covers the knob, else one per place.
+/// The commands that prove and apply a group: one setting if the group has all places of the knob, else one for each place.
 pub(crate) fn commands(group: &[Finding<'_>], audit: &Audit<'_>) -> Vec<String> {
     let id = group[0].advice.knob;
     let is_all = audit.findings.iter().filter(|finding| finding.advice.knob == id).count() == group.len();
     let setting = |advice: &Advice| {
         let value = advice.wanted.as_deref()?;
         let setting = if is_all { format!("{id}={value}") } else { format!("{id}@{}={value}", advice.place) };
-        // A value has only one character that a shell interprets: the space between several numbers.
+        // Quote a value with spaces. No value has another character that a shell interprets.
         Some(if setting.contains(' ') { format!("'{setting}'") } else { setting })
     };
     let mut settings: Vec<String> = group.iter().filter_map(|finding| setting(finding.advice)).collect();
@@ -325,8 +326,8 @@ pub(crate) fn commands(group: &[Finding<'_>], audit: &Audit<'_>) -> Vec<String> 
     settings.iter().flat_map(of_setting).collect()
 }
 
-/// The options with which `apply` sets a value that can't be written while the server runs. Either a process gets the value at its start,
-/// or the value lasts only while a process holds it. `None` for all other values.
+/// The options with which `apply` sets a value that can't be written while the server runs: a process gets it only at its start, or it
+/// lasts only while a process holds it. `None` for all other values.
 fn only_lasting(knob: &str, value: &str) -> Option<&'static str> {
     let knob = knobs::find(knob).ok()?;
     match (knob.place, knob.extras.lasts) {
@@ -338,19 +339,19 @@ fn only_lasting(knob: &str, value: &str) -> Option<&'static str> {
     }
 }
 
-/// The commands that take a setting of this knob.
+/// The commands that accept a setting of this knob.
 pub(crate) fn verbs(knob: &str) -> &'static [&'static str] {
     match knobs::find(knob).map(|knob| knob.place) {
-        // Such a setting lasts only as long as a process, so only a trial can use it.
+        // The value lasts only as long as a process, so only a trial can set it.
         Ok(Place::Held { .. } | Place::Process) => &["prove"],
-        // A trial does not restart the machine.
+        // A trial does not reboot the machine, so it can't set a kernel argument.
         Ok(Place::KernelArgument { .. }) => &["apply"],
         Ok(Place::ByHand { .. } | Place::ByHandEach { .. }) => &[],
         _ => &["prove", "apply"],
     }
 }
 
-/// The effect of applying the first of a group, and the number of others.
+/// What applying the first finding of a group does, and the number of other findings.
 fn deed(group: &[Finding<'_>], facts: &Facts) -> Option<String> {
     let advice = group[0].advice;
     let knob = knobs::find(advice.knob).ok()?;
@@ -364,7 +365,7 @@ fn deed(group: &[Finding<'_>], facts: &Facts) -> Option<String> {
     plan.steps.first().map(|step| how(step) + &more)
 }
 
-/// The effect as it is in JSON.
+/// The name of the effect in JSON.
 pub(crate) fn effect(effect: Effect) -> &'static str {
     match effect {
         Effect::Large => "large",

@@ -15,7 +15,7 @@ use crate::view::Block;
 pub(crate) struct Answer {
     /// The first machine.
     pub(crate) a: Side,
-    /// The second.
+    /// The second machine.
     pub(crate) b: Side,
     #[serde(flatten)]
     pub(crate) comparison: Comparison,
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
 /// One of the two machines.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Side {
-    /// The file that its card is in.
+    /// The file of the machine's card.
     pub(crate) file: String,
     pub(crate) taken: Taken,
     pub(crate) host: Vec<Trait>,
@@ -74,14 +74,14 @@ fn part(part: &MeterResults) -> Vec<Block> {
     blocks
 }
 
-/// Half the columns of a bar.
+/// Half the width of a bar, in columns.
 const HALF: i32 = 5;
 
-/// The range over the rounds, from half the median to twice the median.
+/// A bar of the range over the rounds. It reaches from half the median to twice the median.
 fn bar(line: &Line) -> String {
     let column = |value: f64| match value / line.value {
         ratio if ratio > 0.0 => ((ratio.log2() * f64::from(HALF)).round() as i32).clamp(-HALF, HALF),
-        // The median or the lowest round is 0.
+        // The median or the lowest round is 0, so the ratio is not a positive number.
         _ if value < line.value => -HALF,
         _ if value > line.value => HALF,
         _ => 0,
@@ -105,7 +105,7 @@ fn arrow(line: &Line) -> &'static str {
     }
 }
 
-/// The sources of reference values, each once.
+/// The sources of the published figures, each once.
 fn references(card: &Card) -> Vec<Block> {
     let mut seen = BTreeSet::new();
     let references = card.lines().filter_map(|(_, line)| line.reference.as_ref());
@@ -120,7 +120,7 @@ fn references(card: &Card) -> Vec<Block> {
     }
 }
 
-/// A number in its unit. An unknown unit of a newer card is shown unchanged.
+/// A number with its unit. If a newer card has an unknown unit, it is printed unchanged.
 pub(crate) fn quantity(value: f64, unit: &str) -> String {
     match serde_json::from_value::<Unit>(unit.into()) {
         Ok(unit) => real_quantity(value, unit),

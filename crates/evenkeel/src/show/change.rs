@@ -14,17 +14,17 @@ use crate::failure::Aftermath;
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
 use crate::show::step::{has_places, value};
 
-/// The column at which the text after a first word such as `applied` begins.
+/// The column at which the text begins after a first word such as `applied`.
 const TEXT_COLUMN: usize = 16;
 
 /// Notes on the journal itself.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct JournalView {
-    /// Bytes at its end that a crash left of a record.
+    /// The number of bytes at the journal's end that a crash left of an incomplete record.
     torn_bytes: u64,
-    /// Records that only a newer evenkeel understands, by kind.
+    /// By kind, the number of records that only a newer evenkeel understands.
     passed_over: BTreeMap<String, u64>,
-    /// Closed transactions that were left out because it had grown too long.
+    /// The number of closed transactions that were left out because the journal had grown too long.
     #[serde(skip_serializing_if = "is_none")]
     left_out: u64,
 }
@@ -159,7 +159,7 @@ fn files(page: &mut Page, back: &PutBack) {
     }
 }
 
-/// The line for a change that a command undid first, because nobody had confirmed it in time.
+/// The line for a change that this command has just undone, because nobody confirmed it in time.
 pub(crate) fn expired(id: u64, seconds: u64, report: &RevertReport) -> String {
     let mut page = Page::default();
     let head =
@@ -172,7 +172,7 @@ pub(crate) fn expired(id: u64, seconds: u64, report: &RevertReport) -> String {
     page.finish()
 }
 
-/// `of_root` is root's journal, if it exists and is another than the requested one.
+/// The page of `revert`. `of_root` is root's journal, if it exists and another one was used.
 pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String {
     let mut page = Page::default();
     for back in &report.transactions {
@@ -205,7 +205,7 @@ pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String 
     page.finish()
 }
 
-/// Whether values were passed on to other journals, which now restore them.
+/// Whether other journals took over some values, and will restore them.
 fn passed_on(report: &RevertReport) -> bool {
     let mut files = report.transactions.iter().flat_map(|back| &back.files);
     files.any(|file| matches!(file.undo, Undo::PassedOn { .. }))
@@ -224,7 +224,7 @@ fn losses(page: &mut Page, losses: &[Loss]) {
     page.paragraph(Indent::all(0), PLAIN, advice);
 }
 
-/// `again` names the journal in the commands of the page, if it is not the usual one.
+/// The page of `verify`. The commands on it end with `again`, which names the journal if it is not the default one.
 pub(crate) fn verification(found: &Verification, journal: &JournalView, again: &str) -> String {
     let mut page = Page::default();
     for drift in &found.drift {
@@ -269,7 +269,7 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView, again: &
     page.finish()
 }
 
-/// The line for a transaction that should have reverted itself.
+/// The text for a transaction that should have been undone already.
 fn overdue(id: u64, again: &str) -> String {
     format!("it was not confirmed in time and is still in force: `evenkeel revert {id}{again}` puts it back")
 }
@@ -278,7 +278,7 @@ fn values(count: usize) -> String {
     if count == 1 { "1 value".to_owned() } else { format!("{count} values") }
 }
 
-/// `again` as in [`verification`].
+/// The page of `history`. `again` as in [`verification`].
 pub(crate) fn history(transactions: &[Transaction], journal: &JournalView, again: &str) -> String {
     let mut page = Page::default();
     for transaction in transactions {
@@ -308,13 +308,13 @@ pub(crate) fn history(transactions: &[Transaction], journal: &JournalView, again
     page.finish()
 }
 
-/// `2026-03-14T09:26:53Z`.
+/// A time such as `2026-03-14T09:26:53Z`.
 pub(crate) fn utc(at_ns: u64) -> String {
     let seconds = i64::try_from(at_ns / 1_000_000_000).unwrap_or(i64::MAX);
     jiff::Timestamp::from_second(seconds).map_or_else(|_| "unknown time".to_owned(), |time| time.to_string())
 }
 
-/// A word in its column, its subject, and the rest below.
+/// An entry: a word in its column, its subject, and the rest below.
 pub(crate) fn entry(page: &mut Page, (style, word): (Style, &str), about: &str, rest: &str) {
     page.parts(&[(style, &format!("{word:TEXT_COLUMN$}")), (PLAIN, about)]);
     if !rest.is_empty() {
@@ -322,7 +322,7 @@ pub(crate) fn entry(page: &mut Page, (style, word): (Style, &str), about: &str, 
     }
 }
 
-/// The knob, with its place where it has several.
+/// The knob, with its place if it has several.
 pub(crate) fn name(knob: &str, place: &str) -> String {
     if has_places(knob) { format!("{knob}@{place}") } else { knob.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! The page of `credits`: when the credits run out, the consequence, and the types that do not run out.
+//! The page of `credits`: when the credits run out, what happens then, and the types that do not run out.
 
 use evenkeel_fleet::credits::{CreditsReport, Forecast};
 use evenkeel_host::credits::CreditMode;
@@ -47,7 +47,7 @@ fn title(report: &CreditsReport) -> String {
     }
 }
 
-/// The name of a mode, with a mark at the one that applies.
+/// The name of a mode, with a mark if it is the mode of the instance.
 fn mode(report: &CreditsReport, mode: CreditMode) -> String {
     let name = match mode {
         CreditMode::Standard => "standard",
@@ -111,7 +111,7 @@ fn row(one: &Forecast) -> Vec<String> {
     ]
 }
 
-/// `45 s`, `3.2 h` or `12.5 days`.
+/// A duration, such as `45 s`, `3.2 h` or `12.5 days`.
 fn duration(seconds: f64) -> String {
     match seconds {
         short if short < 120.0 => format!("{short:.0} s"),

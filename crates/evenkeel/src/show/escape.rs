@@ -1,5 +1,5 @@
-//! Characters that control a terminal instead of being shown: control characters (C0, DEL, C1), and characters that set the direction of
-//! text. Names and values come from elsewhere. None of these characters in them may reach a terminal, as text or in JSON.
+//! Replaces characters that control a terminal instead of being shown: control characters (C0, DEL, C1), and characters that set the
+//! direction of text. Names and values come from outside. None of these characters in them may reach a terminal, in text or in JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,12 +9,12 @@ use evenkeel_hostfs::characters::acts;
 /// The replacement for such a character on a page.
 const REPLACEMENT: char = '\u{fffd}';
 
-/// The text without characters that act, line ends included.
+/// Replaces all such characters, including line ends.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|character| if acts(character) { REPLACEMENT } else { character }).collect()
 }
 
-/// Cleans a text of several lines with our own styles: line ends, tabs and colour sequences stay.
+/// Cleans a text of several lines that has our own styles: line ends, tabs and colour sequences stay.
 pub(crate) fn styled(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut rest = text;
@@ -45,7 +45,7 @@ fn style_bytes(text: &str) -> Option<usize> {
     (parameters.as_bytes().get(length) == Some(&b'm')).then_some(length + 3)
 }
 
-/// Writes such characters in a JSON text as `\u` and four digits. They occur only inside strings, where both forms mean the same.
+/// Writes such characters in a JSON text as `\u` and four digits. They occur only within strings, where both forms mean the same.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let is_escaped = |character: char| character != '\n' && acts(character);
     if !text.contains(is_escaped) {
@@ -62,7 +62,7 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// All bytes except letters, digits, `-_.~` and those of `kept` percent-encoded (RFC 3986).
+/// Percent-encodes all bytes except letters, digits, `-_.~` and the bytes of `kept` (RFC 3986).
 pub(crate) fn percent_encoded(text: &str, kept: &[u8]) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) || kept.contains(&byte) {
@@ -78,7 +78,7 @@ pub(crate) fn percent_encoded(text: &str, kept: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// All of Unicode's `Bidi_Control`, and controls of each kind.
+    /// All characters of Unicode's `Bidi_Control`, and some control characters of each kind.
     const ACTING: &str = "\0\x07\x1b\x7f\u{80}\u{85}\u{9b}\u{9f}\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\
                           \u{2066}\u{2067}\u{2068}\u{2069}";
 

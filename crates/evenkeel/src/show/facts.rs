@@ -19,7 +19,7 @@ mod disks;
 mod network;
 mod owners;
 
-/// `with_counters` adds counters, which change all the time.
+/// The page of `inspect`. `with_counters` adds the counters, which change all the time.
 pub(crate) fn page(facts: &Facts, with_counters: bool) -> String {
     let mut page = Page::default();
     machine(&mut page, &facts.machine);
@@ -72,7 +72,7 @@ pub(crate) fn summary(facts: &Facts) -> String {
     page.finish()
 }
 
-/// The cloud names itself in the firmware's strings. A machine without these may be in any cloud.
+/// The cloud, as the firmware's strings name it. A machine without such strings may be in any cloud.
 fn cloud(page: &mut Page, machine: &Machine) {
     match &machine.cloud {
         Fact::Absent { .. } => page.row("cloud", DIM, "unknown (the firmware names no vendor)"),
@@ -104,7 +104,7 @@ fn machine(page: &mut Page, machine: &Machine) {
     });
 }
 
-/// Documented figures, one row per source: sources may be years apart.
+/// Documented figures of the instance type, one row for each source, because sources may be years apart.
 fn catalogue(page: &mut Page, instance: &Fact<Instance>) {
     let Some(instance) = instance.known() else {
         page.fact_as("by documents", instance, |_| String::new());
@@ -172,7 +172,8 @@ fn cpus(page: &mut Page, cpus: &Cpus) {
     cpus::vulnerabilities(page, cpus);
 }
 
-/// Each core as the CPUs that share it, `0+2`. A CPU that is off is `3(off)`, and one with unknown siblings is `3`.
+/// The cores of each package. `0+2` is a core whose CPUs are 0 and 2. A CPU that is offline is `3(off)`, and one with unknown siblings is
+/// `3`.
 fn cores_by_package(cpus: &Cpus) -> BTreeMap<String, Vec<String>> {
     let mut packages: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for cpu in &cpus.cpus {
@@ -331,11 +332,11 @@ fn sysctls(page: &mut Page, facts: &Facts) {
     page.heading("Settings under /proc/sys");
     let name = |path: &str| path.trim_start_matches("/proc/sys/").replace('/', ".");
     let known = facts.sysctls.iter().filter_map(|(path, fact)| Some((path, fact.known()?)));
-    // The kernel puts tabs between the numbers of one value.
+    // The kernel separates the numbers of one value by tabs.
     let value = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let rows: Vec<Vec<String>> = known.map(|(path, text)| vec![name(path), value(text)]).collect();
     page.table(&["name", "value"], &rows);
-    // A file that moved between kernel versions is missing at all but one of its places. This is not reported.
+    // If a file moved between kernel versions, it exists at only one of its places. The missing ones are not reported.
     let moved: Vec<&str> = knobs::ALL
         .iter()
         .filter(|knob| matches!(knob.place, Place::FileSince { .. }))
@@ -346,7 +347,7 @@ fn sysctls(page: &mut Page, facts: &Facts) {
     notes(page, facts.sysctls.iter().filter(|(path, fact)| is_reported(path, fact)).map(|(_, fact)| unknown(fact)));
 }
 
-/// The word of a value in JSON; `other lxc` for a value that has a name.
+/// The name of a value in JSON. A value with a text is printed with it, such as `other lxc`.
 fn word<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -357,7 +358,7 @@ fn word<T: Serialize>(value: &T) -> String {
     }
 }
 
-/// The words of a list, or a text for an empty list.
+/// The words of a list, or `none` for an empty list.
 fn listed(words: &[String]) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }

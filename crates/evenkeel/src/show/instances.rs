@@ -1,4 +1,4 @@
-//! The page of `instances`: the candidates by the cost of a session, the limit of each, and what is unknown.
+//! The page of `instances`: the candidates by the cost of a session, what limits each, and what is unknown.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn title(report: &InstancesReport, best: &Candidate) -> String {
     }
 }
 
-/// The needs of the first type that no document confirms.
+/// Names the needs for which no document has a figure of the first type.
 fn unchecked(page: &mut Page, best: &Candidate) {
     let unchecked: Vec<&str> = best.fit.unchecked().map(Unknown::words).collect();
     if !unchecked.is_empty() {
@@ -83,7 +83,7 @@ fn row(one: &Candidate, has_prices: bool) -> Vec<String> {
     row
 }
 
-/// The unknown figures of the shown types.
+/// Names the unknown figures of the listed types.
 fn unknown(page: &mut Page, report: &InstancesReport, rows: usize) {
     let shown = report.candidates.iter().take(rows);
     let all: BTreeSet<Unknown> = shown.clone().flat_map(|one| one.fit.unknown.iter().copied()).collect();

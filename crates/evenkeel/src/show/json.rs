@@ -1,4 +1,4 @@
-//! JSON: every answer is one object with its format's number, and so is every error. docs/formats.md describes them.
+//! JSON: every answer and every error is one object with the number of its format. docs/formats.md describes them.
 
 use serde::Serialize;
 
@@ -6,9 +6,9 @@ use crate::exit;
 use crate::failure::{Aftermath, Failure};
 use crate::show::escape;
 
-/// The format number of all answers. A field may be added under the same number; none changes its meaning.
+/// The number of the format of most answers. A field may be added under the same number, but the meaning of a field never changes.
 pub(crate) const FORMAT: u32 = 1;
-/// The format of a trial's answer: caveats have figures, and there may be several arms.
+/// The number of the format of a trial's answer. In it, caveats have figures, and there may be several arms.
 const FORMAT_OF_TRIALS: u32 = 2;
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -33,29 +33,29 @@ pub(crate) struct ErrorFields<'a> {
     exit_code: u8,
 }
 
-/// The text of an answer.
+/// The JSON text of an answer.
 pub(crate) fn answer<T: Serialize>(answer: &T) -> Result<String, Failure> {
     answer_in(FORMAT, answer)
 }
 
-/// The text of the answer of a trial.
+/// The JSON text of a trial's answer.
 pub(crate) fn answer_of_trial<T: Serialize>(answer: &T) -> Result<String, Failure> {
     answer_in(FORMAT_OF_TRIALS, answer)
 }
 
-/// The text of an answer in a format of its own.
+/// The JSON text of an answer with this format number.
 pub(crate) fn answer_in<T: Serialize>(format: u32, answer: &T) -> Result<String, Failure> {
     let envelope = Envelope { format, answer };
     document(&envelope).map_err(|error| Failure::text(exit::NOT_POSSIBLE, "write the answer as JSON", error))
 }
 
-/// Converts a document to text: the only place that makes JSON for standard output.
+/// Converts a document to text. All JSON for standard output is made here.
 pub(crate) fn document<T: Serialize>(document: &T) -> Result<String, serde_json::Error> {
     let text = serde_json::to_string_pretty(document)?;
     Ok(escape::json(&text).into_owned() + "\n")
 }
 
-/// The text of a failure. It contains only texts and numbers, which always have a JSON form.
+/// The JSON text of a failure. It contains only texts and numbers, so the conversion can't fail.
 pub(crate) fn failure(failure: &Failure) -> String {
     let message = failure.message();
     let error = ErrorFields { message: &message, hint: failure.hint.as_deref(), exit_code: failure.exit.code };

@@ -1,4 +1,4 @@
-//! The pages of `explain`: the list of knobs, and everything known of one.
+//! The pages of `explain`: the list of knobs, and everything about one knob.
 
 use evenkeel_host::{Advice, Area, Facts, Knob, Place, Source, TakesEffect};
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub(crate) struct KnobLine {
     area: Area,
 }
 
-/// Everything known about a knob, as text.
+/// Everything about a knob, as text.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct KnobView {
     id: &'static str,
@@ -71,13 +71,13 @@ pub(crate) fn list(knobs: &[KnobLine]) -> String {
     page.finish()
 }
 
-/// How a knob is tried and undone.
+/// The commands that try a knob and undo it.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Handling {
-    /// The command that proves it, if a trial can.
+    /// The command that proves the knob; absent if no trial can.
     #[serde(skip_serializing_if = "Option::is_none")]
     prove: Option<String>,
-    /// The command that restores it.
+    /// The command that restores the knob.
     undo: String,
 }
 

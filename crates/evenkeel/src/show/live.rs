@@ -1,5 +1,5 @@
-//! The progress of a trial in a few lines: pairs, the estimate with its interval as a small bar, the e-value, and the remaining time.
-//! Pure: `progress.rs` draws it.
+//! The progress of a trial in a few lines: pairs, the estimate with its interval as a small bar, the e-value, and the remaining time. Pure:
+//! `progress.rs` prints it.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::report::words::{as_change, range, trim};
 use crate::show::escape;
 use crate::times;
 
-/// Cells of the bar for the interval. Odd, so that "no difference" has its own cell.
+/// The number of characters of the bar for an interval. It is odd, so that "no difference" has its own character.
 const BAR_CELLS: usize = 31;
-/// The bar reaches this multiple of the smallest effect that matters, or as far as the estimate needs.
+/// The bar reaches to this multiple of the smallest effect that matters. If the estimate is further away, the bar reaches to the estimate.
 const BAR_REACH: f64 = 3.0;
-/// The largest extent of the bar: e to the fourth is 55 times in both directions.
+/// The maximum reach of the bar, as a logarithm: e to the fourth is a factor of 55 in both directions.
 const BAR_REACH_MAX: f64 = 4.0;
 
 /// The progress of a trial, and its results so far.
@@ -21,17 +21,17 @@ const BAR_REACH_MAX: f64 = 4.0;
 pub(crate) struct Live<'a> {
     /// The tested settings.
     pub(crate) title: &'a str,
-    /// The current activity, unless it is the trial itself.
+    /// What the trial does at present; none if it measures its own pairs.
     pub(crate) stage: Option<&'a str>,
-    /// Pairs that count so far.
+    /// The number of pairs so far that count.
     pub(crate) pairs: usize,
-    /// The most that it may take.
+    /// The maximum number of pairs.
     pub(crate) of: usize,
-    /// Pairs that were dropped.
+    /// The number of pairs that were dropped.
     pub(crate) dropped: usize,
-    /// The longest remaining time.
+    /// The maximum remaining time.
     pub(crate) left: Duration,
-    /// Whether it may end before all its pairs.
+    /// Whether the trial may end before all of its pairs.
     pub(crate) may_end_sooner: bool,
     /// The result so far of each arm against A.
     pub(crate) arms: Vec<LiveArm>,
@@ -44,15 +44,15 @@ pub(crate) struct Live<'a> {
 pub(crate) struct LiveArm {
     /// The arm's letter.
     pub(crate) name: String,
-    /// The estimate of its ratio to A so far.
+    /// The estimate of the arm's ratio to A so far; none without an estimate.
     pub(crate) ratio: Option<f64>,
-    /// Its interval.
+    /// The interval of the estimate.
     pub(crate) interval: Option<(f64, f64)>,
-    /// The e-value against "no effect", and the e-value that decides.
+    /// The e-value against "no effect", and the e-value that a claim needs.
     pub(crate) evidence: Option<(f64, f64)>,
-    /// The verdict if it ended now.
+    /// The verdict if the trial ended now.
     pub(crate) verdict: Outcome,
-    /// Why it has no further windows, in words.
+    /// Why the trial measures no further windows of the arm, as text; none if it does.
     pub(crate) left: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Live<'_> {
         escape::plain(&format!("{}: {}{known}", self.title, self.counts()))
     }
 
-    /// With a single arm, there is room for a bar.
+    /// The lines for a trial with one arm, which has room for a bar.
     fn one(&self, arm: &LiveArm) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(ratio) = arm.ratio {
@@ -94,7 +94,7 @@ impl Live<'_> {
     fn counts(&self) -> String {
         let most = if self.may_end_sooner { "at most " } else { "" };
         let stage = self.stage.map(str::to_owned);
-        // The number of pairs of the A/A phase is fixed beforehand.
+        // The number of pairs of the A/A phase is fixed.
         let of = if self.stage.is_some() { "" } else { most };
         let pairs = (self.of > 0).then(|| format!("{} of {of}{} pairs", self.pairs, self.of));
         let dropped = (self.dropped > 0).then(|| format!("{} dropped", self.dropped));
@@ -102,7 +102,7 @@ impl Live<'_> {
         [stage, pairs, dropped, left].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// The interval as `[===o==]`, with `|` for no difference and `:` for the smallest effects that matter.
+    /// The interval as a bar such as `[===o==]`. `|` marks no difference, and `:` marks the smallest effects that matter.
     fn bar(&self, interval: Option<(f64, f64)>, ratio: f64) -> String {
         let matters = self.matters_ratio.max(1e-6).ln_1p();
         let (low, high) = interval.unwrap_or((ratio, ratio));
@@ -127,7 +127,7 @@ impl Live<'_> {
     }
 }
 
-/// How near the arm is to a decision.
+/// Text: the verdict if the trial ended now, the e-value, and the e-value that a claim needs.
 fn nearness(arm: &LiveArm) -> Option<String> {
     let (e_value, bar) = arm.evidence?;
     let would = match arm.verdict {
@@ -137,7 +137,7 @@ fn nearness(arm: &LiveArm) -> Option<String> {
     Some(format!("{would}: e-value {} (a claim needs {})", trim(e_value), trim(bar)))
 }
 
-/// One arm on one line. The decision comes first, because a narrow terminal cuts off the end.
+/// One arm on one line. The verdict comes first, because a narrow terminal cuts off the end.
 fn row(arm: &LiveArm) -> String {
     let known = match (arm.verdict, &arm.left, arm.evidence) {
         (_, Some(left), _) => left.clone(),
@@ -152,7 +152,7 @@ fn row(arm: &LiveArm) -> String {
     format!("{}  {ratio}; {known}; {between}", arm.name)
 }
 
-/// At most as long as the terminal is wide, because a wrapped line makes the others jump.
+/// Cuts a line to the width of the terminal. A line that wraps would move the other lines.
 fn cut(line: &str, columns: usize) -> String {
     let line = escape::plain(line);
     if line.chars().count() < columns || columns < 2 {

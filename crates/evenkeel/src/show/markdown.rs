@@ -6,9 +6,9 @@ use crate::show::advice::{Audit, Group, commands, effect, is_to_set};
 use crate::view::Text;
 use crate::view::markdown::{self, code};
 
-/// The columns of what can be set.
+/// The columns of findings that can be set.
 const TO_SET: [&str; 7] = ["finding", "now", "wanted", "effect", "why", "risk", "commands"];
-/// The columns of everything else.
+/// The columns of all other findings.
 const TO_KNOW: [&str; 5] = ["finding", "state", "now", "wanted", "why"];
 
 pub(crate) fn page(audit: &Audit<'_>) -> String {
@@ -56,7 +56,7 @@ fn cell(column: &str, group: &Group<'_>, audit: &Audit<'_>) -> String {
     }
 }
 
-/// The text of a cell; the backticks of our own reasons stay.
+/// The text of a cell. Backticks in our own reasons stay.
 fn text(text: &str) -> String {
     markdown::text(&Text::prose(text))
 }

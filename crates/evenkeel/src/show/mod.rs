@@ -1,4 +1,4 @@
-//! The one place that prints. An answer is a JSON object, or a text made from the same data.
+//! The only module that prints. An answer is a JSON object, or a text made from the same data.
 
 pub(crate) mod advice;
 pub(crate) mod card;
@@ -51,9 +51,9 @@ impl Out {
         Out { output }
     }
 
-    /// Prints an answer: its JSON object, or the text that `text` makes of it.
+    /// Prints an answer: as a JSON object, or as the text that `text` returns.
     ///
-    /// A closed pipe (`| head`) is not a failure: the exit code stays that of the answer.
+    /// A closed pipe (`| head`) is no failure: the exit code is still that of the answer.
     pub(crate) fn answer<T: Serialize + JsonSchema>(
         &self,
         answer: &T,
@@ -63,7 +63,7 @@ impl Out {
         self.text(&text)
     }
 
-    /// Prints an answer whose JSON has this format number.
+    /// Like [`Out::answer`], but the JSON has this format number.
     pub(crate) fn answer_in<T: Serialize + JsonSchema>(
         &self,
         format: u32,
@@ -74,7 +74,7 @@ impl Out {
         self.text(&text)
     }
 
-    /// Prints the answer of a trial, whose JSON has a format of its own.
+    /// Prints the answer of a trial, whose JSON has its own format number.
     pub(crate) fn answer_of_trial<T: Serialize + JsonSchema>(
         &self,
         answer: &T,
@@ -84,7 +84,7 @@ impl Out {
         self.text(&text)
     }
 
-    /// Prints an answer whose JSON is another document, which has its own format number.
+    /// Prints an answer whose JSON is the text `document`, which has its own format number.
     pub(crate) fn plain(&self, document: &str, text: impl FnOnce() -> String) -> Result<(), Failure> {
         let text = if self.output.json { escape::json(document).into_owned() } else { text() };
         self.text(&text)
@@ -100,16 +100,16 @@ impl Out {
         AutoStream::new(io::stdout(), self.choice()).current_choice() != anstream::ColorChoice::Never
     }
 
-    /// Prints an answer in a format that the user requested with an option.
+    /// Prints a text in the format that the user requested.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         self.print(&escape::styled(text))
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))
     }
 
-    /// Prints the status of a long command at once. With `--json`, only the answer goes to standard output.
+    /// Prints the status of a long command at once. With `--json` it prints nothing, because standard output then has only the answer.
     pub(crate) fn status(&self, text: &str) {
         if !self.output.json {
-            // If printing fails here, the answer still has the text.
+            // Ignore a failed write: the answer contains the text too.
             let _ = self.print(&format!("{}\n", escape::page(text)));
         }
     }
@@ -119,7 +119,7 @@ impl Out {
         self.complain(&escape::page(text));
     }
 
-    /// Prints a warning page with styles. The names in it must be cleaned already, because a style in them could hide the rest.
+    /// Prints a warning with styles to standard error. The names in it must be cleaned already: a style in a name could hide the rest.
     pub(crate) fn warn_page(&self, page: &str) {
         self.complain(&escape::styled(page));
     }
@@ -129,7 +129,7 @@ impl Out {
         self.telling() == Telling::Drawn
     }
 
-    /// How a long command reports its progress: drawn on a terminal, otherwise as lines from time to time.
+    /// How a long command shows its progress: redrawn on a terminal, otherwise as a line from time to time.
     pub(crate) fn telling(&self) -> Telling {
         match (self.output.json, io::stderr().is_terminal()) {
             (true, _) => Telling::Nothing,
@@ -142,7 +142,7 @@ impl Out {
     pub(crate) fn failure(&self, failure: &Failure) -> Exit {
         let message = failure.message();
         if self.output.json {
-            // If not even this can be printed, the exit code still reports the failure.
+            // Ignore a failed write: the exit code still says that the command failed.
             let _ = self.print(&json::failure(failure));
         } else if let Some(aftermath) = &failure.aftermath {
             let _ = self.print(&change::aftermath(aftermath));
@@ -156,7 +156,8 @@ impl Out {
         failure.exit
     }
 
-    /// Prints the requested help or version. A line without a command also gets the help, and is wrong use.
+    /// Prints the help or version that the user requested. A line without a command also gets the help, but with the exit code of wrong
+    /// use.
     pub(crate) fn help(&self, help: &clap::Error) -> Exit {
         let text = help.render().ansi().to_string();
         if !help.use_stderr() {
@@ -182,7 +183,7 @@ impl Out {
     }
 
     fn complain(&self, text: &str) {
-        // If this fails, there is no reader.
+        // Ignore a failed write: nobody reads standard error then.
         let _ = AutoStream::new(io::stderr().lock(), self.choice()).write_all(text.as_bytes());
     }
 

@@ -1,4 +1,4 @@
-//! The page of `pack plan`: what is placed and proven, a line for each CPU, and a line for each session with the values to copy.
+//! The page of `pack plan`: what is placed and proven, a line for each CPU, and a line for each session with values to copy.
 
 use evenkeel_fleet::pack::{CpuSets, CpuUse, Placement, Report, Role};
 
@@ -50,12 +50,18 @@ fn summary(page: &mut Page, report: &Report) {
     let proven = match proof.is_best {
         true => "best: no placement has more sessions, fewer such pairs or a lower highest load".to_owned(),
         false if report.placed < proof.placed_max => {
-            format!("not proven; no placement has more than {}", count(proof.placed_max, "session"))
+            format!("not proven to be best; no placement has more than {}", count(proof.placed_max, "session"))
         }
         false if report.heavy_pairs > proof.heavy_pairs_min => {
-            format!("not proven; no placement has fewer than {}", count_of_pairs(proof.heavy_pairs_min))
+            format!(
+                "not proven to be best; no placement of as many sessions has fewer than {}",
+                count_of_pairs(proof.heavy_pairs_min)
+            )
         }
-        false => format!("not proven; no placement has a highest load below {:.3}", proof.load_min),
+        false => format!(
+            "not proven to be best; in every such placement the busiest CPU has a load of at least {:.3}",
+            proof.load_min
+        ),
     };
     page.row("proof", if proof.is_best { PLAIN } else { WARN }, &proven);
     for node in report.nodes.iter().filter(|node| node.memory_used_mib > 0.0) {
@@ -66,12 +72,12 @@ fn summary(page: &mut Page, report: &Report) {
     page.line(PLAIN, "");
 }
 
-/// The bound of the CPU with sessions that has the highest load: the share that the system and the hypervisor leave.
+/// The maximum load of the busiest CPU with sessions: what the system and the hypervisor leave.
 fn bound(report: &Report) -> String {
     let with_sessions = report.cpus.iter().filter(|cpu| cpu.sessions > 0);
     let highest = with_sessions.max_by(|a, b| a.load.total_cmp(&b.load));
     let bound = highest.map_or(report.rules.load_max, |cpu| cpu.load_max);
-    // Four decimals hide rounding: 0.7 as the user asked, or 0.35 on a machine with one CPU.
+    // Four decimals hide rounding errors. The value is the user's bound, such as 0.7, or 0.35 on a machine with one CPU.
     format!("{}", (bound * 1e4).round() / 1e4)
 }
 

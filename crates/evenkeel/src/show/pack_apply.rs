@@ -13,34 +13,34 @@ use crate::show::page::{DIM, Indent, PLAIN, Page, WARN};
 pub(crate) struct Answer {
     /// The table of sessions, or the saved plan.
     pub(crate) file: String,
-    /// How systemd gives the services their CPUs.
+    /// How systemd assigns the CPUs to the services.
     pub(crate) by: UnitLines,
     /// Each service.
     pub(crate) services: Vec<PlacedService>,
-    /// The change; missing if there was none.
+    /// The change; absent if nothing was changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) transaction: Option<Transaction>,
-    /// The script of `--script`.
+    /// The script of `--script`; absent without this option.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) script: Option<String>,
-    /// What to consider.
+    /// What to consider before you use the answer.
     pub(crate) caveats: Vec<String>,
 }
 
-/// A service, and what it gets.
+/// A service, and what it may use.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct PlacedService {
-    /// Its name.
+    /// The name of the service.
     pub(crate) unit: String,
-    /// The session in the table.
+    /// The name of the session in the table.
     pub(crate) session: String,
-    /// The CPUs that it may run on.
+    /// The CPUs that the service may run on.
     pub(crate) cpus: CpuSet,
-    /// The node of its memory; `null` if it is not bound to one.
+    /// The node whose memory the service uses; `null` if it may use all nodes.
     pub(crate) node: Option<u32>,
-    /// Its weight for the scheduler; `null` if the table has none.
+    /// The weight of the service for the scheduler; `null` if the table has no weight.
     pub(crate) cpu_weight: Option<u32>,
-    /// The path of its drop-in.
+    /// The path of the service's drop-in.
     pub(crate) drop_in: String,
 }
 
@@ -58,7 +58,7 @@ impl From<&Service> for PlacedService {
     }
 }
 
-/// `again` are the options with which other commands find the journal.
+/// The page. `again` has the options with which other commands find the same journal.
 pub(crate) fn page(answer: &Answer, is_rehearsal: bool, again: &str) -> String {
     let mut page = Page::default();
     page.heading(&format!(

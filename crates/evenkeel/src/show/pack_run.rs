@@ -5,26 +5,26 @@ use serde::Serialize;
 
 use crate::show::page::{BAD, Indent, PLAIN, Page, WARN};
 
-/// How the sessions ran.
+/// The result of a run.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
     /// The table of sessions.
     pub(crate) file: String,
-    /// How long they ran.
+    /// How long the sessions ran, in seconds.
     pub(crate) seconds: f64,
-    /// What ended it.
+    /// What ended the run.
     pub(crate) ended: Ended,
     /// Each session.
     pub(crate) sessions: Vec<RunSession>,
-    /// What to consider.
+    /// What to consider before you use the answer.
     pub(crate) caveats: Vec<String>,
 }
 
-/// What ended it.
+/// What ended the run.
 #[derive(Clone, Copy, Debug, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Ended {
-    /// The user.
+    /// The user stopped it.
     Stopped,
     /// The time was over.
     Time,
@@ -35,21 +35,21 @@ pub(crate) enum Ended {
 /// A session that ran.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct RunSession {
-    /// Its name in the table.
+    /// The name of the session in the table.
     pub(crate) session: String,
-    /// Its process; `null` if it had ended.
+    /// The number of the session's process; `null` if it had ended.
     pub(crate) pid: Option<u32>,
-    /// The CPUs that it could run on.
+    /// The CPUs that the session could run on.
     pub(crate) cpus: CpuSet,
     /// The node of these CPUs; `null` if the machine's nodes are not known.
     pub(crate) node: Option<u32>,
-    /// The CPU time in the table, in CPUs.
+    /// The CPU time of the session in the table, in CPUs.
     pub(crate) planned_cpus: f64,
-    /// The CPU time that it used, in CPUs; `null` if it had ended, or was not started by evenkeel.
+    /// The CPU time that the session used, in CPUs; `null` if the session had ended, or evenkeel did not start it.
     pub(crate) used_cpus: Option<f64>,
-    /// Whether it ended by itself with an error.
+    /// Whether the session ended by itself with an error.
     pub(crate) has_failed: bool,
-    /// How it ended by itself; `null` if it ran until the end.
+    /// How the session ended by itself; `null` if it ran until the end.
     pub(crate) ended: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl RunSession {
     }
 }
 
-/// The maximum number of endings that are shown: many sessions can end for one reason.
+/// The maximum number of ended sessions that the page lists, because many sessions can end for one reason.
 const ENDINGS_MAX: usize = 5;
 
 pub(crate) fn page(answer: &Answer) -> String {

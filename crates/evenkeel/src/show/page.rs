@@ -10,22 +10,21 @@ use evenkeel_sys::Errno;
 
 use crate::show::escape::plain;
 
-/// The width in a pipe, a log and a test, where it must be constant.
+/// The width in a pipe, in a log and in tests, where it must not vary.
 const USUAL_WIDTH: usize = 80;
 /// The range of line widths. Wider lines would be hard to read.
 const WIDTHS: std::ops::RangeInclusive<usize> = 40..=200;
-/// The narrowest column that a table wraps text into.
+/// The minimum width of a column in which a table wraps text.
 const CELL_WIDTH_MIN: usize = 16;
 
 /// The column at which the values of labelled rows begin.
 const VALUE_COLUMN: usize = 20;
 
-/// The maximum number of characters of an odd text that a page shows; JSON has more.
+/// The maximum number of characters of an unexpected text that a page shows. The JSON answer has more.
 const RAW_CHARS_MAX: usize = 60;
 
-/// The maximum number of characters of a word or of a table's cell that a page shows; JSON has all of it. Names of functions have some
-/// hundreds.
-/// `format!` panics at a width of 65,536.
+/// The maximum number of characters of a word, or of a cell of a table, that a page shows. The JSON answer has all of them. Names of
+/// functions can have some hundreds. The limit must be below 65,536, because `format!` panics at that width.
 const WORD_CHARS_MAX: usize = 1000;
 
 /// The maximum number of characters of a line or a paragraph: four times the longest kernel command line.
@@ -38,7 +37,7 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// The width of pages: that of the terminal, else `COLUMNS`, else 80 columns.
+/// The width of a page: that of the terminal, or else `COLUMNS`, or else 80 columns.
 pub(crate) fn width() -> usize {
     static WIDTH: OnceLock<usize> = OnceLock::new();
     *WIDTH.get_or_init(|| {
@@ -47,17 +46,17 @@ pub(crate) fn width() -> usize {
     })
 }
 
-/// The columns of the terminal that the output goes to, if it is one.
+/// The width of the terminal that standard output goes to; none if it is not a terminal.
 fn terminal() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stdout()).map(|(columns, _)| usize::from(columns.0))
 }
 
-/// A text whose lines have any length, wrapped for a terminal. In a pipe or a log they stay unwrapped, because scripts search them.
+/// Wraps the lines of a text for a terminal. In a pipe or a log the lines stay whole, so that scripts can search them.
 pub(crate) fn fitted(text: &str) -> String {
     if terminal().is_some() { fitted_to(text, width()) } else { text.to_owned() }
 }
 
-/// Lines that are too long continue below, indented by four more columns.
+/// Wraps lines that are too long. The rest of a line is indented by four more columns.
 fn fitted_to(text: &str, width: usize) -> String {
     let mut fitted = String::new();
     for line in text.lines() {
@@ -75,7 +74,7 @@ fn fitted_to(text: &str, width: usize) -> String {
     fitted
 }
 
-/// A page under construction.
+/// A page that is being written.
 #[derive(Debug)]
 pub(crate) struct Page {
     text: String,
@@ -88,7 +87,7 @@ impl Default for Page {
     }
 }
 
-/// A wrapped paragraph's place on the page.
+/// The indent of a wrapped paragraph.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Indent {
     /// The indent of the first line, in columns.
@@ -105,7 +104,7 @@ impl Indent {
 }
 
 impl Page {
-    /// A heading, with an empty line before it unless it is the first.
+    /// Writes a heading, with an empty line before it, unless it is the first.
     pub(crate) fn heading(&mut self, title: &str) {
         if !self.text.is_empty() {
             self.text.push('\n');
@@ -115,7 +114,7 @@ impl Page {
         }
     }
 
-    /// One unbroken line of any length, for commands to copy.
+    /// Writes one line of any length, which is never wrapped, for commands to copy.
     pub(crate) fn line(&mut self, style: Style, text: &str) {
         let text = one_line(text);
         let text = text.trim_end();
@@ -127,7 +126,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// A line made of parts that each have a style.
+    /// Writes a line of several parts. Each part has its own style.
     pub(crate) fn parts(&mut self, parts: &[(Style, &str)]) {
         for (style, text) in parts {
             let _ = match *style == PLAIN {
@@ -138,7 +137,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// A paragraph, wrapped.
+    /// Writes a paragraph, and wraps it.
     pub(crate) fn paragraph(&mut self, indent: Indent, style: Style, text: &str) {
         for (at, line) in wrap(text, self.width.saturating_sub(indent.first.max(indent.rest))).iter().enumerate() {
             let columns = if at == 0 { indent.first } else { indent.rest };
@@ -147,12 +146,12 @@ impl Page {
         }
     }
 
-    /// How many lines such a paragraph has.
+    /// How many lines such a paragraph takes.
     pub(crate) fn lines_of(&self, indent: Indent, text: &str) -> usize {
         wrap(text, self.width.saturating_sub(indent.first.max(indent.rest))).len()
     }
 
-    /// `label   value`, with the value wrapped in its column. If the label is too long, the value has its own lines.
+    /// Writes `label   value`. The value is wrapped in its column. If the label is too long, the value begins on the next line.
     pub(crate) fn row(&mut self, label: &str, style: Style, value: &str) {
         let label = plain(label);
         let is_long = label.chars().count() >= self.width;
@@ -166,12 +165,12 @@ impl Page {
         }
     }
 
-    /// A row with a fact: its value, or the reason why it is unknown, in dim text.
+    /// Writes a row with a fact: its value, or the reason why it is unknown, in dim text.
     pub(crate) fn fact<T: Display>(&mut self, label: &str, fact: &Fact<T>) {
         self.fact_as(label, fact, T::to_string);
     }
 
-    /// A row with what `show` makes of a fact.
+    /// Like [`Page::fact`], but `show` converts the value to text.
     pub(crate) fn fact_as<T>(&mut self, label: &str, fact: &Fact<T>, show: impl FnOnce(&T) -> String) {
         match fact.known() {
             Some(value) => self.row(label, PLAIN, &show(value)),
@@ -179,7 +178,7 @@ impl Page {
         }
     }
 
-    /// A term in a column of this width and its meaning, indented by two. On a narrow page the meaning continues below.
+    /// Writes a term in a column of this width, and its meaning, indented by two. On a narrow page, the meaning is below the term.
     pub(crate) fn term(&mut self, term: &str, width: usize, meaning: &str) {
         let column = width + 4;
         for (at, line) in wrap(meaning, self.width.saturating_sub(column).max(CELL_WIDTH_MIN)).iter().enumerate() {
@@ -188,9 +187,9 @@ impl Page {
         }
     }
 
-    /// Rows in columns as wide as their widest cell; indented by two.
+    /// Writes rows in columns, indented by two. Each column is as wide as its widest cell.
     pub(crate) fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
-        // A column is as wide as its widest cell, so a cell of a megabyte would widen every row.
+        // Cut long cells: a cell of a megabyte would widen every row.
         let cells = |row: &mut dyn Iterator<Item = &str>| -> Vec<String> {
             row.map(|cell| cut(&plain(cell), WORD_CHARS_MAX).into_owned()).collect()
         };
@@ -210,11 +209,11 @@ impl Page {
         }
     }
 
-    /// A row of a table. The last column continues below if it is wider than `last`.
+    /// Writes a row of a table. If the last cell is wider than `last`, it continues below.
     fn table_row(&mut self, style: Style, cells: &[String], widths: &[usize], last: usize) {
         let is_wide = cells.len() == widths.len() && widths.last().is_some_and(|width| *width > last);
         let (cells, rest) = match cells.split_last() {
-            // A cell that was cut is one long word and says how much is missing, so it is not wrapped.
+            // A cell that was cut is one long word that says how much is missing. Do not wrap it.
             Some((cell, others)) if is_wide && cell.chars().count() <= WORD_CHARS_MAX => (others, wrap(cell, last)),
             _ => (cells, Vec::new()),
         };
@@ -232,18 +231,18 @@ impl Page {
         self.line(style, &line);
     }
 
-    /// The page.
+    /// The text of the page.
     pub(crate) fn finish(self) -> String {
         self.text
     }
 }
 
-/// `absent: why`, `denied: why` or `odd: why: "text"`; the first words are those of the JSON.
+/// The state of a fact without a value: `absent: why`, `denied: why` or `odd: why: "text"`. The first words are those of the JSON.
 pub(crate) fn unknown<T>(fact: &Fact<T>) -> String {
     match fact {
         Fact::Known(_) => String::new(),
         Fact::Absent { why } => {
-            // The errno of a missing file adds nothing to the word.
+            // The text for a missing file adds nothing to the word "absent".
             let errno = format!(": {}", Errno::NOENT);
             format!("absent: {}", why.strip_suffix(&errno).unwrap_or(why))
         }
@@ -258,9 +257,9 @@ pub(crate) fn unknown<T>(fact: &Fact<T>) -> String {
     }
 }
 
-/// The text, cut to at most this many characters, with the number of missing ones.
+/// The text, cut to at most this many characters. The number of missing characters is added.
 fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
-    // A text with fewer bytes than that need not be counted.
+    // A text with this many bytes or fewer can't have more characters, so they need not be counted.
     let end = if text.len() > chars_max { text.char_indices().nth(chars_max) } else { None };
     match end {
         None => Cow::Borrowed(text),
@@ -271,18 +270,18 @@ fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
-/// The replacement for a hidden text.
+/// What is printed in place of a hidden text.
 fn missing(text: &str) -> String {
     format!("… ({} more characters)", text.chars().count())
 }
 
-/// Cleans a text and cuts it to one line of a page, for a terminal.
+/// Cleans a text for a terminal, and cuts it to the maximum length of a line.
 pub(crate) fn one_line(text: &str) -> String {
     cut(&plain(text), LINE_CHARS_MAX).into_owned()
 }
 
-/// Breaks at white space. A word longer than a line breaks only after a slash or a comma, because half a name cannot be
-/// copied.
+/// Wraps a text at white space. A word that is longer than a line is split only after a slash or a comma, because a reader can't copy half
+/// a name.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = vec![String::new()];
@@ -314,7 +313,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The words of a paragraph, each cut to its length, up to that of a paragraph.
+/// The words of a paragraph. Each word is cut to its maximum length, and all together to that of a paragraph.
 fn words(text: &str) -> Vec<Cow<'_, str>> {
     let (mut words, mut chars) = (Vec::new(), 0);
     let mut rest = text.trim();
@@ -331,7 +330,7 @@ fn words(text: &str) -> Vec<Cow<'_, str>> {
     words
 }
 
-/// A word in pieces that fit a line, if it has places to break it.
+/// Splits a word into pieces that fit a line, if it has places at which it may be split.
 fn pieces(word: &str, width: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = word;
@@ -400,8 +399,8 @@ mod tests {
         }
     }
 
-    /// Regression: a cell of 65,536 characters ended the program, and the time for a long word grew with its square. No time is asserted
-    /// here, but twenty megabytes would not end.
+    /// Regression: a cell of 65,536 characters ended the program, and the time for a long word grew with the square of its length. This
+    /// test checks no time, but with such growth twenty megabytes would take for ever.
     #[test]
     fn what_is_too_long_is_cut_and_says_so() {
         let said = |text: String| {

@@ -20,11 +20,11 @@ pub(crate) struct Difference {
     pub(crate) files: Vec<FileDifference>,
 }
 
-/// A file that would change.
+/// A file that the plan would change.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct FileDifference {
     pub(crate) path: String,
-    /// The difference, in the unified format that `patch` reads.
+    /// The difference, in the unified format that `patch` accepts.
     pub(crate) diff: String,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn page(plan: &PlanFile) -> String {
     judged(plan, &[])
 }
 
-/// The audit's opinion of the steps that the user named: one line per step that has one.
+/// What the audit says about the steps that the user named: one line for each step with a remark.
 pub(crate) fn opinions(plan: &PlanFile, advice: &[Advice]) -> String {
     let mut page = Page::default();
     for step in plan.steps.iter().map(|planned| &planned.step) {
@@ -44,7 +44,7 @@ pub(crate) fn opinions(plan: &PlanFile, advice: &[Advice]) -> String {
     page.finish()
 }
 
-/// The page, with what the audit says of each step.
+/// The page of a plan, with what the audit says about each step.
 pub(crate) fn judged(plan: &PlanFile, advice: &[Advice]) -> String {
     let mut page = Page::default();
     if plan.steps.is_empty() && plan.persist.is_none() {

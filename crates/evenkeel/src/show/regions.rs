@@ -23,9 +23,11 @@ pub(crate) fn page(report: &Report, map: Option<&str>) -> String {
         }
         true => format!("best: no set of {regions} of these regions has a lower {name}"),
         false if report.proof.is_fewest == Some(false) => {
-            "not proven; fewer regions may be within the limit".to_owned()
+            "not proven to be best; fewer regions may be within the limit".to_owned()
         }
-        false => format!("not proven; no set of {regions} has a {name} below {}", ms(Some(report.proof.bound_ms))),
+        false => {
+            format!("not proven to be best; no set of {regions} has a {name} below {}", ms(Some(report.proof.bound_ms)))
+        }
     };
     page.row("proof", if report.proof.is_best { PLAIN } else { WARN }, &proof);
     if let Some(map) = map {
@@ -91,7 +93,7 @@ fn players(number: f64) -> String {
     format!("{} player{}", count(number), if number == 1.0 { "" } else { "s" })
 }
 
-/// A number of players: whole if it is.
+/// A number of players: without decimals if it is whole.
 fn count(players: f64) -> String {
     if players.fract() == 0.0 { format!("{players:.0}") } else { format!("{players:.1}") }
 }

@@ -1,8 +1,8 @@
-//! A step of a plan in words.
+//! Describes a step of a plan in words.
 
 use evenkeel_host::{Action, Place, Step, knobs};
 
-/// The effect of a step on the machine.
+/// What a step does to the machine.
 pub(crate) fn how(step: &Step) -> String {
     match &step.action {
         Action::Write { path, reading, .. } => format!("write {:?} to {path}", reading.text(&step.wanted)),
@@ -18,13 +18,13 @@ pub(crate) fn how(step: &Step) -> String {
     }
 }
 
-/// Whether a knob is set at several places. A single place is not shown.
+/// Whether the knob has several places. If not, pages do not show its place.
 pub(crate) fn has_places(knob: &str) -> bool {
     knobs::find(knob)
         .is_ok_and(|knob| matches!(knob.place, Place::Each { .. } | Place::EachNetworkIrq | Place::ByHandEach { .. }))
 }
 
-/// A value in a form in which no character is overlooked.
+/// A value as text. An empty value is shown as a word, so that a reader does not overlook it.
 pub(crate) fn value(value: &str) -> &str {
     if value.is_empty() { "empty" } else { value }
 }

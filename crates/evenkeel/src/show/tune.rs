@@ -14,38 +14,38 @@ use crate::report::as_change;
 use crate::show::units::percent;
 use crate::times;
 
-/// Other numbers that changed by less than this are not worth a line.
+/// A metric besides the primary one gets a line if it changed by more than this ratio. The server's CPU time always gets one.
 const ALONG_RATIO: f64 = 1.05;
-/// Lines of other numbers at most.
+/// The maximum number of lines about other metrics.
 const ALONG_MAX: usize = 6;
 
 /// The answer of `--json`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct SearchResult {
-    /// The result.
+    /// The result of the search.
     #[serde(flatten)]
     pub(crate) answer: Answer,
-    /// The design.
+    /// The design of the search.
     pub(crate) design: SearchDesign,
     /// The server with its load.
     pub(crate) workload: String,
     /// Knobs that were not tried, and why.
     pub(crate) not_tried: Vec<LeftOut>,
-    /// Whether every setting that was switched reads as before.
+    /// Whether every setting that the search switched has its old value again.
     pub(crate) all_as_before: bool,
     /// The goal file, if one was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal_file: Option<String>,
-    /// Whether `evenkeel apply` takes it as it is.
+    /// Whether `evenkeel apply` accepts the goal file without changes; absent if none was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal_applies: Option<bool>,
     /// Warnings about the goal file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
-    /// The command that continues the search, for people.
+    /// The command that continues the search, for the page.
     #[serde(skip)]
     pub(crate) resume: String,
-    /// The command that restores the rest.
+    /// The command that restores what is not restored yet, for the page.
     #[serde(skip)]
     pub(crate) revert: String,
 }
@@ -72,7 +72,7 @@ pub(crate) fn page(result: &SearchResult) -> String {
     text + &closing(result)
 }
 
-/// The part of a page after the knobs: windows, noise, caveats, and what to do next.
+/// The end of a page, below the knobs: windows, noise, caveats, and what to do next.
 pub(crate) fn closing(result: &SearchResult) -> String {
     let answer = &result.answer;
     let mut text = String::new();
@@ -111,7 +111,7 @@ pub(crate) fn closing(result: &SearchResult) -> String {
     text
 }
 
-/// A budget as `--budget` takes it.
+/// A budget in the form that `--budget` accepts.
 fn time(seconds: u64) -> String {
     match seconds {
         0..600 => format!("{seconds}s"),
@@ -119,7 +119,7 @@ fn time(seconds: u64) -> String {
     }
 }
 
-/// Knobs that are undecided, in words.
+/// Text: the number of undecided knobs.
 fn knobs(count: usize) -> String {
     if count == 1 { "the undecided knob".to_owned() } else { format!("the {count} undecided knobs") }
 }
@@ -160,7 +160,7 @@ fn headline(result: &SearchResult) -> String {
     }
 }
 
-/// The settle time after a switch, and its source.
+/// Text: the settle time after a switch, and whether it was measured.
 fn settled(result: &SearchResult) -> String {
     let ms = result.design.settle_ms;
     let guess = result.design.settles.iter().find_map(|found| match &found.settle.how {
@@ -211,7 +211,7 @@ fn chosen_line(chosen: &Chosen) -> String {
     format!("  {}\n    {evidence}\n", chosen.settings.join(" "))
 }
 
-/// Other metrics that changed with the set beyond chance: its costs and side effects.
+/// Text: other metrics that changed with the set by more than chance, its costs and side effects.
 fn along(result: &SearchResult) -> String {
     let shown = &result.answer.along_shown;
     let decided = result.design.metric.name.as_ref();
@@ -224,7 +224,7 @@ fn along(result: &SearchResult) -> String {
         .filter(|(name, _)| *name != decided && (name.as_str() == "cpu_share" || shown.contains(*name)))
         .filter(|(name, ratio)| name.as_str() == "cpu_share" || size(*ratio) > ALONG_RATIO.ln())
         .collect();
-    // The server's CPU time first: users want to know this cost before all others.
+    // The server's CPU time comes first, because it is the cost that users ask about first.
     changed.sort_by(|a, b| (b.0 == "cpu_share").cmp(&(a.0 == "cpu_share")).then(size(b.1).total_cmp(&size(a.1))));
     let line = |(name, ratio): &(&String, f64)| format!("  also changed: {name} {}\n", as_change(*ratio));
     changed.iter().take(ALONG_MAX).map(line).collect()

@@ -1,8 +1,8 @@
-//! Prints numbers with their units for people. Only this file chooses the digits and the unit of a number.
+//! Converts numbers with their units to text. All choices of digits and units are in this file.
 
 use evenkeel_measure::Unit;
 
-/// A share as `12.3 %`.
+/// A share as a percentage with one decimal, such as `12.3 %`.
 pub(crate) fn percent(share: f64) -> String {
     percent_to(1, share)
 }
@@ -17,7 +17,7 @@ pub(crate) fn part(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// `35.8 MiB`: binary units, with one decimal if the number is not whole.
+/// A number of bytes in a binary unit, such as `35.8 MiB`. It has one decimal if it is not whole.
 pub(crate) fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let power = (1..units.len()).take_while(|power| bytes >> (10 * power) > 0).last().unwrap_or(0);
@@ -29,12 +29,12 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// `38.2 us`: three digits, in the most readable unit.
+/// A quantity with three digits, in the most readable unit, such as `38.2 us`.
 pub(crate) fn quantity(value: u64, unit: Unit) -> String {
     real_quantity(value as f64, unit)
 }
 
-/// Like [`quantity`], for a number that need not be whole.
+/// Like [`quantity`], but the number may have a fraction.
 pub(crate) fn real_quantity(value: f64, unit: Unit) -> String {
     let steps: &[(&str, f64)] = match unit {
         Unit::Ns => &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)],

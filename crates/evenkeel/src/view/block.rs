@@ -1,4 +1,4 @@
-//! `Block`: a part of a page. `Text`: words with their meaning, such as code.
+//! `Block`: a part of a page. `Text`: words that are marked as plain, as code, or as bad.
 
 use evenkeel_measure::{Samples, Unit};
 use evenkeel_trial::Outcome;
@@ -9,18 +9,18 @@ use crate::show::finding::Finding;
 /// A part of a page.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
-    /// What a reader needs first. HTML gives it a heading.
+    /// What a reader needs first. HTML puts it below its own heading.
     Opening(Vec<Block>),
-    /// A heading with its blocks.
+    /// A heading, and the blocks below it.
     Section(Text, Vec<Block>),
-    /// A heading of the same level whose blocks follow.
+    /// A heading like that of a section, but the blocks that belong to it follow in the list.
     Heading(String),
     Subheading(&'static str),
     /// The answer of a report in one sentence.
     Verdict(Verdict),
     /// The caveats of the numbers.
     Caveats(Vec<String>),
-    /// Whether the numbers are good. The first words name the subject, if the page has several.
+    /// Whether the numbers are good. The first field names their subject if the page has several.
     Finding(Option<&'static str>, Finding),
     Paragraph(Text),
     List(Vec<Text>),
@@ -28,44 +28,44 @@ pub(crate) enum Block {
     Terms(Vec<(&'static str, Text)>),
     /// A label and its value.
     Row(String, String),
-    /// Columns with their titles. The first cell of a row names it.
+    /// A table: the titles of its columns, and its rows. The first cell of a row names the row.
     Table {
         header: Vec<Column>,
         rows: Vec<Vec<Text>>,
     },
-    /// A note to the numbers.
+    /// A remark on the numbers.
     Note(String),
     /// A warning: data was lost, or the numbers are unreliable.
     Warning(String),
-    /// How the samples are spread.
+    /// The distribution of samples.
     Histogram(Samples),
-    /// A timeline: points of time with a length, or a rate.
+    /// A timeline: times with a length or a rate.
     Timeline(Timeline),
-    /// A chart with its caption. Only HTML shows it; Markdown and the terminal have only the table next to it.
+    /// A chart with its caption. Only HTML has it. Markdown and the terminal have the table next to it.
     Drawing(Markup, Text),
     /// A command to copy.
     Command(String),
-    /// A file inside the page. Only HTML can hold one.
+    /// A file within the page. Only HTML has it.
     Download {
         name: &'static str,
         kind: &'static str,
         content: String,
         what: &'static str,
     },
-    /// Blocks below a line that opens them; the terminal leaves them out.
+    /// Blocks that a reader opens by clicking on a line. The terminal leaves them out.
     Details(String, Vec<Block>),
-    /// Blocks that the terminal leaves out, to stay short.
+    /// Blocks that the terminal leaves out, to keep its page short.
     Detail(Vec<Block>),
 }
 
 /// The answer of a report.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// `None` before there is one.
+    /// `None` until there is a verdict.
     pub(crate) outcome: Option<Outcome>,
     /// The words of the badge.
     pub(crate) badge: String,
-    /// Whether the sentence has the verdict too. Then only HTML shows the badge.
+    /// Whether the sentence also names the verdict. Then only HTML has the badge.
     pub(crate) is_repeated: bool,
     pub(crate) says: String,
 }
@@ -92,13 +92,13 @@ impl<T: Into<String>> From<T> for Column {
 /// Lengths, or rates, over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
-    /// Its title.
+    /// The title of the timeline.
     pub(crate) title: String,
-    /// How long the whole was, in nanoseconds.
+    /// The total duration, in nanoseconds.
     pub(crate) total_ns: u64,
-    /// The unit of its points.
+    /// The unit of the values.
     pub(crate) unit: Unit,
-    /// The points: nanoseconds since the start, and the value.
+    /// The points: nanoseconds since the start, and a value.
     pub(crate) points: Vec<(u64, u64)>,
 }
 
@@ -144,7 +144,7 @@ pub(crate) enum Span {
 }
 
 impl Text {
-    /// A text of evenkeel's own, with names and commands between backticks.
+    /// A text by evenkeel itself, in which names and commands are between backticks.
     pub(crate) fn prose(text: &str) -> Text {
         let span = |(at, part): (usize, &str)| match at % 2 {
             0 => Span::Plain(part.to_owned()),
@@ -166,7 +166,7 @@ impl Text {
         self
     }
 
-    /// The words alone.
+    /// The words without their marks.
     pub(crate) fn words(&self) -> String {
         self.0.iter().map(Span::words).collect()
     }
@@ -176,7 +176,7 @@ impl Span {
     fn words(&self) -> String {
         match self {
             Span::Plain(words) | Span::Bad(words) => words.clone(),
-            // Quote a command with spaces, so that its end in the sentence is visible.
+            // Quote a command with spaces, so that a reader sees where it ends in the sentence.
             Span::Code(code) if code.contains(' ') => format!("`{code}`"),
             Span::Code(code) => code.clone(),
         }
@@ -189,11 +189,11 @@ impl<T: Into<String>> From<T> for Text {
     }
 }
 
-/// Makes a sentence: a capital first letter and a full stop.
+/// Makes a sentence: with a capital first letter and a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().collect::<String>()).unwrap_or_default();
-    // A knob's name is not a word: it keeps its case.
+    // The name of a knob is no word, so it keeps its first letter.
     let begins_with_a_name = text.split([' ', ',']).next().is_some_and(|word| word.contains(['=', '.', '_', ':']));
     let start = if begins_with_a_name { text.to_owned() } else { first + letters.as_str() };
     if start.ends_with(['.', '!', '?']) { start } else { start + "." }

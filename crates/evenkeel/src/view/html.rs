@@ -1,4 +1,4 @@
-//! Blocks as a page of HTML that needs no network and no script: style, charts and downloads are inside it. Text from the machine never
+//! Blocks as an HTML page that needs no network and no script: it contains its style, charts and downloads. Text from the machine never
 //! becomes markup.
 
 use base64::Engine;
@@ -15,15 +15,15 @@ const STYLE: &str = concat!(include_str!("../report/report.css"), include_str!("
 const WIDTH: f64 = 720.0;
 const BAR_HEIGHT: f64 = 16.0;
 const TIMELINE_HEIGHT: f64 = 90.0;
-/// The maximum number of points of a chart; more than it has pixels would be invisible.
+/// The maximum number of points of a chart. A chart has fewer pixels than that.
 const POINTS_MAX: usize = 5000;
 
-/// A page; `sub` is the line below its title.
+/// A page. `sub` is the line below its title.
 pub(crate) fn page(title: &str, sub: &Text, blocks: &[Block]) -> String {
     framed(title, &text(sub), &shown(blocks)).into_string()
 }
 
-/// A page with its head; `inside` is the part after the title.
+/// A page with its head. `inside` is what follows the title.
 pub(crate) fn framed(title: &str, sub: &Markup, inside: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -86,7 +86,7 @@ fn one(block: &Block) -> Markup {
     }
 }
 
-/// A badge has a sign for its verdict, so that it does not depend on colour.
+/// A badge. It has a sign for the verdict, so that its meaning does not depend on colour.
 pub(crate) fn badge(verdict: Option<Outcome>, words: &str) -> Markup {
     use evenkeel_trial::Outcome::{Better, NotEngaged, Same, Undecided, Worse};
     let (sign, class) = match verdict {
@@ -100,12 +100,12 @@ pub(crate) fn badge(verdict: Option<Outcome>, words: &str) -> Markup {
     html! { span.badge.(class) { span aria-hidden="true" { (sign) } " " (words) } }
 }
 
-/// The legend of a chart: the signs of A and of the other arm.
+/// The legend of a chart: the marks of A and of the other arm.
 pub(crate) fn key(other: ArmName) -> Markup {
     html! { span.key-a { "○ A" } ", " span.key-b { "■ " (other) } }
 }
 
-/// A file inside the page.
+/// A link that downloads a file which the page contains.
 pub(crate) fn download(name: &str, kind: &str, content: &str, what: &str) -> Markup {
     html! {
         a.file download=(name) href={ "data:" (kind) ";charset=utf-8;base64," (STANDARD.encode(content)) } { (name) }
@@ -169,7 +169,7 @@ fn timeline(shown: &Timeline) -> Markup {
     let total_ns = shown.total_ns.max(1) as f64;
     let longest = shown.points.iter().map(|(_, length)| *length).max().unwrap_or(1).max(2) as f64;
     let mut points: Vec<(u64, u64)> = shown.points.clone();
-    // The longest are what people look for.
+    // Keep the longest: they are what people look for.
     points.sort_unstable_by_key(|(_, length)| std::cmp::Reverse(*length));
     points.truncate(POINTS_MAX);
     html! {

@@ -60,7 +60,7 @@ fn list(to: &mut String, items: impl Iterator<Item = String>) {
     }
 }
 
-/// Escaped text at the start of a line, where a sign could begin a heading or a list.
+/// Escapes the first character of a line if it would begin a heading or a list.
 fn paragraph(text: &str) -> String {
     if text.starts_with(['#', '-', '+', '=']) { format!("\\{text}") } else { text.to_owned() }
 }
@@ -87,12 +87,12 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// A value or command, to be copied.
+/// A value or a command as code, so that a reader can copy it.
 pub(crate) fn code(code: &str) -> String {
     if code.is_empty() {
         return "empty".to_owned();
     }
-    // Inside a code span a pipe still ends the cell, and a backtick would end the span.
+    // Inside code, a pipe would still end the cell, and a backtick would end the code.
     format!("`{}`", one_line(code).replace('|', "\\|").replace('`', "'"))
 }
 
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(paragraph(&escaped("# a")), "\\# a");
     }
 
-    /// A name of 25 MB made a table of 78 MB.
+    /// Regression: a name of 25 MB made a table of 78 MB.
     #[test]
     fn no_cell_is_without_end() {
         let long = "x".repeat(20_000);

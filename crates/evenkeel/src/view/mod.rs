@@ -1,5 +1,5 @@
-//! One model of a page. A report is made into blocks once, and the terminal, HTML and Markdown each draw the same blocks, so that none of
-//! them can contain more than another by accident. JSON does not pass through here: it comes from the report itself.
+//! One model of a page. A report is converted to blocks once, and the terminal, HTML and Markdown show the same blocks. So none of them
+//! lacks anything by accident. JSON is not made here: it comes from the report itself.
 
 mod block;
 pub(crate) mod html;

@@ -7,13 +7,13 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN, width};
 use crate::show::units::quantity;
 
-/// The longest bar in columns, and the number of columns before it.
+/// The maximum length of a bar, and the number of columns before it.
 const BAR_COLUMNS_MAX: usize = 40;
 const BEFORE_BAR_COLUMNS: usize = 27;
-/// The glyphs of a timeline's column, from empty to full.
+/// The characters of a timeline's columns, from empty to full.
 const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const TIMELINE_COLUMNS_MAX: usize = 72;
-/// The indent of an item of a list.
+/// The indent of a list item.
 const ITEM: Indent = Indent { first: 2, rest: 4 };
 
 /// The blocks as text.
@@ -71,7 +71,7 @@ fn headline(verdict: &Verdict) -> String {
     }
 }
 
-/// `Good (disk): a write takes 1 ms.`
+/// A finding as text, such as `Good (disk): a write takes 1 ms.`
 fn finding_text(of: Option<&str>, finding: &Finding) -> String {
     let of = of.map(|of| format!(" ({of})")).unwrap_or_default();
     format!("{}{of}: {}.", finding.grade.word(), finding.says)
@@ -85,7 +85,7 @@ fn histogram(page: &mut Page, samples: &Samples) {
     let bar_columns = BAR_COLUMNS_MAX.min(width() - BEFORE_BAR_COLUMNS);
     let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
     for bar in &bars {
-        // A single event must be visible next to a million.
+        // Round up, so that a single event is visible beside a million.
         let columns =
             if bar.count == 0 { 0 } else { ((bar.count as f64 / most as f64) * bar_columns as f64).ceil() as usize };
         page.line(
@@ -99,7 +99,7 @@ fn histogram(page: &mut Page, samples: &Samples) {
     }
 }
 
-/// The maximum of each column's points, on a logarithmic scale between the smallest and the largest.
+/// Draws the maximum of the points in each column, on a logarithmic scale between the smallest and the largest value.
 fn timeline(page: &mut Page, shown: &Timeline) {
     let columns = TIMELINE_COLUMNS_MAX.min(width() - 2);
     let mut longest = vec![0_u64; columns];

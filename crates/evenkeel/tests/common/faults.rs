@@ -1,4 +1,4 @@
-//! The program, and the host settings that it might leave changed.
+//! Starts the program, and reads the host settings that it might leave changed.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ pub(crate) fn evenkeel(line: &str) -> Command {
     command
 }
 
-/// The settings that a meter or a disturber might leave changed, and its control groups, whose names begin with `evenkeel-` and `run`.
+/// The settings that a meter or a disturber might leave changed, and its control groups: their names begin with `evenkeel-` and `run`.
 pub(crate) fn state(run: &str) -> Vec<String> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut seen = vec![

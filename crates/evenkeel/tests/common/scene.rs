@@ -1,5 +1,5 @@
-//! `Scene`: runs the program in a separate folder, as root and as an ordinary user. At the end the settings of the host must be unchanged.
-//! The suite and the live checks share this.
+//! `Scene`: runs the program in a separate folder, as root and as an ordinary user. At the end of a test, the settings of the host must be
+//! unchanged. The suite and the live checks use it.
 
 #![allow(dead_code, reason = "each of the two programs uses its part")]
 
@@ -15,9 +15,9 @@ use evenkeel_sys::process;
 use evenkeel_testkit::HostLock;
 use serde_json::Value;
 
-/// The number of `nobody` on every distribution that we know.
+/// The number of the user `nobody` on every distribution that we know.
 pub(crate) const ORDINARY_USER: u32 = 65534;
-/// The time limit for a hang. No result depends on it.
+/// The time limit that detects a hang. No result depends on it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Scene {
@@ -25,14 +25,14 @@ pub(crate) struct Scene {
     host: Option<Host>,
 }
 
-/// The host, held by one test, with the original value of every setting.
+/// The host, which only one test may use at a time, and the original value of every setting.
 struct Host {
     _lock: HostLock,
     before: BTreeMap<String, Option<String>>,
 }
 
 impl Scene {
-    /// A folder that any user may write to, like `/tmp`, for a test that does not change the host.
+    /// A folder to which any user may write, like `/tmp`, for a test that does not change the host.
     pub(crate) fn new() -> Scene {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
@@ -52,7 +52,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// The program with a separate state directory, because a test must leave nothing in root's.
+    /// The program with its own state directory, because a test must leave nothing in root's.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
         let (own, behind) = line.split_once(" -- ").map_or((line, None), |(own, behind)| (own, Some(behind)));
@@ -72,7 +72,7 @@ impl Scene {
         self.command(line).output().unwrap()
     }
 
-    /// Runs a line whose answer needs the arena, the default workload. None, with a visible skip, if the arena is not built.
+    /// Runs a line that needs the arena, which is the default workload. None, with a printed skip, if the arena is not built.
     pub(crate) fn run_if_built(&self, line: &str) -> Option<Output> {
         let output = self.run(line);
         let program = Path::new(env!("CARGO_BIN_EXE_evenkeel")).with_file_name("evenkeel-arena");
@@ -86,7 +86,7 @@ impl Scene {
         (!is_missing).then_some(output)
     }
 
-    /// Runs a line as an ordinary user. The program must be in a place where that user can start it, so it is copied.
+    /// Runs a line as an ordinary user. That user must be able to start the program, so it is copied.
     pub(crate) fn run_as_ordinary_user(&self, line: &str) -> Output {
         let programs = Path::new(env!("CARGO_BIN_EXE_evenkeel")).parent().unwrap();
         // Cargo builds the arena's programs only with the whole workspace. Tests that need them check for them.
@@ -114,7 +114,7 @@ impl Scene {
         std::fs::write(self.path("script.json"), script.to_string()).unwrap();
     }
 
-    /// Waits until a simulated window waits for this file.
+    /// Waits until a simulated window waits for this file to appear.
     pub(crate) fn await_window(&self, file: &str, running: &mut Running) {
         let waiting = self.path(&format!("{file}.waiting"));
         running.wait_until(|| waiting.exists());
@@ -127,7 +127,7 @@ impl Scene {
 }
 
 impl Drop for Scene {
-    /// A test that fails half-way also restores the host.
+    /// Restores the host even if a test fails half-way.
     fn drop(&mut self) {
         let Some(host) = &self.host else { return };
         let now = settings();
@@ -139,7 +139,7 @@ impl Drop for Scene {
     }
 }
 
-/// A program that ends with the test.
+/// A running program, which is killed when the test ends.
 pub(crate) struct Running(pub(crate) Child);
 
 /// How a program ended.
@@ -172,13 +172,14 @@ impl Running {
         assert!(sent.success());
     }
 
-    /// Ends it by SIGKILL.
+    /// Ends the program with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 
-    /// Reads the program's messages until a complete line contains `text`, and returns them. Ends with the program at the latest.
+    /// Reads the program's messages until a complete line contains `text`, and returns them. If the program ends first, returns what it
+    /// printed.
     pub(crate) fn messages_until(&mut self, text: &str) -> String {
         use std::io::Read;
         let (mut read, mut byte) = (Vec::new(), [0]);
@@ -192,7 +193,7 @@ impl Running {
         String::from_utf8(read).unwrap()
     }
 
-    /// Waits until it ends.
+    /// Waits until the program ends.
     pub(crate) fn finish(mut self) -> Finished {
         self.read()
     }
@@ -200,7 +201,7 @@ impl Running {
     fn read(&mut self) -> Finished {
         use std::io::Read;
         let (mut stdout, mut stderr) = (String::new(), String::new());
-        // Answers are smaller than a pipe's buffer, so reading one stream after the other blocks no writer.
+        // Answers are smaller than a pipe's buffer. So the program never waits while the streams are read one after the other.
         let _ = self.0.stderr.take().unwrap().read_to_string(&mut stderr);
         let _ = self.0.stdout.take().unwrap().read_to_string(&mut stdout);
         Finished { code: self.0.wait().unwrap().code(), stdout, stderr }
@@ -209,7 +210,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both calls fail if the program has ended already, which is no error.
+        // Both calls fail if the program has already ended, which is no error.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

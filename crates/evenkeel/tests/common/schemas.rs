@@ -1,4 +1,5 @@
-//! Checks answers against the schemas in docs/schemas. A test is stricter than a schema: it accepts no field that the schema does not name.
+//! Checks answers against the schemas in docs/schemas. The tests are stricter than a schema: they refuse fields that the schema does not
+//! name.
 
 #![allow(dead_code, reason = "each of the two programs uses its part")]
 
@@ -10,12 +11,12 @@ use std::sync::OnceLock;
 use jsonschema::Validator;
 use serde_json::Value;
 
-/// A schema as tests use it.
+/// A schema that refuses fields which it does not name.
 struct Strict {
     validator: Validator,
 }
 
-/// The schemas by the name that `evenkeel schema` lists. If there are several versions, the newest.
+/// The schemas by the name that `evenkeel schema` lists. If a schema has several versions, this has the newest.
 fn schemas() -> &'static BTreeMap<String, Strict> {
     static SCHEMAS: OnceLock<BTreeMap<String, Strict>> = OnceLock::new();
     SCHEMAS.get_or_init(|| {
@@ -34,7 +35,7 @@ fn schemas() -> &'static BTreeMap<String, Strict> {
     })
 }
 
-/// Inserts definitions at the places that refer to them, because their place decides whether they must be strict.
+/// Replaces references by the definitions. Whether a definition may be strict depends on where it is used.
 fn resolve(part: &mut Value, definitions: &Value) {
     match part {
         Value::Object(map) => {
@@ -49,7 +50,7 @@ fn resolve(part: &mut Value, definitions: &Value) {
     }
 }
 
-/// Forbids fields that the schema does not name. If several schemas describe the same object, one must not forbid the fields of another.
+/// Makes a schema refuse fields that it does not name. If several schemas describe one object, none may refuse the fields of the others.
 fn make_strict(schema: &mut Value, is_beside_others: bool) {
     let Some(map) = schema.as_object_mut() else { return };
     let is_object = ["properties", "anyOf", "oneOf", "allOf"].iter().any(|key| map.contains_key(*key));
@@ -89,13 +90,13 @@ pub(crate) fn check_as(name: &str, answer: &Value) {
     assert!(errors.is_empty(), "the answer does not follow docs/schemas/{name}:\n{}\n{answer:#}", errors.join("\n"));
 }
 
-/// Fails unless the answer follows one of the schemas, for callers without a command line.
+/// Fails unless the answer follows at least one of the schemas. It is for callers that do not know the command line.
 pub(crate) fn check_any(answer: &Value) {
     let follows = schemas().values().any(|schema| schema.validator.is_valid(answer));
     assert!(follows, "the answer follows no schema in docs/schemas:\n{answer:#}");
 }
 
-/// The name of the schema of a command line's answer: the longest name that its words begin with.
+/// The name of the schema for a command line: the longest name with which its words begin.
 fn name_of(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "--json").take(3).collect();
     match (words.first(), words.join("-").as_str()) {

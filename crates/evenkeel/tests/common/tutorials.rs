@@ -1,5 +1,5 @@
-//! Runs the tutorials. Blocks marked `console` show commands with their output. Blocks marked `console,live` have commands that measure the
-//! reader's machine. The suite runs the former, and the live checks run both.
+//! Runs the tutorials. Blocks that are marked `console` have commands with their output. Blocks that are marked `console,live` have
+//! commands that measure the reader's machine. The suite runs the former, and the live checks run both.
 
 #![allow(dead_code, reason = "each of the two programs uses its part")]
 
@@ -7,16 +7,16 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Matches any text in a line or, alone on a line, any number of lines.
+/// Stands for any text in a line. Alone on a line, it stands for any number of lines.
 const ANY: char = '…';
 
 /// One command of a page, and the output that the page shows below it.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// The shell's command, which may have several lines.
+    /// The command for the shell. It may have several lines.
     pub(crate) command: String,
     pub(crate) shown: Vec<String>,
-    /// The place of the output: the first line of it on the page, counted from 0.
+    /// The line of the page on which the output begins, counted from 0.
     pub(crate) shown_at: usize,
     pub(crate) is_live: bool,
 }
@@ -55,7 +55,7 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// A folder like a reader's: the captured machines, and evenkeel in the search path. `sudo` only runs its command.
+/// A folder like that of a reader: with the captured machines, and with evenkeel in the search path. Its `sudo` only runs the command.
 pub(crate) struct ReaderFolder {
     folder: tempfile::TempDir,
 }
@@ -82,7 +82,7 @@ impl ReaderFolder {
         self.run_script(&step.command, &[])
     }
 
-    /// `around` precedes the shell, such as a command that gives it separate namespaces.
+    /// Runs a script. The words of `around` come before the shell, for example a command that gives it its own namespaces.
     pub(crate) fn run_script(&self, script: &str, around: &[&str]) -> Output {
         let words: Vec<&str> = around.iter().copied().chain(["sh", "-c", script]).collect();
         let path = format!(
@@ -95,7 +95,7 @@ impl ReaderFolder {
     }
 }
 
-/// Whether the output `shown` on a page matches `printed`, the real one.
+/// Whether the output `shown` on a page matches `printed`, which the command printed now.
 pub(crate) fn agrees(shown: &[String], printed: &[String]) -> bool {
     match shown.split_first() {
         None => printed.is_empty(),
@@ -118,7 +118,7 @@ fn line_agrees(shown: &str, printed: &str) -> bool {
     printed.strip_prefix(before).is_some_and(|rest| rest.ends_with(after))
 }
 
-/// The output that a page should show for the command's output today: all of it, or as much of the start and the end as before.
+/// The output that a page should show for what the command prints now: all of it, or as many lines at the start and the end as before.
 pub(crate) fn shown_anew(shown: &[String], printed: &[String]) -> Vec<String> {
     let keep = |old: Option<&String>, new: &String| old.filter(|old| line_agrees(old, new)).unwrap_or(new).clone();
     let (Some(first), Some(last)) =
@@ -130,7 +130,7 @@ pub(crate) fn shown_anew(shown: &[String], printed: &[String]) -> Vec<String> {
     let tail = (shown.len() - last - 1).min(printed.len() - head);
     let mut lines: Vec<String> = (0..head).map(|at| keep(shown.get(at), &printed[at])).collect();
     lines.push(ANY.to_string());
-    // Lines between two gaps stay if they are still printed. Otherwise the line that begins with the same word replaces them.
+    // A line between two gaps stays if it is still printed. Otherwise it is replaced by the line that begins with the same word.
     let middle = &shown[first + 1..last.max(first + 1)];
     let word = |line: &str| line.split_whitespace().next().map(str::to_owned);
     let today = |line: &String| match printed.iter().any(|printed| line_agrees(line, printed)) {

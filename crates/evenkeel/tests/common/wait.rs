@@ -1,16 +1,16 @@
-//! Waiting for a condition instead of for a time.
+//! Waits for conditions instead of for fixed times.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// The time limit for a hang. Nothing takes nearly as long, even on a machine that pauses.
+/// The time limit that detects a hang. Nothing takes nearly as long, even on a machine that pauses.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Waits until `is_so` returns true.
 ///
 /// # Panics
-/// With `what`, if that never happens.
+/// With the text `what`, if that does not happen within [`PATIENCE`].
 pub(crate) fn until(what: impl Display, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -19,7 +19,7 @@ pub(crate) fn until(what: impl Display, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// CPU time that a process has had so far, in nanoseconds; 0 after its end.
+/// The CPU time that a process has used so far, in nanoseconds. 0 after its end.
 pub(crate) fn cpu_ns(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_task = |task: std::fs::DirEntry| {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use evenkeel_trial::TrialError;
 use evenkeel_workload::{Options, Placement, Sample, Settable, Workload};
 
-/// The folder of evenkeel's programs.
+/// The folder with evenkeel's programs.
 pub(crate) fn programs() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_evenkeel")).parent().unwrap().to_owned()
 }
 
-/// Why the arena is missing, if it is.
+/// Why the arena can't be started; none if it can.
 pub(crate) fn missing_arena() -> Option<&'static str> {
     let is_missing = !programs().join("evenkeel-arena").exists();
     is_missing.then_some("evenkeel-arena is not built; `cargo build --workspace` builds it")
@@ -36,12 +36,12 @@ pub(crate) fn start(name: &str, set: &[(&str, &str)]) -> Box<dyn Workload> {
     (evenkeel_workload::find(name).unwrap().start)(&options(Placement::Apart, set)).unwrap()
 }
 
-/// A workload started as `prove` starts it.
+/// Starts a workload as `prove` does.
 pub(crate) fn settable(name: &str, set: &[(&str, &str)]) -> Settable {
     Settable::start(evenkeel_workload::find(name).unwrap(), &options(Placement::Apart, set)).unwrap()
 }
 
-/// One window.
+/// Measures one window.
 pub(crate) fn try_window(
     workload: &mut dyn Workload,
     settle: Duration,

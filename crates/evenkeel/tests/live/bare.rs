@@ -1,6 +1,6 @@
-//! `Bare`: threads that only sleep while a trial runs, to see what the machine does to them. A trial that ends because of too many dropped
-//! windows is excused only if these independent threads saw as many disturbances. Otherwise the rule for dropping is wrong, or the trial
-//! disturbed itself.
+//! `Bare`: threads that only sleep and wake while a trial runs, to show what the machine does to any thread. A trial may end because it
+//! dropped too many windows. That is only accepted if these threads saw as many disturbances. Otherwise the rule that drops windows is
+//! wrong, or the trial disturbed itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,15 +11,16 @@ use evenkeel_sys::{CpuSet, thread};
 use evenkeel_testkit::live::not_judged;
 use serde_json::Value;
 
-/// The period of the threads: as often as a trial checks.
+/// The period of the threads. A trial checks for pauses as often.
 const PERIOD: Duration = Duration::from_millis(5);
-/// Half of the pause that drops a window, because two threads on one CPU do not wake at the same moment.
+/// The minimum length of a pause. It is half of the length that drops a window, because two threads on one CPU do not wake at the same
+/// moment.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The smallest stolen share that excuses a trial: half of the share that drops a window (0.1), spread over eight windows. A trial runs out
-/// of spare pairs only if one window of eight, that is one pair of four, is dropped.
+/// The minimum share of stolen time that excuses a trial: half of the share that drops a window (0.1), spread over eight windows. A trial
+/// runs out of spare pairs only if one window in eight is dropped, which is one pair in four.
 const STOLEN_SHARE: f64 = 0.1 / 16.0;
 
-/// A thread on each CPU that this process may use. They run until their results are read.
+/// One thread on each CPU that this process may use. The threads run until their results are read.
 pub(crate) struct Bare {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<usize>>,
@@ -46,7 +47,7 @@ impl Bare {
         Bare { stop, threads, ticks: ticks() }
     }
 
-    /// Fails unless the threads saw enough disturbances for the windows that a trial dropped.
+    /// Fails unless the threads saw enough disturbances to explain the windows that a trial dropped.
     pub(crate) fn excuses(mut self, dropped: &Value) {
         let [stolen, total] = ticks();
         let stolen_share = (stolen - self.ticks[0]) as f64 / (total - self.ticks[1]).max(1) as f64;
@@ -60,13 +61,14 @@ impl Bare {
 }
 
 impl Drop for Bare {
-    /// The next measurement must run without these threads.
+    /// End the threads, so that the next measurement runs without them.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// If a window took too long without a pause or stolen time, the trial itself was late.
+/// Whether the disturbances explain the dropped windows. If a window took too long without a pause or stolen time, the trial itself was
+/// late.
 fn is_enough(dropped: &Value, pauses: usize, stolen_share: f64) -> Result<(), String> {
     let dropped = dropped.as_array().unwrap();
     let by = |reason: &str| dropped.iter().filter(|dropped| dropped["reason"].get(reason).is_some()).count();
@@ -78,7 +80,7 @@ fn is_enough(dropped: &Value, pauses: usize, stolen_share: f64) -> Result<(), St
     if dropped.is_empty() || paused + stolen < dropped.len().div_ceil(2) {
         return Err(format!("the machine is not an excuse: {seen}: {dropped:?}"));
     }
-    // A pause on the border of two windows drops both.
+    // A pause at the border of two windows drops both.
     if pauses * 2 < paused || (stolen > 0 && stolen_share < STOLEN_SHARE) {
         Err(format!("the machine did not do it: {seen}"))
     } else {

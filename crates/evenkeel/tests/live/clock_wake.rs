@@ -1,5 +1,5 @@
-//! `measure clock` and `measure wake` with faults of a real machine: the meter is killed while another clock source is selected, another
-//! program changes the source, a CPU goes offline.
+//! Runs `measure clock` and `measure wake` with faults of a real machine: the meter is killed while another clock source is selected,
+//! another program changes the source, or a CPU goes offline.
 
 use std::process::{Child, Output};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn json(output: &Output) -> Value {
 }
 
 fn start_switching() -> Child {
-    // Use enough calls that each source is selected for some time, because the meter is to be interrupted.
+    // The meter must be interrupted while another source is selected. So it needs enough calls to stay there for some time.
     evenkeel("measure clock --json --each-source --cpus 0 --calls 20000000").spawn().unwrap()
 }
 
@@ -61,9 +61,9 @@ fn a_meter_that_is_killed_leaves_the_source_as_it_was() {
 fn a_value_that_another_program_set_stays_and_is_reported() {
     let _host = HostLock::take();
     let Some(switchable) = Switchable::find() else { return };
-    // Here only the current source is measured.
+    // This meter measures only the current source.
     let meter = evenkeel("measure clock --json --cpus 0 --calls 20000000").spawn().unwrap();
-    // The meter measures once it has used more CPU time than its start ever needs. By then it knows the original source.
+    // When the meter has used more CPU time than its start ever needs, it measures. By then it knows the original source.
     until("the meter is at work", || cpu_ns(meter.id()) >= 500_000_000);
     switchable.switch();
     let answer = json(&meter.wait_with_output().unwrap());
@@ -72,7 +72,7 @@ fn a_value_that_another_program_set_stays_and_is_reported() {
     assert_eq!(source(), switchable.other, "theirs is left");
     switchable.switch_back();
 
-    // Here the meter switches the source itself. At the end, the source that the other program chose must be selected.
+    // This meter switches the source itself. At the end, the source that the other program selected must be the current one.
     let mut meter = start_switching();
     until("the meter changes the source", || source() == switchable.other);
     switchable.switch_back();

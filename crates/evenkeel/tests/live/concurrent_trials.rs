@@ -1,5 +1,5 @@
-//! Two trials at once on this machine, with journals in different folders: each runs to its end, and each reports that the other
-//! disturbed it, even if another user started it.
+//! Two trials run at once on this machine, with journals in different folders. Each runs to its end, and reports that the other one
+//! disturbed it, even if another user started that one.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -7,7 +7,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use crate::scene::{Finished, Scene, json};
 use serde_json::Value;
 
-/// The windows during which another trial ran, and all windows, by the caveat that begins with `who`. None without such a caveat.
+/// From the caveat that begins with `who`: the number of windows during which another trial ran, and the number of all windows. None if
+/// there is no such caveat.
 fn disturbed(answer: &Value, who: &str) -> Option<(u64, u64)> {
     let caveats = answer["caveats"].as_array().into_iter().flatten().filter_map(|caveat| caveat["text"].as_str());
     let counts = caveats.filter_map(|caveat| caveat.strip_prefix(who)?.split_once(" ran during "));
@@ -60,7 +61,7 @@ fn two_trials_at_once_report_each_other() {
     scene.assert_all_as_before();
 }
 
-/// Any user may bind such names, with any content.
+/// Any user may bind a socket with such a name, and send anything.
 #[test]
 fn sockets_that_only_look_like_a_trial_do_no_harm() {
     let scene = Scene::of_host();

@@ -1,5 +1,5 @@
-//! Faults of a real machine during a measurement or a disturbance: its CPU goes offline, another clock source is selected, its control
-//! group gets hardly any CPU time. The program must report this clearly, end in time, and leave nothing changed.
+//! Faults of a real machine during a measurement or a disturbance: its CPU goes offline, another clock source is selected, or its control
+//! group gets hardly any CPU time. The program must report the fault clearly, end in time, and leave nothing changed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ use crate::faults::{evenkeel, state};
 use crate::wait::{PATIENCE, until};
 
 const TRIES: usize = 3;
-/// The time from the start of a meter to the fault. The meter measures by then, and has not ended.
+/// The time from the start of a meter to the fault. By then the meter measures, and it still runs.
 const AT_WORK: Duration = Duration::from_millis(700);
 
-/// Its exit code and its whole output. If it does not end in time, it is killed and the check fails.
+/// The exit code and the whole output of a program. If it does not end in time, it is killed and the check fails.
 fn ended(line: &str, mut child: Child) -> (i32, String) {
-    // Pages may be larger than a pipe's buffer, so read while it runs.
+    // A page may be larger than a pipe's buffer, so read it while the program runs.
     let mut streams: Vec<Box<dyn std::io::Read + Send>> =
         vec![Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
     let readers: Vec<_> = streams
@@ -46,11 +46,11 @@ fn ended(line: &str, mut child: Child) -> (i32, String) {
     (status.code().unwrap_or(-1), said.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// A folder of a version 1 controller. It is removed when this is dropped.
+/// A control group of a version 1 controller. Dropping this removes the group.
 struct Group(PathBuf);
 
 impl Group {
-    /// None if no such group can be created. The check is then not judged.
+    /// Creates such a group. None if that is not possible; then the check is skipped.
     fn with(controller: &str, files: &[(&str, String)]) -> Option<Group> {
         let top = PathBuf::from("/sys/fs/cgroup").join(controller);
         let group = Group(top.join(format!("evenkeel-test-faults-{}", std::process::id())));
@@ -78,7 +78,8 @@ impl Drop for Group {
     }
 }
 
-/// Each command, with its messages when the last CPU goes offline soon after it began. None if it is not bound to a CPU.
+/// For each command, the messages that are allowed if the last CPU goes offline soon after its start. Empty if the command is not bound to
+/// a CPU.
 const LOSES_A_CPU: [(&str, &[&str]); 17] = [
     ("measure gaps --seconds 1", &["went away while it was measured: it was taken offline, or out of the CPUs"]),
     ("measure quantum --seconds 1", &["it is offline, or not among the CPUs that this process may use"]),
@@ -102,7 +103,7 @@ const LOSES_A_CPU: [(&str, &[&str]); 17] = [
     ("disturb quantum --by quota --share 0.5 --seconds 1.2 -- sleep 2", &[]),
 ];
 
-/// The first and the last of our CPUs, and all of them. None if there is only one; the check is then not judged.
+/// The first and the last CPU that this process may use, and all of them. None if there is only one; then the check is skipped.
 fn several_cpus() -> Option<(usize, usize, CpuSet)> {
     let cpus = thread::affinity().unwrap();
     if cpus.len() < 2 {
@@ -137,7 +138,7 @@ fn a_cpu_that_goes_offline_is_reported_and_nothing_hangs() {
     }
 }
 
-/// A CPU leaves the cpuset of the process's group. The kernel moves its threads, and the CPU continues to run.
+/// A CPU is removed from the cpuset of the process's group. The kernel moves the threads away, but the CPU stays online.
 #[test]
 fn a_cpu_that_leaves_the_cpuset_is_reported_and_nothing_hangs() {
     let _host = HostLock::take();
@@ -158,7 +159,7 @@ fn a_cpu_that_leaves_the_cpuset_is_reported_and_nothing_hangs() {
 }
 
 /// Takes a CPU from the program with `lose`. Fails unless the program prints one of `words`, ends by itself and leaves nothing changed.
-/// Returns false if `lose` cannot take one.
+/// Returns false if `lose` could not take a CPU.
 fn a_lost_cpu_is_reported(
     line: &str,
     words: &[&str],
@@ -187,7 +188,7 @@ fn a_lost_cpu_is_reported(
     is_lost
 }
 
-/// How many CPUs the answer reports as available in slots.
+/// The number of CPUs for which the answer reports slots.
 fn slots(answer: &Value) -> usize {
     answer["cpus"].as_array().into_iter().flatten().filter(|cpu| cpu["model"] == "fixed-slot").count()
 }
@@ -217,14 +218,14 @@ fn another_clock_source_in_the_middle_makes_nothing_up() {
             assert_eq!(source(), switchable.before);
             assert_eq!(code, 0, "{line}: {said}");
             let answer: Value = serde_json::from_str(&said).unwrap();
-            // A clock that was recalibrated during the run would show a gap of seconds, or an endless one.
+            // If the cycle counter were calibrated again during the run, the answer would have a gap of seconds, or an endless one.
             let longest_ns = answer["all"]["longest_ns"].as_u64().unwrap_or(0);
             assert!(longest_ns < 1_500_000_000, "{line}: {longest_ns}");
             if slots(&answer) == 0 {
                 return Some(Ok(()));
             }
-            // A CPU may really have slots, from the hypervisor or from a periodic process. It is then reported without a change of the
-            // clock source too.
+            // A CPU may really have slots, from the hypervisor or from a periodic process. Then the meter also reports slots if the clock
+            // source does not change.
             let is_unfit = slots(&measure()) > 0 || needs.unmet().is_some();
             (!is_unfit).then(|| Err(format!("{line}: slots are made up: {answer}")))
         });

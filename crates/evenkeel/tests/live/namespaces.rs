@@ -1,5 +1,5 @@
-//! `measure udp` and `measure bandwidth` between two simulated hosts: two network namespaces with a veth pair. Its speed is set on purpose,
-//! and the meter must report it. Needs root. The namespaces are removed even if the test fails.
+//! Runs `measure udp` and `measure bandwidth` between two simulated hosts, which are two network namespaces with a veth pair. The test
+//! limits the speed of the pair, and the meter must report that speed. Needs root. The namespaces are removed even if the test fails.
 
 use std::process::{Child, Command, Stdio};
 
@@ -25,10 +25,10 @@ fn ip(arguments: &str) -> bool {
 }
 
 impl Namespaces {
-    /// None if they cannot be created. The check is then not judged.
+    /// Creates the namespaces. None if that is not possible; then the check is skipped.
     fn new() -> Option<Namespaces> {
         let host = HostLock::take();
-        // Remove leftovers of a killed test: only these tests use such names.
+        // Remove what a killed test left behind. Only these tests use such names.
         for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
             let name = entry.file_name().into_string().unwrap_or_default();
             let of =
@@ -59,7 +59,7 @@ impl Namespaces {
         command
     }
 
-    /// A server that ends when this is dropped.
+    /// Starts a server, which ends when the result is dropped.
     fn serve(&self, meter: &str) -> Served {
         let arguments = format!("measure {meter} --serve {SERVER} --seconds 120");
         let mut command = Namespaces::command(&self.server, env!("CARGO_BIN_EXE_evenkeel"), &arguments);
@@ -69,7 +69,7 @@ impl Namespaces {
     fn measure(&self, arguments: &str) -> Value {
         let arguments = format!("measure {arguments} --json");
         let mut command = Namespaces::command(&self.client, env!("CARGO_BIN_EXE_evenkeel"), &arguments);
-        // The server was just started. It listens as soon as the machine allows.
+        // The server has just been started, and may not listen yet. So try several times.
         for _ in 0..100 {
             let output = command.output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -94,7 +94,7 @@ struct Served(Child);
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // `ip netns exec` becomes the program, so this kills the server itself.
+        // `ip netns exec` replaces itself by the program, so this kills the server itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -112,7 +112,7 @@ fn packets_between_two_hosts_are_accounted_for() {
         let report = namespaces.measure(&format!("udp {SERVER} --seconds 1"));
         assert_eq!(report["between"], "network");
         let (there, back) = (&report["echo"]["there"], &report["echo"]["back"]);
-        // The pair itself loses nothing. If the machine stalls, a socket may overflow, which is counted separately.
+        // The pair itself loses no packet. If the machine stalls, a socket may overflow, which is counted separately.
         assert_eq!(there["lost"], there["dropped_at_socket"], "{there}");
         assert_eq!(back["lost"], back["dropped_at_socket"], "{back}");
         assert_eq!((&there["reordered"], &back["reordered"]), (&0.into(), &0.into()));
@@ -128,7 +128,7 @@ fn packets_between_two_hosts_are_accounted_for() {
     });
 }
 
-/// Packets go to an address of this host in this namespace. They go to another address only if a server there consents.
+/// Packets may go to an address of this host in this namespace. To any other address they go only if a server there agrees.
 #[test]
 fn a_storm_goes_to_nobody_who_did_not_agree() {
     let Some(namespaces) = Namespaces::new() else { return };
@@ -151,7 +151,7 @@ fn a_storm_goes_to_nobody_who_did_not_agree() {
         assert!(code != Some(0) && format!("{out}{error}").contains(why), "{to}: {out} {error}");
     }
     let _serving = namespaces.serve("udp");
-    // The server was just started. It listens as soon as the machine allows.
+    // The server has just been started, and may not listen yet. So try until it agrees.
     until("the peer agrees", || run("--peer 10.78.0.2:7007").0 == Some(0));
     fitness::one_of(TRIES, &needs(), || {
         let (code, out, error) = run("--peer 10.78.0.2:7007");
@@ -167,8 +167,8 @@ fn a_storm_goes_to_nobody_who_did_not_agree() {
 #[test]
 fn bandwidth_is_what_the_pair_carries() {
     let Some(namespaces) = Namespaces::new() else { return };
-    // The bucket holds a burst of 13 ms. If a CPU of this machine stalls longer, that time is lost to the rate. With a larger bucket and
-    // its queue, a sender would be stopped by its own buffer, and nothing would be dropped.
+    // The bucket holds a burst of 13 ms. If a CPU of this machine stalls for longer, the rate falls below the limit for that time. With a
+    // larger bucket and queue, the sender's own buffer would stop it, and no packet would be dropped.
     let limit = "qdisc add dev evk0 root tbf rate 20mbit burst 32kb latency 30ms";
     let is_limited = [&namespaces.client, &namespaces.server].into_iter().all(|namespace| {
         let output = Namespaces::command(namespace, "tc", limit).output();

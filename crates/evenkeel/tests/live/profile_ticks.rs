@@ -1,4 +1,4 @@
-//! Ticks of a server on `evenkeel-rt`, by the library's markers. This process is the server, and knows which slow ticks it planted.
+//! Finds slow ticks of a server on `evenkeel-rt` by the library's markers. This process is the server, and knows which ticks it made slow.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 const MS: u64 = 1_000_000;
 const PERIOD: Duration = Duration::from_millis(10);
-/// One tick in this many is planted.
+/// One tick in this many is made slow.
 const EVERY: u64 = 50;
 const PLANTED: u64 = 25;
-/// A busy machine sometimes disturbs a run.
+/// The maximum number of runs: a busy machine sometimes disturbs a run.
 const RUNS: usize = 3;
 
 fn work(ns: u64) {
@@ -24,22 +24,22 @@ fn work(ns: u64) {
     }
 }
 
-/// The server's own counts of ordinary ticks.
+/// The server's counts of ticks that it did not make slow.
 #[derive(Default)]
 struct Ordinary {
     ticks: AtomicU64,
-    /// Ticks that the machine delayed.
+    /// The number of these ticks that the machine delayed.
     kept: AtomicU64,
 }
 
 impl Ordinary {
-    /// Whether more than one in twenty was delayed since the last call. The answer is then not reliable.
+    /// Whether the machine delayed more than one tick in twenty since the last call. Then the answer is not reliable.
     fn were_kept(&self) -> bool {
         self.kept.swap(0, Ordering::Relaxed) * 20 > self.ticks.swap(0, Ordering::Relaxed)
     }
 }
 
-/// Ticks until stopped.
+/// Ticks until `stop` is set.
 fn server(stop: &AtomicBool, ordinary: &Ordinary) {
     let mut clock =
         TickClock::start(TickSettings { period: PERIOD, align: Align::Never, ..TickSettings::default() }).unwrap();
@@ -57,7 +57,7 @@ fn server(stop: &AtomicBool, ordinary: &Ordinary) {
     }
 }
 
-/// Stops the server when the test ends, also by a panic.
+/// Stops the server when the test ends, even by a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -66,7 +66,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// The answer of `profile ticks` for this process, or that it found no tick. None if recording is not possible: the check is then not judged.
+/// The answer of `profile ticks` for this process, or an error if it found no tick. None if recording is not possible; then the check is
+/// skipped.
 fn said(more: &[&str]) -> Option<Result<Value, String>> {
     let pid = std::process::id().to_string();
     let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
@@ -84,14 +85,14 @@ fn said(more: &[&str]) -> Option<Result<Value, String>> {
     Some(Ok(serde_json::from_slice(&output.stdout).unwrap()))
 }
 
-/// Whether most of the reported slow ticks are planted ones, by their numbers.
+/// An error unless most of the reported slow ticks are those that were made slow, by their numbers.
 fn are_planted(said: &Value) -> Result<(), String> {
     let slow = said["slow"].as_array().unwrap();
     let planted = slow.iter().filter(|tick| tick["number"].as_u64().unwrap() % EVERY == PLANTED).count();
     if planted * 2 > slow.len() { Ok(()) } else { Err(format!("{planted} of {}: {slow:?}", slow.len())) }
 }
 
-/// Fails if the answer is wrong in several runs in which the machine did not delay the server.
+/// Fails if the answer is wrong in several runs, not counting runs in which the machine delayed the server.
 fn holds(ordinary: &Ordinary, more: &[&str], judge: impl Fn(&Value) -> Result<(), String>) {
     fitness::holds(RUNS, || {
         ordinary.were_kept();
@@ -116,7 +117,7 @@ fn the_librarys_markers_give_the_ticks() {
             assert_eq!(said["ends"].as_str(), Some("at-its-end"));
             are_planted(said)
         };
-        // Wake-ups show the same thread, without markers.
+        // Wake-ups alone lead to the same thread, without markers.
         let by_wakes = |said: &Value| {
             assert_eq!((said["by"].as_str(), said["begins_at"].as_str()), (Some("wakes"), None), "{said}");
             Ok(())

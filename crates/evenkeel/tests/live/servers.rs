@@ -1,4 +1,4 @@
-//! `prove` on an unprepared server, from its start to the report.
+//! Runs `prove` on a server that was not prepared for it, from the server's start to the report.
 
 use std::process::Command;
 

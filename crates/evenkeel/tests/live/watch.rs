@@ -1,4 +1,4 @@
-//! The ledger of late ticks against causes that are planted: a real-time thread, a limit, work that is too long.
+//! The test makes ticks late on purpose, with a real-time thread, a CPU limit, or work that is too long. `watch` must name that cause.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,17 +18,17 @@ use crate::workloads_started::missing_arena;
 
 const TRIES: usize = 3;
 const CPU: usize = 0;
-/// How long each cause lasts. The seconds in which it begins and ends are not judged.
+/// How long each cause lasts. The seconds in which it begins or ends do not count.
 const PLANTED: Duration = Duration::from_secs(6);
 
-/// A server that counts its ticks, on one CPU.
+/// A server on one CPU, which counts its own ticks.
 struct Server {
     child: Child,
     commands: ChildStdin,
 }
 
 impl Server {
-    /// Without a session it has no page of telemetry, so its ticks are observed from outside.
+    /// Starts a server. Without a session it has no telemetry page, so its ticks are observed from outside.
     fn start(session: Option<&str>) -> Server {
         let program = Path::new(env!("CARGO_BIN_EXE_evenkeel")).with_file_name("evenkeel-arena");
         let mut command = Command::new(program);
@@ -54,7 +54,7 @@ impl Drop for Server {
     }
 }
 
-/// A tick is found in 3 to 9 seconds.
+/// The time limit for finding a tick from outside, which takes 3 to 9 seconds.
 const FOUND_WITHIN: Duration = Duration::from_secs(30);
 
 /// How the ticks of a server are counted.
@@ -64,7 +64,7 @@ enum Counted {
     FromOutside,
 }
 
-/// Watches a server while `plant` runs: the late ticks by cause of the seconds in between.
+/// Watches a server while `plant` runs. Returns the late ticks by cause, for the seconds between the beginning and the end.
 ///
 /// # Errors
 /// If the tick is not found from outside.
@@ -80,7 +80,7 @@ fn watched(counted: Counted, plant: impl FnOnce(&mut Server)) -> Result<Vec<(Cau
         Counted::FromOutside => {
             let is_seen = |server: &ServerSample| server.outside.as_ref().is_some_and(Result::is_ok);
             let is_found = || last(&scene.path("samples")).is_some_and(|sample| sample.servers.iter().any(is_seen));
-            // An idle server does too little to distinguish its tick from a timer.
+            // Give the server some work: the tick of an idle server is hard to distinguish from a timer.
             server.work_us(1_000);
             let until_ns = clock::monotonic_ns() + FOUND_WITHIN.as_nanos() as u64;
             while !is_found() {
@@ -126,7 +126,7 @@ pub(crate) fn samples(dir: &Path) -> Vec<Sample> {
     found
 }
 
-/// At least half of the late ticks have the planted cause, and none has a wrong one. The others are unknown.
+/// At least half of the late ticks must have the planted cause, and none may have a wrong one. The others may be unknown.
 fn judge(found: &[(Cause, u64)], planted: Cause) -> Result<(), String> {
     let count =
         |of: &dyn Fn(Cause) -> bool| found.iter().filter(|(cause, _)| of(*cause)).map(|(_, count)| count).sum::<u64>();
@@ -171,7 +171,7 @@ fn a_limit_throttles() {
         Ok(group) => {
             group.enter(server.child.id());
             std::thread::sleep(PLANTED);
-            // The server ends with the group.
+            // The server runs in the group, so it ends before the group is removed.
             let _ = server.child.kill();
             let _ = server.child.wait();
         }
@@ -204,7 +204,7 @@ fn a_limit_throttles_a_server_that_reports_nothing() {
     check_as(Counted::FromOutside, Cause::Throttled, |server| match Group::with_cpu_limit(16_000, 200_000) {
         Ok(group) => {
             group.enter(server.child.id());
-            // Ten ticks of 2 ms in a period that has 16 ms.
+            // The limit allows 16 ms in each period, in which ten ticks of 2 ms are due.
             server.work_us(2_000);
             std::thread::sleep(PLANTED);
             let _ = server.child.kill();

@@ -1,4 +1,5 @@
-//! The ledger against locks that are held for too long: in a server that counts its own waits, and in a C server that reports nothing.
+//! A thread holds a lock for too long. `watch` must name the lock as the cause, for a server that counts its own waits, and for a C server
+//! that reports nothing.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
@@ -19,16 +20,17 @@ use crate::watch::{last, samples};
 
 const TRIES: usize = 3;
 const CPU: usize = 0;
-/// How often the lock is held, for how long, and how long it is free in between.
+/// How often the lock is held, for how long each time, and how long it is free in between.
 const PLANTS: u32 = 30;
 const HELD: Duration = Duration::from_millis(60);
 const FREE: Duration = Duration::from_millis(390);
-/// A tick is found from outside in 3 to 9 seconds.
+/// The time limit for finding a tick from outside, which takes 3 to 9 seconds.
 const FOUND_WITHIN: Duration = Duration::from_secs(30);
-/// Set for the copy of this program that is the server, with the name of its session.
+/// This variable makes a copy of this program the server. It has the name of the server's session.
 const SERVES: &str = "EVENKEEL_TEST_SERVES_WITH_A_LOCK";
 
-/// Fifty ticks a second, each with the lock. A line on standard input lets another thread hold it, as often as `PLANTS` says.
+/// A server with fifty ticks per second, each of which takes the lock. After a line on standard input, another thread holds the lock as
+/// often as `PLANTS` says.
 const IN_C: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -69,7 +71,7 @@ int main(void) {
 }
 "#;
 
-/// A server whose lock is held on request.
+/// A server in which another thread holds the lock on request.
 struct Server(Child);
 
 impl Server {
@@ -100,7 +102,7 @@ impl Server {
         Server::start(command.args(["--exact", test, "--nocapture"]).env(SERVES, session))
     }
 
-    /// Holds the lock as often as `PLANTS` says.
+    /// Makes the server hold the lock as often as `PLANTS` says.
     fn plant(&mut self) {
         writeln!(self.0.stdin.as_mut().unwrap(), "go").unwrap();
         let lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
@@ -115,7 +117,8 @@ impl Drop for Server {
     }
 }
 
-/// With a real-time class, so that other programs make no tick late. Without that right, it runs as usual.
+/// A command that starts the program with a real-time class, so that other programs make no tick late. Without the right to do so, an
+/// ordinary command.
 fn undisturbed(program: &Path) -> Command {
     let is_allowed = Command::new("chrt").args(["--fifo", "10", "true"]).stderr(Stdio::null()).status();
     let mut command = match is_allowed {
@@ -126,7 +129,7 @@ fn undisturbed(program: &Path) -> Command {
     command
 }
 
-/// The same server as that in C, built with the library.
+/// The same server as the one in C, built with evenkeel-rt.
 fn serve(session: &str) {
     let world = Arc::new(Mutex::new(0_u64));
     let of_saver = Arc::clone(&world);
@@ -155,10 +158,10 @@ fn serve(session: &str) {
     }
 }
 
-/// Watches a server while its lock is held: its late ticks.
+/// Watches a server while its lock is held. Returns its late ticks.
 ///
 /// # Errors
-/// If its tick is not found from outside.
+/// If the server's tick is not found from outside.
 fn watched(scene: &Scene, server: &mut Server, is_seen: fn(&ServerSample) -> bool) -> Result<Vec<LateTicks>, String> {
     let pid = server.0.id();
     let line = format!("watch --interval 1s --store samples --no-find --pid {pid}");
@@ -180,14 +183,14 @@ fn watched(scene: &Scene, server: &mut Server, is_seen: fn(&ServerSample) -> boo
     std::thread::sleep(Duration::from_secs(2));
     let begun_ns = clock::realtime_ns();
     server.plant();
-    // The records of a tick come some seconds after it.
+    // The records of a tick arrive some seconds after it.
     std::thread::sleep(Duration::from_secs(5));
     end(watcher);
     let whole = samples(&scene.path("samples")).into_iter().filter(|sample| sample.at.realtime_ns > begun_ns);
     Ok(whole.flat_map(|sample| sample.ledger.new).filter(|late| late.pid == Some(pid)).collect())
 }
 
-/// At least 95 % of the late ticks carry the lock, and at most 2 % a wrong cause.
+/// At least 95 % of the late ticks must name the lock, and at most 2 % a wrong cause.
 fn judge(found: &[LateTicks]) -> Result<(), String> {
     let count = |of: &dyn Fn(&LateTicks) -> bool| {
         found.iter().filter(|late| of(late)).map(|late| late.late + late.missed).sum::<u64>()

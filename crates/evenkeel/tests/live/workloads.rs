@@ -1,5 +1,4 @@
-//! Checks known effects of knobs on the built-in workloads, by ratios within a few pairs of short windows. The long runs are in
-//! docs/findings.
+//! Checks known effects of knobs on the built-in workloads, as ratios over a few pairs of short windows. docs/findings has the long runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ fn window(workload: &mut dyn Workload) -> Sample {
     try_window(workload, SETTLE, WINDOW).unwrap()
 }
 
-/// The ratio of B's median to A's over a few interleaved pairs.
+/// The ratio of B's median to A's, over a few interleaved pairs.
 fn ratio(
     workload: &mut dyn Workload,
     metric: &str,
@@ -40,14 +39,14 @@ fn ratio(
             seen[1] / seen[0]
         })
         .collect();
-    // Restore arm A, so that the next measurement does not run in the last arm.
+    // Switch back to arm A, so that the next measurement starts from it.
     switch(workload, false);
     ratios.sort_by(f64::total_cmp);
     ratios[ratios.len() / 2]
 }
 
-/// Fails after a few ratios outside `within`, if the machine was fit each time. A try returns none if the machine did not provide the
-/// condition under test.
+/// Measures several times, and fails if all ratios are outside of `within` although the machine was fit each time. `seen` returns none if
+/// the machine did not have the condition under test.
 fn holds(what: &str, mut seen: impl FnMut() -> Option<f64>, within: std::ops::RangeInclusive<f64>) {
     let needs = Needs::on_last_cpu();
     fitness::holds(TRIES, || {
@@ -77,7 +76,7 @@ fn timer_slack_matters_to_a_loop_that_sleeps_and_not_to_one_on_timerfd() {
         live::not_judged("whoever started this test has another timer slack than the kernel's default");
         return;
     }
-    // A slack of 2 ms exceeds the lateness of timers on any machine, even in nested virtualisation. 50 us does not.
+    // A slack of 2 ms is longer than any lateness of timers, even with nested virtualisation. A slack of 50 us is not.
     holds("slack 50 us to 2 ms, clock_nanosleep", || slack("nanosleep"), 2.0..=1000.0);
     holds("slack 50 us to 2 ms, timerfd", || slack("timerfd"), 0.8..=1.25);
 }
@@ -113,7 +112,7 @@ fn what_a_tick_of_the_arena_does_is_switched_while_it_runs() {
     }
     fitness::one_of(TRIES, &Needs::on_last_cpu().without_timers(), || {
         let mut workload = settable("arena", &[("work-us", "200")]);
-        // A window of a second has 50 ticks, including one with the tail.
+        // A window of one second has 50 ticks, and at least one of them has the additional work.
         let long = |workload: &mut Settable| try_window(workload, SETTLE, 5 * WINDOW).unwrap();
         let before = long(&mut workload);
         workload.configure(&[("work-us", Some("4200"))]).unwrap();
@@ -124,14 +123,14 @@ fn what_a_tick_of_the_arena_does_is_switched_while_it_runs() {
         let both = long(&mut workload);
         workload.stop();
         let p50 = |sample: &Sample| sample["work_us_p50"];
-        // A busy machine misses ticks, so count the due ones.
+        // A busy machine misses ticks, so compare the ticks that were due.
         let due = |sample: &Sample| sample["ticks"] + sample["missed_ticks"];
         let table = [
             ("work is added", p50(&worked) > p50(&before) + 2_000.0),
             ("work is taken away", p50(&tailed) < p50(&worked)),
             ("a tail is added", tailed["work_us_p99"] > p50(&tailed) + 4_000.0),
             ("ticks come twice as often", due(&both) > 1.5 * due(&before)),
-            // Each start measures again how much work takes this long.
+            // Each new start measures again how much work takes this long.
             ("the work is the same after a new start", p50(&both) > p50(&worked) / 2.0),
         ];
         let wrong: Vec<&str> = table.into_iter().filter_map(|(what, holds)| (!holds).then_some(what)).collect();
@@ -144,7 +143,7 @@ fn what_a_tick_of_the_arena_does_is_switched_while_it_runs() {
 fn a_larger_buffer_keeps_what_comes_between_two_readings() {
     let _host = HostLock::take();
     let delivered = |ask_bytes: &str| {
-        // A tenth of the packets and ten times the pause: the same number of packets waits, and the machine has little to do.
+        // With a tenth of the packets and ten times the pause, as many packets wait, but the machine has little work.
         let set = [("ask-bytes", ask_bytes), ("pps", "16000"), ("drain-ms", "50")];
         let mut workload = start("drain", &set);
         let sample = window(workload.as_mut());
@@ -158,12 +157,12 @@ fn a_larger_buffer_keeps_what_comes_between_two_readings() {
             live::not_judged(format_args!("net.core.rmem_max lets a server ask for no more: {seen}"));
             return Ok(());
         }
-        // 800 packets arrive between two readings. 131,072 bytes hold some 170 small ones.
+        // 800 packets arrive between two readings. A buffer of 131,072 bytes holds about 170 small packets.
         if small < 0.6 && large > 2.0 * small { Ok(()) } else { Err(seen) }
     });
 }
 
-/// How often CPUs entered an idle state that takes time to leave, so far.
+/// How often CPUs have entered an idle state that takes time to leave.
 fn idle_entries() -> u64 {
     let folders = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let number = |file: std::path::PathBuf| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
@@ -190,14 +189,14 @@ fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
     let mut held = None;
     let mut limit = || {
         let switch = |_: &mut dyn Workload, is_b: bool| {
-            // Drop it first, so that the limit of the previous arm ends.
+            // Drop the old limit first: otherwise it would also apply in the new arm.
             drop(held.take());
             held = is_b.then(|| hand.hold_dma_latency_us(0).unwrap());
         };
         let before = idle_entries();
         window(workload.as_mut());
         let entries = idle_entries().saturating_sub(before);
-        // If CPUs poll instead of sleeping (haltpoll), or have no idle time, a limit cannot improve anything.
+        // If CPUs poll instead of sleeping (haltpoll), or have no idle time, a limit can't improve anything.
         println!("{entries} times a CPU was put to sleep in a window without a limit");
         let found = ratio(workload.as_mut(), "round_trip_us_p50", switch, 3);
         (entries > 500 || found <= 0.9).then_some(found)
@@ -206,15 +205,15 @@ fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
     workload.stop();
 }
 
-/// One thread per CPU that runs only when the CPU would idle. It simulates idle knobs that keep CPUs awake, even on machines without such
-/// knobs.
+/// One thread per CPU, which runs only if the CPU would be idle. The threads keep CPUs awake as some idle knobs do, even on machines that
+/// have no such knobs.
 struct Awake {
     stop: Arc<AtomicBool>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
-/// How long such threads existed, and how much of that time was missing in pieces of a millisecond or more. A server that answers takes
-/// microseconds, so another guest took that time. If CPUs are taken away because they are busy, these threads keep no CPU awake.
+/// How long these threads existed, and how much of that time was missing in gaps of a millisecond or more. A server that answers takes only
+/// microseconds, so another guest took that time. If a busy CPU is taken away, these threads do not keep it awake.
 #[derive(Default)]
 struct Record {
     all_ns: AtomicU64,
@@ -222,7 +221,7 @@ struct Record {
 }
 
 impl Record {
-    /// The missing share since the last call.
+    /// The share of missing time since the last call.
     fn gone_share(&self) -> f64 {
         self.gone_ns.swap(0, Ordering::Relaxed) as f64 / (self.all_ns.swap(0, Ordering::Relaxed) as f64).max(1.0)
     }
@@ -261,7 +260,7 @@ impl Drop for Awake {
     }
 }
 
-/// On CPUs that never sleep, both wakes of a round trip are cheap.
+/// If CPUs never sleep, both wake-ups of a round trip are fast.
 #[test]
 fn cpus_that_stay_awake_answer_sooner() {
     let _host = HostLock::take();
@@ -284,7 +283,7 @@ fn cpus_that_stay_awake_answer_sooner() {
     workload.stop();
 }
 
-/// The sequential test of trials must see the effect within a usual number of pairs.
+/// The sequential test that trials use must detect the effect within a usual number of pairs.
 #[test]
 fn the_sequential_test_sees_that_cpus_stay_awake() {
     const PAIRS_MAX: usize = 40;

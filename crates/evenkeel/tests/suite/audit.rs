@@ -1,4 +1,4 @@
-//! Tests the forms of `audit` on every captured machine, and waivers from the file to the exit code.
+//! Tests every output format of `audit` on every captured machine, and waivers from their file to the exit code.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ reason = \"x\"
 expires = 9999-12-31
 ";
 
-/// The captured machines, by the names of their files.
+/// The captured machines: the name and the text of each file.
 pub(crate) fn captured() -> impl Iterator<Item = (String, String)> {
     hosts().into_iter().filter_map(|(path, text)| {
         let name = Path::new(&path).file_stem()?.to_str()?.to_owned();
@@ -46,7 +46,7 @@ fn markdown_of_every_captured_machine() {
         assert_eq!((seen.code, seen.stderr.as_str()), (0, ""), "{name}");
         let mut columns = 0;
         for line in seen.stdout.lines().filter(|line| line.starts_with('|')) {
-            // If a cell ends early, all cells after it are shifted.
+            // If a cell ended early, all cells after it would be shifted.
             let bars = line.replace("\\|", "").matches('|').count();
             columns = if line.starts_with("| finding") { bars } else { columns };
             assert_eq!(bars, columns, "{name}: {line}");
@@ -75,7 +75,7 @@ fn sarif_of_every_captured_machine_has_what_the_standard_requires() {
     }
 }
 
-/// Checks the sections of SARIF 2.1.0 that contain SHALL: log 3.13, run 3.14, tool 3.18, rules 3.49, results 3.27, locations 3.28,
+/// Checks the sections of SARIF 2.1.0 that have SHALL: log 3.13, run 3.14, tool 3.18, rules 3.49, results 3.27, locations 3.28,
 /// suppressions 3.35.
 fn assert_sarif(log: &Value, name: &str) {
     let text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());

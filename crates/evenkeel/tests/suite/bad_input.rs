@@ -1,4 +1,4 @@
-//! Input that is wrong, truncated, huge or hostile causes a clear error and the right exit code at once.
+//! If input is wrong, truncated, huge or hostile, the program ends at once with a clear error and the right exit code.
 
 use std::fs::File;
 
@@ -322,7 +322,7 @@ fn files_that_are_no_machine() {
             error: failed to write the capture missing/h.txt: no such file or directory (ENOENT)
         "#]],
     );
-    // A NUL is an ordinary byte until a number is expected.
+    // A NUL is an ordinary byte, unless a number is expected there.
     assert_eq!(scene.run("inspect --host nul.txt").code, 0);
     let (_, audit) = scene.json("explain vm.swappiness --host nul.txt");
     assert_eq!(audit["advice"][0]["state"], "unknown", "{audit}");
@@ -331,7 +331,7 @@ fn files_that_are_no_machine() {
 #[test]
 fn an_endless_file_is_refused_without_holding_it() {
     let scene = Scene::new();
-    // The file is sparse, and uses no space on the disk.
+    // The file is sparse, so it uses no space on the disk.
     File::create(scene.path("huge.txt")).unwrap().set_len(100 << 20).unwrap();
     check(
         &scene,
@@ -357,7 +357,7 @@ fn an_endless_file_is_refused_without_holding_it() {
     );
 }
 
-/// A list of all 32-bit numbers must cost nothing, and be shown as it was read.
+/// A list of all 32-bit numbers must cost neither time nor memory. It is shown as it was read.
 #[test]
 fn an_absurd_list_of_cpus_is_odd() {
     let scene = Scene::new();
@@ -371,9 +371,9 @@ fn an_absurd_list_of_cpus_is_odd() {
     assert!(scene.run("inspect --all --host host.txt").stdout.contains("odd: "));
 }
 
-/// Any text in a file gives a fact, and never a crash. Each line of the machine is replaced in turn.
+/// Each line of a captured machine is replaced by random text in turn. Every text must give a fact, and never a crash.
 ///
-/// The advice reads every fact, so it gets every text. `inspect` shows the same facts, and gets another text at each line.
+/// The advice reads every fact, so it gets every text. `inspect` shows the same facts, and gets another text for each line.
 #[test]
 fn no_line_of_a_capture_brings_the_program_down() {
     let scene = Scene::new();
@@ -395,7 +395,7 @@ fn no_line_of_a_capture_brings_the_program_down() {
     }
 }
 
-/// A capture may come from a stranger. Nothing in it may move the cursor of the terminal that shows it.
+/// A capture may come from a stranger. Nothing in it may control the terminal on which it is shown.
 #[test]
 fn escape_sequences_stay_in_the_capture() {
     let scene = Scene::new();
@@ -421,7 +421,7 @@ fn a_journal_with_a_torn_tail_is_read() {
     assert_eq!(answer["transactions"][0]["status"], "in-force");
     assert!(scene.run("verify --host after.txt --state state").stdout.contains("cut by a crash"));
 
-    // Damage before the end is different: the records after it may be incomplete. They are restored, and the loss is named.
+    // If the damage is before the end, the records after it may be incomplete. Their values are restored, and the loss is reported.
     let mut damaged = whole;
     damaged[20] ^= 1;
     scene.write("state/journal", damaged);
@@ -433,7 +433,7 @@ fn a_journal_with_a_torn_tail_is_read() {
     assert!(seen.code == 6 && seen.stdout.contains("byte 0: the checksum does not match"), "{seen}");
 }
 
-/// A unit's name becomes a path. Every command with such an argument accepts the same names.
+/// The name of a unit becomes part of a path. Every command with such an argument accepts the same names.
 #[test]
 fn a_unit_that_is_a_path_is_refused_by_every_command() {
     let scene = Scene::new();
@@ -458,7 +458,7 @@ fn a_unit_that_is_a_path_is_refused_by_every_command() {
             }
         }
     }
-    // A plan file may come from anywhere.
+    // A plan file may come from anywhere, so its unit is checked too.
     assert_eq!(
         scene.run("plan --host host.txt --persist --unit x.service --output plan.json vm.swappiness=10").code,
         0

@@ -1,4 +1,4 @@
-//! `prove boots` without a reboot: its plan, its status from a state on disk, and a damaged state. `lab/boots.sh` covers the rest.
+//! Tests `prove boots` without a reboot: its plan, its status from a stored state, and a damaged state. `lab/boots.sh` tests the rest.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -34,7 +34,7 @@ fn json(output: &Output) -> Value {
     answer
 }
 
-/// A trial with this many measured boots. B is a fifth lower.
+/// A trial with this many measured boots. The values of B are a fifth lower.
 fn measured(boots: usize) -> BootsState {
     let design = BootsDesign {
         settings: vec![KNOB.to_owned()],
@@ -97,7 +97,7 @@ fn what_takes_a_reboot_is_refused_with_the_way_to_go() {
         (format!("boots start {KNOB} --guard round_trip_us_p99=0 {hosts}"), 2, "is not a percentage above 0"),
         (format!("boots start vm.swappiness=10 {hosts}"), 2, "`evenkeel prove KNOB=VALUE` compares it"),
         (format!("boots start cmdline.no_such=1 --boots 4 {hosts}"), 2, "cmdline.no_such"),
-        // The capture of this machine has no boot loader.
+        // The machine in this capture has no boot loader.
         (format!("boots start {KNOB} --plan-only --host hosts/firecracker-2vcpu-6.18.txt"), 4, "outlive a boot"),
     ];
     for (line, code, expected) in table {
@@ -129,8 +129,8 @@ fn planned_steps_are_shown_beforehand() {
     }
 }
 
-/// The deciding metric, the smallest effect that matters and the guards are shown before the workload runs, as far as they are known. They
-/// are never guessed.
+/// Before the workload runs, the plan shows the primary metric, the smallest effect that matters and the guards, if they are known. It
+/// never guesses.
 #[test]
 fn what_decides_and_what_may_veto_is_said_beforehand() {
     let usual = "Guard: the p99 of the deciding metric, if the workload measures it, must not be 25 % worse in every boot of B.";
@@ -228,7 +228,7 @@ fn a_guard_that_is_harmed_makes_it_a_no() {
     let out = dir.path().join("out");
     let state = format!("boots status --state {}", dir.path().display());
     let output = prove(&format!("{state} --report {}", out.display()));
-    // The same exit code as for a trial that a guard vetoes.
+    // The exit code is that of a trial in which a guard rejects B.
     assert_eq!(output.status.code(), Some(1), "{}", both(&output));
     let [html, markdown] = ["boots.html", "boots.md"].map(|name| std::fs::read_to_string(out.join(name)).unwrap());
     for page in [both(&output), html, markdown] {
@@ -252,7 +252,7 @@ fn a_guard_that_is_harmed_makes_it_a_no() {
     assert_eq!((guard["margin"].as_f64(), guard["ratio"].as_f64()), (Some(0.25), Some(1.4)));
     assert_eq!(answer["design"]["guards"][0]["harm_ratio"].as_f64(), Some(0.25));
 
-    // A guard within its margin does not veto, and neither does the guard of an unfinished trial.
+    // A guard within its limit does not reject B. The guards of an unfinished trial do not, either.
     let (dir, _) = kept(&guarded(4, [500.0, 600.0]));
     let output = prove(&format!("boots status --json --state {}", dir.path().display()));
     assert_eq!((output.status.code(), json(&output)["comparison"]["verdict"].as_str()), (Some(0), Some("better")));
@@ -268,7 +268,7 @@ fn a_state_without_guards_is_read() {
     assert_eq!((&status["guards"], &status["vetoed_by"]), (&Value::Null, &Value::Null));
 }
 
-/// This holds in text, page and JSON alike. It does not mislead a script that keeps helpful settings.
+/// Text, page and JSON all say so. A script that keeps settings which helped must not be misled.
 #[test]
 fn settings_that_never_acted_are_reported_as_not_engaged() {
     let counted = |busy: f64| BootCounters {
@@ -333,13 +333,13 @@ fn the_page_of_a_trial_needs_nothing_but_itself() {
     ] {
         assert!(page.to_lowercase().contains(&words.to_lowercase()), "no {words}: {page}");
     }
-    // The page contains the numbers too.
+    // The page contains the numbers as a download too.
     assert!(page.contains("download=\"boots.json\"") && !page.contains("src=") && !page.contains("href=\"http"));
 }
 
 #[test]
 fn a_trial_that_was_reverted_says_so_and_can_be_cancelled() {
-    // The journal does not contain its unit, as after `evenkeel revert`.
+    // The journal has no record of the trial's unit, as after `evenkeel revert`.
     let (dir, file) = kept(&measured(2));
     let state = format!("--state {}", dir.path().display());
     let status = json(&prove(&format!("boots status --json {state}")));
@@ -361,7 +361,7 @@ fn a_trial_that_just_begins_is_not_reported_as_cancelled() {
 
 #[test]
 fn a_damaged_state_is_put_away() {
-    // Units that older versions installed use the first spelling.
+    // Units that older versions installed use the first of these spellings.
     for option in ["--boots-resume", "boots resume", "boots cancel"] {
         let (dir, file) = kept(&measured(2));
         let mut bytes = std::fs::read(&file).unwrap();
@@ -375,7 +375,7 @@ fn a_damaged_state_is_put_away() {
         assert_eq!(output.status.code(), Some(5), "{option}: {}", both(&output));
         assert!(both(&output).contains("giving up and restoring all settings"), "{}", both(&output));
         assert!(!file.exists() && std::fs::read(dir.path().join("boots.damaged")).unwrap() == bytes);
-        // Nothing is done a second time.
+        // A second call changes nothing.
         let again = prove(&format!("{option} {state}"));
         assert_eq!((again.status.code(), both(&again).contains("no trial over boots")), (Some(0), true));
     }

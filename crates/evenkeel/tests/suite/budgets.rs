@@ -1,5 +1,5 @@
-//! Budgets are kept. If `prove` accepts a budget, it answers within it. Otherwise it refuses, and names a budget that is large enough. The
-//! simulated servers settle slowly, are noisy, lose windows, or take long to switch.
+//! `prove` keeps its budget. If it accepts a budget, it answers within it. Otherwise it refuses, and names a budget that is long enough.
+//! The simulated servers settle slowly, are noisy, lose windows, or take long to switch.
 
 use evenkeel_stats::VALUE_RANGE;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::scene::{Scene, json as answer_of, said};
 
 const SLACK: &str = "prove process.timer_slack_ns=1 --workload simulated --set script=script.json";
 
-/// A server, and its `--set` options.
+/// A simulated server, and its `--set` options.
 struct Server {
     name: &'static str,
     script: Value,
@@ -24,7 +24,7 @@ fn servers() -> Vec<Server> {
         server("settles in a second", json!({"settles": {"ratio": 2.0, "ms": 300.0}}), 4),
         server("settles in a minute", json!({"settles": {"ratio": 3.0, "ms": 20_000.0}}), 4),
         server("switches slowly", json!({"effects": slower(1.02), "switch_ms": 700}), 20),
-        // A rule drops windows now and then.
+        // A rule drops some of the windows of this server.
         server(
             "pauses",
             json!({"events": (0..200).map(|at| json!({"window": 5 + 41 * at, "gap_ms": 100.0})).collect::<Vec<_>>()}),
@@ -35,7 +35,7 @@ fn servers() -> Vec<Server> {
     ]
 }
 
-/// When the last window ended, counted from the first switch. The settle phase before the first window does not count.
+/// The end of the last window, in seconds since the first switch. The time to settle before the first window does not count.
 fn took_s(answer: &Value) -> f64 {
     let control = answer["control_stretch"]["windows"].as_array().cloned().unwrap_or_default();
     let windows = answer["windows"].as_array().unwrap().iter().chain(&control);
@@ -43,7 +43,7 @@ fn took_s(answer: &Value) -> f64 {
     windows.map(end).fold(0.0, f64::max) / 1e6
 }
 
-/// The budget that a refusal names.
+/// The minimum budget that a refusal names.
 fn least_in(text: &str) -> u64 {
     let after = text.split("use at least --budget ").nth(1).unwrap_or_else(|| panic!("{text}"));
     after.split('s').next().unwrap().parse().unwrap()
@@ -63,7 +63,7 @@ fn what_is_accepted_is_answered_in_its_time() {
                 );
                 let mut output = scene.run(&format!("{line} --budget {budget_s}s"));
                 let (mut given_s, mut what) = (budget_s, format!("{name}, windows of {window_ms} ms, {budget_s} s"));
-                // The switch time is known only after the first switch. Then the smallest budget may change.
+                // How long a switch takes is known only after the first one. Then the minimum budget may change, so try twice.
                 for _ in 0..2 {
                     if output.status.code() == Some(2) {
                         refused += 1;
@@ -89,19 +89,19 @@ fn assert_answered(answer: &Value, budget_s: u64, what: &str) {
     assert!(ends.iter().any(|end| ended == end), "{what}: {ended}");
     let took = took_s(answer);
     assert!(took <= 1.25 * budget_s as f64, "{what}: took {took} s");
-    // Remaining time is used, unless the trial is decided or has all its pairs.
+    // The trial must use the remaining time, unless it is decided or has all its pairs.
     assert!(answer["ended"] != "out-of-time" || took >= 0.75 * budget_s as f64, "{what}: took {took} s");
     let ratio = answer["effect"]["ratio"].as_f64().unwrap();
     assert!(VALUE_RANGE.contains(&ratio), "{what}: {ratio}");
 }
 
-/// The announced time is the time that the trial takes.
+/// The trial takes the time that it announced.
 #[test]
 fn the_announced_time_is_the_time_taken() {
     let scene = Scene::new();
     scene.script(&json!({}));
     for (options, expected) in [
-        // Six pairs and ten A/A pairs of 1.2 s, after a settle phase of 12 s.
+        // Six pairs and ten A/A pairs of 1.2 s each, after 12 s in which the server settles.
         ("--pairs 6 --fixed", "about 50 s"),
         ("--pairs 6 --fixed --control-pairs 0", "about 26 s"),
         ("--pairs 6 --fixed --control-pairs 0 --settle 50ms", "about 14 s"),
@@ -116,7 +116,7 @@ fn the_announced_time_is_the_time_taken() {
         let took = took_s(&answer);
         assert!((0.75..1.25).contains(&(took / announced_s)), "{options}: announced {announced_s} s, took {took} s");
     }
-    // A server that settles slowly makes the trial longer. This is reported as soon as it is known.
+    // If the server settles slowly, the trial takes longer. It reports this as soon as it knows.
     scene.script(&json!({"settles": {"ratio": 3.0, "ms": 900.0}}));
     let output = scene.run(&format!("{SLACK} --pairs 20 --fixed --seed 4"));
     assert!(said(&output).contains("the server settles slowly after a switch: "), "{}", said(&output));

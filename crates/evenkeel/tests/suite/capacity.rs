@@ -1,11 +1,11 @@
-//! `capacity`, on a simulated server without real time: the answer, its log, and errors.
+//! Tests `capacity` on a simulated server, in which no real time passes: the answer, the log, and errors.
 
 use evenkeel_testkit::needs_root;
 
 use crate::support::Scene;
 
 const SLACK: &str = "process.timer_slack_ns=1";
-/// A separate state for each test, because only one trial at a time runs with a state.
+/// Each test has its own state, because each state allows only one trial at a time.
 const LINE: &str = "capacity --workload simulated --max 8 --seed 1 --state state";
 
 #[test]
@@ -17,7 +17,7 @@ fn a_limit_that_is_never_broken_is_no_upper_bound() {
     let windows: Vec<u64> =
         answer["curve"].as_array().unwrap().iter().map(|step| step["held"].as_u64().unwrap()).collect();
     assert_eq!(windows, [3, 3, 3, 8]);
-    // The last column may contain the memory use of other programs on this machine.
+    // Cut off the last column: other programs on this machine may change the memory in it.
     let need = scene.read("need.csv");
     assert!(need.starts_with("session,cpus,tick_hz,memory_mib\nsession,0.1000,,"), "{need}");
     assert_eq!(scene.run("instances need.csv --rows 1").code, 0);
@@ -41,7 +41,7 @@ fn a_search_goes_on_with_its_log() {
     let log = scene.read("windows.jsonl");
     assert_eq!(log.lines().count(), 18);
     assert_eq!(scene.run(&line).code, 2, "an existing log is not replaced");
-    // Killed in the middle of a line.
+    // The log of a search that was killed while it wrote a line.
     let cut: String = log.lines().take(7).map(|line| format!("{line}\n")).collect();
     scene.write("windows.jsonl", &(cut + "{\"sessions\":"));
     let (code, answer) = scene.json(&format!("{line} --continue"));
@@ -49,7 +49,7 @@ fn a_search_goes_on_with_its_log() {
     assert_eq!(scene.read("windows.jsonl").lines().count(), 18);
     let other = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log windows.jsonl --continue"));
     assert!(other.code == 2 && other.stderr.contains("of other limits"), "{other}");
-    // A file may come from anywhere. Numbers that no search produces would overflow.
+    // A log may come from anywhere. These numbers come from no search, and would overflow.
     for sessions in ["0", "9", "4294967295"] {
         let odd = log.replacen("\"sessions\":1,", &format!("\"sessions\":{sessions},"), 1);
         scene.write("odd.jsonl", odd);
@@ -80,7 +80,7 @@ fn what_is_wrong_is_named() {
     }
 }
 
-/// A setting of the server's process that makes it half as slow again: no session holds the limit with it.
+/// With this setting of the server's process, the server is half as slow again, so that no session holds the limit.
 #[test]
 fn settings_are_worth_a_number_of_sessions() {
     let scene = Scene::new();
@@ -96,7 +96,7 @@ fn settings_are_worth_a_number_of_sessions() {
     assert!(compared["report"]["price_per_session_hour"].is_null(), "no session fits");
     let gain = &compared["gain"];
     assert_eq!((&gain["sessions"], &gain["at_most"], &gain["verdict"]), (&(-8).into(), &(-8).into(), &"fewer".into()));
-    // Windows with and without the settings alternate, and so does which of them begins.
+    // Windows with and without the settings alternate. The side that begins a pair alternates, too.
     let log = scene.read("windows.jsonl");
     let order: Vec<bool> = log.lines().skip(1).map(|line| line.contains("\"with_settings\":true")).take(8).collect();
     assert_eq!(order, [false, true, true, false, false, true, true, false]);
@@ -121,18 +121,18 @@ fn settings_are_worth_a_number_of_sessions() {
     for expected in head.into_iter().chain(["class=\"rule\"", "Rings: without the settings", "report.json"]) {
         assert!(drawn.contains(expected), "{expected}: {drawn}");
     }
-    // A ring for each number of sessions without the settings, and a square for the one with them.
+    // The chart has a ring for each number of sessions without the settings, and a square for the one with them.
     assert_eq!((drawn.matches("<circle class=\"a\"").count(), drawn.matches("<rect class=\"b\"").count()), (4, 1));
     let kept: serde_json::Value = serde_json::from_str(&scene.read("page/report.json")).unwrap();
     assert_eq!((&kept["found"], &kept["report_file"]), (found, &"page/report.html".into()));
-    // An unwritable page is not named, and the measurement is printed.
+    // If the page can't be written, the answer does not name it, but has the measurement.
     std::fs::create_dir_all(scene.path("taken/report.html")).unwrap();
     let unwritten = scene.run(&line.replace("--log windows.jsonl", "--report taken"));
     assert!(unwritten.code == 4 && unwritten.stdout.contains(head[0]), "{unwritten}");
     assert!(!unwritten.stdout.contains("taken") && unwritten.stderr.contains("taken/report.html"), "{unwritten}");
 }
 
-/// The host is as before, whatever became of the search.
+/// The host is restored whether or not the search succeeds.
 #[test]
 fn settings_of_the_host_are_restored() {
     if needs_root("to change a sysctl") {

@@ -1,4 +1,4 @@
-//! Machines' cards as files: comparisons and refusals.
+//! Tests the machine's card as a file: comparisons and refusals.
 
 use crate::support::Scene;
 

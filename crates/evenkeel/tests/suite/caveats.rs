@@ -1,4 +1,5 @@
-//! The caveats of `prove`. Each simulated server has just one disturbance. Its caveat must have the right figures, and precede the numbers.
+//! Tests the caveats of `prove`. Each simulated server has exactly one disturbance. The caveat must have the right figures, and come before
+//! the numbers.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::scene::{Scene, json as answer_of};
 const SLACK: &str =
     "prove process.timer_slack_ns=1 --workload simulated --set script=script.json --settle 50ms --guard none --seed 8";
 
-/// An event in every window.
+/// An event that happens in every window.
 fn always(event: Value) -> Value {
     let mut event = event;
     (event["window"], event["until"]) = (1.into(), 1_000_000.into());
@@ -24,7 +25,7 @@ fn each_caveat_has_its_figures() {
     let what = |kind: &str, field: &str, value: Value| (kind.to_owned(), field.to_owned(), value);
     let p99 = "--metric latency_us_p99";
     let table = [
-        // The server uses 0.1 of one of two CPUs.
+        // The server itself uses 0.1 of one CPU, on a machine with two.
         (always(json!({"busy_share": 0.97})), "", Some(what("others-busy", "share", 0.92.into()))),
         (always(json!({"busy_share": 0.5})), "", None),
         (always(json!({"pressure_share": 0.6})), "", Some(what("pressure", "share", 0.6.into()))),
@@ -32,7 +33,7 @@ fn each_caveat_has_its_figures() {
         (always(json!({"cpu_share": 1.0})), "", Some(what("server-full", "share", 1.0.into()))),
         (always(json!({"cpu_share": 0.9})), "", None),
         (always(json!({"cpu_share": 1.5})), "", None),
-        // Two CPUs are full, if their number is known.
+        // The server fills two CPUs. This is a caveat only if the machine's number of CPUs is known.
         (always(json!({"cpu_share": 1.98, "busy_share": 1.0})), "", Some(what("server-full", "share", 1.98.into()))),
         (always(json!({"ticks": 30.0})), p99, Some(what("few-ticks", "ticks", 30.into()))),
         (always(json!({"ticks": 300.0})), p99, None),
@@ -54,7 +55,7 @@ fn each_caveat_has_its_figures() {
         let name = format!("{script} {options}");
         assert_eq!(answer["format"], 2, "{name}");
         let caveats = answer["caveats"].as_array().unwrap();
-        // A simulated machine has no /proc/pressure, and guards are not tested here.
+        // A simulated machine has no /proc/pressure, and this test is not about guards.
         let reported: Vec<&Value> = caveats.iter().filter(|caveat| caveat["kind"] != "no-pressure").collect();
         let Some((kind, field, value)) = expected else {
             assert!(reported.is_empty(), "{name}: {reported:?}");
@@ -70,7 +71,7 @@ fn each_caveat_has_its_figures() {
             (value, figure) => assert!(value.is_none() && figure.is_some(), "{name}: {caveat}"),
         }
         let text = caveat["text"].as_str().unwrap();
-        // In the text it precedes the numbers.
+        // In the text, the caveat must come before the numbers.
         let page = scene.run(&line).stdout;
         let page = String::from_utf8_lossy(&page);
         let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{name}: no {words:?} in {page}"));
@@ -78,7 +79,7 @@ fn each_caveat_has_its_figures() {
     }
 }
 
-/// If a claim is below what the run can detect, the page says so.
+/// If the claimed effect is smaller than what the run can detect, the page says so.
 #[test]
 fn no_page_claims_less_than_it_can_detect_without_a_word() {
     let scene = Scene::new();

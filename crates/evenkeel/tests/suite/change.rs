@@ -1,4 +1,4 @@
-//! `apply`, `verify`, `revert` and `history` on a captured machine: the kernel's answers without root, and each exit code.
+//! Tests `apply`, `verify`, `revert` and `history` on a captured machine: the answers of the kernel, without root, and each exit code.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn check(scene: &Scene, line: &str, expected: Expect) {
     expected.assert_eq(&scene.run(line).to_string());
 }
 
-/// [`HOST`] with additional lines.
+/// A scene with [`HOST`] and these additional lines.
 fn with(lines: &str) -> Scene {
     let scene = Scene::new();
     scene.write("host.txt", HOST.replace("\nend\n", &format!("\n{lines}\nend\n")));
@@ -149,7 +149,7 @@ fn a_change_from_plan_to_revert() {
         0 values hold, 0 drifted.
     "#]],
     );
-    // Only the dates change between runs.
+    // Two runs differ only in their dates.
     let history = scene.run("history --host host.txt --state state").to_string();
     let undated: Vec<String> = history.lines().map(undated).collect();
     expect![[r#"
@@ -169,7 +169,7 @@ fn a_change_from_plan_to_revert() {
     assert_eq!(inspect("host.txt"), inspect("back.txt"));
 }
 
-/// Replaces `2026-03-14T09:26:53Z` with `DATE`.
+/// Replaces each date, such as `2026-03-14T09:26:53Z`, by `DATE`.
 fn undated(line: &str) -> String {
     let words = line.split(' ').map(|word| if word.len() == 20 && word.ends_with('Z') { "DATE" } else { word });
     words.collect::<Vec<_>>().join(" ")
@@ -215,7 +215,7 @@ fn what_audit_advises_is_what_is_planned() {
 
 #[test]
 fn each_way_to_fail_has_its_exit_code() {
-    // The kernel refuses for lack of privileges, before anything is changed.
+    // The kernel refuses the first write for lack of privileges, so nothing was changed.
     let denied = with("/proc/sys/net/core/busy_poll !write EACCES");
     check(
         &denied,
@@ -238,7 +238,7 @@ fn each_way_to_fail_has_its_exit_code() {
     let not_permitted = with("/proc/sys/net/core/busy_poll !write EPERM");
     assert_eq!(not_permitted.run("apply net.core.busy_poll=50 --host host.txt").code, 3);
 
-    // /proc/sys is read-only, as in a container. More privileges would not help.
+    // /proc/sys is read-only, as in a container, so more privileges would not help.
     let read_only = with("/proc/sys/net/core/busy_poll !write EROFS");
     check(
         &read_only,
@@ -284,7 +284,7 @@ fn each_way_to_fail_has_its_exit_code() {
         "#]],
     );
 
-    // The kernel accepts an unknown clock source without an error, and keeps the current one.
+    // If a clock source is unknown, the kernel reports no error and keeps the current one.
     check(
         &denied,
         "apply clocksource=hpet --host host.txt",
@@ -304,7 +304,7 @@ fn each_way_to_fail_has_its_exit_code() {
         "#]],
     );
 
-    // The first step cannot be undone, because this kernel does not accept the original value.
+    // The first step can't be undone: this kernel refuses the original value.
     let stuck = with("/proc/sys/net/core/busy_poll !write EROFS");
     let odd = stuck.read("host.txt").replace(&format!("{PATH} = 60"), &format!("{PATH} = 250"));
     stuck.write("host.txt", odd);
@@ -379,10 +379,10 @@ fn a_journal_that_others_could_write_is_not_trusted() {
     }
 }
 
-/// The values of a captured machine do not belong to this one: an undo here would overwrite this machine's values.
+/// The journal has values of a captured machine. An undo would write them over the values of this machine.
 #[test]
 fn the_journal_of_a_rehearsal_is_refused_on_a_real_machine() {
-    // Other tests change the value that this one reads.
+    // Other tests change the value that this test reads, so hold the lock of the host.
     let _host = evenkeel_testkit::HostLock::take();
     let scene = Scene::new();
     assert_eq!(scene.run("apply vm.swappiness=10 --host host.txt --state state --output after.txt").code, 0);

@@ -1,4 +1,4 @@
-//! Plans and tries with the real program. If the tests run as root, they change this machine and restore it.
+//! Tests plans and `apply --try` with the real program. If the tests run as root, they change this machine and restore it.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::live_host::{Live, SWAPPINESS};
 
-/// The time limit for a hang. No result depends on it.
+/// The time limit that detects a hang. No result depends on it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Live {
-    /// Waits until a change has undone itself and the journal says so. The value is restored slightly earlier.
+    /// Waits until a change has undone itself and the journal says so. The value is restored slightly before that.
     fn wait_until_as_before(&self) {
         self.wait_until(|| self.now() == self.before && text(&self.run("history")).contains("reverted"));
     }
@@ -47,7 +47,7 @@ fn a_plan_is_carried_out_as_it_was_reviewed() {
     let again = live.run("apply p.json");
     assert!(code(&again) == 0 && text(&again).contains("Nothing to do"), "{}", text(&again));
 
-    // Somebody has changed the machine since, so the reviewed plan no longer matches.
+    // Another program has changed the machine since, so the reviewed plan no longer fits.
     fs::write(SWAPPINESS, "33").unwrap();
     let stale = live.run("apply p.json");
     assert!(code(&stale) == 4 && text(&stale).contains("evenkeel plan"), "{}", text(&stale));
@@ -56,7 +56,7 @@ fn a_plan_is_carried_out_as_it_was_reviewed() {
     assert_eq!(live.now(), live.before);
 }
 
-/// A change to a plan, and the resulting exit code.
+/// A change to a plan file, and the expected exit code.
 type Tampering<'a> = (&'a str, i32, &'a dyn Fn(&mut Value));
 
 #[test]
@@ -104,7 +104,7 @@ fn a_plan_that_was_tampered_with_is_refused() {
 #[test]
 fn a_try_undoes_itself_unless_it_is_confirmed() {
     let Some(live) = Live::take() else { return };
-    // It may be over before we can check. `apply` itself has read the value back.
+    // The time limit may be over before this test reads the value. `apply` itself has read it back.
     let tried = live.run(&format!("apply --try 1 vm.swappiness={}", live.other()));
     assert_eq!(code(&tried), 0, "{}", text(&tried));
     live.wait_until_as_before();
@@ -114,7 +114,7 @@ fn a_try_undoes_itself_unless_it_is_confirmed() {
     assert!(live.watchdog().is_some());
     let confirmed = live.run("confirm");
     assert_eq!(code(&confirmed), 0, "{}", text(&confirmed));
-    // After the confirmation no process remains to undo it, so the change stays.
+    // After the confirmation, no process is left that would undo the change.
     live.wait_until(|| live.watchdog().is_none());
     assert_eq!(live.now().trim(), live.other());
     assert_eq!(code(&live.run("confirm")), 1, "nothing waits");
@@ -122,11 +122,11 @@ fn a_try_undoes_itself_unless_it_is_confirmed() {
     assert_eq!(live.now(), live.before);
 }
 
-/// This simulates a change that cuts the connection: the terminal is gone, its session is hung up, and the program is killed with it.
+/// Simulates a change that cuts the connection: the terminal is closed, its session gets SIGHUP, and the program is killed.
 #[test]
 fn a_try_outlives_its_terminal() {
     let Some(live) = Live::take() else { return };
-    // Its own process group represents what a terminal hangs up and kills.
+    // The process group of this shell stands for everything that a closed terminal ends.
     let script = format!(
         "{} apply --state {} --try 1 vm.swappiness={}; kill -HUP 0; kill -KILL 0",
         env!("CARGO_BIN_EXE_evenkeel"),

@@ -1,4 +1,4 @@
-//! `evenkeel disturb` as callers see it: exit codes, the streams of its output, the time limit. It leaves nothing behind, however it ends.
+//! Tests `evenkeel disturb` as users see it: exit codes, output streams, the time limit. It leaves nothing behind, however it ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -15,13 +15,13 @@ use crate::wait::until;
 
 const NOBODY: u32 = 65534;
 
-/// Folders that every user can read. A program outside of them is not found.
+/// Folders that every user can read. The programs in other folders are not found.
 const PATH: &str = "/usr/bin:/bin";
 
-/// Every process that a test starts has this in its environment, with a value unique to the test. So have all its descendants.
+/// An environment variable of every process that a test starts, with a value that only this test has. All descendants inherit it.
 const MARK: &str = "EVENKEEL_TEST_OF_DISTURB";
 
-/// Runs of the program with one mark.
+/// Runs the program. All processes of a scene have one mark.
 struct Scene {
     mark: String,
 }
@@ -46,7 +46,7 @@ impl Scene {
         self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Waits for the end of a run, which must leave nothing behind.
+    /// Waits for the end of a run. Fails if the run leaves anything behind.
     fn end(&self, run: Child) -> Seen {
         let pid = run.id();
         let seen = Seen::from(run.wait_with_output().unwrap());
@@ -54,7 +54,7 @@ impl Scene {
         seen
     }
 
-    /// The processes with our mark, with their command lines.
+    /// The processes with this scene's mark, with their command lines.
     fn processes(&self) -> Vec<(u32, String)> {
         let wanted = format!("{MARK}={}", self.mark);
         let pids =
@@ -71,7 +71,7 @@ impl Scene {
         self.processes().iter().any(|(_, seen)| seen.trim_end() == line)
     }
 
-    /// Checks that no process with our mark and no control group of this run is left.
+    /// Fails if a process with this scene's mark, or a control group of this run, is left.
     fn assert_nothing_is_left(&self, run: u32) {
         until(format_args!("nothing is left of a run with the mark {}", self.mark), || {
             groups(run).is_empty() && self.processes().is_empty()
@@ -79,7 +79,7 @@ impl Scene {
     }
 }
 
-/// The result for the caller.
+/// What a user sees of a run.
 #[derive(Debug)]
 struct Seen {
     code: i32,
@@ -95,7 +95,7 @@ impl From<Output> for Seen {
 }
 
 impl Seen {
-    /// Whether this user or this kernel does not allow it. Records the skip if so.
+    /// Whether this user or this kernel does not allow the disturbance. If so, records that the test is skipped.
     fn is_skipped(&self) -> bool {
         let is_skipped = [3, 4].contains(&self.code) && self.stderr.starts_with("error: failed to");
         if is_skipped {
@@ -105,7 +105,7 @@ impl Seen {
     }
 }
 
-/// The control groups that a run of the program made and that still exist.
+/// The control groups that a run created and that still exist.
 fn groups(run: u32) -> Vec<PathBuf> {
     let name = format!("evenkeel-{run}");
     let mut found = Vec::new();
@@ -129,7 +129,7 @@ fn kill(child: &Child, signal: &str) {
     assert!(killed.success());
 }
 
-/// Waits for the line that a command prints when it runs. Returns false if the run ended without it.
+/// Waits for the line that a command prints when it runs. False if the run ended without printing it.
 fn is_up(run: &mut Child) -> bool {
     let mut line = String::new();
     BufReader::new(run.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -191,11 +191,11 @@ fn the_account_is_one_object_beside_the_command() {
     }
 }
 
-/// How long a kind may disturb next to a command that sleeps twice as long: the first of these that works on this machine. If the machine
-/// stalls, the command may end first, or the kind may not be ready before its time is over.
+/// How long a kind disturbs while a command sleeps twice as long: the first of these times that works on this machine. If the machine
+/// stalls, the command may end first, or the kind may not have started when its time is over.
 const SECONDS: [f64; 4] = [0.05, 0.5, 5.0, 25.0];
 
-/// The report of a kind whose time ends before the command. None if it is skipped.
+/// The report of a kind whose time is over before its command ends. None if the kind is skipped.
 fn timed_with_a_command(scene: &Scene, kind: &[&str]) -> Option<Value> {
     for seconds in SECONDS {
         let (limit, sleep) = (seconds.to_string(), (2.0 * seconds).to_string());
@@ -221,7 +221,7 @@ fn timed_with_a_command(scene: &Scene, kind: &[&str]) -> Option<Value> {
 #[test]
 fn the_time_bound_holds_with_and_without_a_command() {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
-    // Run all at once, because they mostly sleep.
+    // Run all kinds at once, because they mostly sleep.
     std::thread::scope(|scope| {
         for kind in KINDS {
             let named = std::thread::Builder::new().name(name.clone());
@@ -246,7 +246,7 @@ fn the_time_bound_holds(kind: &[&str]) {
     assert_eq!(alone["disturbed_ns"], 50_000_000);
 }
 
-/// The command itself notices that its limit is lifted when the time is over.
+/// When the time is over, the command itself must see that its limit is gone.
 #[test]
 fn a_quota_is_lifted_when_its_time_is_over() {
     let script = r#"
@@ -291,13 +291,13 @@ fn sigkill_in_the_middle_leaves_nothing() {
         if was_up {
             kill(&run, "-KILL");
         }
-        // Its streams close when the last of its processes has ended.
+        // The streams close only after the last process of the command has ended.
         let seen = scene.end(run);
         assert!(was_up || seen.is_skipped(), "{kind:?}: {seen:?}");
     }
 }
 
-/// This includes descendants of the command, and processes that have left it.
+/// If a run is killed, all processes in its limit's control group are ended: also descendants of the command that have left its session.
 #[test]
 fn a_limits_group_goes_with_all_that_is_in_it() {
     let scene = Scene::new();
@@ -409,14 +409,14 @@ fn start_as_nobody(scene: &Scene, program: &Path, line: &str) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     loop {
         match command.spawn() {
-            // Another test may have forked a child that has the copy open for writing, until it calls exec.
+            // Until another test's forked child calls exec, it may have the copy open for writing.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
             child => return child.unwrap(),
         }
     }
 }
 
-/// Tests the guard by itself: nothing changes while its pipe is open, and everything is restored when the pipe closes.
+/// Tests the guard by itself: it changes nothing while its pipe is open, and restores everything when the pipe closes.
 #[test]
 fn a_guard_puts_values_back_when_its_pipe_closes() {
     let scene = Scene::new();

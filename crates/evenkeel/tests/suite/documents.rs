@@ -1,11 +1,11 @@
-//! Every link of the documents leads to a file and a heading that exist, and the documentation site has every page.
+//! Every link in the documents must lead to a file and a heading that exist, and the documentation site must list every page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::rules::{files, project, read};
 
-/// The pages of docs/ and of the project's folder.
+/// The pages in docs/ and in the project's root folder.
 fn pages() -> Vec<PathBuf> {
     let mut pages = files(&project().join("docs"), "md");
     for entry in std::fs::read_dir(project()).unwrap() {
@@ -20,7 +20,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The text without blocks of code.
+/// The lines of a page outside of code blocks.
 fn prose(text: &str) -> Vec<&str> {
     let mut is_code = false;
     let is_prose = |line: &&str| {
@@ -31,10 +31,10 @@ fn prose(text: &str) -> Vec<&str> {
     text.lines().filter(is_prose).collect()
 }
 
-/// The targets of a page's links, in both syntaxes.
+/// The targets of a page's links, in both of Markdown's syntaxes.
 fn targets(text: &str) -> Vec<String> {
     let mut targets = Vec::new();
-    // A link's text may span two lines, and may contain code.
+    // The text of a link may span two lines, and may contain code.
     let whole = prose(text).join("\n");
     for rest in whole.split("](").skip(1) {
         let target = rest.split([')', ' ']).next().unwrap_or_default();
@@ -50,7 +50,7 @@ fn targets(text: &str) -> Vec<String> {
     targets
 }
 
-/// The anchors of a page's headings, as GitHub and mdBook make them.
+/// The anchors of a page's headings, as GitHub and mdBook create them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut anchors = BTreeSet::new();
@@ -72,7 +72,7 @@ fn anchor(title: &str) -> String {
     kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
 }
 
-/// The error of a link from `page`. None if the link is valid.
+/// What is wrong with a link on `page`. None if the link is valid.
 fn broken(page: &Path, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -82,7 +82,7 @@ fn broken(page: &Path, target: &str) -> Option<String> {
     if !path.exists() {
         return Some(format!("no file {file}"));
     }
-    // A line of a source file has no heading.
+    // An anchor in a source file is the number of a line.
     let is_page = path.extension().is_some_and(|end| end == "md");
     (is_page && !anchor.is_empty() && !anchors(&read(&path)).contains(anchor)).then(|| format!("no heading #{anchor}"))
 }
@@ -116,7 +116,7 @@ fn links_and_headings_are_read_as_markdown_has_them() {
     assert_eq!(broken(&page, "page.md#gone").unwrap(), "no heading #gone");
 }
 
-/// Nobody finds a page that no list names.
+/// Every page must be in the list of the site. Otherwise nobody finds it.
 #[test]
 fn the_site_has_every_page() {
     let docs = project().join("docs");

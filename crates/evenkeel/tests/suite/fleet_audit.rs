@@ -1,4 +1,5 @@
-//! `fleet audit` and `fleet diff` on the captured hosts: pages, agreement with `audit` of single hosts, and files that are not captures.
+//! Tests `fleet audit` and `fleet diff` on the captured hosts: pages, agreement with `audit` for each host, and files that are not
+//! captures.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::Scene;
 
-/// Hosts of three groups; two of the first differ from the rest.
+/// Hosts of three groups. In the first group, two hosts differ from the others.
 const SOME: [&str; 6] = [
     "qemu-4cpu-6.1",
     "qemu-isolcpus-6.1",
@@ -47,7 +48,7 @@ fn pages_of_six_hosts() {
     }
 }
 
-/// The fleet has the findings that `audit` has for each host, and each host is in one group.
+/// The fleet has exactly the findings that `audit` has for each host, and each host is in one group.
 #[test]
 fn a_fleet_is_the_sum_of_its_hosts() {
     let scene = Scene::new();
@@ -73,7 +74,7 @@ fn a_fleet_is_the_sum_of_its_hosts() {
     }
 }
 
-/// The host with another clock source is found among others that were copied from one.
+/// Among 300 copies of one host, the one whose `vm.swappiness` differs is found.
 #[test]
 fn the_one_host_that_differs_is_found() {
     let scene = Scene::new();

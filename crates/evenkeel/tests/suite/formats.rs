@@ -1,4 +1,4 @@
-//! docs/formats.md is correct: its examples are excerpts of real answers, and it describes every field.
+//! docs/formats.md must be correct: its examples are excerpts of real answers, and it describes every field.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use crate::support::Scene;
 
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats.md"));
 
-/// The words after the backticks of a block, and the block's text.
+/// The code blocks of the page: the words after the opening backticks, and the text.
 fn blocks() -> impl Iterator<Item = (&'static str, &'static str)> {
-    // Every second part is inside a block.
+    // Every second part is inside a code block.
     PAGE.split("\n```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap())
 }
 
@@ -34,7 +34,7 @@ fn examples_are_excerpts_of_real_answers() {
     assert_eq!(commands, BTreeSet::from(all));
 }
 
-/// Whether `part` is `whole` with fields and elements left out.
+/// Whether `part` is like `whole`, except that fields and elements may be missing.
 fn holds(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -47,10 +47,10 @@ fn holds(whole: &Value, part: &Value) -> bool {
     }
 }
 
-/// Fields with a map whose keys come from the machine.
+/// Fields whose value is a map with keys from the machine.
 const MAPS: [&str; 2] = ["losses", "by_cpu"];
 
-/// The name of every field at any depth. Paths of files are not names.
+/// The names of all fields at any depth. A path of a file as a key is not a name.
 fn fields(value: &Value) -> BTreeSet<String> {
     match value {
         Value::Object(map) => {
@@ -80,7 +80,7 @@ fn excerpts_are_recognised() {
 fn the_capture_on_the_page_is_one() {
     let (_, text) = blocks().find(|(words, _)| *words == "text capture").unwrap();
     let capture = Capture::parse(text).unwrap();
-    // Every kind of line is there: none is lost on the way.
+    // The example must have a line of every kind, and none of its lines may be lost.
     assert_eq!(capture.to_string().lines().count(), text.lines().count() - 1, "the comment alone is dropped");
 }
 
@@ -89,7 +89,7 @@ fn the_journal_on_the_page_is_one() {
     let scene = Scene::new();
     assert_eq!(scene.run("apply vm.swappiness=10 --host host.txt --state state").code, 0);
     let (_, text) = blocks().find(|(words, _)| *words == "text journal").unwrap();
-    // The note next to it belongs to the other journal.
+    // The note beside the journal belongs to the journal that was replaced.
     std::fs::remove_file(scene.path("state/journal.last-record")).unwrap();
     scene.write("state/journal", text.to_owned() + "\n");
     let (code, answer) = scene.json("history --state state");

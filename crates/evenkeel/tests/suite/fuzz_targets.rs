@@ -1,5 +1,5 @@
-//! Runs the fuzz targets on their corpus with the stable compiler. This finds a target that no longer fits, a corpus that no target reads,
-//! and a parser that no target reaches, without a fuzzer.
+//! Runs the fuzz targets on their corpus with the stable compiler, without a fuzzer. It fails if a target no longer compiles, if no target
+//! reads a corpus, or if no target reaches a parser.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ pub(crate) use targets::machines::QUEUES;
 use targets::machines::{machine, on_paths};
 use targets::{Reads, Target};
 
-/// Every parser function by file, with the target whose text reaches it.
+/// Every parser function: its file, its name, and the target whose text reaches it.
 const PARSERS: &[(&str, &str, &str)] = &[
     ("arena/src/net/wire.rs", "parse", "arena"),
     ("change/src/plan_file.rs", "parse", "plan"),
@@ -152,13 +152,13 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("trial/src/session/session_log.rs", "parse", "report"),
 ];
 
-/// A meter reads its own kernel, never a captured machine.
+/// The reason for parsers of meters: a meter reads its own kernel, never a captured machine.
 const OWN_KERNEL: &str = "reads the kernel that it runs on: its own property test has it";
 
-/// The user's setting of a load is an argument of a command.
+/// The reason for the user's setting of a load: it is an argument of a command.
 const A_SETTING: &str = "a command's argument: its cases are next to it";
 
-/// Parsers that no target's text reaches, each with the reason.
+/// Parsers that the text of no target reaches, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("profile/src/symbols/cache.rs", "parse_entry", "what the program wrote itself: its own property test has it"),
     ("profile/src/symbols/kernel.rs", "parse_build_id", "the kernel's notes: its own property test has it"),
@@ -217,7 +217,7 @@ pub(crate) fn corpus(name: &str) -> Vec<(PathBuf, String)> {
     files.into_iter().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect()
 }
 
-/// The program's answer to a file of waivers: findings, none, or an error in the file.
+/// Reads a waiver file as the program does: the answer has findings or none, or there is an error in the file.
 fn waivers(text: &str) {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), text).unwrap();
@@ -227,7 +227,7 @@ fn waivers(text: &str) {
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
 }
 
-/// Passes a text to the target's reader.
+/// Passes a text to the reader of a target.
 pub(crate) fn take(target: &Target, text: &str) {
     match target.reads {
         Reads::Whole(read) => read(text),
@@ -269,7 +269,7 @@ fn targets_programs_and_corpora_are_the_same_list() {
     let names: BTreeSet<String> = TARGETS.iter().map(|target| target.name.to_owned()).collect();
     assert_eq!(names.len(), TARGETS.len());
     let manifest = fs::read_to_string(top().join("fuzz/Cargo.toml")).unwrap();
-    // lab/fuzz.sh runs each program of the manifest.
+    // lab/fuzz.sh runs each program in the manifest.
     let programs = manifest.split("[[bin]]").skip(1);
     let programs = programs.map(|program| program.split('"').nth(1).unwrap().to_owned());
     assert_eq!(programs.collect::<BTreeSet<_>>(), names);

@@ -1,4 +1,4 @@
-//! `evenkeel measure gaps` as a user runs it: the content of its answer, its refusals, and that it still answers when a signal ends it
+//! Tests `evenkeel measure gaps` as users run it: the content of its answer, its refusals, and that it still answers if a signal ends it
 //! early.
 
 use std::process::{Command, Output, Stdio};
@@ -16,7 +16,7 @@ fn gaps(line: &str) -> Command {
     command
 }
 
-/// The answer of a meter that a signal ends after it has measured for a moment.
+/// The output of a meter that a signal ends shortly after it began to measure.
 fn ended_by_a_signal(line: &str) -> Output {
     let meter = gaps(line).spawn().unwrap();
     until("the meter has measured for a moment", || cpu_ns(meter.id()) > 50_000_000);
@@ -28,7 +28,7 @@ fn ended_by_a_signal(line: &str) -> Output {
 fn an_answer_has_what_others_build_on() {
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
     let mut answer = Value::Null;
-    // Any interrupt is a gap. A CPU without a timer tick may have none for a while.
+    // Any interrupt is a gap. But a CPU without a timer tick may have no interrupt for a while.
     until("a gap is seen", || {
         let output = ended_by_a_signal(&format!("--cpus {cpu} --seconds 600 --keep 5 --min-us 0.5 --json"));
         assert_eq!(output.status.code(), Some(8), "{output:?}");

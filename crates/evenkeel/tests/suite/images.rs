@@ -1,4 +1,4 @@
-//! `evenkeel image` with the real program, on images of plain files.
+//! Tests `evenkeel image` with the real program, on images that consist of plain files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A tree as paths with their content, for comparing.
+/// All files of a tree: the path and the content of each.
 fn tree_of_all(dir: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_path_buf()];
@@ -39,7 +39,7 @@ fn tree_of_all(dir: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The tree without the journal, which records all changes and stays.
+/// The tree without the journal, which records all changes and is never removed.
 fn tree(dir: &Path) -> Vec<(String, String)> {
     let mut found = tree_of_all(dir);
     found.retain(|(name, _)| !name.starts_with("var"));
@@ -68,7 +68,7 @@ fn an_image_gets_what_outlives_a_boot_and_gives_it_back() {
     assert_eq!(code(&done), 0, "{}", text(&done));
     let written = fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap();
     assert!(written.contains("vm/swappiness = 10\n") && written.contains("net/core/busy_poll = 50\n"), "{written}");
-    // The earlier content stays when more is added.
+    // What was written before stays if another setting is written.
     image_run(dir.path(), "vm.stat_interval=10");
     let written = fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap();
     assert!(written.contains("vm/swappiness = 10\n") && written.contains("vm/stat_interval = 10\n"), "{written}");
@@ -94,7 +94,7 @@ fn no_link_leads_out_of_an_image() {
     }
 }
 
-/// An image like Red Hat's, with this text after the kernel of its only boot entry.
+/// An image like Red Hat's. This text follows the kernel in its only boot entry.
 fn image_with_entry(options: &str) -> tempfile::TempDir {
     let dir = image();
     for file in ["etc/default/grub", "usr/sbin/grubby"] {
@@ -106,7 +106,7 @@ fn image_with_entry(options: &str) -> tempfile::TempDir {
     dir
 }
 
-/// An image like Debian's, with this text in `/etc/default/grub`.
+/// An image like Debian's. `/etc/default/grub` has this text.
 fn image_with_defaults(defaults: &str) -> tempfile::TempDir {
     let dir = image();
     fs::create_dir_all(dir.path().join("usr/sbin")).unwrap();
@@ -129,7 +129,7 @@ fn kernel_arguments_go_before_those_of_init() {
     assert_eq!(tree(dir.path()), before);
 }
 
-/// The image's own arguments would override ours, or ours would prevent it from booting.
+/// In these images, an argument of the image would override ours, or ours would prevent the boot.
 #[test]
 fn an_image_in_which_an_argument_would_not_be_in_force_is_refused() {
     let later = image_with_defaults("GRUB_CMDLINE_LINUX=\"\"\n");
@@ -158,8 +158,8 @@ fn an_image_in_which_an_argument_would_not_be_in_force_is_refused() {
     }
 }
 
-/// Another process keeps replacing the image's `/var` with a link while the program runs. The program succeeds or refuses, and never writes
-/// outside of the image.
+/// While the program runs, another process keeps replacing the image's `/var` by a link. The program must succeed or refuse, and never
+/// write outside of the image.
 #[test]
 fn a_link_that_appears_in_the_middle_leads_nowhere() {
     let dir = image();

@@ -1,4 +1,4 @@
-//! `instances`: the page, the answer, files of prices, and errors.
+//! Tests `instances`: the page, the answer, price files, and errors.
 
 use expect_test::expect_file;
 
@@ -39,7 +39,7 @@ fn the_answer_has_what_ends_each_type() {
     assert_eq!((code, answer["candidates"].as_array().unwrap().len()), (1, 0));
 }
 
-/// The title claims only documented facts.
+/// The title of the page claims only what is documented.
 #[test]
 fn an_unknown_figure_is_in_the_title() {
     let scene = scene();

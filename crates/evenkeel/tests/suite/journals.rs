@@ -1,5 +1,5 @@
-//! Journals that lost something, that are not writable, or that grew too long. Also several journals that changed one value. Everything
-//! that can be restored is restored, and the losses are named.
+//! Tests journals that lost records, that are not writable, or that grew too long, and several journals that changed one value. Everything
+//! that can be restored is restored, and what is lost is named.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::support::{Scene, Seen};
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness = ";
 const BUSY_POLL: &str = "/proc/sys/net/core/busy_poll = ";
 
-/// A captured machine, `after.txt`, on which two settings are in force according to the journal in `state`.
+/// A scene in which two settings are in force on the captured machine `after.txt`, according to the journal in `state`.
 fn applied() -> Scene {
     let scene = Scene::new();
     let seen =
@@ -22,7 +22,7 @@ fn applied() -> Scene {
     scene
 }
 
-/// The line of a capture that begins with `start`.
+/// The line of a capture that starts with `start`.
 fn line(scene: &Scene, file: &str, start: &str) -> String {
     scene.read(file).lines().find(|line| line.starts_with(start)).unwrap().to_owned()
 }
@@ -35,7 +35,7 @@ fn sealed(json: &str) -> String {
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()))
 }
 
-/// The journal in the form of older programs, whose records had no numbers.
+/// The journal as older versions wrote it: its records have no numbers.
 fn without_numbers(journal: &str) -> String {
     let old = |line: &str| {
         let mut record: Value = serde_json::from_str(&line[9..]).unwrap();
@@ -51,7 +51,7 @@ fn kind(line: &str) -> String {
     record["record"].as_str().unwrap().to_owned()
 }
 
-/// Regression: an intent was missing while its `done` remained. `revert` ended with 0, and the value stayed.
+/// Regression: an intent was missing, but its `done` record was there. `revert` ended with code 0, and the value stayed.
 #[test]
 fn a_record_that_is_missing_is_named_and_the_rest_is_put_back() {
     let lines: Vec<String> = applied().read("state/journal").lines().map(|line| format!("{line}\n")).collect();
@@ -66,7 +66,7 @@ fn a_record_that_is_missing_is_named_and_the_rest_is_put_back() {
                 fs::remove_file(scene.path("state/journal.last-record")).unwrap();
             }
             let seen = revert(&scene);
-            // An old journal shows a missing record only if another record refers to it.
+            // In an old journal, a missing record is noticed only if another record refers to it.
             let is_noticed = !old || taken == "begin" || taken == "intent";
             let context = format!("{taken} missing, old: {old}: {seen}");
             assert_eq!(seen.code, if is_noticed { 6 } else { 0 }, "{context}");
@@ -78,7 +78,7 @@ fn a_record_that_is_missing_is_named_and_the_rest_is_put_back() {
                 assert!(seen.stdout.contains(knob) && seen.stdout.contains("missing"), "{context}");
             }
             if is_noticed {
-                // The evidence stays, so a second `revert` does not report success.
+                // The damage is still in the journal, so a second `revert` must not report success either.
                 assert_eq!(revert(&scene).code, 6, "{context}");
                 let seen = scene.run("apply vm.swappiness=20 --host after.txt --state state");
                 assert!(seen.code == 4 && seen.stderr.contains("missing"), "{context}: {seen}");
@@ -87,7 +87,7 @@ fn a_record_that_is_missing_is_named_and_the_rest_is_put_back() {
     }
 }
 
-/// Regression: a journal of 10 bytes gave "nothing to put back", with 0.
+/// Regression: for a journal of 10 bytes, `revert` printed "nothing to put back" and ended with code 0.
 #[test]
 fn a_journal_that_was_cut_short_is_not_an_empty_one() {
     let whole = applied().read("state/journal");
@@ -100,7 +100,7 @@ fn a_journal_that_was_cut_short_is_not_an_empty_one() {
         assert_eq!(seen.code, 6, "cut to {cut} bytes: {seen}");
         assert!(!seen.stdout.contains("nothing to put back") && seen.stdout.contains("journal"), "{cut}: {seen}");
     }
-    // Without the note of its length, as with an older program.
+    // The same without the note of the journal's length, which older versions did not write.
     let scene = applied();
     let notes = fs::read_dir(scene.path("state")).unwrap().map(|entry| entry.unwrap().path());
     for note in notes.filter(|path| !path.ends_with("journal")) {
@@ -109,13 +109,14 @@ fn a_journal_that_was_cut_short_is_not_an_empty_one() {
     scene.write("state/journal", &whole[..10]);
     let seen = revert(&scene);
     assert_eq!(seen.code, 6, "{seen}");
-    // A user who moves it away, as the advice says, starts anew.
+    // If the user moves the journal away, as the hint says, a new one is started.
     fs::rename(scene.path("state/journal"), scene.path("away")).unwrap();
     assert_eq!(scene.run("apply vm.swappiness=20 --host host.txt --state state").code, 0);
     assert_eq!(scene.run("history --host host.txt --state state").code, 0);
 }
 
-/// Regression: a missing journal gave "nothing to put back" with 0, although the note of its records existed.
+/// Regression: if the journal was missing, `revert` printed "nothing to put back" and ended with code 0, although the note of its records
+/// existed.
 #[test]
 fn a_journal_that_is_gone_is_not_an_empty_one() {
     let scene = applied();
@@ -126,14 +127,14 @@ fn a_journal_that_is_gone_is_not_an_empty_one() {
         let seen = scene.run(&format!("{command} --host after.txt --state state"));
         assert!(seen.code == 4 && seen.stderr.contains("records 1 to 6 are missing"), "{command}: {seen}");
     }
-    // The next change begins a new journal.
+    // The next change starts a new journal.
     assert_eq!(scene.run("apply vm.swappiness=20 --host after.txt --state state").code, 0);
     assert_eq!(scene.run("history --host host.txt --state state").code, 0);
     let seen = revert(&scene);
     assert!(seen.code == 0 && seen.stdout.contains("Everything is as it was."), "{seen}");
 }
 
-/// The file system was remounted read-only after an error, just when the user needs `revert`.
+/// After an error, the file system was remounted read-only. This is when a user needs `revert`.
 #[test]
 fn revert_puts_values_back_though_the_journal_can_not_be_written() {
     if needs_root("mounting a folder read only") {
@@ -157,18 +158,18 @@ fn revert_puts_values_back_though_the_journal_can_not_be_written() {
     assert_eq!(line(&scene, "reverted.txt", SWAPPINESS), line(&scene, "host.txt", SWAPPINESS), "{seen}");
     assert!(seen.stdout.contains("not recorded") && seen.stdout.contains("transaction 1"), "{seen}");
     assert!(seen.stdout.contains("EROFS"), "{seen}");
-    // The disk has no record of the undo, so the next revert checks again, and then succeeds.
+    // The undo could not be recorded on the disk. So the next revert checks again, and then succeeds.
     let seen = revert(&scene);
     assert!(seen.code == 0 && !seen.stdout.contains("not recorded"), "{seen}");
     assert_eq!(scene.json("history --host host.txt --state state").1["transactions"][0]["status"], "reverted");
 }
 
-/// Regression: `revert` failed, with the advice to run `revert`.
+/// Regression: `revert` failed, and its hint was to run `revert`.
 #[test]
 fn a_journal_that_is_too_long_is_compacted_by_revert() {
     let scene = applied();
     let journal = scene.read("state/journal");
-    // Closed transactions before it, with long titles that make the file long and the test short.
+    // Closed transactions come first. Their long titles make the file long, so that the test is short.
     let title = "x".repeat(1 << 19);
     let mut long = String::new();
     for txn in 1..=140 {
@@ -185,7 +186,7 @@ fn a_journal_that_is_too_long_is_compacted_by_revert() {
     scene.write("state/journal", &long);
     drop(long);
     fs::remove_file(scene.path("state/journal.last-record")).ok();
-    // The limit covers all its memory, including the program itself.
+    // The limit counts all memory, including the program itself.
     let script = format!(
         "ulimit -v {} && exec {} revert --host after.txt --state state --output reverted.txt",
         400 << 10,
@@ -198,7 +199,7 @@ fn a_journal_that_is_too_long_is_compacted_by_revert() {
     assert_eq!(line(&scene, "reverted.txt", SWAPPINESS), line(&scene, "host.txt", SWAPPINESS));
     let length = fs::metadata(scene.path("state/journal")).unwrap().len();
     assert!(length < 32 << 20, "{length} bytes");
-    // Numbers continue, and the dropped transactions are counted.
+    // Numbers continue where they were, and the dropped transactions are counted.
     assert_eq!(scene.run("apply vm.swappiness=20 --host host.txt --state state").code, 0);
     let (code, answer) = scene.json("history --host host.txt --state state");
     let ids: Vec<u64> =
@@ -208,7 +209,8 @@ fn a_journal_that_is_too_long_is_compacted_by_revert() {
     assert_eq!(left_out + ids.len() as u64, 142);
 }
 
-/// Regression: reverted oldest first, they left a value in force that the machine had never had before, each with exit code 0.
+/// Regression: if the journals were reverted oldest first, a value stayed in force that the machine had never had before. Each `revert`
+/// ended with code 0.
 #[test]
 fn twenty_journals_that_change_one_value_leave_it_as_the_first_found_it() {
     const COUNT: usize = 20;
@@ -229,7 +231,7 @@ fn twenty_journals_that_change_one_value_leave_it_as_the_first_found_it() {
         let running: Vec<_> = waiting.drain(..).map(|journal| (journal, apply(journal))).collect();
         for (journal, child) in running {
             let seen = Seen::from(child.wait_with_output().unwrap());
-            // If another evenkeel holds the value, the process changes nothing and tries again.
+            // While another evenkeel has the lock of the value, the process changes nothing and tries again.
             match seen.code {
                 0 => {}
                 4 if seen.stderr.contains("another evenkeel") => waiting.push(journal),

@@ -1,5 +1,6 @@
-//! Runs other tools with evenkeel on three hosts made of namespaces: Ansible over sshd, Prometheus with Alertmanager, Kubernetes. The
-//! scripts in `lab/` have the steps; they need root and Debian's programs, and are visibly skipped without.
+//! Runs other tools together with evenkeel on three hosts that consist of namespaces: Ansible over sshd, Prometheus with Alertmanager, and
+//! Kubernetes. The scripts in `lab/` have the steps. They need root and programs of Debian. Without these, the tests print that they are
+//! skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use evenkeel_testkit::skipped;
 
-/// The exit code of a script that this machine can't run.
+/// The exit code of a script that can't run on this machine.
 const SKIPPED: i32 = 4;
 
 fn top() -> PathBuf {
@@ -33,7 +34,7 @@ fn run(script: &str) {
     assert!(output.status.success(), "{}\n{said}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// The command lines of processes that use the folder. Every process of the hosts does, or is a child of one that does.
+/// The command lines of the processes that name the folder. Every process of the hosts does, or is a child of such a process.
 fn processes_that_name(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     let lines =
@@ -42,26 +43,28 @@ fn processes_that_name(folder: &Path) -> Vec<String> {
     lines.filter(|line| line.contains(folder)).collect()
 }
 
-/// Check mode shows the changes of `apply`; a second run changes nothing; each failure stays on its host; `revert` restores everything.
+/// Check mode shows what `apply` would change. A second run changes nothing. A failure affects only its own host. `revert` restores
+/// everything.
 #[test]
 fn ansible_tunes_three_hosts() {
     run("ansible.sh");
 }
 
-/// Goals on a real control plane: they appear, drift, are healed and deleted. A rollout halts, and agents and controllers are killed.
+/// Tests goals on a real control plane: goals are applied, drift, are healed and deleted. A rollout halts. Agents and controllers are
+/// killed.
 #[test]
 #[ignore = "takes five minutes and a control plane: make lab-kube"]
 fn a_cluster_keeps_its_hosts() {
     run("kube.sh");
 }
 
-/// A host that drifts fires, a healed one resolves.
+/// An alert fires for a host that drifts, and is resolved when the drift is healed.
 #[test]
 fn alertmanager_hears_of_drift() {
     run("fleet-alerts.sh");
 }
 
-/// The collection has the version of the program, and knows its exit codes.
+/// The Ansible collection has the version of the program, and knows its exit codes.
 #[test]
 fn the_collection_fits_the_program() {
     let collection = top().join("deploy/ansible/evenkeel/host");
@@ -83,7 +86,7 @@ fn the_collection_fits_the_program() {
     }
 }
 
-/// The judgement of systemd itself about the role's units. The hosts of namespaces have no systemd.
+/// systemd itself checks the units of the role, because the hosts made of namespaces have no systemd.
 #[test]
 fn the_units_of_the_role_are_valid() {
     let templates = top().join("deploy/ansible/evenkeel/host/roles/tune/templates");
@@ -91,7 +94,7 @@ fn the_units_of_the_role_are_valid() {
     for unit in ["evenkeel-check.service", "evenkeel-check.timer"] {
         let text = fs::read_to_string(templates.join(format!("{unit}.j2"))).unwrap();
         let text = text.replace("{{ evenkeel_program }}", env!("CARGO_BIN_EXE_evenkeel"));
-        // Cut off the template's options for the folder of the journal.
+        // Cut off the template's options, which name the folder of the journal.
         let lines = text.lines().map(|line| line.split("{{ (").next().unwrap_or(line));
         fs::write(folder.path().join(unit), lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     }
@@ -101,6 +104,6 @@ fn the_units_of_the_role_are_valid() {
         .output();
     let Ok(output) = verified else { return skipped("systemd-analyze is not installed (Debian: systemd)") };
     let said = String::from_utf8_lossy(&output.stderr);
-    // It also reports on other units of the machine.
+    // systemd reports on other units of the machine too, so look only for ours.
     assert!(!said.contains("evenkeel-check"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! The machine that runs the tests, held by one of them: a sysctl to change, a separate journal, and everything restored at the end.
+//! Gives one test at a time the machine that runs the tests: a sysctl to change, and a separate journal. Everything is restored at the end.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use evenkeel_testkit::{HostLock, skipped};
 
 pub(crate) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 
-/// This machine, held by one test. Its value is restored at the end, even after a failure.
+/// This machine, which only one test may use at a time. The value of the sysctl is restored at the end, even after a failure.
 pub(crate) struct Live {
     _host: HostLock,
     pub(crate) folder: tempfile::TempDir,
@@ -16,7 +16,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// `None`, visibly skipped, if this user may not change the machine.
+    /// `None`, with a printed skip, if this user may not change the machine.
     pub(crate) fn take() -> Option<Live> {
         let host = HostLock::take();
         let before = fs::read_to_string(SWAPPINESS).unwrap();
@@ -51,7 +51,7 @@ impl Live {
         if self.before.trim() == "17" { "18" } else { "17" }
     }
 
-    /// The process that waits to undo a change of this journal.
+    /// The process number of the watchdog of this journal's change; none if there is none.
     pub(crate) fn watchdog(&self) -> Option<u32> {
         let state = self.state().display().to_string();
         fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {

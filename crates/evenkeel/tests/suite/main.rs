@@ -1,5 +1,5 @@
-//! The program as its callers see it: command lines in, exit codes and text out. The results are the same on any machine at any load;
-//! `tests/live/` has what measures the machine. Data is in `host.txt` and `snapshots/`; `UPDATE_EXPECT=1` rewrites the latter.
+//! Tests the program as users see it: command lines in, exit codes and text out. The results are the same on every machine under any load.
+//! Tests that measure the machine are in `tests/live/`. The data is in `host.txt` and `snapshots/`; `UPDATE_EXPECT=1` rewrites the latter.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 

@@ -1,4 +1,4 @@
-//! Meters that are killed while they measure, and meters on a captured machine.
+//! Tests meters that are killed while they measure, and meters on a captured machine.
 
 use std::process::{Child, Stdio};
 
@@ -10,7 +10,7 @@ use crate::wait::{cpu_ns, until};
 
 #[test]
 fn a_meter_that_is_killed_leaves_nothing_changed() {
-    // Otherwise a setting that another test changes meanwhile would show here.
+    // Hold the lock of the host. Otherwise this test would see a setting that another test changes.
     let _host = HostLock::take();
     let fifo =
         format!("measure gaps --seconds 60 --fifo --cpus {}", thread::affinity().unwrap().iter().last().unwrap());
@@ -45,7 +45,7 @@ fn killed_it_leaves_nothing_changed(line: &str) {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{line} leaves a file");
 }
 
-/// Whether a meter has begun to measure. It handles signals by then, and has used some CPU time or all its threads sleep.
+/// Whether a meter has begun to measure. By then it handles signals, and has used some CPU time or all of its threads sleep.
 fn is_at_work(meter: &Child) -> bool {
     const SIGTERM: u32 = 15;
     let pid = meter.id();

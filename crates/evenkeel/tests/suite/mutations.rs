@@ -1,5 +1,5 @@
-//! Mutated captures through the program itself, in every form of inspect and audit, and mutated files of every format through their
-//! readers. Each gives an answer or an error, never a panic. The kernel limits CPU time and address space.
+//! Passes mutated captures to every form of inspect and audit, and mutated files of every format to their readers. Each gives an answer or
+//! an error, and never a panic. The kernel limits CPU time and address space.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
@@ -10,11 +10,11 @@ use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated, mutated_file};
 
 use crate::fuzz_targets::{QUEUES, TARGETS, corpus, take};
 
-/// The number of captures by default. Of a requested number only one in fifty is tried, because each takes twelve programs.
+/// The default number of captures. Only one in [`ONE_IN`] of a requested number is tried, because each starts the program in every form.
 const MUTATIONS: u64 = 600;
 const ONE_IN: u64 = 50;
 
-/// The commands for each capture.
+/// The commands that read each capture.
 const FORMS: [&[&str]; 14] = [
     &["inspect"],
     &["inspect", "--all"],
@@ -40,7 +40,7 @@ fn every_form_of_answer_is_given_or_refused() {
     for seed in 0..asked(MUTATIONS) / ONE_IN {
         fs::write(file.path(), mutated(&hosts, &mut Chance(seed.wrapping_mul(ONE_IN)))).unwrap();
         for form in FORMS {
-            // Limits: 512 MiB of address space, and SIGXCPU after a second of CPU time.
+            // The limits are 512 MiB of address space, and one second of CPU time, after which the kernel sends SIGXCPU.
             let mut program = Command::new("sh");
             program.args([
                 "-c",
@@ -61,21 +61,22 @@ fn every_form_of_answer_is_given_or_refused() {
     assert!(answers > refusals, "{answers} answers, {refusals} refusals");
 }
 
-/// How many files the readers get by default. `make lab` gives them a million.
+/// The default number of files that the readers get. `make lab` gives them a million.
 const FILES: u64 = 2000;
-/// How many the commands get by default, times [`ONE_IN`], because each starts a program.
+/// The default number of files that the commands get, times [`ONE_IN`], because each command starts the program.
 const FILES_FOR_COMMANDS: u64 = 6000;
-/// How many files a process reads. Its CPU time is limited.
+/// The number of files that one process reads. The CPU time of a process is limited.
 const FILES_A_PROCESS: u64 = 20_000;
-/// The limit per file. No file has over 64 KiB, and a debug build reads the slowest in a tenth of this.
+/// The limit of CPU time for one file. No file has more than 64 KiB, and even a debug build needs at most a tenth of this.
 const CPU_NS_MAX: u64 = 2_000_000_000;
-/// The limit for all files of a process, in seconds: it ends a reader that hangs. No process of the longest run used a twentieth.
+/// The limit of CPU time for all files of a process, in seconds. It ends a reader that hangs. In the longest run, no process used a
+/// twentieth of it.
 const CPU_S_MAX: u64 = 2000;
-/// The address space. The test program has some 300 MiB mapped before any file is read.
+/// The limit of the address space. Before any file is read, the test program has mapped about 300 MiB.
 const ADDRESS_SPACE_KIB: u64 = 1 << 20;
 
-/// The commands that read a file of each format and change nothing on this machine, whatever it contains. `FILE` stands for its path. If
-/// the format is binary, each character of the corpus is a byte.
+/// For each format, the commands that read such a file. Whatever the file contains, they change nothing on this machine. `FILE` stands for
+/// the path of the file. If the format is binary, each character of the corpus stands for a byte.
 const COMMANDS: [(&str, &str); 15] = [
     ("capture", "inspect --json --host FILE"),
     ("card", "measure compare FILE FILE"),
@@ -94,15 +95,15 @@ const COMMANDS: [(&str, &str); 15] = [
     ("ticks", "measure ticks --recording FILE"),
 ];
 
-/// The file in which the reading process notes its current file. It also shows which processes are readers.
+/// The variable that names the file in which a reader writes what it currently reads. A process with this variable is a reader.
 const AT: &str = "EVENKEEL_MUTATIONS_AT";
 const FROM: &str = "EVENKEEL_MUTATIONS_FROM";
 const TO: &str = "EVENKEEL_MUTATIONS_TO";
 
-/// Precedes the figures of a reader.
+/// The beginning of the line with a reader's figures.
 const SUMMARY: &str = "summary: ";
 
-/// The format and the text of mutation number `seed`.
+/// The number of the format, and the text, of mutation number `seed`.
 fn mutation(seed: u64, corpora: &[Vec<String>]) -> (usize, String) {
     let format = usize::try_from(seed).unwrap() % TARGETS.len();
     (format, mutated_file(&corpora[format], &mut Chance(seed)))

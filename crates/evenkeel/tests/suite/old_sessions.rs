@@ -1,5 +1,5 @@
-//! This program continues what the program of 2026-11-24 began. Its sessions and its search, each cut off in the middle of a line, are
-//! resumed and give the same results as that program's.
+//! Today's program continues sessions and a search that the program of 2026-11-24 began. Each was cut off in the middle of a line. The
+//! resumed runs must give the same results as that program.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn ratio(effect: &Value) -> String {
     format!("{:.9}", effect["ratio"].as_f64().unwrap())
 }
 
-/// How many windows of pairs the complete lines of a session contain.
+/// How many windows of pairs are in the complete lines of a session.
 fn windows_of(session: &str) -> usize {
     let lines = session.lines().filter(|line| line.starts_with("{\"pair\":[") && line.ends_with("]}"));
     lines.map(|line| serde_json::from_str::<Value>(line).unwrap()["pair"].as_array().unwrap().len()).sum()

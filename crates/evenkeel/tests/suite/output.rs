@@ -1,4 +1,4 @@
-//! Output to closed pipes, full disks, and terminals without colours.
+//! Tests output to closed pipes, to full disks, and to terminals without colours.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -49,7 +49,7 @@ fn an_answer_that_can_not_be_written_is_an_error() {
     }
 }
 
-/// Regression: it said "not possible here" although everything was changed.
+/// Regression: the message was "not possible here", although everything was changed.
 #[test]
 fn a_change_whose_answer_can_not_be_written_says_that_it_is_made() {
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-//! `pack agones`: the manifests of all options against the definitions of Agones, their text, and input that is wrong.
+//! Tests `pack agones`: the manifests of all options against Agones' own definitions, their text, and invalid input.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// The definitions by kind, as an API server with strict validation reads them: no field that they do not name.
+/// The definitions by kind. As on an API server with strict validation, they refuse fields that they do not name.
 fn definitions() -> BTreeMap<String, Validator> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/agones/definitions.json");
     let list: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -58,7 +58,7 @@ fn faults(definition: &Validator, object: &Value) -> Vec<String> {
     definition.iter_errors(object).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-/// Command lines with every form of the objects.
+/// Command lines that lead to every form of the objects.
 fn lines() -> Vec<String> {
     let base = "pack agones sessions.csv --session arena --image registry.example/arena:1.4";
     let mut lines: Vec<String> = vec![
@@ -95,14 +95,14 @@ fn manifests_follow_the_definitions_of_agones() {
             assert_eq!(faults(&definitions["FleetAutoscaler"], autoscaler), [""; 0], "{line}: {autoscaler:#}");
             assert_eq!(autoscaler["spec"]["fleetName"], fleet["metadata"]["name"], "{line}");
         }
-        // What Agones sets from a template is a game server by its definition too.
+        // The game server that Agones makes from the template must be valid by its own definition, too.
         let game_server = json!({"apiVersion": "agones.dev/v1", "kind": "GameServer", "metadata": {"name": "x"}, "spec": fleet["spec"]["template"]["spec"]});
         assert_eq!(faults(&definitions["GameServer"], &game_server), [""; 0], "{line}");
     }
     assert_eq!(autoscalers, 5);
 }
 
-/// The definitions refuse what they should: one wrong field or value at each place of an object is noticed.
+/// The definitions refuse one wrong field or value at every place of an object.
 #[test]
 fn a_wrong_field_anywhere_is_noticed() {
     let (scene, definitions) = (scene(), definitions());
@@ -111,7 +111,7 @@ fn a_wrong_field_anywhere_is_noticed() {
     for (kind, object) in [("Fleet", &answer["fleet"]), ("FleetAutoscaler", &answer["autoscaler"])] {
         assert_eq!(faults(&definitions[kind], object), [""; 0]);
         for place in objects(object, "") {
-            // The fleet crate checks the pod against the types of Kubernetes.
+            // A test of the fleet crate checks the pod, against the types of Kubernetes.
             if place.starts_with("/spec/template/spec/template") || place.ends_with("/counters") {
                 continue;
             }
@@ -137,7 +137,7 @@ fn a_wrong_field_anywhere_is_noticed() {
     assert!(!faults(&definitions["FleetAutoscaler"], &wrong).is_empty());
 }
 
-/// The places of all objects in a value.
+/// The JSON pointers to all objects within a value.
 fn objects(value: &Value, at: &str) -> Vec<String> {
     match value {
         Value::Object(fields) => {
@@ -151,7 +151,7 @@ fn objects(value: &Value, at: &str) -> Vec<String> {
     }
 }
 
-/// The text is the same manifests: read by another program's YAML, nothing differs.
+/// Another YAML parser reads exactly the same manifests from the text.
 #[test]
 fn the_text_is_yaml_of_the_same_manifests() {
     let scene = scene();
@@ -206,7 +206,7 @@ fn what_is_not_known_is_said() {
     );
     let known = missing(&format!("--capacity capacity.json {DEMAND}"));
     assert_eq!(known["known"]["sessions"], 9, "4 in 120 s on average: {known}");
-    // No number is proven: the requests come from the need.
+    // No number of sessions is proven, so the requests come from the need.
     scene.write("unproven.json", CAPACITY.replace("\"at_least\": 12", "\"at_least\": 0"));
     let (_, answer) = scene.json("pack agones --capacity unproven.json --image a");
     assert_eq!((&answer["size"]["cpus_by"], &answer["size"]["cpu_millis"]), (&"need".into(), &286.into()));
@@ -317,13 +317,14 @@ fn a_name_that_is_no_label_needs_another() {
     let seen = scene.run("pack agones named.csv --image a");
     assert!(seen.code == 2 && seen.stderr.contains("--name"), "{seen}");
     assert_eq!(scene.run("pack agones named.csv --image a --name match-1").code, 0);
-    // A name of a session is data, whatever it looks like in YAML.
+    // The name of a session is data, even if it looks like YAML.
     scene.write("odd.csv", "session,cpus\n\"a: {b}\",0.1\n");
     let (code, answer) = scene.json("pack agones odd.csv --image a --name a");
     assert_eq!((code, &answer["session"]), (0, &"a: {b}".into()));
 }
 
-/// The commands of docs/packing.md work with the table and an answer of `capacity`. The first one prints the manifest that the page shows.
+/// The commands in docs/packing.md work with the page's table and an answer of `capacity`. The first command prints the manifest on the
+/// page.
 #[test]
 fn the_documents_commands_run() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/packing.md")).unwrap();

@@ -1,4 +1,5 @@
-//! `pack apply`: rehearsed on a captured machine, from the plan to the revert; saved plans that are wrong; the script on a root of plain files.
+//! Tests `pack apply`: rehearsed on a captured machine, from the plan to the revert; with invalid saved plans; and its script, on a root of
+//! plain files.
 
 use std::process::Command;
 
@@ -11,7 +12,7 @@ const TABLE: &str = "session,count,cpus,memory_mib,unit,cpu_weight\n\
                      arena,3,0.12,30,arena@{n}.service,200\nlobby,1,0.40,80,lobby.service,\n";
 const UNITS: [&str; 4] = ["arena@1", "arena@2", "arena@3", "lobby"];
 
-/// A captured machine of four nodes, on which systemd has the units and manages control groups of version 2.
+/// A captured machine with four nodes. systemd has the units, and manages control groups of version 2.
 fn machine(controllers: &str) -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts/qemu-4-nodes-6.1.txt");
     let text = std::fs::read_to_string(file).unwrap();
@@ -75,7 +76,7 @@ fn services_get_their_cpus_and_lose_them_again() {
     assert_eq!((code, &verified["drift"], &verified["holds"]), (7, &json!([]), &4.into()));
     assert_eq!(verified["pending"][0]["todo"], "systemctl start arena@1.service");
 
-    // Somebody removes a file: it is drift, and the command that mends it has the options of the first.
+    // If somebody removes a drop-in, that is drift. The command that repairs it has the options of the first one.
     let first = "/etc/systemd/system/arena@1.service.d/91-evenkeel-pack.conf";
     let lines: Vec<&str> = after.lines().collect();
     let at = lines.iter().position(|line| line.starts_with(first)).unwrap();
@@ -187,7 +188,7 @@ fn what_has_no_service_or_no_place_is_named() {
         let seen = scene.run("pack apply sessions.csv --host host.txt");
         assert!(seen.code == code && seen.stderr.contains(expected), "{table}: {seen}");
     }
-    // The captured machine of most tests has no systemd.
+    // The machine in [`HOST`], which most tests use, has no systemd.
     scene.write("sessions.csv", "cpus,unit\n0.1,a.service\n");
     scene.write(
         "none.txt",

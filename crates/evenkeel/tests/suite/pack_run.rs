@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::support::{Scene, Seen};
 
-/// Fits on any machine: two sessions that need little.
+/// A line that works on every machine: two sessions that need little CPU time.
 const LINE: &str = "pack run sessions.csv --system-cpus 0 --interrupt-cpus share --load-max 1 --cpu-sets one";
 
-/// Writes its arguments and its CPUs, and runs on.
+/// Writes its arguments and its CPUs into a file, and then continues to run.
 const SERVER: &str = "echo $1 $2 > new-$1\n\
     while read line; do case $line in Cpus_allowed_list*) echo \"$line\" >> new-$1;; esac; done < /proc/self/status\n\
     echo $$ >> new-$1\n/bin/mv new-$1 out-$1\nexec /bin/sleep 600\n";
@@ -24,7 +24,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// Waits for a condition. The bound only catches a hang.
+/// Waits for a condition. The time limit only detects a hang.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -37,7 +37,7 @@ fn spawn(scene: &Scene, line: &str) -> Child {
     scene.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// A process with all CPUs of this one.
+/// A process that may use all CPUs that this one may use.
 fn sleeper() -> Child {
     let mut command = Command::new("/bin/sleep");
     command.arg("600").stdin(Stdio::null());
@@ -52,7 +52,7 @@ fn end(child: Child) -> Seen {
     child.wait_with_output().unwrap().into()
 }
 
-/// Starts two servers, and returns their processes with the CPUs of each.
+/// Starts `pack run` with two servers. Returns their process numbers, each with its CPUs.
 fn servers(scene: &Scene, line: &str) -> (Child, Vec<(u32, CpuSet)>) {
     let child = spawn(scene, line);
     let texts: Vec<String> = (0..2)
@@ -116,7 +116,7 @@ fn processes_that_run_are_placed_and_put_back() {
         let sleepers = [sleeper(), sleeper()];
         let before = thread::affinity_of(sleepers[0].id()).unwrap();
         let pids = sleepers.each_ref().map(|one| one.id());
-        // With one CPU nothing shows that a process was placed, but it must be as before.
+        // On a machine with one CPU, the test can't see that a process was placed, but only that it is as before.
         let child = spawn(&scene, &format!("{LINE} --pid {},{}", pids[0], pids[1]));
         let has_one = |pid: &u32| thread::affinity_of(*pid).unwrap().len() == 1;
         wait_until("both are placed", || pids.iter().all(has_one));
@@ -154,7 +154,7 @@ fn what_can_not_run_is_named() {
         let seen = scene.run(&line);
         assert!(seen.code == code && seen.stderr.contains(&expected), "{line}: {seen}");
     }
-    // The first process was placed before the second one was missing.
+    // The first process was placed before the program noticed that the second one is missing.
     assert_eq!(thread::affinity_of(one.id()).unwrap(), before);
     let mut one = one;
     one.kill().unwrap();

@@ -1,4 +1,4 @@
-//! The output of the reading commands for one captured machine, as text and as JSON, and their help.
+//! Compares the output of the commands that read, for one captured machine, as text and as JSON, and their help.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use expect_test::{ExpectFile, expect_file};
 
 use crate::support::Scene;
 
-/// The maximum width of a page, in columns. Commands to copy may be longer.
+/// The maximum width of a page, in columns. Lines with commands to copy may be longer.
 const COLUMNS: usize = 80;
 
 /// The maximum number of lines of a page without `--all`.
@@ -32,7 +32,7 @@ fn pages_of_a_captured_machine() {
     check("explain thp.enabled --host host.txt --json", expect_file!["snapshots/explain-knob.json"]);
 }
 
-/// A missing path in place of the cloud's name would not help the reader.
+/// If the cloud is unknown, the reason must not be just a path that does not exist.
 #[test]
 fn a_machine_without_a_vendor_has_an_unknown_cloud() {
     let scene = Scene::new();
@@ -44,7 +44,7 @@ fn a_machine_without_a_vendor_has_an_unknown_cloud() {
     }
 }
 
-/// Counters are added to the answer and change nothing else. The capture also contains what `explain` reads.
+/// Counters are added to the answer, and nothing else changes. The capture also has what `explain` reads.
 #[test]
 fn counters_are_shown_on_request() {
     let scene = Scene::new();
@@ -64,7 +64,7 @@ fn help_of_every_command() {
     let help = scene.run("--help").stdout;
     let mut all = help.clone();
     let commands = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
-    // A name begins at the third column. A continued description does not.
+    // The name of a command begins in the third column. The rest of a description begins further to the right.
     let names = commands.lines().filter(|line| line.chars().nth(2).is_some_and(|letter| letter != ' '));
     for name in names.map(|line| line.split_whitespace().next().unwrap()).filter(|name| *name != "help") {
         let seen = scene.run(&format!("{name} --help"));
@@ -74,7 +74,7 @@ fn help_of_every_command() {
     expect_file!["snapshots/help.txt"].assert_eq(&all);
 }
 
-/// Every machine in the collection, and the one of these tests.
+/// Every captured machine of the collection, and the one in [`HOST`](crate::support::HOST).
 pub(crate) fn hosts() -> Vec<(String, String)> {
     let mut hosts = vec![("host.txt".to_owned(), crate::support::HOST.to_owned())];
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts")).into_iter().flatten() {
@@ -142,7 +142,7 @@ fn the_commands_that_audit_prints_are_understood() {
 #[test]
 fn findings_fail_on_request() {
     let scene = Scene::new();
-    // Without swap, ENA or deep idle states there is less to find, and some facts are missing here.
+    // A machine without swap, ENA or deep idle states has fewer findings. Here, some facts are missing too.
     scene.write("bare.txt", "evenkeel-capture 1\n/proc/swaps = Filename Type Size Used Priority\nend\n");
     let table =
         [("host.txt", "set", 1), ("host.txt", "unknown", 1), ("bare.txt", "set", 1), ("bare.txt", "unknown", 1)];
@@ -160,7 +160,7 @@ fn shells_and_manuals_know_the_knobs() {
         let script = scene.run(&format!("completions {shell}")).stdout;
         assert!(script.contains("fail-on"), "{shell}");
         assert!(!script.contains("subcmd__watchdog"), "{shell} completes a command that no help lists");
-        // For the other shells, clap_complete does not provide values of positional arguments.
+        // For other shells, clap_complete does not complete positional arguments.
         let knows_values = ["bash", "zsh"].contains(&shell);
         assert!(!knows_values || script.contains("net.core.busy_poll"), "{shell}");
     }
@@ -168,7 +168,7 @@ fn shells_and_manuals_know_the_knobs() {
     for argument in ["topology", "waivers", "sarif", "md"] {
         assert!(script.contains(&format!("-l {argument} ")), "{argument}");
     }
-    // An installed shell reads its script without errors.
+    // If a shell is installed, it must read its script without errors.
     for shell in ["bash", "zsh", "fish"] {
         scene.write("script", scene.run(&format!("completions {shell}")).stdout);
         match std::process::Command::new(shell).args(["-n", "script"]).current_dir(scene.path("")).status() {
@@ -188,7 +188,7 @@ fn shells_and_manuals_know_the_knobs() {
     assert_eq!(scene.run("man nothing").code, 2);
 }
 
-/// Each page names the commands below it, so all are reachable from the first page.
+/// Each page names its subcommands, so a reader can reach all pages from the first.
 #[test]
 fn every_command_has_a_manual_page_however_deep() {
     let scene = Scene::new();
@@ -215,7 +215,8 @@ fn every_command_has_a_manual_page_however_deep() {
     assert!(seen.code == 2 && seen.stderr.contains("\"profile nothing\"; `evenkeel profile --help`"), "{seen}");
 }
 
-/// `--help` of every command at any depth, at two widths of a terminal. It is short enough to read, and the terminal breaks no line.
+/// Tests `--help` of every command at two widths of a terminal: it is short enough to read, and no line is longer than the terminal is
+/// wide.
 #[test]
 fn help_fits_narrow_and_wide_terminals() {
     let scene = Scene::new();
@@ -265,7 +266,7 @@ fn help_fits_narrow_and_wide_terminals() {
     }
 }
 
-/// Each width shows the same words. No word is broken, and an example of several lines is still one command.
+/// At every width the words are the same, no word is split, and an example of several lines is still one command.
 #[test]
 fn help_of_every_command_breaks_no_word_and_no_option() {
     let scene = Scene::new();
@@ -289,7 +290,7 @@ fn help_of_every_command_breaks_no_word_and_no_option() {
                 let is_whole =
                     line.trim_end_matches(" \\").trim().split(" -").count() <= 2 && line.contains("evenkeel");
                 assert!(line.chars().count() <= columns || is_whole, "{command:?} at {columns}: {line:?}");
-                // After a backslash comes the rest of a command.
+                // If a line ends with a backslash, the next one continues the command.
                 let goes_on = line.ends_with(" \\");
                 assert!(!goes_on || lines[at + 1].starts_with("      "), "{command:?} at {columns}: {line:?}");
             }

@@ -1,4 +1,4 @@
-//! `profile view` and `profile diff` of `perf script` output and of folded stacks.
+//! Tests `profile view` and `profile diff` with the output of `perf script` and with folded stacks.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Scene, Seen};
 
-/// Two threads on two CPUs, and ten samples of ten milliseconds.
+/// Two threads on two CPUs, with ten samples of ten milliseconds each.
 fn script(update: usize, read: usize) -> String {
     let mut text = String::new();
     let mut sample = |at: usize, who: &str, cpu: usize, frames: &[&str]| {
@@ -123,7 +123,7 @@ fn an_invalid_recording_is_refused_with_the_position() {
     }
 }
 
-/// A pipe can be read only once, so its format must be recognized without a second read.
+/// A pipe can be read only once, so the format must be recognized from what is already read.
 #[test]
 fn what_comes_through_a_pipe_is_read_as_the_file_is() {
     let scene = scene();
@@ -139,7 +139,7 @@ fn what_comes_through_a_pipe_is_read_as_the_file_is() {
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            // evenkeel may refuse it before reading all of it, so the write may fail.
+            // evenkeel may refuse the input before it has read all of it. Then the write fails.
             let _ = piped.stdin.take().unwrap().write_all(scene.read(file).as_bytes());
             let of_pipe = Seen::from(piped.wait_with_output().unwrap());
             assert_eq!(of_pipe.code, 0, "{question} of {file}: {of_pipe}");
@@ -148,7 +148,7 @@ fn what_comes_through_a_pipe_is_read_as_the_file_is() {
     }
 }
 
-/// An empty table would look like an idle process.
+/// An empty table would look as if the process were idle.
 #[test]
 fn a_missing_process_is_an_error() {
     let scene = scene();

@@ -1,4 +1,4 @@
-//! `profile record` as a process: its files after a kill, and the names of a program that no longer exists.
+//! Tests `profile record` as a process: its files after a kill, and the function names of a program that no longer exists.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::schemas;
 use crate::wait::{cpu_ns, until};
 
-/// A program that works for 60 ms of CPU time in one function.
+/// A program that uses 60 ms of CPU time in one function.
 const PROGRAM: &str = r#"
 #include <time.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ fn evenkeel(folder: &Path) -> Command {
     program
 }
 
-/// None if the user may not record. This counts as a skip.
+/// The answer of a recording. None if the user may not record; then the test is skipped.
 fn answer(output: &Output) -> Option<Value> {
     if output.status.code() == Some(3) {
         skipped(String::from_utf8_lossy(&output.stderr));
@@ -48,14 +48,14 @@ fn answer(output: &Output) -> Option<Value> {
     Some(answer)
 }
 
-/// The program, compiled into this folder.
+/// Compiles the program into this folder.
 fn compiled(folder: &Path, flags: &[&str]) {
     std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
     let made = Command::new("cc").args(flags).args(["-O1", "program.c", "-o", "program"]).current_dir(folder).status();
     assert!(made.unwrap().success());
 }
 
-/// The share of the working function in `profile view`.
+/// The share of the function that works, according to `profile view`.
 fn share(folder: &Path, options: &[&str]) -> f64 {
     let output = evenkeel(folder).args(["profile", "view", "x.data", "--json"]).args(options).output().unwrap();
     let answer = answer(&output).unwrap();
@@ -66,7 +66,7 @@ fn share(folder: &Path, options: &[&str]) -> f64 {
 
 #[test]
 fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
-    // With a build ID, and without one. Without one, the cache is only for this recording.
+    // With a build ID and without one. Without one, the cached names are valid only for this recording.
     for flags in [["-g", "-Wl,--build-id"], ["-g", "-Wl,--build-id=none"]] {
         let folder = tempfile::tempdir().unwrap();
         compiled(folder.path(), &flags);
@@ -76,7 +76,7 @@ fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
         let user = &answer["names"]["user"];
         assert!(answer["names"]["missed"].is_null() && user["frames"].as_u64() > Some(10), "{answer:#}");
         let there = share(folder.path(), &["--no-cache"]);
-        // The rest is the start of the program.
+        // The other samples are from the start of the program.
         assert!(there > 0.5, "{there}");
         std::fs::remove_file(folder.path().join("program")).unwrap();
         let (without, with) = (share(folder.path(), &["--no-cache"]), share(folder.path(), &[]));
@@ -88,12 +88,12 @@ fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
 fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     compiled(folder.path(), &["-g", "-Wl,--build-id"]);
-    // The program is mapped before the recording begins, so the kernel writes no record of it.
+    // The program was mapped before the recording began, so the kernel writes no record of the mapping.
     let program = Running(Command::new("./program").arg("on").current_dir(folder.path()).spawn().unwrap());
     until("the program is at work", || cpu_ns(program.0.id()) > 10_000_000);
     let pid = program.0.id();
     let mut is_recorded = false;
-    // The first samples come shortly after the file exists, so a pause of the machine may lose them all.
+    // The file exists slightly before the first sample. If the machine pauses then, a short recording may have no samples.
     until("something is recorded", || match recorded_for_a_moment(folder.path(), pid) {
         None => true,
         Some(answer) => {
@@ -110,7 +110,7 @@ fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
     assert!(before > 0.5, "{before}");
     let (recorded, path) = (folder.path().join("x.data"), folder.path().join("program"));
     compiled(folder.path(), &["-g", "-Wl,--build-id", "-DOTHER", "-fno-pie", "-no-pie"]);
-    // Whatever its modification time.
+    // The modification time of the recording must not matter.
     let long_ago = std::fs::metadata(&recorded).unwrap().modified().unwrap() - Duration::from_secs(3600);
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
     assert_eq!(share(folder.path(), &["--no-cache"]), 0.0);
@@ -122,18 +122,18 @@ fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
     assert!(detail.is_some_and(|detail| detail.starts_with("its build id is ")), "{unnamed:#?}");
 }
 
-/// A program that ends with the test.
+/// A running program, which is killed when the test ends.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail if it has ended already.
+        // Both calls fail if the program has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Records a working process until it has used some CPU time, and ends the recording by a signal. None if the user may not record.
+/// Records a working process until it has used some CPU time, and then ends the recording by a signal. None if the user may not record.
 fn recorded_for_a_moment(folder: &Path, pid: u32) -> Option<Value> {
     let record = ["profile", "record", "--hz", "1000", "--output", "x.data", "--json", "--no-cache", "--pid"];
     let recorder = recorder(folder, &record, pid);
@@ -143,7 +143,7 @@ fn recorded_for_a_moment(folder: &Path, pid: u32) -> Option<Value> {
     answer(&recorder.wait_with_output().unwrap())
 }
 
-/// Starts a recording of a process, and waits until the recorder has its file or has ended.
+/// Starts to record a process. Returns when the recorder has created its file, or has ended.
 fn recorder(folder: &Path, record: &[&str], pid: u32) -> Child {
     let mut program = evenkeel(folder);
     program.args(record).arg(pid.to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! `profile scopes` without a recording: the time switched out is unknown, and evenkeel does not guess it.
+//! Tests `profile scopes` without a recording. Then it is not known how long threads were switched out, and evenkeel does not guess it.
 
 use std::process::Command;
 

@@ -1,10 +1,10 @@
-//! `regions`: the page, the answer, the map, and tables that are wrong.
+//! Tests `regions`: the page, the answer, the map, and invalid tables.
 
 use expect_test::{Expect, expect, expect_file};
 
 use crate::support::Scene;
 
-/// Cities by size, as a spreadsheet may write them: with a byte order mark, quotes, carriage returns and an empty line.
+/// Cities with their players, in a file as spreadsheets write it: with a byte order mark, quotes, carriage returns and an empty line.
 const CITIES: &str = "\u{feff}name,Lat,Lng,players,country\r\n\"New York\",40.71,-74.01,800,US\r\nDublin,53.35,-6.26,310,IE\r\n\
                       Tokyo,35.69,139.69,280,JP\r\n\r\nSuva,-18.14,178.44,20,FJ\r\n\"São Paulo\",-23.55,-46.63,200,BR\r\n";
 
@@ -52,7 +52,7 @@ fn a_map_is_one_whole_document_and_replaces_nothing() {
     assert_eq!(scene.run(line).code, 0);
     let map = scene.read("map.svg");
     assert!(map.starts_with("<svg ") && map.ends_with("</svg>\n"), "{map}");
-    // A circle for each region, and one for each city.
+    // The map has a circle for each region, and one for each city.
     assert_eq!(map.matches("<circle ").count(), 42 + 5);
     assert_eq!(map.matches("class=\"c\"").count(), 2);
     let refused = scene.run(line);
@@ -101,7 +101,7 @@ fn a_proof_and_a_refusal_are_about_what_was_asked() {
         (0, &12.0.into(), &serde_json::Value::Null)
     );
     assert_eq!(scene.run("regions both.csv --count 1 --provider aws").code, 2);
-    // 99.99 is not 100.
+    // 99.99 must not be rounded to 100.
     let refused = scene.run("regions pings.csv --count 1 --percentile 99.99");
     assert!(refused.code == 2 && refused.stderr.contains("at most one decimal"), "{refused}");
 }
@@ -188,7 +188,7 @@ fn a_wrong_table_is_an_error_that_names_the_line() {
     }
     scene.write("wrong.csv", b"a,b\n1,\xff\n");
     assert!(scene.run("regions wrong.csv --count 1").stderr.contains("line 2: it is not text"));
-    // Poles and both sides of the date line.
+    // Players at the poles, and on both sides of the date line.
     scene.write("poles.csv", "lat,lon\n90,0\n-90,180\n0,180\n0,-180\n");
     let (code, answer) = scene.json("regions poles.csv --count 60 --provider aws");
     assert_eq!((code, &answer["players"]["count"]), (0, &4.0.into()), "{answer}");

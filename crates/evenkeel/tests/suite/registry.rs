@@ -1,4 +1,4 @@
-//! The libraries are ready for a registry: their packages contain the sources, a README and the licences, and nothing else.
+//! The libraries are ready for a registry: each package contains the sources, a README and the licences, and nothing else.
 //! `deploy/dist/crates.sh` also builds the packaged sources, which takes minutes.
 
 use std::collections::BTreeSet;
@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::rules::{files, project, read};
 
-/// The folders of the libraries, in the order in which they would be published.
+/// The folders of the libraries, in the order of publication.
 const LIBRARIES: [&str; 3] = ["sys", "stats", "rt"];
-/// The registry's categories that a library here uses.
+/// Those categories of the registry that a library here uses.
 const CATEGORIES: [&str; 5] = ["concurrency", "game-development", "mathematics", "os::linux-apis", "science"];
 
 fn cargo(arguments: &[&str]) -> String {
@@ -21,7 +21,7 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The packages of the workspace, as cargo reads their manifests.
+/// The packages of the workspace: the folder and the metadata of each.
 fn packages() -> Vec<(&'static str, Value)> {
     let all: Value = serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).unwrap();
     let of = |folder: &&'static str| {
@@ -35,7 +35,7 @@ fn words(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect()
 }
 
-/// Whether a file belongs in a package in addition to the sources. Cargo itself adds the first four.
+/// Whether a package may have a file that is not a source. Cargo itself adds the first four.
 fn belongs(file: &str) -> bool {
     let own = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
     let ours = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
@@ -85,7 +85,8 @@ fn a_manifest_has_what_a_registry_asks_for() {
     }
 }
 
-/// A dependency on a crate of this workspace names this version. A dev-dependency has none, because cargo leaves it out of the package.
+/// A dependency on a crate of this workspace must name this version. A dev-dependency has no version, so that cargo leaves it out of the
+/// package.
 #[test]
 fn dependencies_within_the_workspace_have_this_version() {
     let mut seen = 0;
@@ -113,7 +114,7 @@ fn a_readme_names_every_feature_and_the_oldest_rust() {
         }
         let rust = package["rust_version"].as_str().unwrap();
         assert!(readme.contains(&format!("Rust {rust} or later")), "{folder}: the README does not name Rust {rust}");
-        // Relative links do not work on a registry's page.
+        // A relative link in a README does not work on the registry's page.
         let links = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let relative: Vec<&str> = links.filter(|link| !link.contains("://")).collect();
         assert!(relative.is_empty(), "{folder}: {relative:?}");

@@ -1,5 +1,5 @@
-//! Files that releases left on their users' machines, in tests/fixtures/releases/VERSION. Today's program reads, verifies, applies,
-//! reverts, resumes and reports all of them. `make.sh` there writes the files of a new release.
+//! Tests files that earlier releases left on machines of users, from tests/fixtures/releases/VERSION. Today's program must read, verify,
+//! apply, revert, resume and report all of them. `make.sh` there writes the files of a new release.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn each(check: impl Fn(&Scene, &str)) {
     }
 }
 
-/// Sessions name the folder where they began. Replace it with the folder of the copy.
+/// Copies the files of a release. Sessions contain the folder in which they began, so it is replaced by the folder of the copy.
 fn copy(from: &Path, to: &Path) {
     let here = to.to_str().unwrap().trim_end_matches('/');
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -39,7 +39,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The answer to a line that succeeds.
+/// The answer of a line that must end with this exit code.
 fn answer(scene: &Scene, release: &str, line: &str, code: i32) -> Value {
     let (ended, answer) = scene.json_of_any_format(line);
     assert_eq!(ended, code, "{release}: {line}: {answer:#}");
@@ -72,7 +72,7 @@ fn journals_are_listed_verified_and_reverted() {
             assert!(value(&before).is_some(), "{path}");
             assert_eq!(value(&after), value(&before), "{release}");
         }
-        // Today's program continues the journal.
+        // Today's program adds to the old journal.
         let applied = answer(scene, release, "apply vm.swappiness=12 --host host.txt --state state", 0);
         assert_eq!(applied["transaction"]["id"], 3, "{release}");
     });
@@ -114,11 +114,11 @@ fn sessions_are_reported_and_resumed_to_the_same_result() {
 
         let whole = answer(scene, release, "prove report several.jsonl --state new", 0);
         let resumed = answer(scene, release, "prove resume several-killed.jsonl --state new", 0);
-        // Six blocks do not decide between three arms.
+        // Six blocks are too few to decide between three arms.
         let verdicts = |of: &Value| [of["trials"][0]["verdict"].clone(), of["trials"][1]["verdict"].clone()];
         assert_eq!(verdicts(&whole), ["undecided", "undecided"].map(Value::from), "{release}");
         assert_eq!(verdicts(&resumed), verdicts(&whole), "{release}");
-        // The simulated server measures the lost block again.
+        // The block that was lost is measured again, by the simulated server.
         for (whole, resumed) in whole["trials"].as_array().unwrap().iter().zip(resumed["trials"].as_array().unwrap()) {
             let of = |trial: &Value| trial["effect"]["ratio"].as_f64().unwrap();
             assert!((of(resumed) / of(whole) - 1.0).abs() < 0.05, "{release}: {} {}", of(resumed), of(whole));
@@ -138,7 +138,7 @@ fn searches_are_resumed() {
                 (&"better".into(), &"whole".into()),
                 "{release}: {log}"
             );
-            // The killed search measures its last windows again.
+            // The search that was killed measures its last windows again.
             match log {
                 "tune.jsonl" => assert_eq!(ratio(&resumed), ratio(&goal["evidence"]["answer"]), "{release}"),
                 _ => assert!(

@@ -1,8 +1,8 @@
-//! Spellings of older versions. The answer shows the current spelling, and changes nothing.
+//! Tests spellings of older versions. The answer must show today's spelling, and change nothing.
 
 use crate::support::Scene;
 
-/// The old command, and the new one.
+/// The old command line, and today's.
 const RESPELLED: [(&str, &str); 19] = [
     ("evenkeel prove --list-workloads", "evenkeel prove workloads"),
     ("evenkeel prove --list-workloads --json", "evenkeel prove workloads --json"),
@@ -51,7 +51,7 @@ fn an_old_spelling_is_answered_with_the_new_one() {
         let hint = format!("type: {new}\n");
         assert!(seen.code == 2 && seen.stderr.ends_with(&hint), "{old}: {seen}");
         assert_eq!(seen.stdout.is_empty(), !old.contains("--json"), "{old}: {seen}");
-        // The program understands the new spelling, except for text that is not part of it.
+        // The program must accept the new spelling. Text after `--` is not part of it.
         let (own, behind) = new.trim_start_matches("evenkeel").split_once(" -- ").unwrap_or((new, ""));
         let again = scene.run(&format!("{} --no-such-option -- {behind}", own.trim_start_matches("evenkeel")));
         assert!(again.stderr.contains("takes no option \"--no-such-option\""), "{new}: {again}");
@@ -71,7 +71,7 @@ fn a_word_that_a_shell_would_cut_is_quoted() {
     );
 }
 
-/// The server may have the same name as a subcommand.
+/// The user's server may have the name of a subcommand.
 #[test]
 fn a_command_behind_two_dashes_is_no_subcommand() {
     let scene = Scene::new();

@@ -1,14 +1,15 @@
-//! Tests for the rules in the documents: dependencies between crates, the places of `unsafe`, the length of files, and that the commands
-//! and files named in README and CONTRIBUTING exist.
+//! Tests the rules of the documents: dependencies between crates, where `unsafe` is allowed, the length of files, and that the commands and
+//! files in README and CONTRIBUTING exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Files longer than this have two subjects. "About 500" leaves room for one table.
+/// The maximum number of lines of a file. A longer one usually has two subjects. The rule says "about 500", and this leaves room for one
+/// table.
 const LINES_MAX: usize = 560;
 
-/// The crates that each crate may use: the arrows in ARCHITECTURE.md.
+/// The crates that each crate may use, which are the arrows in ARCHITECTURE.md.
 const ARROWS: [(&str, &[&str]); 16] = [
     ("sys", &[]),
     ("stats", &[]),
@@ -42,7 +43,7 @@ pub(crate) fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every file below `folder` with this extension, without build output.
+/// All files below `folder` with this extension, except build output.
 pub(crate) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -74,7 +75,7 @@ fn arrows_between_crates_are_the_drawn_ones() {
             allowed.get(name.as_str()).unwrap_or_else(|| panic!("crate {name} has no row in the table of arrows"));
         let (product, tests) = manifest.split_once("[dev-dependencies]").unwrap_or((&manifest, ""));
         assert!(!product.contains("\nevenkeel-testkit"), "{name}: the testkit is a dev-dependency only");
-        // The tests of each crate may use what tests share.
+        // The tests of every crate may use the test kit.
         let tests = tests.lines().filter(|line| !line.starts_with("evenkeel-testkit"));
         for line in product.lines().chain(tests).filter(|line| line.starts_with("evenkeel-")) {
             let used = line.trim_start_matches("evenkeel-").split(['.', ' ', '=']).next().unwrap();
@@ -119,13 +120,13 @@ fn the_host_crate_cannot_write() {
 fn reading_a_host_starts_no_child_process() {
     for crate_name in ["sys", "hostfs", "host"] {
         for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
-            // The files about child processes: one prepares the programs of trials, and one holds a recorded program until the recorder is
-            // ready.
+            // Skip the two files about child processes: one prepares the programs of trials, and the other suspends a recorded program
+            // until the recorder is ready.
             if path.ends_with("sys/src/process.rs") || path.ends_with("sys/src/suspended_child.rs") {
                 continue;
             }
             let text = read(&path);
-            // A test may start programs that the code then handles.
+            // A test may start programs, for the code under test.
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             assert!(!code.contains("Command::new"), "{} starts a process", path.display());
         }
@@ -162,7 +163,7 @@ fn files_have_one_subject_each() {
     }
 }
 
-/// The folder separates tests from live checks. Each program is linked by itself, so a crate has one of each, and at most one more for
+/// The folder separates tests from live checks. Every program is linked separately, so a crate has one of each, and at most one more for
 /// tests that need their own process.
 #[test]
 fn a_crate_has_one_program_of_tests_and_one_of_live_checks() {
@@ -186,7 +187,7 @@ fn a_crate_has_one_program_of_tests_and_one_of_live_checks() {
     }
 }
 
-/// lab/tests.sh leaves this crate out when it runs the examples of the documentation.
+/// lab/tests.sh skips this crate when it runs the examples in the documentation.
 #[test]
 fn the_fleet_crate_has_no_examples_to_run() {
     for path in files(&project().join("crates/fleet/src"), "rs") {
@@ -198,7 +199,7 @@ fn the_fleet_crate_has_no_examples_to_run() {
     }
 }
 
-/// Code that several crates share is in the testkit.
+/// Code that several crates share must be in the test kit.
 #[test]
 fn no_source_file_includes_one_of_another_crate() {
     for path in files(&project().join("crates"), "rs") {
@@ -207,7 +208,7 @@ fn no_source_file_includes_one_of_another_crate() {
             let included = included.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let of =
                 |path: &Path| path.strip_prefix(project()).unwrap().components().nth(1).unwrap().as_os_str().to_owned();
-            // The fuzz targets are a separate workspace. The suite runs their code on its seeds.
+            // The fuzz targets are a separate workspace. The suite includes their code to run it on the corpus.
             let is_fuzz = included.starts_with(project().join("fuzz"));
             assert!(is_fuzz || of(&included) == of(&path), "{} includes {}", path.display(), included.display());
         }
@@ -229,7 +230,7 @@ fn the_readme_names_two_make_targets_that_exist() {
 #[test]
 fn the_readmes_commands_run() {
     let readme = read(&project().join("README.md"));
-    // Look only at blocks after the one that installs evenkeel.
+    // Skip the block that installs evenkeel.
     let blocks = readme.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     let is_ours = |block: &&str| block.lines().all(|line| line.starts_with("evenkeel "));
     let block = blocks.into_iter().find(is_ours).unwrap();
@@ -242,7 +243,7 @@ fn the_readmes_commands_run() {
             1,
         );
         let line = match line.contains("apply ") {
-            // The result depends on the machine, but the command must work.
+            // The result of this command depends on the machine, but it must succeed.
             true => format!("{line} --state {}/state", folder.path().display()),
             false => line,
         };
@@ -301,10 +302,10 @@ fn the_walks_of_the_architecture_name_functions_that_are_there() {
     assert_eq!(steps, 22);
 }
 
-/// Commands that open the journal of the host that they run on, or take the lock of its trials.
+/// Commands that open the journal of their host, or take its lock for trials.
 pub(crate) const OF_THE_JOURNAL: [&str; 6] = ["apply", "confirm", "demo", "prove", "revert", "tune"];
 
-/// Commands in tests without a state directory, each with the reason.
+/// Commands that tests name without a state directory, each with the reason.
 const WITHOUT_STATE: [(&str, &str, &str); 13] = [
     ("common/schemas.rs", "demo", "the name of a command, whose answer has a schema"),
     ("suite/boots.rs", "prove", "each line beneath names a captured host or a state directory"),
@@ -321,14 +322,14 @@ const WITHOUT_STATE: [(&str, &str, &str); 13] = [
     ("suite/this_machine.rs", "revert", "refused before it looks for one: the program has borrowed rights"),
 ];
 
-/// A test's leftovers in root's own state directory would affect every later command on the machine.
+/// What a test left in root's own state directory would affect every later command on the machine.
 #[test]
 fn tests_that_open_a_journal_name_its_directory() {
     let folder = project().join("crates/evenkeel/tests");
     let (mut seen, mut exempt) = (0, BTreeSet::new());
     for file in files(&folder, "rs").into_iter().filter(|file| !file.ends_with("rules.rs")) {
         let (name, text) = (file.strip_prefix(&folder).unwrap().display().to_string(), read(&file));
-        // The helpers of such a file add `--state` to each line.
+        // If a file has one of these, its helpers add `--state` to each line.
         let ways = [
             ".arg(\"--state\")",
             "[\"--state\".into()",

@@ -1,9 +1,9 @@
-//! Inside each crate the files form no circle: no file needs a file that needs it.
+//! The files of a crate must not form a circle: no two files may need each other, directly or not.
 //!
-//! A file needs another when its code names an item of that file: in a `use` line, in a path, or in the arguments of a macro. Names are
+//! A file needs another one if its code names an item of that file: in a `use` line, in a path, or in the arguments of a macro. Names are
 //! followed through re-exports to the file that defines the item. So a parent that only re-exports items of its children does not need
-//! them. A function of a type counts where it is defined, if it is called as `Type::function` or on `self`. Other method calls are not
-//! seen. Tests, comments and texts do not count.
+//! them. A method counts for the file that defines it, if it is called as `Type::function` or on `self`. Other method calls are not
+//! detected. Tests, comments and strings do not count.
 
 mod modules;
 
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use self::modules::Modules;
 use crate::rules::{files, project, read};
 
-/// Files that all need each other, directly or not, and the shortest circle among them.
+/// Files that all need each other, directly or not, and the shortest circle of them.
 #[derive(Debug)]
 struct Circle {
     files: BTreeSet<PathBuf>,
     shortest: String,
 }
 
-/// The circles of a crate. `root` is its root file, in the folder of its sources.
+/// The circles of a crate. `root` is the path of its root file, below the folder of the sources.
 fn circles(sources: &BTreeMap<PathBuf, String>, root: &Path) -> Vec<Circle> {
     let graph = Modules::new(sources, root).graph();
     let reached: BTreeMap<&Path, BTreeMap<&Path, &Path>> =
@@ -38,7 +38,7 @@ fn circles(sources: &BTreeMap<PathBuf, String>, root: &Path) -> Vec<Circle> {
     found
 }
 
-/// The files that this one needs, directly or not, each with its predecessor on a shortest path.
+/// The files that this file needs, directly or not. Each has its predecessor on a shortest path.
 fn reached<'a>(graph: &'a BTreeMap<PathBuf, BTreeSet<PathBuf>>, file: &'a Path) -> BTreeMap<&'a Path, &'a Path> {
     let mut before = BTreeMap::new();
     let mut left = VecDeque::from([file]);
@@ -53,7 +53,7 @@ fn reached<'a>(graph: &'a BTreeMap<PathBuf, BTreeSet<PathBuf>>, file: &'a Path) 
     before
 }
 
-/// The shortest path from a file of a circle back to itself, from the predecessors of each reached file.
+/// The shortest path from a file back to itself, made from the predecessor of each reached file.
 fn way_back<'a>(before: &BTreeMap<&'a Path, &'a Path>, file: &'a Path) -> Vec<&'a Path> {
     let mut way = vec![file];
     while let Some(at) = before.get(way[way.len() - 1]) {
@@ -66,14 +66,14 @@ fn way_back<'a>(before: &BTreeMap<&'a Path, &'a Path>, file: &'a Path) -> Vec<&'
     way
 }
 
-/// The code of a crate: each file with its path below `src`.
+/// The sources of a crate: for each file, its path below `src`, and its text.
 fn sources(of: &str) -> BTreeMap<PathBuf, String> {
     let folder = project().join("crates").join(of).join("src");
     let files = files(&folder, "rs").into_iter();
     files.map(|path| (path.strip_prefix(&folder).unwrap().to_owned(), read(&path))).collect()
 }
 
-/// The root of a crate's library or program, and the roots of its other programs.
+/// Whether a file is the root of a library or program.
 fn is_root(file: &Path) -> bool {
     let is_main = file.ends_with("main.rs");
     file == Path::new("lib.rs") || is_main || file.parent() == Some(Path::new("bin"))
@@ -94,7 +94,7 @@ fn files_of_a_crate_form_no_circle() {
     assert!(found.is_empty(), "files that need each other:\n{}", found.join("\n"));
 }
 
-/// The files of planted circles. Each source begins with its file's name.
+/// The shortest circle of each group of files that need each other. `files` has the name and the code of each file.
 fn planted(files: &[(&str, &str)]) -> Vec<String> {
     let sources = files.iter().map(|(file, code)| (PathBuf::from(file), (*code).to_owned())).collect();
     circles(&sources, Path::new("lib.rs")).into_iter().map(|circle| circle.shortest).collect()
@@ -107,7 +107,7 @@ fn a_planted_circle_is_found() {
     for (a, b) in [
         ("use crate::b::B; pub struct A;", "use crate::a::A; pub struct B;"),
         ("use crate::{b::{self, B}}; pub struct A;", "pub struct B(super::a::A);"),
-        // Through the root's re-export, under another name, and as a module.
+        // The files name each other through a re-export of the root, under another name, and as a module.
         ("use crate::B as Other; pub struct A;", "use super::a; pub struct B; fn f() -> a::A { a::A }"),
         ("pub struct A; fn f() { println!(\"{}\", crate::b::f()) }", "pub struct B; fn f() { use super::a::A; }"),
         ("use super::b::*; pub struct A(B);", "use crate::a::A; pub struct B;"),
@@ -116,7 +116,7 @@ fn a_planted_circle_is_found() {
             "#[serde(with = \"super::a::with\")] pub struct B;",
         ),
         ("pub struct A; macro_rules! make { () => { $crate::b::B } }", "pub struct B; fn f() { make!(); }"),
-        // Through a method that another file defines.
+        // A file needs another one that defines a method which it calls on `self`.
         (
             "pub struct A; impl A { fn f(&self) { self.g() } }",
             "use super::a::A; pub struct B; impl A { fn g(&self) {} }",
@@ -145,7 +145,7 @@ fn imports_without_a_circle_pass() {
         ("use crate::b::B; pub struct A;", "pub struct B; #[cfg(test)] mod tests { use crate::a::A; }"),
         ("use crate::b::B; pub struct A;", "pub struct B; #[cfg(all(test, not(loom)))] mod t { use crate::A; }"),
         ("use crate::b::B; pub struct A;", "pub struct B; #[test] fn t() { crate::a::A; }"),
-        // A local name that equals a module's.
+        // No circle: a local name is equal to the name of a module.
         ("use crate::b::B; pub struct A;", "pub struct B; fn f(a: u8) -> u8 { a + self::g(a) }"),
         (
             "use crate::b::B; pub struct A; impl A { fn g(&self) {} }",
@@ -155,7 +155,7 @@ fn imports_without_a_circle_pass() {
         let found = planted(&[("lib.rs", lib), ("a.rs", a), ("b.rs", b)]);
         assert_eq!(found, [""; 0], "{a} {b}");
     }
-    // A file that uses a child's item through the parent's `pub use` depends only on the child.
+    // A file that uses an item of a child, through the parent's `pub use`, needs only the child.
     let parent = "mod child; mod leaf; pub use child::B; pub use leaf::*;";
     let child = "use super::Leaf; pub struct B;";
     let files = [("lib.rs", "mod a;"), ("a/mod.rs", parent), ("a/child.rs", child), ("a/leaf.rs", "pub struct Leaf;")];

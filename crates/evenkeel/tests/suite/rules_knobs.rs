@@ -1,4 +1,4 @@
-//! A knob's own file contains everything about it. Other product code uses the types of a declaration, and never an id.
+//! Everything about a knob must be in its own file. Other product code may use the types of its declaration, but never its id.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use evenkeel_host::knobs;
 
 use crate::rules::{files, project, read};
 
-/// Files that may name knobs, each with the ids and the reason.
+/// Files that may contain ids of knobs: the file, the ids, and the reason.
 const EXEMPT: [(&str, &[&str], &str); 19] = [
     (
         "change/src/persist/session_units.rs",
@@ -62,13 +62,13 @@ const EXEMPT: [(&str, &[&str], &str); 19] = [
     ("workload/src/workloads/tick.rs", &["process.timer_slack_ns"], "the server sets it by itself"),
 ];
 
-/// The string literals of product code, without comments and without the tests at a file's end.
+/// The string literals of product code. Comments, and the tests at the end of a file, are left out.
 fn literals(code: &str) -> Vec<String> {
     let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let (mut found, mut rest) = (Vec::new(), code.as_str());
     while let Some((before, behind)) = rest.split_once('"') {
-        // This is a quotation mark as a character: '"' or b'"'.
+        // This quotation mark is a character: '"' or b'"'.
         if before.ends_with('\'') && behind.starts_with('\'') {
             rest = behind;
             continue;
@@ -99,7 +99,8 @@ fn literals(code: &str) -> Vec<String> {
     found
 }
 
-/// The knobs that code names. An id with a dot counts as a word of a literal. An id without a dot counts only as a whole literal.
+/// The knobs whose ids are in the code. An id with a dot counts as a word of a string literal. An id without a dot counts only if it is the
+/// whole literal.
 fn named(code: &str) -> BTreeSet<&'static str> {
     let literals = literals(code);
     let names = |id: &str, literal: &str| match id.contains('.') {

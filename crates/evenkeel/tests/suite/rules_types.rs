@@ -1,13 +1,13 @@
-//! Sentences carry no data. No error of a trial is a plain text, and no code searches a text for its meaning.
+//! Sentences must not carry data: no error of a trial is a plain text, and no code searches a text for its meaning.
 
 use std::path::{Path, PathBuf};
 
 use crate::rules::{files, project, read};
 
-/// The crates in which code could depend on the text of another part.
+/// The crates in which code could depend on a text of another part.
 const CRATES: [&str; 7] = ["host", "change", "measure", "profile", "workload", "trial", "evenkeel"];
 
-/// Methods that search for a text in another.
+/// Methods that search a text for another text.
 const SEARCHES: [&str; 11] = [
     "contains",
     "ends_with",
@@ -22,11 +22,11 @@ const SEARCHES: [&str; 11] = [
     "strip_suffix",
 ];
 
-/// The usual names of errors, caveats and reasons that are texts.
+/// The usual names of errors, caveats and reasons that are sentences.
 const SENTENCES: [&str; 9] =
     ["why", "error", "caveat", "doubt", "reason", "sentence", "message", "hint", "to_string()"];
 
-/// Texts from other programs, which may be searched: the file, a part of the line, and the origin of the text.
+/// Texts of other programs, which code may search: the file, a part of the line, and where the text is from.
 const EXEMPT: [(&str, &str, &str); 11] = [
     ("change/src/owner.rs", "over boots [", "titles in journals of evenkeel 0.1, which had no owner"),
     ("change/src/owner.rs", "goes on after a boot", "the same titles"),
@@ -45,7 +45,7 @@ const EXEMPT: [(&str, &str, &str); 11] = [
     ("workload/src/load/ddnet/player.rs", "why.split(|byte|", "bytes of a packet"),
 ];
 
-/// The arguments of a generic type, split at its own commas. `code` begins after the opening bracket.
+/// The arguments of a generic type, split at its own commas. `code` begins after the opening angle bracket.
 fn arguments(code: &str) -> Vec<&str> {
     let (mut depth, mut from, mut before, mut found) = (0_usize, 0, ' ', Vec::new());
     for (at, letter) in code.char_indices() {
@@ -69,7 +69,7 @@ fn arguments(code: &str) -> Vec<&str> {
     found
 }
 
-/// Errors that are texts, alone or with something else. Lists each `Result` with its value and its error.
+/// Errors that are a plain text, or contain one. For each such `Result`, its value and its error.
 fn text_errors(code: &str) -> Vec<String> {
     let results = code.match_indices("Result<").map(|(at, start)| arguments(&code[at + start.len()..]));
     let is_text = |error: &str| error == "String" || error.ends_with(", String)");
@@ -80,10 +80,10 @@ fn text_errors(code: &str) -> Vec<String> {
     found.collect()
 }
 
-/// Searches in sentences and comparisons with one, a line each. The searched text has the usual name of a sentence, or the pattern has
+/// Lines that search a sentence, or compare something with one. The searched text has a usual name of a sentence, or the pattern has
 /// several words.
 fn searches(code: &str) -> Vec<String> {
-    // Join a chain of calls into one line.
+    // Join the lines of a chain of calls.
     let mut lines: Vec<String> = Vec::new();
     for line in code.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
         match lines.last_mut().filter(|_| line.starts_with('.')) {
@@ -112,13 +112,13 @@ fn searches(code: &str) -> Vec<String> {
     lines.into_iter().filter(has_search).collect()
 }
 
-/// Whether this begins with a literal of several words.
+/// Whether the code begins with a string literal of several words.
 fn begins_with_words(code: &str) -> bool {
     let literal = code.strip_prefix('"').and_then(|rest| rest.split('"').next()).unwrap_or_default();
     literal.trim_end().contains(' ') && literal.contains(|letter: char| letter.is_alphabetic())
 }
 
-/// The code of a crate without its tests, each file with its path below `crates/`.
+/// The product code of a crate: for each file, its path below `crates/`, and its text without tests.
 fn product(of: &str) -> Vec<(PathBuf, String)> {
     let crates = project().join("crates");
     let is_test = |path: &Path| path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests");

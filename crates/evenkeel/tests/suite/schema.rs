@@ -1,4 +1,4 @@
-//! `evenkeel schema` prints the files in docs/schemas.
+//! Tests that `evenkeel schema` prints the files in docs/schemas.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `script`: the written files, and refusals.
+//! Tests `script`: the files that it writes, and refusals.
 
 use expect_test::expect;
 
@@ -56,7 +56,7 @@ fn a_plan_is_not_taken_at_its_word() {
     scene.write("plan.json", &plan);
     let made = scene.run("script plan.json --host host.txt");
     assert!(made.code == 0 && made.stdout.contains("set_value plain /proc/sys/vm/swappiness 10\n"), "{made}");
-    // The undo restores the values that the plan saw, even if they have changed since.
+    // The undo must restore the values in the plan, even if the machine has changed since.
     scene.write("plan.json", plan.replace(r#""seen":"60""#, r#""seen":"55""#));
     let undo = scene.run("script plan.json --undo --host host.txt");
     assert!(undo.stdout.contains("old_value any plain /proc/sys/vm/swappiness 55\n"), "{undo}");

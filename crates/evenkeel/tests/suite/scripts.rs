@@ -1,5 +1,5 @@
-//! `evenkeel script` on the machine that runs the tests. Its script changes the kernel as `apply` does, changes nothing a second time, and
-//! its undo restores everything. It needs root, and is visibly skipped without.
+//! Tests `evenkeel script` on the machine that runs the tests. The script must change the kernel as `apply` does, and nothing when it runs
+//! again. Its undo must restore everything. The test needs root, and otherwise prints that it is skipped.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 const HALTPOLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
-/// The original files. Dropping this restores them in this order, because a write to one of them changes the last.
+/// The original values. Dropping this restores them in this order: a write to one of the files changes the value of the last.
 struct Before {
     _host: File,
     texts: BTreeMap<usize, (&'static str, String)>,
@@ -22,7 +22,7 @@ struct Before {
 
 impl Before {
     fn read(paths: &[&'static str]) -> Before {
-        // There is one host, so all tests that change it lock the same file.
+        // All tests that change this host lock the same file.
         let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
         host.lock().unwrap();
         let text = |path: &&'static str| Some((*path, std::fs::read_to_string(path).ok()?));

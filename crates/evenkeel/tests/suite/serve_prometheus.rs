@@ -1,4 +1,4 @@
-//! `serve` with a real Prometheus, and the shipped rules and dashboard.
+//! Tests `serve` with a real Prometheus, and the rules and the dashboard that we ship.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::served::{Server, Session};
 use crate::support::Scene;
 
-/// Prometheus of Debian, which scrapes a server each second.
+/// The Prometheus of Debian, which scrapes a server every second.
 struct Prometheus(Server);
 
 impl Prometheus {
@@ -34,7 +34,7 @@ impl Prometheus {
         Prometheus(Server { child: started.unwrap(), address: free.to_string() })
     }
 
-    /// The first result of a query, whose characters need no escape in an address.
+    /// The first result of a query. The query must have no characters that need an escape in an address.
     fn query(&self, what: &str) -> Option<Value> {
         TcpStream::connect(&self.0.address).ok()?;
         let answer = self.0.get(&format!("/api/v1/query?query={what}"));
@@ -43,7 +43,7 @@ impl Prometheus {
     }
 }
 
-/// A storm of late ticks makes the shipped alert fire in a real Prometheus. Only the times for which alerts wait are shortened.
+/// If many ticks are late, the shipped alert fires in a real Prometheus. Only the times that alerts wait are shortened.
 #[test]
 fn an_alert_fires_when_ticks_are_missed() {
     if Command::new("prometheus").arg("--version").output().is_err() {
@@ -77,7 +77,7 @@ fn an_alert_fires_when_ticks_are_missed() {
     drop(storm);
 }
 
-/// Prometheus of Debian scrapes it.
+/// The Prometheus of Debian can scrape `serve`.
 #[test]
 fn prometheus_scrapes_it() {
     if Command::new("prometheus").arg("--version").output().is_err() {
@@ -93,7 +93,7 @@ fn prometheus_scrapes_it() {
     wait_for("the CPU time", || query("evenkeel_host_cpu_seconds_total"));
 }
 
-/// The rules and the dashboard that are shipped use only metrics that exist.
+/// The shipped rules and the dashboard use only metrics that exist.
 #[test]
 fn rules_and_dashboard_use_metrics_that_exist() {
     let read = |name: &str| std::fs::read_to_string(crate::prometheus_files::folder().join(name)).unwrap();
@@ -121,7 +121,7 @@ fn rules_and_dashboard_use_metrics_that_exist() {
         for file in ["rules.yml", "rules.test.yml", "dashboard.json"] {
             let text = read(&format!("{name}.{file}"));
             for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':')) {
-                // Names with a colon are those of recording rules.
+                // Names with a colon are series of recording rules.
                 if word.starts_with("evenkeel_") && !word.contains(':') {
                     assert!(exist.contains(word), "{name}.{file}: {word} is not a metric");
                     found += 1;

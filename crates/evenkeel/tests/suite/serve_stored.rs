@@ -1,4 +1,4 @@
-//! `serve --replay`, and the dumps of a `serve` that runs.
+//! Tests `serve --replay`, and the dumps of a running `serve`.
 
 use evenkeel_testkit::browser::{self, Browser};
 use evenkeel_testkit::{skipped, wait_for};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::served::{Server, TOKEN};
 use crate::support::Scene;
 
-/// A store with the samples of some moments.
+/// Writes a store with samples of some moments.
 fn stored(scene: &Scene) {
     for _ in 0..4 {
         let seen = scene.run("watch --once --interval 100ms --store samples --state state --no-find");
@@ -54,10 +54,10 @@ fn a_store_is_served() {
     assert!(live.get("/api/v1/replay").body.contains("\"is_stored\":false"));
 }
 
-/// The first sample of [`an_hour`]. No minute begins with it, so that the browser prints the seconds of all samples.
+/// The time of the first sample of [`an_hour`]. No sample is at the start of a minute, so the browser always prints the seconds.
 const FIRST_MS: u64 = 1_700_000_000_000;
 
-/// A store with a sample of each minute of an hour.
+/// Writes a store with one sample for each minute of an hour.
 fn an_hour(scene: &Scene) {
     let seen = scene.run("watch --once --interval 100ms --store real --state state --no-find");
     assert_eq!(seen.code, 0, "{seen}");
@@ -71,7 +71,7 @@ fn an_hour(scene: &Scene) {
         for ns in [&mut sample.at.realtime_ns, &mut sample.at.monotonic_ns, &mut sample.at.boottime_ns] {
             *ns += 60_000_000_000;
         }
-        // A sixth of the minute, in ticks of 10 ms.
+        // In each minute, a sixth of the time is busy. The unit is ticks of 10 ms.
         for times in sample.host.stat.as_mut().unwrap().cpus.values_mut() {
             (times.user, times.idle) = (times.user + 1_000, times.idle + 5_000);
         }
@@ -88,7 +88,7 @@ fn the_page_moves_through_a_store_in_a_browser() {
     let mut browser = Browser::open(&program);
     browser.visit(&format!("http://{}/", server.address), 1200, "light");
     browser.wait_until("document.getElementById('moment')?.hidden === false");
-    // The page has requested these minutes of the hour, and shows the end of them.
+    // Checks that the page has requested these minutes of the hour, and shows the last of them.
     let shows = |browser: &mut Browser, from: u64, to: u64| {
         let [from, to] = [from, to].map(|minute| FIRST_MS + minute * 60_000);
         let asked = format!("entry.name.endsWith('/history?from_ms={from}&to_ms={to}')");
@@ -98,7 +98,7 @@ fn the_page_moves_through_a_store_in_a_browser() {
              document.getElementById('status').textContent.startsWith('stored, ')"
         ));
     };
-    // A page that has loaded nothing new shows no status.
+    // Forget earlier requests, and clear the status: a page that loads nothing new leaves it empty.
     let forget = "performance.clearResourceTimings(); document.getElementById('status').textContent = '';";
     let click = |browser: &mut Browser, button: &str| {
         browser.evaluate(&format!("{forget} document.querySelector('{button}').click()"));
@@ -126,7 +126,7 @@ fn the_page_moves_through_a_store_in_a_browser() {
     assert_eq!(browser.evaluate(width), true);
 }
 
-/// A client with the token gets a dump, once a minute, and the file opens everywhere.
+/// A client with the token gets a dump, but at most once per minute. `watch` and `profile` can open the file.
 #[test]
 fn a_dump_is_for_who_has_the_token() {
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-//! A running `serve` for tests, and its sessions.
+//! Starts `serve` for tests, and sessions that it can watch.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -14,11 +14,11 @@ use evenkeel_testkit::wait_until;
 
 use crate::support::Scene;
 
-/// The time limit for a hang. A slow machine takes less.
+/// The time limit that detects a hang. Even a slow machine takes less.
 const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const TOKEN: &str = "0123456789abcdefghij";
 
-/// A server that ends with the test.
+/// A running `serve`, which is killed when the test ends.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: String,
@@ -37,7 +37,7 @@ impl Server {
         Server::with(scene, &format!("--interval 100ms --state state {options}"))
     }
 
-    /// Starts a server with these options alone.
+    /// Starts a server with exactly these options.
     pub(crate) fn with(scene: &Scene, options: &str) -> Server {
         let line = format!("serve --listen 127.0.0.1:0 {options}");
         let mut child = scene.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -64,7 +64,7 @@ impl Server {
         self.ask("GET", path, "")
     }
 
-    /// A request on a connection of its own.
+    /// Sends a request on its own connection.
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str) -> Answer {
         let host = if headers.to_lowercase().contains("host:") { "" } else { "Host: localhost\r\n" };
         let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
@@ -97,7 +97,7 @@ impl Drop for Server {
     }
 }
 
-/// A server with a page of telemetry. Its ticks continue until it is dropped.
+/// A session with a telemetry page. It ticks until it is dropped.
 pub(crate) struct Session {
     pub(crate) name: String,
     stop: Arc<AtomicBool>,
@@ -109,7 +109,7 @@ impl Session {
         Session::with_work(what, Duration::from_millis(20), Duration::ZERO)
     }
 
-    /// Starts a session whose ticks take this much time.
+    /// Starts a session. The work of each of its ticks takes `work`.
     pub(crate) fn with_work(what: &str, period: Duration, work: Duration) -> Session {
         let name = format!("serve-test-{what}-{}", std::process::id());
         let stop = Arc::new(AtomicBool::new(false));

@@ -1,5 +1,5 @@
-//! `prove` on unprepared servers: its messages about working and failing servers, and what remains of a server when evenkeel is killed. A
-//! whole trial on such a server is a live check.
+//! Tests `prove` on servers that were not prepared for it: its messages if a server works or fails, and that no server is left if evenkeel
+//! is killed. A live check runs a whole trial on such a server.
 
 use std::fs;
 use std::io::Read;
@@ -11,15 +11,15 @@ use evenkeel_sys::{process, thread};
 use crate::schemas;
 use crate::wait::until;
 
-/// Prints a line of JSON every 10 ms. A single program does this, because starting one per line takes longer than a window on some
-/// machines. `$0` is passed on, so that the process can be found by it.
+/// Prints a line of JSON every 10 ms. One program prints all lines: to start a program for each line would take longer than a window on
+/// some machines. `$0` is an argument of that program, by which the test finds the process.
 const SERVER: &str = r#"echo up; exec perl -e '$| = 1; while (1) { print qq({"rtt":{"us":50}}\n); select undef, undef, undef, 0.01 }' "$0""#;
 
-/// A trial without an end on such a server. The test ends it.
+/// Options of a trial on such a server that does not end by itself. The test ends it.
 const ENDLESS: &str = "--pairs 5000 --fixed --window-ms 100 --settle 10ms --control-pairs 0 --placement free --ready-line ^up$ \
                        --json-metric rtt.us --better lower";
 
-/// A separate folder for state and sessions.
+/// A folder of its own for the state and the sessions.
 struct Scene {
     folder: tempfile::TempDir,
 }
@@ -32,16 +32,16 @@ impl Scene {
     /// Runs `prove` with these options on a server.
     fn prove(&self, options: &str, server: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        // Use a setting that an ordinary user may change too.
+        // An ordinary user may change this setting, too.
         let cpu = thread::affinity().unwrap().first().unwrap();
         command.args(["prove", &format!("process.cpu_affinity={cpu}"), "--state"]).arg(self.folder.path());
-        // Use folders that every user can read. A program outside of them is not found.
+        // Folders that every user can read. The programs in other folders are not found.
         command.args(options.split_whitespace()).args(server).env("PATH", "/usr/bin:/bin");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    /// Starts a trial without an end on [`SERVER`], and waits until a pair is measured.
+    /// Starts such a trial on [`SERVER`], and waits until a pair is measured.
     fn endless(&self, options: &str, tag: &str) -> Child {
         let kept = self.kept();
         let options = format!("{options} {ENDLESS} --keep {} --", kept.display());
@@ -66,7 +66,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// The processes that have this among their arguments.
+/// The numbers of the processes that have this argument.
 fn with_argument(argument: &str) -> Vec<u32> {
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let has = |pid: &u32| {
@@ -151,7 +151,7 @@ fn one_that_dies_in_the_middle_leaves_its_results() {
 fn nothing_of_a_server_is_left_when_evenkeel_is_killed() {
     let scene = Scene::new();
     let tag = format!("evenkeel-killed-{}", std::process::id());
-    // A child of the server in a separate session. The kernel itself would not end it.
+    // A child of the server leaves the server's session. The kernel alone would not end this child.
     let script = format!("setsid sh -c 'while :; do sleep 1; done' {tag} & while :; do sleep 1; done");
     let mut prove = scene.prove("--placement free --", &["sh", "-c", &script]).spawn().unwrap();
     until("the server runs", || !with_argument(&tag).is_empty());

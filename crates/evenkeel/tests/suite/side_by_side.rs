@@ -1,16 +1,16 @@
-//! `prove compare`: several reports in one table, as text and as JSON, and files that are not reports.
+//! Tests `prove compare`: a table of several reports, as text and as JSON, and files that are not reports.
 
 use expect_test::expect;
 
 use crate::support::Scene;
 
-/// The output of a version of 2026-11-21.
+/// A report that the version of 2026-11-21 wrote.
 const OLD: &str = include_str!("../../../trial/src/saved/tests/format-1.json");
 
 fn scene() -> Scene {
     let scene = Scene::new();
     scene.write("frankfurt.json", OLD);
-    // The same machine with a different effect.
+    // A report of the same machine with another effect.
     scene.write("ohio.json", OLD.replace("\"value\":1", "\"value\":9"));
     scene
 }
@@ -82,14 +82,14 @@ fn files_that_are_no_reports() {
     }
     let one = scene.run("prove compare frankfurt.json");
     assert!(one.code == 2 && one.stderr.contains("1 given, but 2 to 64 are allowed"), "{one}");
-    // A copy of one run is not a second machine, whatever its file name.
+    // A copy of a report is not a second machine, even under another name.
     scene.write("copy.json", scene.read("frankfurt.json") + "\n");
     for again in ["frankfurt.json", "copy.json"] {
         let twice = scene.run(&format!("prove compare frankfurt.json ohio.json {again}"));
         let expected = format!("frankfurt.json and {again} contain the same run");
         assert!(twice.code == 2 && twice.stderr.contains(&expected), "{twice}");
     }
-    // Options that would be ignored are refused.
+    // An option that would have no effect is refused.
     for ignored in [
         "--pairs 9",
         "--workload tick",

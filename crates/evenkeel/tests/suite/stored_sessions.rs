@@ -1,5 +1,5 @@
-//! The files that a trial keeps, and its messages about them. Also full disks, missing space for a report or an answer, and the options
-//! that resuming a session accepts.
+//! Tests the files that a trial stores, and its messages about them: also with a full disk, without space for a report or an answer, and
+//! with options that `prove resume` does not accept.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -11,7 +11,7 @@ use crate::scene::{Scene, json};
 #[test]
 fn a_report_that_can_not_be_written_takes_no_result_with_it() {
     let scene = Scene::new();
-    // The folder is writable, but this file is not.
+    // The folder can be written to, but in place of the file there is a folder.
     std::fs::create_dir_all(scene.path("out/report.html")).unwrap();
     let state = scene.path("state");
     let line = "prove process.timer_slack_ns=1 --workload simulated --pairs 6 --report out";
@@ -22,7 +22,7 @@ fn a_report_that_can_not_be_written_takes_no_result_with_it() {
     assert!(said.contains("report.html: is a directory"), "{said}");
     let file = kept_file(&said).unwrap_or_else(|| panic!("{said}"));
     assert!(file.starts_with(&state) && said.contains(" --report DIR` prints it"), "{said}");
-    // If a trial was killed before its first line was written, it left no session.
+    // A trial that was killed before it wrote its first line left no session.
     std::fs::write(state.join("sessions/99991231-235959-1.jsonl"), "").unwrap();
     for from in ["last", file.to_str().unwrap()] {
         let output = scene.run(&format!("prove report {from} --state {} --report {from}.report", state.display()));
@@ -37,13 +37,13 @@ fn a_report_that_can_not_be_written_takes_no_result_with_it() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The file that a hint names.
+/// The session file that a hint names.
 fn kept_file(said: &str) -> Option<PathBuf> {
     let (_, rest) = said.split_once("the session is stored: `evenkeel prove report ")?;
     rest.split([' ', '`']).next().map(PathBuf::from)
 }
 
-/// No file may grow beyond this many blocks of 512 bytes. For a process this is like a full disk.
+/// Runs a line with a limit for the size of every file, in blocks of 512 bytes. For the process, this looks like a full disk.
 fn run_on_a_full_disk(scene: &Scene, blocks: u32, line: &str) -> Output {
     let inner = scene.command(line);
     let mut command = Command::new("sh");
@@ -57,7 +57,7 @@ fn a_full_disk_is_reported_rather_than_a_stored_session() {
     let scene = Scene::new();
     let state = scene.path("state");
     let line = "prove process.timer_slack_ns=1 --workload simulated --pairs 24 --fixed --control-pairs 0 --settle 20ms --report out";
-    // First nothing fits, then the first pairs do.
+    // At first not even the first line fits. The second time, the first pairs fit.
     for (blocks, sessions) in [(0, 0), (10, 1)] {
         let output = run_on_a_full_disk(&scene, blocks, line);
         let (stdout, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -98,7 +98,7 @@ fn a_session_is_gone_on_with_as_it_was_begun() {
         assert!(output.status.code() == Some(2) && said.contains(" takes no "), "{option}: {said}");
         assert!(output.stdout.is_empty(), "no server is started for it");
     }
-    // The user need not repeat anything, and may repeat the workload.
+    // The user need not repeat any option, but may repeat the workload.
     for line in ["prove resume kept.jsonl", "prove resume kept.jsonl --workload simulated"] {
         let answer = json(&scene.run(&format!("{line} --json")));
         assert_eq!(
@@ -108,7 +108,7 @@ fn a_session_is_gone_on_with_as_it_was_begun() {
     }
 }
 
-/// A session of an older evenkeel has no arguments of its workload.
+/// A session that an older evenkeel stored does not have the arguments of its workload.
 #[test]
 fn a_session_without_its_workload_says_what_to_add() {
     let scene = Scene::new();
@@ -128,7 +128,7 @@ fn a_session_without_its_workload_says_what_to_add() {
     assert_eq!(json(&scene.run("prove report old.jsonl --json"))["pairs"], 6);
 }
 
-/// Other requests are kept too: the folder of the workload's files, and that of the report.
+/// The session also stores the folder of the workload's files, and the folder of the report.
 #[test]
 fn a_session_goes_on_from_any_folder() {
     let scene = Scene::new();
@@ -162,7 +162,7 @@ fn a_command_is_not_run_because_a_session_says_so() {
     let named = format!("evenkeel prove resume foreign.jsonl --state {} -- touch started", state.display());
     assert!(said.contains("runs no command that only a file names") && said.contains(&named), "{said}");
     assert!(!scene.path("started").exists());
-    // It would be among evenkeel's own sessions. This one is not a session.
+    // In evenkeel's own folder, the session is trusted and its command is run. `touch` is no server, so the trial fails.
     std::fs::create_dir_all(state.join("sessions")).unwrap();
     std::fs::copy(scene.path("foreign.jsonl"), state.join("sessions/1.jsonl")).unwrap();
     assert_eq!(scene.run("prove resume").status.code(), Some(4));
@@ -218,7 +218,7 @@ fn a_run_that_failed_says_so_before_anything_else() {
     let scene = Scene::new();
     let line = "prove process.timer_slack_ns=1 --workload simulated --set script=script.json --control-pairs 0 --settle 20ms \
                 --turns 1 --json";
-    // The five pairs that may decide take ten windows.
+    // A trial needs at least five pairs for a decision, which take ten windows. The server dies before that.
     scene.script(&serde_json::json!({"events": [{"window": 8, "dies": "it ended (exit status: 3)"}]}));
     let output = scene.run(line);
     let answer = json(&output);

@@ -1,4 +1,4 @@
-//! Runs the real program in an empty directory with an empty environment, and returns the result that a caller sees.
+//! Runs the real program in an empty directory with an empty environment, and returns what a user sees.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use crate::schemas;
 
-/// The captured machine that most tests read, as `host.txt`.
+/// The captured machine that most tests read. In a scene it is the file `host.txt`.
 pub(crate) const HOST: &str = include_str!("host.txt");
 
-/// A separate directory, which is the program's working directory, so that its output contains no random path.
+/// A separate directory. It is the program's current directory, so that the output contains no random path.
 pub(crate) struct Scene {
     dir: tempfile::TempDir,
 }
 
-/// What a caller sees.
+/// What a user sees of a run.
 pub(crate) struct Seen {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -24,7 +24,7 @@ pub(crate) struct Seen {
 }
 
 impl Scene {
-    /// With [`HOST`] in `host.txt`.
+    /// A scene with [`HOST`] in the file `host.txt`.
     pub(crate) fn new() -> Scene {
         let scene = Scene { dir: tempfile::tempdir().unwrap() };
         scene.write("host.txt", HOST);
@@ -39,7 +39,7 @@ impl Scene {
         fs::write(self.path(name), bytes).unwrap();
     }
 
-    /// A file that no other user may read.
+    /// Writes a file that no other user may read.
     pub(crate) fn write_private(&self, name: &str, bytes: impl AsRef<[u8]>) {
         self.write(name, bytes);
         fs::set_permissions(self.path(name), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -49,7 +49,7 @@ impl Scene {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// The program with an empty environment. Without a `PATH` it cannot start another program.
+    /// The program with an empty environment. Without a `PATH`, it can't start another program.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
         command.args(line.split_whitespace()).current_dir(self.dir.path()).env_clear().stdin(Stdio::null());
@@ -87,7 +87,7 @@ impl From<Output> for Seen {
     }
 }
 
-/// The exit code, then both streams where they have something.
+/// The exit code, and then each stream that is not empty.
 impl std::fmt::Display for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "exit code {}", self.code)?;

@@ -1,4 +1,4 @@
-//! The machine that runs the tests. It is read, and never changed.
+//! Reads the machine that runs the tests, and never changes it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use evenkeel_testkit::needs_root;
 
 use crate::support::{Scene, Seen};
 
-/// The machine may change during the test (a CPU goes offline, memory is added). Then the comparison is repeated.
+/// How often to repeat a comparison if the machine changes during the test, for example because a CPU goes offline or memory is added.
 const ATTEMPTS: usize = 5;
 
 const NOBODY: u32 = 65534;
@@ -29,7 +29,7 @@ fn a_capture_has_the_facts_of_the_machine() {
     assert!(taken.starts_with("evenkeel-capture 1\n# taken by evenkeel "), "{taken}");
 }
 
-/// In a container with a network of its own, the kernel shows that network's settings below the host's mounted /proc.
+/// In a container with its own network, the kernel shows the settings of the container's network, even below the host's mounted /proc.
 #[test]
 fn settings_of_another_network_are_not_those_of_the_host() {
     if needs_root("a network namespace") {
@@ -50,7 +50,7 @@ fn settings_of_another_network_are_not_those_of_the_host() {
     assert!(code == 0 && !hosts.contains("own network"), "{hosts}");
 }
 
-/// Neither `PATH` nor anything else in the environment changes the facts.
+/// Neither `PATH` nor another environment variable changes the facts.
 #[test]
 fn the_environment_does_not_matter() {
     let scene = Scene::new();
@@ -61,7 +61,7 @@ fn the_environment_does_not_matter() {
     assert!((0..ATTEMPTS).any(|_| with_all() == scene.run("inspect --json").stdout));
 }
 
-/// Reading a host starts no other program, because that would be slow and depend on what is installed.
+/// Reading a host must start no other program: that would be slow, and would depend on what is installed.
 #[test]
 fn no_source_that_reads_a_host_can_start_a_program() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -71,7 +71,7 @@ fn no_source_that_reads_a_host_can_start_a_program() {
     }
     let commands = ["inspect", "capture", "audit", "explain"];
     sources.extend(commands.map(|name| crates.join(format!("evenkeel/src/commands/{name}.rs"))));
-    // Exempt the files that may start programs: for trials and their servers, and for recordings.
+    // Skip the files that may start programs: for trials and their servers, and for recordings.
     sources.retain(|path| !path.ends_with("sys/src/process.rs") && !path.ends_with("sys/src/suspended_child.rs"));
     assert!(sources.len() > 40, "{sources:?}");
     for path in sources {
@@ -119,14 +119,14 @@ fn as_nobody(scene: &Scene, program: &Path, line: &str) -> Seen {
     command.args(line.split(' ')).current_dir(scene.path("")).env_clear().uid(NOBODY).gid(NOBODY);
     loop {
         match command.output() {
-            // Another test may have forked a child that has the copy open for writing, until it calls exec.
+            // Until another test's forked child calls exec, it may have the copy open for writing.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
             output => return output.unwrap().into(),
         }
     }
 }
 
-/// A scene that other users can read, with a copy of the program in it. Records a skip if the test does not run as root.
+/// A scene that other users can read, with a copy of the program. None, with a printed skip, if the test does not run as root.
 fn as_root(why: &str) -> Option<(Scene, std::path::PathBuf)> {
     if !evenkeel_sys::process::is_root() {
         eprintln!("skipped: it takes root {why}");

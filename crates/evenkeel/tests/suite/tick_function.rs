@@ -1,5 +1,5 @@
-//! `--tick-function` as a user types it, with this process as the server. The function is found by name, and its entries are recorded.
-//! Whether they are on time depends on the machine, and is not checked.
+//! Tests `--tick-function` as users type it. This process is the server. Its function is found by name, and the entries into it are
+//! recorded. Whether they are on time depends on the machine, so it is not checked.
 
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,7 +57,7 @@ fn the_entries_of_the_function_that_is_named_are_recorded() {
         .output()
         .unwrap();
     let again = schemas::parse("measure-ticks", &again.stdout);
-    // The recording begins at another clock reading, which changes the last digits of a rate.
+    // The two recordings begin at different clock readings, so the last digits of a rate may differ.
     let said =
         |answer: &Value| (answer["tick"].clone(), answer["ticks"]["ticks"].clone(), answer["loops"][0]["of"].clone());
     assert_eq!(said(&again), said(&answer), "what was saved says what was measured");

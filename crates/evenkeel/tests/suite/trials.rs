@@ -1,5 +1,5 @@
-//! `prove` on a simulated server. No time passes, so whole trials, including failures, take milliseconds. If a setting of the host is
-//! switched, it is the real one, and it is restored.
+//! Tests `prove` on a simulated server. No real time passes, so whole trials, including failures, take milliseconds. If a trial switches a
+//! setting of the host, the real setting is switched and restored.
 
 use std::fs;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::scene::{Finished, Running, Scene, children, json as answer_of, said};
 
-/// A trial of a setting of the server's process. It has no effect unless a script defines one.
+/// A trial of a setting of the server's process. The setting has no effect unless a script defines one.
 const SLACK: &str = "prove process.timer_slack_ns=1 --workload simulated";
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 
-/// A script with a server that is this much slower while its timer slack is 1 ns.
+/// A script: the server is slower by this ratio while its timer slack is 1 ns.
 fn slower(ratio: f64) -> Value {
     json!({"effects": [{"of": "process.timer_slack_ns", "value": "1", "ratio": ratio}]})
 }
@@ -104,7 +104,7 @@ fn several_arms_are_measured_in_one_session() {
         assert_eq!(windows.len(), 24);
         assert!(windows.iter().all(|window| window["arm"] == "A" || window["arm"] == letter));
         assert_eq!((&trial["arms"][0]["arm"], &trial["arms"][1]["arm"]), (&Value::from("A"), &Value::from(letter)));
-        // Each window read back its own arm's value.
+        // In each window, the value of that window's arm was read back.
         let own: f64 = trial["knob"].as_str().unwrap().split('=').next_back().unwrap().parse().unwrap();
         let read = |window: &Value| window["conditions"]["counters"]["process.timer_slack_ns"].as_f64();
         assert!(windows.iter().all(|window| (read(window) == Some(own)) == (window["arm"] == letter)), "{letter}");
@@ -131,13 +131,13 @@ fn several_arms_are_measured_in_one_session() {
     let cells: Vec<usize> =
         compared["asked"].as_array().unwrap().iter().map(|asked| asked["cells"].as_array().unwrap().len()).collect();
     assert_eq!(cells, [2, 2], "each arm is a setting");
-    // Its arms keep their original order.
+    // The arms of the resumed session are in the original order.
     let resumed = answer_of(&scene.run("prove resume session.jsonl --json"));
     assert_eq!(resumed["trials"].as_array().map(Vec::len), Some(2));
     assert_eq!(resumed["trials"][0]["knob"], "process.timer_slack_ns=1");
 }
 
-/// Windows that a rule drops are counted, by arm and reason. Too many of them end a trial without a verdict.
+/// Windows that a rule drops are counted by arm and reason. If there are too many, the trial ends without a verdict.
 #[test]
 fn disturbed_windows_are_dropped_and_counted() {
     let scene = Scene::new();
@@ -160,7 +160,7 @@ fn disturbed_windows_are_dropped_and_counted() {
         .collect();
     assert_eq!(seen, ["gap", "steal", "overrun", "no-cpu", "no-value"], "{}", answer["dropped"]);
     assert_eq!((&answer["pairs"], &answer["ended"]), (&16.into(), &"whole".into()), "spare pairs take their place");
-    // Just below the limits nothing is dropped.
+    // Values slightly below the limits drop nothing.
     let answer = dropped(
         json!([{"window": 1, "gap_ms": 39.0}, {"window": 3, "steal_share": 0.09}, {"window": 5, "overrun_ms": 499}]),
         "--pairs 16 --fixed",
@@ -171,7 +171,7 @@ fn disturbed_windows_are_dropped_and_counted() {
     assert_eq!(answer["verdict"], "undecided");
 }
 
-/// The budget counts on the simulated clock, and stops a trial between two pairs.
+/// The budget counts the simulated clock, and stops a trial between two pairs.
 #[test]
 fn a_budget_ends_a_trial_that_is_not_decided() {
     let scene = Scene::new();
@@ -181,11 +181,11 @@ fn a_budget_ends_a_trial_that_is_not_decided() {
     );
     let answer = answer_of(&scene.run(&format!("{line} --budget 30s --json")));
     assert_eq!((&answer["ended"], &answer["verdict"]), (&"out-of-time".into(), &"undecided".into()), "{answer}");
-    // Two A/A pairs and twelve pairs, each of two windows of 1.02 s, take 28.6 s. One more pair would exceed 30 s.
+    // Two A/A pairs and twelve pairs, with two windows of 1.02 s each, take 28.6 s. One more pair would exceed 30 s.
     assert_eq!(answer["pairs"], 12);
 }
 
-/// A log gets a line every 15 s of the trial, with the current result and the remaining time.
+/// In a log there is a line every 15 s of the trial, with the result so far and the remaining time.
 #[test]
 fn a_log_shows_how_far_a_trial_is() {
     let scene = Scene::new();
@@ -196,7 +196,7 @@ fn a_log_shows_how_far_a_trial_is() {
     let lines: Vec<String> =
         said(&output).lines().filter(|line| line.starts_with("prove ")).map(str::to_owned).collect();
     let so_far: Vec<&str> = lines.iter().filter_map(|line| line.split(';').next()).collect();
-    // 48 windows of 2 s take 96 s. There is a line at the start, and then every 16 s, when a pair ends.
+    // 48 windows of 2 s take 96 s. There is a line at the start, and then one every 16 s, at the end of a pair.
     assert_eq!(
         so_far,
         [
@@ -212,7 +212,7 @@ fn a_log_shows_how_far_a_trial_is() {
     assert!(lines[3..].iter().all(|line| line.contains("; B is ")), "the effect so far: {lines:#?}");
 }
 
-/// A trial whose window 30 waits for the file `go`, with its command line.
+/// Starts a trial whose window 30 waits for the file `go`. Also returns its command line.
 fn held_trial(scene: &Scene, setting: &str) -> (Running, String) {
     scene.script(&json!({"events": [{"window": 30, "waits_for": "go"}]}));
     let asked = format!("prove {setting} --workload simulated --set script=script.json");
@@ -236,7 +236,7 @@ fn a_killed_trial_is_reported_and_gone_on_with() {
     assert!(said(&second).contains(&format!("another trial (process {})", trial.id())), "{}", said(&second));
     trial.kill();
     let before = kept(&scene);
-    // Window 30 is the second of the fourteenth pair, after two A/A pairs.
+    // Window 30 is the second one of the fourteenth pair, after two A/A pairs.
     assert_eq!((&before["ended"], &before["pairs"]), (&"cut-off".into(), &13.into()));
     let caveats = before["caveats"].as_array().unwrap();
     assert!(caveats.iter().any(|caveat| caveat["text"] == "killed after 13 of 30 pairs"), "{caveats:?}");
@@ -256,10 +256,10 @@ fn each_signal_ends_a_trial_in_order_and_says_what_a_second_one_does() {
         let scene = Scene::new();
         let (mut trial, _) = held_trial(&scene, "process.timer_slack_ns=1");
         trial.signal(signal);
-        // A thread of its own explains the signal: without this wait, the program could end first.
+        // A thread explains the signal. Wait for its message, because the program could end first.
         let explained =
             if signal == "HUP" { String::new() } else { trial.messages_until("stopping after this window") };
-        // The current window ends first.
+        // The current window must end before the trial does.
         fs::write(scene.path("go"), "").unwrap();
         let Finished { code, stderr, .. } = trial.finish();
         let stderr = explained + &stderr;
@@ -274,7 +274,7 @@ fn each_signal_ends_a_trial_in_order_and_says_what_a_second_one_does() {
 fn a_second_signal_ends_a_trial_at_once() {
     let scene = Scene::new();
     let (mut trial, _) = held_trial(&scene, "process.timer_slack_ns=1");
-    // The kernel merges signals that arrive before the first is handled, so send several. The window itself never ends.
+    // Send several signals, because the kernel merges those that arrive before the first is handled. The window itself never ends.
     let begun = std::time::Instant::now();
     while trial.0.try_wait().unwrap().is_none() {
         assert!(begun.elapsed() < crate::scene::PATIENCE, "a second signal does not end it");
@@ -286,7 +286,7 @@ fn a_second_signal_ends_a_trial_at_once() {
     assert_eq!(kept(&scene)["ended"], "cut-off");
 }
 
-/// Each of them would have taken the other's value for the original, and the last one to end would have restored that.
+/// Without this refusal, each trial would take the other's value for the original one. The last to end would then restore the wrong value.
 #[test]
 fn two_journals_do_not_try_one_setting_at_once() {
     if needs_root("changing the host with two journals") {
@@ -315,7 +315,7 @@ fn a_killed_trial_of_the_host_is_put_back_by_revert() {
     }
     let scene = Scene::of_host();
     let value = other_swappiness();
-    // One of the two windows of a pair is in arm B. If the first does not wait, the second does.
+    // One of a pair's two windows is in arm B. If the first one does not wait, the second one does.
     scene.script(&json!({"events": [{"window": 1, "until": 2, "waits_for": "go"}]}));
     let asked = format!("prove vm.swappiness={value} --anyway --workload simulated --set script=script.json");
     let mut trial = scene.start(&format!("{asked} --settle 20ms --control-pairs 0 --turns 1"));
@@ -341,18 +341,18 @@ fn a_killed_trial_of_the_host_is_put_back_by_revert() {
     scene.assert_all_as_before();
 }
 
-/// This uses a real server, which must die with the trial.
+/// The server is a real one here. It must be killed together with the trial.
 #[test]
 fn a_killed_trial_leaves_no_server() {
     let scene = Scene::new();
     let line = "prove process.timer_slack_ns=1 --metric cpu_share --ready-line never --ready-limit 600s -- sleep 600";
     let mut trial = scene.start(line);
     let pid = trial.id();
-    // These are its guard and its server.
+    // These two are the trial's guard and its server.
     trial.wait_until(|| children(pid).len() == 2);
     let servers = children(pid);
     trial.kill();
-    // A killed process is in state Z until init waits for it.
+    // A killed process stays in state Z until init has waited for it.
     let runs = |pid: &String| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
         stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with('Z')))
@@ -379,7 +379,7 @@ fn a_trial_that_waits_for_its_server_ends_at_once_and_says_why() {
     assert!(stdout.contains("\"exit_code\": 8") || stdout.contains("\"exit_code\":8"), "{stdout}");
 }
 
-/// Settings that cannot be proved, with the exit code and the message.
+/// Settings that can't be proved: the command line, the exit code, and a part of the message.
 const REFUSED: &[(&str, i32, &str)] = &[
     ("prove vm.swapiness=1", 2, "did you mean \"vm.swappiness\""),
     ("prove vm.swappiness=1000", 2, "vm.swappiness does not accept \"1000\""),
@@ -452,7 +452,7 @@ fn what_can_not_be_proved_is_refused_with_its_reason() {
     assert!(said(&output).contains("a kernel argument takes effect only after a reboot"), "{}", said(&output));
 }
 
-/// An A/A check takes no knob. It is stored, and `prove report` shows it again.
+/// An A/A check needs no knob. It is stored, and `prove report` prints it again.
 #[test]
 fn a_control_takes_no_knob() {
     let scene = Scene::new();
@@ -468,7 +468,7 @@ fn a_control_takes_no_knob() {
     assert!(report.contains("evenkeel prove --workload simulated"), "how to repeat it");
 }
 
-/// If the audit knows that a setting has no effect, one window is enough, unless the user insists.
+/// If the audit knows that a setting has no effect, only one window is measured, unless the user passes `--anyway`.
 #[test]
 fn a_setting_that_does_nothing_here_takes_one_window() {
     if needs_root("a trial of a sysctl") {

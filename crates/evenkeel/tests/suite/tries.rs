@@ -1,4 +1,4 @@
-//! `apply --try` when something kills or hinders the process that would undo it. The change must not stay unnoticed.
+//! Tests `apply --try` if something kills or hinders the watchdog. A change that stays must be noticed.
 
 use std::fs;
 use std::process::Command;
@@ -23,7 +23,7 @@ impl Live {
         (seen.code, answer)
     }
 
-    /// Returns the end of its time limit, on the clock that counts since boot, in nanoseconds.
+    /// Runs `apply --try`. Returns its time limit by the clock that counts since boot, in nanoseconds.
     fn try_for(&self, seconds: u32) -> u64 {
         let seen = self.seen(&format!("apply --try {seconds} vm.swappiness={}", self.other()));
         assert_eq!(seen.code, 0, "{seen}");
@@ -38,8 +38,8 @@ impl Live {
         assert!(sent.success(), "{signal}");
     }
 
-    /// Leaves a change whose time has passed and whose watchdog was killed before. On a busy machine the watchdog may be faster. Then it
-    /// tries again with more time.
+    /// Leaves a change whose time is over and whose watchdog was killed before. On a busy machine the watchdog may undo the change first.
+    /// Then this tries again with more time.
     fn leave_overdue(&self) {
         for seconds in [1, 4, 16, 64] {
             let until_ns = self.try_for(seconds);
@@ -64,14 +64,14 @@ fn wait_for_time(boottime_ns: u64) {
     wait_until("the time to be over", || clock::boottime_ns() > boottime_ns);
 }
 
-/// Regression: TERM, INT, HUP, QUIT and USR1 ended the watchdog, and the change stayed. Later ABRT, SEGV and similar signals did.
+/// Regression: TERM, INT, HUP, QUIT and USR1 ended the watchdog, and the change stayed. Later, ABRT, SEGV and similar signals did the same.
 #[test]
 fn a_watchdog_takes_no_notice_of_signals() {
     let Some(live) = Live::take() else { return };
     live.try_for(3);
     let by_name =
         ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "PIPE", "ALRM", "TSTP", "TTOU", "RTMIN", "XCPU", "PWR"];
-    // Anybody can send the signals that the kernel sends for a program's errors.
+    // A user can send the signals that the kernel sends for errors of a program.
     let of_errors = ["ABRT", "SEGV", "BUS", "ILL", "FPE", "TRAP", "SYS", "SEGV"];
     for signal in by_name.into_iter().chain(of_errors) {
         if live.watchdog().is_some() {
@@ -83,14 +83,14 @@ fn a_watchdog_takes_no_notice_of_signals() {
     wait_until("the journal to say so", || status() == "reverted");
 }
 
-/// Regression: an error while it read the journal ended it too.
+/// Regression: an error while the watchdog read the journal ended it.
 #[test]
 fn a_watchdog_tries_again_after_errors() {
     let Some(live) = Live::take() else { return };
     let until_ns = live.try_for(1);
     let (state, away) = (live.state(), live.folder.path().join("away"));
     fs::rename(&state, &away).unwrap();
-    // A file is in the folder's place, so neither the journal nor its lock is available.
+    // A file is in place of the folder, so neither the journal nor its lock can be opened.
     fs::write(&state, "").unwrap();
     wait_for_time(until_ns + 1_200_000_000);
     assert!(live.watchdog().is_some(), "it has ended");
@@ -101,7 +101,7 @@ fn a_watchdog_tries_again_after_errors() {
     wait_until("the watchdog's end", || live.watchdog().is_none());
 }
 
-/// If the journal is damaged meanwhile, the watchdog still undoes the change.
+/// If the journal is damaged before the time is over, the watchdog still undoes the change.
 #[test]
 fn a_watchdog_undoes_the_change_of_a_damaged_journal() {
     let Some(live) = Live::take() else { return };
@@ -113,7 +113,7 @@ fn a_watchdog_undoes_the_change_of_a_damaged_journal() {
     live.wait_until_the_value_is_back();
 }
 
-/// Regression: without its folder the change stayed permanently, and nobody knew of it.
+/// Regression: if the journal's folder was gone, the change stayed for ever, and nobody noticed.
 #[test]
 fn a_watchdog_undoes_the_change_of_a_journal_that_is_gone() {
     let Some(live) = Live::take() else { return };
@@ -129,13 +129,13 @@ fn a_watchdog_undoes_the_change_of_a_journal_that_is_gone() {
         wait_until("the watchdog's end", || live.watchdog().is_none());
         let _ = fs::remove_dir_all(&state);
     }
-    // A journal that was moved away has no record of the undo. Its next reader finds all values restored.
+    // The journal that was moved away has no record of the undo. A command that reads it later finds all values restored.
     fs::rename(&away, &state).unwrap();
     let seen = live.seen("verify");
     assert!(seen.code == 0 && seen.stderr.contains("as before"), "{seen}");
 }
 
-/// SIGKILL cannot be ignored. The deadline is on disk, so the next evenkeel sees that it has passed.
+/// SIGKILL can't be ignored. But the time limit is on disk, so the next command sees that it has passed.
 #[test]
 fn a_time_that_is_over_is_seen_by_the_next_command_and_the_change_undone() {
     let Some(live) = Live::take() else { return };
@@ -156,8 +156,7 @@ fn a_time_that_is_over_is_seen_by_the_next_command_and_the_change_undone() {
     }
 }
 
-/// Commands that only read this machine also undo the change, in the journal of their user. Otherwise they would show values that should be
-/// gone.
+/// Even commands that only read undo the change, in the journal of their user. Otherwise they would show values that should be gone.
 #[test]
 fn commands_that_only_read_undo_an_overdue_try_too() {
     const SCRIPT: &str = r#"
@@ -184,13 +183,13 @@ fn commands_that_only_read_undo_an_overdue_try_too() {
     }
 }
 
-/// Regression: for a user who may not write, `verify` said "soon" with 0, and `history` "in force". Now both report the passed deadline,
-/// with the code for drift.
+/// Regression: for a user without the right to write, `verify` said "soon" and ended with code 0, and `history` said "in force". Now both
+/// say that the time limit has passed, with the exit code for drift.
 #[test]
 fn who_may_not_undo_it_says_that_the_time_is_over() {
     let Some(live) = Live::take() else { return };
     live.leave_overdue();
-    // If another evenkeel holds the journal, `verify` cannot undo the change. A lack of privileges has the same effect.
+    // `verify` can't undo the change while another evenkeel has the journal's lock. For this test, that is like a lack of privileges.
     let lock = fs::File::open(live.state().join("lock")).unwrap();
     lock.lock().unwrap();
     for command in ["verify", "history"] {

@@ -1,5 +1,5 @@
-//! `tune` on a simulated server: its refusals, and searches that are killed, restored and resumed. No time passes, so a search takes a
-//! fraction of a second. The settings of the host are the real ones.
+//! Tests `tune` on a simulated server: its refusals, and searches that are killed, restored and resumed. No real time passes, so a search
+//! takes a fraction of a second. The settings of the host are real.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::schemas;
 
 const FILES: [&str; 2] = ["/proc/sys/vm/swappiness", "/proc/sys/vm/stat_interval"];
 
-/// A server that is faster with two settings: one of the host, one of its own process.
+/// A script: the server is faster with two settings, one of the host and one of its own process.
 fn tunable() -> Value {
     json!({"effects": [
         {"of": "/proc/sys/vm/swappiness", "value": "31", "ratio": 0.7},
@@ -41,12 +41,12 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     }
     let log = || fs::read_to_string(scene.path("state").join("tune.jsonl")).unwrap();
     let measured = log();
-    // With --json there is still one document, which names the missing part.
+    // With `--json`, the output is one document even then. It names the file that could not be written.
     let output = scene.run("tune resume --json --out /dev/full");
     let answer = schemas::parse("tune", &output.stdout);
     assert_eq!((output.status.code(), &answer["verdict"]), (Some(4), &"better".into()), "{answer}");
     assert!(answer["notes"][0].as_str().unwrap().contains("write the goal /dev/full: "), "{answer}");
-    // The user may repeat the original workload, and nothing else.
+    // On resume, the user may repeat the original workload, but add nothing else.
     for (other, expected) in [
         ("--budget 5s", "takes no option \"--budget\""),
         ("--metric cpu_share", "takes no option \"--metric\""),
@@ -64,7 +64,7 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     let answer = schemas::parse("tune", &output.stdout);
     assert_eq!((output.status.code(), &answer["goal_file"]), (Some(0), &"goal.json".into()), "{answer}");
     assert_eq!(log(), measured, "nothing is measured anew");
-    // A note says whether the set persists and what `apply` does, and another says what to do instead.
+    // One note says that the set can't persist, and what `apply` does. The other says what to do instead.
     let [note, instead] = &answer["notes"].as_array().unwrap()[..] else { panic!("{}", answer["notes"]) };
     assert!(note.as_str().unwrap().starts_with("process.timer_slack_ns=1 can't persist: "), "{note}");
     assert!(note.as_str().unwrap().ends_with("`evenkeel apply` refuses this plan"), "{note}");
@@ -96,11 +96,11 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
         ("tune --budget soon", 2, "unknown unit \"soon\""),
         ("tune --smallest-effect 0", 2, "0 is not between"),
         ("tune --metric no_such_us", 2, "the workload measures"),
-        ("tune --guard 1", 2, "a guard at 1 times the usual"),
-        ("tune --stop-at 1", 2, "a guard at 1 times the usual"),
+        ("tune --guard 1", 2, "a stop limit of 1 times the usual value"),
+        ("tune --stop-at 1", 2, "a stop limit of 1 times the usual value"),
         ("tune --guard no_such_us", 2, "the workload measures"),
         ("tune --guard round_trip_us_p99=-5", 2, "is not a percentage above 0"),
-        ("tune --metric round_trip_us_p50 --guard round_trip_us_p50", 2, "it is what decides already"),
+        ("tune --metric round_trip_us_p50 --guard round_trip_us_p50", 2, "it is already the primary metric"),
         ("tune --knobs workload.colour=red", 2, "unknown knob"),
         ("tune --knobs workload.tick-hz=5", 4, "set tick-hz=5: expected a whole number from 10 to 500"),
         ("tune --knobs workload.tick-hz=50", 4, "workload.tick-hz: it has this value already"),
@@ -116,7 +116,7 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
         let Some(output) = scene.run_if_built(line) else { continue };
         assert_eq!(output.status.code(), Some(code), "{line}: {}", said(&output));
         assert!(said(&output).contains(expected), "{line}: {}", said(&output));
-        // Only more time helps if a budget is too small.
+        // If a budget is too small, only more time helps.
         assert_eq!(said(&output).contains("increase --budget"), line == "tune --budget 5", "{line}");
     }
 }
@@ -157,7 +157,7 @@ fn a_command_is_not_run_because_a_log_says_so() {
         scene.path("state").display()
     );
     let other = "it began with -- touch started, but you named -- sleep 9";
-    // The request, whether the command is started, and the message if it is not.
+    // The command line, whether the command is started, and the message if it is not.
     let table = [
         ("tune resume", "", false, "state/tune.jsonl"),
         ("tune resume last", "", false, "state/tune.jsonl"),
@@ -184,11 +184,11 @@ fn a_restarted_server_lives_and_the_answer_says_why_the_first_ended() {
     if needs_root("switching settings of the host") {
         return;
     }
-    // The window in which it ends, how the search continues, and the message about that.
+    // The window in which the server ends, an option of the search, and the message.
     let table = [
-        // This is in the middle of the search.
+        // Window 30 is in the middle of the search.
         (30, "--settle-ms 10", "simulated: it ended (exit status: 3)"),
-        // This is in the short windows that measure the settle time.
+        // Window 3 is one of the short windows that measure the settle time.
         (3, "", "it ended (exit status: 3)"),
     ];
     for (window, how, ended) in table {
@@ -214,12 +214,12 @@ fn a_restarted_server_lives_and_the_answer_says_why_the_first_ended() {
     }
 }
 
-/// A search that waits in a window in which a setting of the host is switched.
+/// A search that waits in a window with a switched setting of the host.
 fn held_search(scene: &Scene, line: &str, before: &[Option<String>]) -> Running {
     let mut search = scene.start(line);
     scene.await_window("go", &mut search);
     while readings() == before {
-        // Continue to the next window.
+        // Let the search continue to the next window.
         let _ = fs::remove_file(scene.path("go.waiting"));
         fs::write(scene.path("go"), "").unwrap();
         search.wait_until(|| scene.path("go.waiting").exists() || readings() != before);
@@ -252,7 +252,7 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     assert!(reverted.status.success(), "{}", said(&reverted));
     assert_eq!(readings(), before);
     let kept = fs::read_to_string(&log).unwrap().lines().count();
-    // Another search takes nothing from the first one, and names its current place.
+    // A second search must not disturb the first one. It says where the first one is.
     let mut another = scene.start(&line);
     scene.await_window("go", &mut another);
     another.signal("INT");
@@ -274,7 +274,7 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
 
 const KNOBS: &str = "vm.swappiness=31 vm.stat_interval=7 process.timer_slack_ns=1 kernel.timer_migration=0";
 
-/// Whether every knob is decided: by a verdict, or by an interval that excludes a relevant effect.
+/// Whether every knob is decided: by a verdict, or by an interval that excludes an effect that matters.
 fn all_decided(answer: &Value) -> bool {
     let is_decided = |knob: &Value| {
         let end = |name: &str| knob["screening"][name].as_f64().unwrap();
@@ -287,7 +287,7 @@ fn all_decided(answer: &Value) -> bool {
     answer["knobs"].as_array().unwrap().iter().all(is_decided)
 }
 
-/// A search ends before its budget only if everything is decided. Otherwise it says what more time would decide.
+/// A search ends before its budget is used up only if everything is decided. Otherwise it says how much more time would help.
 #[test]
 fn a_budget_is_used_on_what_is_undecided() {
     if needs_root("switching settings of the host") {
@@ -318,7 +318,7 @@ fn a_budget_is_used_on_what_is_undecided() {
     scene.assert_all_as_before();
 }
 
-/// If a budget is too small for all knobs, those that restart the server are dropped first. The others are decided.
+/// If a budget is too small for all knobs, those that restart the server are dropped first, and the others are decided.
 #[test]
 fn a_slow_switch_does_not_use_up_the_budget() {
     if needs_root("switching settings of the host") {
@@ -343,7 +343,7 @@ fn a_slow_switch_does_not_use_up_the_budget() {
     scene.assert_all_as_before();
 }
 
-/// The search finds the truth of the script: the two helpful settings, and neither of the others.
+/// The search finds what the script defines: the two settings that help, and none of the others.
 #[test]
 fn the_set_is_the_scripts_truth() {
     if needs_root("switching settings of the host") {

@@ -1,4 +1,4 @@
-//! `watch`: the page, the answer, the file of metrics, and wrong use.
+//! Tests `watch`: the page, the answer, the file of metrics, and wrong use.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -112,7 +112,7 @@ fn a_watcher_that_is_killed_leaves_what_it_stored() {
     assert!(last["elapsed_ns"].as_u64() > Some(0), "{last}");
 }
 
-/// `watch --dump` asks the recorder of another `watch`. The dump survives a kill.
+/// `watch --dump` requests a dump from the recorder of another `watch`. The dump survives when that `watch` is killed.
 #[test]
 fn a_running_watcher_writes_a_dump_when_asked() {
     let scene = Scene::new();
@@ -133,7 +133,7 @@ fn a_running_watcher_writes_a_dump_when_asked() {
             child.wait().unwrap();
             return evenkeel_testkit::skipped(format_args!("the flight recorder: {why}"));
         }
-        // On a machine under load, the recorder may take a request after its sender has stopped waiting.
+        // On a machine under load, the recorder may see a request only after its sender has given up.
         if let Some(last) = recorder["last"].as_str() {
             break last.to_owned();
         }
@@ -150,12 +150,12 @@ fn a_running_watcher_writes_a_dump_when_asked() {
     assert_eq!(scene.run(&format!("profile switches {dump}")).code, 0);
     let files = std::fs::read_dir(scene.path("dumps")).unwrap().map(|entry| entry.unwrap().file_name());
     let files: Vec<String> = files.map(|name| name.to_string_lossy().into_owned()).collect();
-    // The folder also has the recorder's lock, a hidden file.
+    // The folder also has the recorder's lock, whose name begins with a dot.
     let dumps = files.iter().filter(|name| !name.starts_with('.')).count();
     assert!(dumps == 1 || !is_within_a_minute, "{files:?}");
 }
 
-/// The program on a pseudo-terminal, which util-linux's `script` makes.
+/// Runs the program on a pseudo-terminal, which `script` of util-linux creates.
 #[test]
 fn the_screen_is_drawn_and_keys_move_it() {
     let script = ["/usr/bin/script", "/bin/script"].into_iter().find(|path| std::path::Path::new(path).exists());
@@ -173,8 +173,8 @@ fn the_screen_is_drawn_and_keys_move_it() {
     let mut child = command.current_dir(scene.path("")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut seen = String::new();
-    // If the pipe hangs, the test ends the program, which closes the pipe.
-    // Press the key again, because at first there may be nothing to show.
+    // If the pipe hangs, the test ends the program, which closes the pipe. Press the key several times, because at first there may be
+    // nothing to show.
     let mut until = |key: &[u8], texts: &[&str]| {
         let mut bytes = [0; 4096];
         while let Some(text) = texts.iter().find(|text| !seen.contains(**text)) {
@@ -186,20 +186,20 @@ fn the_screen_is_drawn_and_keys_move_it() {
         }
         seen.clear();
     };
-    // Only cells that change are written, so wait for words in cells that were blank. Both may come in one write.
+    // Only changed cells are written. So wait for words whose cells were blank before. Both may come in one write.
     until(b"", &["[overview]", "UTC"]);
     until(b"[", &["back"]);
     until(b"\x1b[C", &["[CPUs]"]);
-    // The screen of the shell comes back.
+    // At the end, the screen of the shell is shown again.
     until(b"q", &["\u{1b}[?1049l"]);
     assert!(child.wait().unwrap().success());
 }
 
-/// A limit on the size of files simulates a full disk: the kernel refuses each write beyond it.
+/// A limit on the size of files simulates a full disk: the kernel refuses to write more.
 #[test]
 fn a_full_disk_is_reported_once_and_loses_no_earlier_sample() {
     let scene = Scene::new();
-    // 25 is SIGXFSZ. The limit is 32 blocks of 512 bytes, or of 1024.
+    // 25 is SIGXFSZ. The limit is 32 blocks, of 512 or of 1024 bytes.
     let program = env!("CARGO_BIN_EXE_evenkeel");
     let line = format!("trap '' 25; ulimit -f 32; exec {program} watch --interval 100ms --store samples");
     let mut command = Command::new("/bin/sh");
@@ -213,7 +213,7 @@ fn a_full_disk_is_reported_once_and_loses_no_earlier_sample() {
         assert!(length > 0, "it ended: {seen}");
         seen.push_str(&String::from_utf8_lossy(&bytes[..length]));
     }
-    // It goes on, and fails again.
+    // The program continues, and the next write fails too.
     std::thread::sleep(Duration::from_millis(500));
     process::ask_to_end(child.id());
     assert!(child.wait().unwrap().success());

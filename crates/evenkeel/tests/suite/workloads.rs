@@ -1,5 +1,5 @@
-//! The built-in workloads as a trial uses them. Each returns all its numbers, opens new sockets, restarts, changes settings and knobs of
-//! its process, and ends with us. Live checks test what knobs do to them.
+//! Tests the built-in workloads as trials use them: each returns all its metrics, opens new sockets, restarts, changes settings and knobs
+//! of its process, and ends with this process. Live checks test the effects of knobs on them.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::workloads_started::{missing_arena, programs, settable, start, try_win
 const SETTLE: Duration = Duration::from_millis(5);
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// Runs windows until one has everything that is wanted. On a busy machine a short window may be empty, which is an error.
+/// Measures windows until one has everything that `is_wanted` needs. On a busy machine a short window may be empty, which is an error.
 fn window_in_which(what: &str, workload: &mut dyn Workload, mut is_wanted: impl FnMut(&Sample) -> bool) {
     until(what, || match try_window(workload, SETTLE, WINDOW) {
         Ok(sample) => is_wanted(&sample),
@@ -27,7 +27,7 @@ fn window_in_which(what: &str, workload: &mut dyn Workload, mut is_wanted: impl 
     });
 }
 
-/// A window that has any numbers.
+/// Waits for a window that has any metrics.
 fn any_window(workload: &mut dyn Workload) {
     window_in_which("a window has numbers", workload, |sample| !sample.is_empty());
 }
@@ -40,7 +40,7 @@ fn has_all_numbers(workload: &mut dyn Workload) {
     });
 }
 
-/// Waits until the process is gone. `/proc` shows this slightly after its end.
+/// Waits until the process is gone. `/proc` shows it for a moment after its end.
 fn await_end(pid: u32) {
     until(format_args!("process {pid} has ended"), || !Path::new(&format!("/proc/{pid}")).exists());
 }
@@ -97,7 +97,7 @@ fn server_and_load_are_placed_while_they_run() {
     workload.stop();
 }
 
-/// Waits for a window in which about this many ticks per second were due. A busy machine misses some, which count too.
+/// Waits for a window in which about this many ticks per second were due. Ticks that a busy machine misses count too.
 fn await_hz(workload: &mut Settable, hz: f64) {
     let what = format!("about {hz} ticks a second are due");
     window_in_which(&what, workload, |sample| {
@@ -115,7 +115,7 @@ fn a_setting_is_switched_by_a_new_start_where_it_must_be_and_given_back() {
     assert_ne!(second, first, "it was started anew");
     await_hz(&mut workload, 50.0);
     assert!(workload.describe().contains("50 ticks a second, busy for 20 us"), "{}", workload.describe());
-    // It restarts even for the values that it has, so that a switch is the same for all arms.
+    // The server restarts even if a value stays the same, so that a switch is alike for all arms.
     assert_eq!(workload.configure(&[("hz", Some("50")), ("work-us", Some("20"))]).unwrap(), ["50", "20"]);
     assert_ne!(workload.pids(), second);
     for (bad, value, expected) in [
@@ -147,12 +147,12 @@ fn settings_of_the_arena_are_switched_while_it_runs() {
     let mut workload = settable("arena", &[("work-us", "200")]);
     let pids = workload.pids();
     assert_eq!(workload.configure(&[("work-us", Some("4200"))]).unwrap(), ["4200"]);
-    // Nothing else makes it work for so long in every second tick.
+    // No other setting makes every second tick work for so long.
     window_in_which("ticks take 4 ms", &mut workload, |sample| sample["work_us_p50"] > 3_000.0);
     assert_eq!(workload.configure(&[("work-us", None), ("tail-us", Some("9000"))]).unwrap(), ["200", "9000"]);
     window_in_which("ticks take less", &mut workload, |sample| sample["work_us_p50"] < 3_000.0);
     assert_eq!(workload.pids(), pids, "no new start was needed");
-    // The setting that needs a restart must not lose the one that does not.
+    // A setting that needs a restart must not undo one that needs none.
     assert_eq!(workload.configure(&[("tick-hz", Some("100")), ("work-us", Some("4200"))]).unwrap(), ["100", "4200"]);
     assert_ne!(workload.pids(), pids);
     window_in_which("ticks take 4 ms", &mut workload, |sample| sample["work_us_p50"] > 3_000.0);
@@ -161,7 +161,7 @@ fn settings_of_the_arena_are_switched_while_it_runs() {
     workload.stop();
 }
 
-/// An arena that no trial started.
+/// An arena that was started outside of a trial.
 fn arena(session: &str) -> Child {
     let mut command = Command::new(programs().join("evenkeel-arena"));
     command.args(["--session", session, "--work-us", "100"]).stdin(Stdio::piped());

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// How often the autoscaler compares, in seconds: Agones' default.
 pub(super) const SYNC_S: u32 = 30;
-/// The share of the waits for a node in which the buffer may run out.
+/// While a node starts, the buffer may run out in this share of cases.
 const EMPTY_SHARE: f64 = 0.01;
 /// Terms of the distribution below this share of the largest one do not change the percentile.
 const TERM_MIN: f64 = 1e-12;
@@ -22,7 +22,7 @@ pub struct Demand {
     pub starts_per_minute: Option<f64>,
     /// The time from the request for a node to a ready game server on it, in seconds.
     pub node_start_s: Option<f64>,
-    /// The most nodes.
+    /// The maximum number of nodes.
     pub nodes_max: Option<u32>,
 }
 
@@ -35,7 +35,7 @@ pub enum Input {
     StartsPerMinute,
     /// How long a new node takes.
     NodeStart,
-    /// The most nodes.
+    /// The maximum number of nodes.
     NodesMax,
     /// How many sessions fit on a node.
     SessionsPerNode,
@@ -48,9 +48,9 @@ pub enum Input {
 pub enum BufferAdvice {
     /// All inputs are known.
     Known(Buffer),
-    /// Some are not.
+    /// Some inputs are unknown.
     Unknown {
-        /// These.
+        /// The unknown inputs.
         missing: Vec<Input>,
     },
 }
@@ -61,32 +61,33 @@ pub enum BufferAdvice {
 pub struct Buffer {
     /// Free places for sessions.
     pub sessions: u32,
-    /// The mean number of sessions that start before a new node has a place, from the autoscaler's next look.
+    /// The mean number of sessions that start in `lead_s`.
     pub starts_mean: f64,
-    /// That time, in seconds.
+    /// The time until a new node has a place, in seconds: until the autoscaler's next comparison, and then until the node's server is
+    /// ready.
     pub lead_s: f64,
     /// How many sessions fit on a node.
     pub sessions_per_node: u32,
     /// The nodes that the buffer takes while it is free.
     pub nodes: f64,
-    /// The most sessions on all nodes.
+    /// The maximum number of sessions on all nodes.
     pub sessions_max: u64,
 }
 
-/// Why there is no buffer that Agones would take.
+/// Why there is no buffer that Agones accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BufferError {
-    /// It does not fit on the nodes.
+    /// The buffer is larger than all nodes together.
     #[error("the buffer is {sessions} sessions, and {nodes_max} nodes have places for {sessions_max}")]
     AboveNodes {
-        /// The buffer.
+        /// The free places of the buffer.
         sessions: u64,
-        /// The most nodes.
+        /// The maximum number of nodes.
         nodes_max: u32,
-        /// Their places.
+        /// The places on all of these nodes.
         sessions_max: u64,
     },
-    /// There are more sessions than Agones counts.
+    /// There are more sessions than Agones can count.
     #[error("{0} sessions are more than Agones counts")]
     TooMany(u64),
 }
@@ -127,9 +128,9 @@ pub(super) fn buffer(demand: &Demand, sessions_per_node: Option<u32>) -> Result<
     }))
 }
 
-/// The fewest places that run out in at most one of 100 waits, for a Poisson distribution of this mean.
+/// The smallest number of places that runs out in at most one of 100 waits, for a Poisson distribution with this mean.
 fn percentile(mean: f64) -> u64 {
-    // Terms relative to the largest one: e^-mean alone would be 0 from a mean of 746 on.
+    // The terms are relative to the largest one, because e^-mean alone would be 0 for means above 745.
     let mode = mean.floor();
     let below: Vec<f64> = std::iter::successors(Some((mode, 1.0)), |(at, term)| Some((at - 1.0, term * at / mean)))
         .take_while(|(at, term)| *at >= 0.0 && *term >= TERM_MIN)
@@ -142,7 +143,7 @@ fn percentile(mean: f64) -> u64 {
     .map(|(_, term)| term)
     .collect();
     let all: f64 = below.iter().chain(&above).sum();
-    // From the top down: how much of the distribution is above each number.
+    // From the largest number down: sum the terms until the tail has the share.
     let (mut at, mut tail) = (mode as u64 + above.len() as u64, 0.0);
     for term in above.iter().rev().chain(&below) {
         tail += term;
@@ -158,7 +159,7 @@ fn percentile(mean: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// By the plain formula, as far as it can be computed.
+    /// The percentile by the plain formula, for means that it can compute.
     fn by_formula(mean: f64) -> u64 {
         let (mut term, mut sum, mut at) = ((-mean).exp(), 0.0, 0_u64);
         loop {
@@ -181,7 +182,7 @@ mod tests {
             let mean = f64::from(tenths) / 10.0;
             assert_eq!(percentile(mean), by_formula(mean), "{mean}");
         }
-        // Far away it is the mean and 2.33 standard deviations.
+        // For a large mean, the percentile is about the mean plus 2.33 standard deviations.
         for mean in [1e4, 1e6, 3.3e8] {
             let normal = mean + 2.3263 * f64::sqrt(mean);
             assert!(

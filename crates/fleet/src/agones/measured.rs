@@ -7,9 +7,9 @@ use crate::sessions::Session;
 
 /// The format of a saved answer.
 const FORMAT: u32 = 1;
-/// The longest saved answer, in bytes.
+/// The maximum size of a saved answer, in bytes.
 pub const CAPACITY_BYTES_MAX: u64 = 16 << 20;
-/// The most CPUs that a session or a machine may have.
+/// The maximum number of CPUs that a session or a machine may have.
 const CPUS_MAX: f64 = 10_000.0;
 const MEMORY_MIB_MAX: f64 = 1e9;
 
@@ -18,9 +18,9 @@ const MEMORY_MIB_MAX: f64 = 1e9;
 pub struct Measured {
     /// What a session needs; none if only one number of sessions was tried.
     pub need: Option<Session>,
-    /// The CPUs of the machine.
+    /// The number of CPUs of the machine.
     pub cpus: f64,
-    /// The most sessions that are proven to hold the limits; none if no number is proven.
+    /// The highest number of sessions that is proven to hold the limits; none without such a proof.
     pub sessions: Option<u32>,
 }
 
@@ -33,12 +33,12 @@ pub enum MeasuredError {
     /// A newer program wrote it.
     #[error("this evenkeel does not know format {0}; use the version that wrote it")]
     Format(u32),
-    /// A number is out of range.
+    /// A number in the answer is out of range.
     #[error("{field} is {value}, which is out of range")]
     Range {
-        /// The field.
+        /// The name of the number's field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         value: f64,
     },
 }
@@ -70,7 +70,7 @@ struct SavedNeed {
 /// Reads a saved answer.
 ///
 /// # Errors
-/// If it is not such an answer, or a number is out of range.
+/// If the text is not such an answer, or a number is out of range.
 pub fn read_measured(text: &str) -> Result<Measured, MeasuredError> {
     let saved: Saved = serde_json::from_str(text).map_err(MeasuredError::Text)?;
     if saved.format != FORMAT {

@@ -6,28 +6,28 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-/// The longest label, and the longest value of a label.
+/// The maximum length of a label, and of a label's value.
 const LABEL_BYTES_MAX: usize = 63;
-/// The longest prefix of a label's key.
+/// The maximum length of the prefix of a label's key.
 const PREFIX_BYTES_MAX: usize = 253;
-/// The longest name of an image that runtimes accept, without its tag.
+/// The maximum length of an image's name that runtimes accept, without the tag.
 const IMAGE_BYTES_MAX: usize = 255;
-/// The longest tag of an image.
+/// The maximum length of an image's tag.
 const TAG_BYTES_MAX: usize = 128;
 
 /// Why a name cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// It is not a DNS label.
+    /// The name is not a DNS label.
     #[error("a name has at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit")]
     DnsLabel,
-    /// It is not a reference to an image.
+    /// The text is not a reference to an image.
     #[error("an image is [HOST[:PORT]/]NAME[:TAG][@DIGEST], such as registry.example/arena:1.4")]
     Image,
-    /// It is not a label of a node.
+    /// The text is not a label of a node.
     #[error("a label is KEY=VALUE, such as pool=games or evenkeel.dev/quantum=none")]
     Label,
-    /// It is not a port.
+    /// The text is not a port.
     #[error("a port is a number from 1 to 65535, for UDP; for other protocols 7777/tcp or 7777/tcpudp")]
     Port,
 }
@@ -43,9 +43,9 @@ pub struct Image(String);
 /// A label that a node must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeLabel {
-    /// Its key, with the prefix.
+    /// The key of the label, with the prefix.
     pub key: String,
-    /// Its value.
+    /// The value of the label.
     pub value: String,
 }
 
@@ -58,16 +58,16 @@ pub enum Protocol {
     Udp,
     /// TCP.
     Tcp,
-    /// Both, under one number.
+    /// Both protocols on one port number.
     TcpUdp,
 }
 
 /// A port that the server opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerPort {
-    /// Its number in the container.
+    /// The port's number in the container.
     pub number: u16,
-    /// Its protocol.
+    /// The port's protocol.
     pub protocol: Protocol,
 }
 
@@ -87,7 +87,7 @@ impl FromStr for Image {
 
     fn from_str(text: &str) -> Result<Image, NameError> {
         let (named, digest) = text.split_once('@').map_or((text, None), |(named, digest)| (named, Some(digest)));
-        // A colon in the last part is that of the tag; earlier ones are those of the host's port.
+        // A colon in the last part begins the tag; earlier colons belong to the host's port.
         let last = named.rfind('/').map_or(0, |at| at + 1);
         let (name, tag) = match named[last..].find(':') {
             Some(at) => (&named[..last + at], Some(&named[last + at + 1..])),

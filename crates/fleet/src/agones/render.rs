@@ -30,7 +30,7 @@ const RESOURCES: &str = "/spec/template/spec/template/spec/containers/0/resource
 pub struct Asked {
     /// The name of the fleet and of its autoscaler.
     pub name: DnsLabel,
-    /// Their namespace; none for that of the caller.
+    /// The namespace of the fleet and its autoscaler; none for the namespace of the user who applies the manifests.
     pub namespace: Option<DnsLabel>,
     /// The image of the server.
     pub image: Image,
@@ -52,9 +52,9 @@ pub struct Asked {
     pub node_sessions_min: Option<u32>,
     /// Whether the sessions of a node spread their ticks over all pods.
     pub shares_phases: bool,
-    /// The capacity of a node for pods.
+    /// The capacity of a node that pods may use.
     pub node: NodeRoom,
-    /// Whether the CPUs of a node are those of a machine, without what Kubernetes keeps for itself.
+    /// Whether the CPUs of `node` are those of a whole machine: what Kubernetes reserves was not subtracted.
     pub is_node_whole: bool,
     /// The demand that the autoscaler must meet.
     pub demand: Demand,
@@ -63,7 +63,7 @@ pub struct Asked {
 /// Why there are no manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
-    /// A server has no size.
+    /// The size of a server cannot be computed.
     #[error(transparent)]
     Size(#[from] SizeError),
     /// No buffer is possible.
@@ -80,9 +80,9 @@ pub struct Rendered {
     pub buffer: BufferAdvice,
     /// The fleet.
     pub fleet: Fleet,
-    /// Its autoscaler; none if the buffer is not known.
+    /// The autoscaler of the fleet; none if the buffer is not known.
     pub autoscaler: Option<FleetAutoscaler>,
-    /// What to consider.
+    /// What to consider before you use the manifests.
     pub caveats: Vec<String>,
     notes: Vec<Note>,
     autoscaler_notes: Vec<Note>,
@@ -106,7 +106,7 @@ pub fn render(asked: &Asked) -> Result<Rendered, RenderError> {
         kind: "Fleet",
         metadata: metadata(asked),
         spec: FleetSpec {
-            // An autoscaler sets it. Applied again, the manifest would set it back.
+            // With an autoscaler, the manifest sets no replicas. Otherwise each `kubectl apply` would reset the autoscaler's number.
             replicas: (!is_scaled).then(|| asked.session.count.div_ceil(density.sessions)),
             scheduling: asked.scheduling,
             template: GameServerTemplate { spec: game_server(asked, &size) },
@@ -221,7 +221,7 @@ fn affinity(asked: &Asked) -> Option<Affinity> {
 
 fn autoscaler(asked: &Asked, known: &Buffer) -> FleetAutoscaler {
     let policy = match asked.sessions_per_server {
-        // Both fit into Agones' 32 bits: the buffer is checked.
+        // Both numbers fit into Agones' 32 bits: `buffer` has checked that.
         0 | 1 => Policy::Buffer {
             buffer: BufferPolicy { buffer_size: known.sessions, max_replicas: known.sessions_max as u32 },
         },

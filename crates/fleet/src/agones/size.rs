@@ -10,7 +10,7 @@ use crate::sessions::Session;
 const SDK_MILLICPUS: u64 = 30;
 /// Memory above the measured need. With a limit at the need itself, the kernel would kill the server at its first fluctuation.
 const MEMORY_FACTOR: f64 = 1.25;
-/// The most CPUs, and MiB, that a server can request.
+/// The maximum number of thousandths of a CPU, and of MiB, that a server can request.
 const MILLICPUS_MAX: u64 = 10_000_000;
 const MEMORY_MIB_MAX: u64 = 1 << 30;
 
@@ -28,9 +28,9 @@ pub enum CpuMode {
 /// The capacity of a node for pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeRoom {
-    /// CPUs.
+    /// The number of CPUs; none if it is not known.
     pub cpus: Option<f64>,
-    /// How many sessions hold their limits on it, as measured.
+    /// How many sessions hold their limits on such a node, as measured; none if it was not measured.
     pub sessions: Option<u32>,
 }
 
@@ -38,13 +38,13 @@ pub struct NodeRoom {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Size {
-    /// How it gets CPU time.
+    /// How the server gets CPU time.
     pub cpus: CpuMode,
     /// The requested CPUs, in thousandths. With `pinned`, also the limit.
     pub cpu_millis: u64,
-    /// The requested memory in MiB, and its limit; `null` if the need is not known.
+    /// The requested memory in MiB, which is also the limit; `null` if the need is not known.
     pub memory_mib: Option<u64>,
-    /// How many sessions the scheduler puts on a node; `null` if its CPUs are not known.
+    /// How many sessions the scheduler puts on a node; `null` if the node's CPUs are not known.
     pub sessions_per_node: Option<u32>,
     /// Where the CPUs come from.
     pub cpus_by: CpusBy,
@@ -64,10 +64,10 @@ pub enum CpusBy {
 /// Why a server has no size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// The kubelet pins only pods whose memory is known.
+    /// The memory of a session is not known. The kubelet pins only pods with a limit of memory.
     #[error("the memory of a session is not known, and the kubelet pins only pods with a limit of memory")]
     NoMemory,
-    /// No node is as large.
+    /// A server of this many sessions is larger than any node.
     #[error("a server of {0} sessions is larger than any node")]
     TooLarge(u32),
 }
@@ -165,7 +165,7 @@ mod tests {
             for fit in 1..40 {
                 let node = NodeRoom { cpus: Some(cpus), sessions: Some(fit) };
                 let (millis, on_node) = of(0.2, 1, CpuMode::Shared, node);
-                // Where Agones' own container takes more than a session's share, fewer fit.
+                // If Agones' own container requests more than a session's share, fewer sessions fit.
                 if millis > 1 {
                     assert_eq!(on_node, Some(fit), "{cpus} CPUs, {millis} m");
                 }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The most columns of a comment.
+/// The maximum number of columns of a comment.
 const COLUMNS: usize = 110;
-/// The fewest columns of a comment that is far to the right.
+/// The minimum width of a comment, even if it is far to the right.
 const COLUMNS_MIN: usize = 60;
 
 /// A comment above a field.
@@ -14,11 +14,11 @@ const COLUMNS_MIN: usize = 60;
 pub(super) struct Note {
     /// The field, as a JSON pointer.
     pub(super) at: String,
-    /// Why it has its value.
+    /// Why the field has its value.
     pub(super) text: String,
 }
 
-/// Text in which no line begins with anything but `#`, in lines of a readable length.
+/// The text as lines of a YAML comment: each is indented and begins with `#`, and is wrapped to a readable length.
 pub(super) fn comment(text: &str, indent: usize) -> String {
     let most = COLUMNS.saturating_sub(indent).max(COLUMNS_MIN);
     let mut lines = vec![String::new()];
@@ -87,7 +87,8 @@ fn one_line(value: &Value) -> String {
     }
 }
 
-/// A text without quotes if no reader of YAML takes it for anything else. A string in JSON is also one in YAML.
+/// Writes the text without quotes if every reader of YAML takes it for the same text. Otherwise writes it as a JSON string, which is valid
+/// YAML too.
 fn plain(text: &str) -> String {
     const OTHER_MEANING: [&str; 10] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n", "nan"];
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -10,9 +10,9 @@ use super::tally::Group;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trait {
-    /// Which trait.
+    /// The name of the trait.
     pub name: By,
-    /// Its value, or `unknown …`.
+    /// The value of the trait, or `unknown …`.
     pub value: String,
 }
 
@@ -22,7 +22,7 @@ pub struct Trait {
 pub struct Unread {
     /// The file.
     pub file: String,
-    /// Why.
+    /// Why the file was not read.
     pub why: String,
 }
 
@@ -30,13 +30,13 @@ pub struct Unread {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ValueCount {
-    /// The value, or the reason.
+    /// The value, or the reason why it is unknown.
     pub value: String,
     /// The number of hosts.
     pub hosts: usize,
 }
 
-/// The first `most` of these, and the number of the others.
+/// The first `most` entries, and the number of the others.
 pub(super) fn counts(of: Vec<(&str, usize)>, most: usize) -> (Vec<ValueCount>, usize) {
     let beyond = of.len().saturating_sub(most);
     let listed = of.into_iter().take(most).map(|(value, hosts)| ValueCount { value: value.to_owned(), hosts });

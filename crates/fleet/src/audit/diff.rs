@@ -12,7 +12,7 @@ use super::tally::{Group, groups, ids, tallies};
 const DIFFERENCES_MAX: usize = 200_000;
 /// The maximum number of differences of one host that the answer lists.
 const OF_HOST_MAX: usize = 200;
-/// The maximum number of values of a row without a usual value that the answer lists.
+/// The maximum number of values that the answer lists for a row without a usual value.
 const VALUES_MAX: usize = 16;
 
 /// The hosts that differ from their groups.
@@ -21,7 +21,7 @@ const VALUES_MAX: usize = 16;
 pub struct FleetDiff {
     /// The traits that make a group.
     pub by: Vec<By>,
-    /// The number of hosts.
+    /// The number of hosts in all groups.
     pub hosts: usize,
     /// Hosts that differ from their group.
     pub differing: usize,
@@ -39,11 +39,11 @@ pub struct FleetDiff {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupDiff {
-    /// Its number, from 1.
+    /// The group's number, from 1.
     pub group: usize,
-    /// What its hosts share.
+    /// The traits that the group's hosts share.
     pub traits: Vec<Trait>,
-    /// The number of its hosts.
+    /// The number of the group's hosts.
     pub hosts: usize,
     /// The hosts that differ, by name.
     pub differing: Vec<HostDiff>,
@@ -55,11 +55,11 @@ pub struct GroupDiff {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostDiff {
-    /// Its file.
+    /// The host's file.
     pub host: String,
-    /// How it differs.
+    /// The rows in which the host differs.
     pub differences: Vec<RowDiff>,
-    /// Differences that are not listed.
+    /// The number of further differences of this host, which are not listed.
     pub beyond: usize,
 }
 
@@ -67,7 +67,7 @@ pub struct HostDiff {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RowDiff {
-    /// The name of the finding, as `audit` has it, or of the fact.
+    /// The name of the finding, as `audit` prints it, or of the fact.
     pub id: String,
     /// The knob; a fact has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +77,7 @@ pub struct RowDiff {
     pub difference: Difference,
 }
 
-/// A row without a usual value.
+/// A row in which no value belongs to most hosts of the group.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mixed {

@@ -77,7 +77,7 @@ impl Hosts {
         self.hosts.is_empty()
     }
 
-    /// The number of rows that were dropped because their host has more rows than the limit.
+    /// The number of rows that were dropped because a host has more rows than the limit.
     pub(super) fn beyond(&self) -> usize {
         self.beyond
     }

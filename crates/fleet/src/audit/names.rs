@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-/// The longest text that is stored, in characters; the rest is counted. A value of a knob is shorter.
+/// The maximum length of a stored text, in characters. A value of a knob is shorter.
 const TEXT_CHARS_MAX: usize = 300;
 
 /// The number of a text. Equal texts have equal numbers.
@@ -41,7 +41,7 @@ impl Names {
     }
 }
 
-/// A text that names its full length never equals one of another length.
+/// Cuts a long text, and adds its full length. So it never equals a text with another length.
 fn cut(text: &str) -> Box<str> {
     match text.char_indices().nth(TEXT_CHARS_MAX) {
         Some((end, _)) => format!("{}… ({} bytes in all)", &text[..end], text.len()).into(),

@@ -14,14 +14,14 @@ pub struct Observed {
     /// The values of the traits that group hosts, in the order of [`By::ALL`].
     pub(super) traits: Vec<String>,
     pub(super) rows: Vec<ObservedRow>,
-    /// Rows beyond the bound.
+    /// The number of rows that were dropped, above [`ROWS_MAX`].
     pub(super) beyond: usize,
 }
 
 /// A knob at one place, or a fact.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ObservedRow {
-    /// The finding's name, or the fact's.
+    /// The name of the finding, or of the fact.
     pub(super) id: String,
     /// The knob; `None` for a fact.
     pub(super) knob: Option<&'static str>,
@@ -119,7 +119,7 @@ fn fact(id: &str, fact: Fact<String>) -> ObservedRow {
     ObservedRow { id: id.to_owned(), knob: None, state: None, value, wanted: None, why }
 }
 
-/// The fact as JSON has it.
+/// The fact in the spelling of the JSON output.
 fn word<T: Serialize + Clone>(fact: &Fact<T>) -> Fact<String> {
     fact.clone().map(|value| match serde_json::to_value(&value) {
         Ok(serde_json::Value::String(text)) => text,

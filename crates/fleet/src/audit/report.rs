@@ -15,9 +15,9 @@ use super::tally::{Group, Tally, groups, ids, tallies};
 
 /// The maximum number of groups that the answer describes.
 const GROUPS_MAX: usize = 200;
-/// The maximum number of values of a row and a group that the answer lists.
+/// The maximum number of values that the answer lists for a row in a group.
 const VALUES_MAX: usize = 16;
-/// The maximum number of outliers of a row and a group that the answer lists.
+/// The maximum number of outliers that the answer lists for a row in a group.
 const OUTLIERS_MAX: usize = 50;
 
 /// The audit of many hosts.
@@ -51,11 +51,11 @@ pub struct FleetAudit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LevelCount {
-    /// The level.
+    /// The level of the findings.
     pub state: State,
     /// Findings on all hosts together.
     pub findings: usize,
-    /// Hosts with at least one.
+    /// Hosts with at least one such finding.
     pub hosts: usize,
 }
 
@@ -63,11 +63,11 @@ pub struct LevelCount {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupSummary {
-    /// Its number, from 1.
+    /// The group's number, from 1.
     pub group: usize,
-    /// What its hosts share.
+    /// The traits that the group's hosts share.
     pub traits: Vec<Trait>,
-    /// The files of its hosts.
+    /// The files of the group's hosts.
     pub hosts: Vec<String>,
     /// Findings by level.
     pub levels: Vec<LevelCount>,
@@ -81,7 +81,7 @@ pub struct GroupSummary {
 pub struct KnobStates {
     /// The knob's id.
     pub knob: &'static str,
-    /// Its states, for each group that has it.
+    /// The states of the knob, for each group that has it.
     pub groups: Vec<GroupStates>,
 }
 
@@ -109,12 +109,12 @@ pub struct StateCount {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RowSummary {
-    /// The name of the finding, as `audit` has it, or of the fact.
+    /// The name of the finding, as `audit` prints it, or of the fact.
     pub id: String,
     /// The knob; a fact has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub knob: Option<&'static str>,
-    /// The groups that have it.
+    /// The groups that have this row.
     pub groups: Vec<RowInGroup>,
 }
 
@@ -132,7 +132,7 @@ pub struct RowInGroup {
     pub values: Vec<ValueCount>,
     /// Values that are not listed.
     pub values_beyond: usize,
-    /// The value of more than half of the hosts whose value is known; at least two have it.
+    /// The value of more than half of the hosts whose value is known. At least two hosts have it; otherwise there is no usual value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usual: Option<String>,
     /// Hosts by the reason why the value or the advice is unknown.
@@ -147,7 +147,7 @@ pub struct RowInGroup {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outlier {
-    /// Its file.
+    /// The host's file.
     pub host: String,
     /// What differs.
     #[serde(flatten)]
@@ -197,7 +197,7 @@ impl FleetAudit {
         }
     }
 
-    /// The number of hosts with a finding at this level or a more urgent one.
+    /// The number of findings at this level or a more urgent one.
     pub fn findings_at(&self, level: State) -> usize {
         self.levels.iter().filter(|one| one.state <= level).map(|one| one.findings).sum()
     }
@@ -275,9 +275,9 @@ fn row_in_groups(hosts: &Hosts, id: Name, tallied: &mut [Tallied]) -> Vec<RowInG
 /// The results for the rows of a group.
 struct Tallied {
     rows: FxHashMap<Name, Tally>,
-    /// By row: the outliers, and how many more there are.
+    /// For each row, the outliers that are listed, and the number of further ones.
     outliers: FxHashMap<Name, (Vec<Outlier>, usize)>,
-    /// Hosts that are an outlier in some row.
+    /// Hosts that are outliers in at least one row.
     differing: usize,
 }
 

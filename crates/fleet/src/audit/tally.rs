@@ -1,5 +1,5 @@
-//! Hosts by group, and the values of most hosts of each group. A value counts as the group's if more than one host has it, and more than half of the
-//! hosts with a known value. The most frequent of many different values says nothing about a host with another value.
+//! Groups hosts, and finds the value and the advice that most hosts of a group share. A value is the group's if at least two hosts have it,
+//! and more than half of the hosts with a known value. If all values differ, even the most frequent one says nothing about the other hosts.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -42,9 +42,9 @@ pub(super) struct Tally {
     advice: BTreeMap<AdviceKey, usize>,
     /// Hosts by the reason why the value or the advice is unknown.
     pub(super) unknown: FxHashMap<Name, usize>,
-    /// The value of most hosts.
+    /// The value that most hosts have, if there is one.
     pub(super) value: Option<Name>,
-    /// The advice for most hosts.
+    /// The advice for most hosts, if most have the same.
     pub(super) advised: Option<AdviceKey>,
 }
 
@@ -101,12 +101,12 @@ impl Tally {
     }
 }
 
-/// The advice on a row; `None` for facts, and where too little is known for advice.
+/// The advice on a row. `None` for a fact, or if too little is known for advice.
 fn advice(row: &Row) -> Option<AdviceKey> {
     row.state.filter(|state| *state != State::Unknown).map(|state| (state, row.wanted))
 }
 
-/// The entry that more than half of the hosts have, and at least two.
+/// The entry that more than half of the hosts have. At least two hosts must have it.
 fn majority<'a, K: Copy + 'a>(counts: impl IntoIterator<Item = (&'a K, &'a usize)> + Clone) -> Option<K> {
     let all: usize = counts.clone().into_iter().map(|(_, count)| count).sum();
     counts.into_iter().find(|(_, count)| **count * 2 > all && **count > 1).map(|(key, _)| *key)

@@ -108,7 +108,7 @@ fn without_a_majority_nobody_differs() {
     assert_eq!((diff.differing, diff.groups[0].mixed.len()), (1, 0));
 }
 
-/// The same value with another recommendation, as a larger machine has, is a difference.
+/// Two hosts differ if they have the same value but different advice, for example because one machine is larger.
 #[test]
 fn other_advice_for_the_same_value_differs() {
     let row = |wanted| knob("vm.swappiness", State::Set, "60", Some(wanted));

@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The stake of the bold half of the bet. With it, eight windows that all agree are enough.
+/// The stake of the half of the capital that is bet boldly. With it, eight windows that all agree are enough.
 const STAKE: f64 = 0.9;
 
-/// The results of the windows with one number of sessions.
+/// Counts the windows with one number of sessions, by result.
 ///
-/// The limit is held if most windows hold it. Two bets, one for each answer, are made against the hypothesis that half of the windows hold it. A bet
-/// multiplies its capital by `1 + s` for each window on its side, and by `1 - s` for each other window. If the hypothesis is true, no such bet wins
-/// in the long run, whenever it stops: its capital reaches 100 in less than 1 of 100 cases (Ville). Half of the capital is bet boldly, for clear
-/// cases. The other half is spread over all stakes, for close cases.
+/// The hypothesis is that half of the windows hold the limit. Two bets are made against it: one that most windows hold the limit, and one
+/// that most do not. A bet multiplies its capital by `1 + s` for each window on its side, and by `1 - s` for each other window. If the
+/// hypothesis is true, the capital of a bet reaches 100 in less than 1 of 100 cases, whenever the search stops (Ville). Half of the capital
+/// uses one large stake, for clear cases. The other half is spread over all stakes, for close cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
@@ -36,12 +36,12 @@ impl Evidence {
         capital(f64::from(self.held), f64::from(self.broken))
     }
 
-    /// The capital of a bet that it is not.
+    /// The capital of a bet that most windows do not hold the limit.
     pub fn for_broken(&self) -> f64 {
         capital(f64::from(self.broken), f64::from(self.held))
     }
 
-    /// Whether more windows held the limit than did not. False for equal numbers.
+    /// Whether more windows held the limit than broke it. False for equal numbers.
     pub fn leans_to_held(&self) -> bool {
         self.held > self.broken
     }
@@ -83,7 +83,7 @@ mod tests {
         assert!(large.for_held() < 1.0);
     }
 
-    /// The mean of a fair game is its stake: no bet gains on average.
+    /// The expected capital of a bet on a fair coin is its stake: no bet gains on average.
     #[test]
     fn no_bet_gains_against_a_coin() {
         let mut mean = 0.0;

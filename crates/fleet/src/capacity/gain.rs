@@ -11,9 +11,9 @@ use super::search::Found;
 pub struct Comparison {
     /// The settings.
     pub settings: Vec<String>,
-    /// The answer with them.
+    /// The answer with the settings.
     pub report: CapacityReport,
-    /// How many more sessions fit with them.
+    /// How many more sessions fit with the settings than without.
     pub gain: Gain,
 }
 

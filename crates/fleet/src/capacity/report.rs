@@ -11,9 +11,9 @@ use crate::sessions::Session;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
-    /// The metric of the workload: `tick_lateness_us_p99`.
+    /// The metric of the workload, such as `tick_lateness_us_p99`.
     pub metric: String,
-    /// Its unit.
+    /// The unit of the metric.
     pub unit: String,
     /// The highest allowed value, or the lowest if higher is better.
     pub value: f64,
@@ -22,7 +22,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Whether a value holds it.
+    /// Whether a value is within the limit.
     pub fn is_held(&self, value: f64) -> bool {
         if self.is_higher_better { value >= self.value } else { value <= self.value }
     }
@@ -55,11 +55,11 @@ pub struct Window {
     pub with_settings: bool,
     /// Running sessions.
     pub sessions: u32,
-    /// The worst session's value of each limit; none if a session had no value.
+    /// For each limit, the value of the worst session; none if a session had no value.
     pub worst: Vec<Option<f64>>,
-    /// CPU time of a session on average, in CPUs, if the workload counts it.
+    /// The CPU time of a session on average, in CPUs; none if the workload does not count it.
     pub session_cpus: Option<f64>,
-    /// The machine.
+    /// The use of the machine.
     pub machine: MachineUse,
 }
 
@@ -79,9 +79,9 @@ impl Window {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
-    /// Its CPUs.
+    /// The number of CPUs.
     pub cpus: f64,
-    /// Its memory in MiB.
+    /// The memory in MiB.
     pub memory_mib: f64,
 }
 
@@ -94,13 +94,13 @@ pub enum Ended {
     Proven,
     /// The time was used up.
     Budget,
-    /// The user stopped it.
+    /// The user stopped the search.
     Stopped,
     /// A session did not start.
     NoStart {
         /// The session's number, from 1.
         session: u32,
-        /// Its error.
+        /// Why the session did not start.
         why: String,
     },
 }
@@ -134,9 +134,9 @@ pub struct Step {
     pub held: u32,
     /// Windows in which at least one session broke a limit.
     pub broken: u32,
-    /// The worst session's value of each limit, the median over windows; `null` without a value.
+    /// For each limit, the value of the worst session: the median over the windows. `null` if there is no value.
     pub worst: Vec<Option<f64>>,
-    /// The machine, on average.
+    /// The use of the machine, on average over the windows.
     pub machine: MachineUse,
 }
 
@@ -205,7 +205,7 @@ pub struct Subject {
     pub machine: Machine,
     /// The tick rate of a session, if known.
     pub tick_hz: Option<f64>,
-    /// Whether evenkeel runs a load, on this machine.
+    /// Whether evenkeel generates the load on this machine, which takes CPU time from the sessions.
     pub has_load: bool,
     /// The price of the machine in an hour, in any currency.
     pub price_per_hour: Option<f64>,
@@ -222,7 +222,7 @@ pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ende
     let steal = windows.iter().map(|window| window.machine.steal_share).sum::<f64>() / windows.len().max(1) as f64;
     caveats.extend((steal >= STEAL_SHARE_MIN).then_some(Caveat::Steal(steal)));
     caveats.extend((ended != Ended::Proven).then_some(Caveat::NotProven(windows.len())));
-    // Only a search that was not stopped went up to the maximum number of sessions.
+    // Only a search that ended as `Proven` has tried the maximum number of sessions.
     let never_broken = match ended {
         Ended::Proven => Some(Caveat::NeverBroken),
         Ended::Budget | Ended::Stopped => Some(Caveat::NotYetBroken),
@@ -295,7 +295,7 @@ fn ended_by(step: &Step, machine: &Machine) -> EndedBy {
     }
 }
 
-/// What a session needs: the slope over the numbers of sessions, so that the base load of the machine does not count.
+/// The need of a session: the slope over the number of sessions. The base load of the machine does not change the slope.
 fn need(curve: &[Step], windows: &[Window], tick_hz: Option<f64>) -> Option<Session> {
     let points = |of: fn(&MachineUse) -> f64| -> Vec<(f64, f64)> {
         curve.iter().map(|step| (f64::from(step.sessions), of(&step.machine))).collect()
@@ -307,7 +307,7 @@ fn need(curve: &[Step], windows: &[Window], tick_hz: Option<f64>) -> Option<Sess
     Some(Session { tick_hz, ..Session::new("session", cpus, memory_mib) })
 }
 
-/// The slope by least squares; none for fewer than two points.
+/// The slope by least squares; none for fewer than two different numbers of sessions.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -10,7 +10,7 @@ use super::evidence::Evidence;
 pub const CLAIM: f64 = 100.0;
 /// The windows at one number of sessions before the search decides whether to try more or fewer.
 const FIRST_WINDOWS: u32 = 3;
-/// If a number of sessions is still unproven after this many windows, it is at the edge.
+/// If a claim about a number of sessions is still unproven after this many windows, that number is at the edge.
 const CLOSE_WINDOWS: u32 = 16;
 
 /// The number of sessions that was found, with its bounds.
@@ -19,16 +19,17 @@ const CLOSE_WINDOWS: u32 = 16;
 pub struct Found {
     /// The highest number of sessions that held the limit in most windows.
     pub sessions: u32,
-    /// The lower bound: the highest number of sessions that is proven to hold it.
+    /// The lower bound: the highest number of sessions that is proven to hold the limit.
     pub at_least: u32,
-    /// The upper bound: one less than the lowest number of sessions that is proven not to hold it. `null` without such a proof.
+    /// The upper bound: one less than the lowest number of sessions that is proven not to hold the limit. `null` without such a proof.
     pub at_most: Option<u32>,
 }
 
 /// Searches for the highest number of sessions that holds the limit.
 ///
-/// It doubles the number until the limit no longer holds, and then halves the bracket. Then it measures windows on both sides of the edge until both
-/// claims are proven, or those one further out. All windows count, in any order, so a bracket that was wrong by chance moves.
+/// The search doubles the number of sessions until the limit no longer holds, and then halves the bracket. Then it measures windows on both
+/// sides of the edge until it has proven one number that holds and one that does not. All windows count, in any order, so a bracket that
+/// was wrong by chance moves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     sessions_max: u32,
@@ -51,12 +52,12 @@ impl Search {
         &self.tried
     }
 
-    /// The number of sessions of the next window; none when the answer is known.
+    /// The number of sessions for the next window. None if the answer is known.
     pub fn next(&self) -> Option<u32> {
         let few = |sessions: u32| self.evidence(sessions).windows() < FIRST_WINDOWS;
         let (held, broken) = self.edge();
         let next = match broken {
-            // Nothing broke yet: twice as many.
+            // Nothing broke the limit yet: double the number, up to the maximum.
             None if held == self.sessions_max => return (!self.is_proven_held(held)).then_some(held),
             None if held > 0 && few(held) => held,
             None => (held * 2).clamp(1, self.sessions_max),
@@ -102,8 +103,8 @@ impl Search {
 
     /// The highest number below the edge that seems to hold, and the lowest number above it that does not.
     ///
-    /// More sessions are never better, so a number that leans the wrong way between two others is noise. The edge is where the fewest
-    /// windows contradict it.
+    /// More sessions are never better. So a number whose windows contradict its neighbours is noise. The edge is where the fewest windows
+    /// contradict it.
     fn edge(&self) -> (u32, Option<u32>) {
         let numbers: Vec<u32> = self.tried.keys().copied().collect();
         let wrong = |cut: usize| -> u32 {
@@ -113,7 +114,7 @@ impl Search {
             };
             count(below, |evidence| evidence.broken) + count(above, |evidence| evidence.held)
         };
-        // Among equal ones take the first: it has fewer sessions.
+        // If several cuts contradict the same number of windows, take the first: it has the fewest sessions.
         let cut = (0..=numbers.len()).min_by_key(|cut| wrong(*cut)).unwrap_or(0);
         let held = cut.checked_sub(1).map_or(0, |last| numbers[last]);
         (held, numbers.get(cut).copied())
@@ -123,7 +124,7 @@ impl Search {
         self.tried.get(&sessions).copied().unwrap_or_default()
     }
 
-    /// No session at all holds any limit.
+    /// Zero sessions hold every limit.
     fn is_proven_held(&self, sessions: u32) -> bool {
         sessions == 0 || self.evidence(sessions).for_held() >= CLAIM
     }
@@ -147,7 +148,8 @@ mod tests {
         }
     }
 
-    /// A machine that holds `truth` sessions: the chance of a good window falls from the one below to the one above.
+    /// Searches on a simulated machine that holds `truth` sessions. The chance that a window holds the limit falls around that number, over
+    /// `blur` sessions.
     fn search(truth: u32, blur: f64, seed: u64, windows_max: u32) -> (Found, u32) {
         let (mut search, mut random, mut windows) = (Search::new(1000), Random(seed), 0);
         while let Some(sessions) = search.next().filter(|_| windows < windows_max) {
@@ -169,7 +171,7 @@ mod tests {
         }
     }
 
-    /// The promises: the answer is within one of the truth in 95 of 100 searches, and the interval contains the truth.
+    /// The answer is within one of the truth in 95 of 100 searches, and the interval contains the truth.
     #[test]
     fn noise_neither_ends_it_early_nor_lets_it_pass() {
         for (truth, blur) in [(3, 0.5), (9, 0.5), (9, 1.0), (24, 1.0), (60, 1.0)] {

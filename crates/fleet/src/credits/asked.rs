@@ -13,22 +13,22 @@ pub struct CreditsAsked {
     pub mode: Option<CreditMode>,
     /// The credits at the start of the trace.
     pub start: StartCredits,
-    /// For how many days the trace is repeated, if it is shorter.
+    /// If the trace is shorter than this many days, it is repeated until they are over.
     pub days: f64,
     /// The minimum memory of other types, in GiB.
     pub memory_gib: Option<f64>,
-    /// The price of a CPU and hour beyond the credits in US dollars, in place of the documented one.
+    /// The price in US dollars of one hour of one CPU beyond the credits. It replaces the documented price.
     pub surplus_usd_per_vcpu_hour: Option<f64>,
 }
 
 /// How many credits there are at the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StartCredits {
-    /// As many as the type can keep.
+    /// The maximum balance of the type.
     Full,
     /// The launch credits of a new instance.
     Launch,
-    /// This many.
+    /// This number of credits.
     Number(f64),
 }
 
@@ -54,7 +54,7 @@ pub enum CreditsError {
         name: String,
         /// The given number.
         credits: f64,
-        /// The highest balance that it can have.
+        /// The maximum balance of the type.
         max: f64,
     },
     /// The catalogue does not have the instance type.
@@ -68,10 +68,10 @@ pub enum CreditsError {
     Undocumented {
         /// The instance type.
         name: String,
-        /// Its baseline: the CPU time that it may always use, in CPUs.
+        /// The baseline of the type: the CPU time that it may always use, in CPUs.
         baseline_cpus: f64,
     },
-    /// Microsoft's types have no such mode.
+    /// The instance type has no unlimited mode. Microsoft's types have none.
     #[error("{0} has no unlimited mode: without credits it is held at its baseline")]
     NotUnlimited(String),
 }

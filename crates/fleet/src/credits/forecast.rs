@@ -14,42 +14,42 @@ use super::trace::Trace;
 pub struct Forecast {
     /// The cloud's name of the type.
     pub instance_type: String,
-    /// What happens without credits.
+    /// What happens when the credits run out: the instance is limited to its baseline, or more CPU time is charged.
     pub mode: CreditMode,
-    /// Its memory in GiB, if the catalogue has it.
+    /// The memory of the type in GiB, if the catalogue has it.
     pub memory_gib: Option<f64>,
-    /// Its baseline: the CPU time that it may always use, in CPUs.
+    /// The baseline: the CPU time that the instance may always use, in CPUs.
     pub baseline_cpus: f64,
-    /// Its rates, with their sources.
+    /// The rates of the type, with their sources.
     pub rates: CreditRates,
     /// How long the repeated trace lasts, in seconds.
     pub seconds: f64,
     /// The credits at the start.
     pub start_credits: f64,
-    /// The lowest balance. Below 0: credits that were spent without being earned.
+    /// The lowest balance. A negative balance is a debt: credits that were spent before they were earned.
     pub lowest_credits: f64,
     /// The credits at the end.
     pub end_credits: f64,
-    /// When the credits run out for the first time, in seconds; `null` if they do not.
+    /// The time until the credits run out for the first time, in seconds; `null` if they do not.
     pub empty_after_s: Option<f64>,
-    /// The share of the time in which it is held at its baseline.
+    /// The share of the time in which the instance is limited to its baseline.
     pub limited_share: f64,
-    /// The share of the wanted CPU time that it does not get, because it lacks credits or CPUs.
+    /// The share of the wanted CPU time that the instance does not get, because it lacks credits or CPUs.
     pub unserved_share: f64,
-    /// CPU time beyond the credits, in hours of one CPU, with the debt at the end.
+    /// Charged CPU time in hours of one CPU: the use beyond the credits, including the debt at the end.
     pub surplus_vcpu_hours: f64,
     /// The price of that CPU time, in US dollars; `null` if no document has it.
     pub surplus_usd: Option<f64>,
 }
 
 impl Forecast {
-    /// Whether it does all the work, and costs no more than the instance itself.
+    /// Whether the instance does all the work, and costs no more than its own price.
     pub fn is_enough(&self) -> bool {
         self.unserved_share <= 0.0 && self.surplus_vcpu_hours <= 0.0
     }
 }
 
-/// The forecast for a type with credits; none for a type without.
+/// The forecast for a type; none if the type has no credits.
 pub(super) fn forecast(
     instance: &Instance,
     mode: CreditMode,
@@ -102,7 +102,7 @@ mod tests {
     fn what_exceeds_the_baseline_is_paid_for() {
         let trace = Trace::new([(3600.0, 0.8)]).unwrap();
         let month = of_type("t3.large", CreditMode::Unlimited, &trace, 30.0);
-        // 0.2 CPUs beyond the baseline, less the 864 credits of the start.
+        // The use of 0.2 CPUs beyond the baseline for 30 days, less the 864 credits of the start.
         let expected = 0.2 * 24.0 * 30.0 - 864.0 / 60.0;
         assert!((month.surplus_vcpu_hours - expected).abs() < 1e-6, "{month:?}");
         assert!((month.surplus_usd.unwrap() - expected * 0.05).abs() < 1e-6);
@@ -114,7 +114,7 @@ mod tests {
         assert!(of_type("t3.xlarge", CreditMode::Standard, &trace, 30.0).is_enough());
     }
 
-    /// The credits of the nights pay for the evenings. The balance returns each day, so a year is computed as quickly as a day.
+    /// The credits of the nights pay for the evenings. The balance is the same after each day, so a year is computed as quickly as a day.
     #[test]
     fn a_day_that_returns_is_computed_once() {
         let day = Trace::new([(4.0 * 3600.0, 1.5), (20.0 * 3600.0, 0.1)]).unwrap();
@@ -124,7 +124,7 @@ mod tests {
         assert!(year.is_enough() && year.surplus_usd == Some(0.0));
     }
 
-    /// 34 hours do not divide 30 days.
+    /// The last repetition is cut: 34 hours do not divide 30 days.
     #[test]
     fn the_forecast_is_as_long_as_asked_for() {
         let trace = Trace::new([(17.0 * 3600.0, 0.1), (17.0 * 3600.0, 2.0)]).unwrap();

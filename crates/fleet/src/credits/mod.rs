@@ -27,9 +27,9 @@ pub struct CreditsReport {
     pub load: Load,
     /// The mode of the instance: the chosen one, or the cloud's default.
     pub mode: CreditMode,
-    /// The forecast if the instance without credits is held at its baseline.
+    /// The forecast in standard mode: without credits, the instance is limited to its baseline.
     pub standard: Forecast,
-    /// The forecast if the instance without credits continues for money; `null` if its cloud does not offer that.
+    /// The forecast in unlimited mode: without credits, more CPU time is charged. `null` if the cloud does not offer that.
     pub unlimited: Option<Forecast>,
     /// Types of the same cloud whose credits are enough for the whole load, those with the lowest baseline first.
     pub enough: Vec<Forecast>,
@@ -45,7 +45,7 @@ pub struct Load {
     pub seconds: f64,
     /// The CPUs in use, on average.
     pub cpus_mean: f64,
-    /// The most CPUs in use.
+    /// The maximum number of CPUs in use.
     pub cpus_max: f64,
     /// The share of CPU time that the hypervisor gave to others; `null` if that was not observed.
     pub steal_share: Option<f64>,

@@ -1,8 +1,8 @@
 //! Repeats a trace until a time is over, and computes the balance of credits.
 //!
-//! A trace of a minute is repeated half a million times in a year. Repetitions that neither empty nor fill the balance are alike, so
-//! they all are one step. A repetition that meets a bound is computed stretch by stretch. After that the balance returns to the same
-//! value, or leaves the bound.
+//! A trace of a minute is repeated half a million times in a year. Repetitions that neither empty nor fill the balance are alike, so all of
+//! them are computed as one step. A repetition that empties or fills the balance is computed stretch by stretch. Afterwards either each
+//! repetition returns to the same balance, or the balance moves away from the bound.
 
 use evenkeel_host::credits::{CreditBalance, CreditMode, CreditRates, Spent};
 
@@ -41,7 +41,7 @@ impl Sums {
         self.charged_vcpu_hours += spent.charged_vcpu_hours;
     }
 
-    /// Adds one repetition this many times.
+    /// Adds `times` repetitions, each with the sums of `one`.
     fn repeat(&mut self, one: &Sums, times: f64) {
         self.empty_after_s = self.empty_after_s.or(one.empty_after_s.map(|after| self.seconds + after));
         self.seconds += one.seconds * times;
@@ -52,14 +52,14 @@ impl Sums {
     }
 }
 
-/// A repetition that meets no bound.
+/// A repetition during which the balance is neither empty nor full.
 #[derive(Default)]
 struct Free {
     sums: Sums,
-    /// The credits that it uses, and those that it earns.
+    /// The credits that the repetition uses, and those that the instance earns meanwhile.
     used: f64,
     earned: f64,
-    /// The lowest and the highest balance, relative to its start.
+    /// The lowest and the highest balance during the repetition, relative to the balance at its start.
     low: f64,
     high: f64,
 }
@@ -79,7 +79,7 @@ impl Free {
         free
     }
 
-    /// How many repetitions from this balance on reach no bound. A few fewer, so that rounding does not matter.
+    /// How many repetitions from this balance on neither empty nor fill it. A few fewer are returned, so that rounding does not matter.
     fn times(&self, balance: &CreditBalance, rates: &CreditRates, floor: f64) -> f64 {
         if balance.launch() > 0.0 {
             return (balance.launch() / self.used).floor() - 2.0;
@@ -174,7 +174,7 @@ mod tests {
         CreditRates::from_instance(&catalogue::instance(name).unwrap()).unwrap()
     }
 
-    /// All repetitions, stretch by stretch.
+    /// Computes all repetitions stretch by stretch, as a reference.
     fn one_by_one(
         rates: &CreditRates,
         mode: CreditMode,
@@ -246,7 +246,7 @@ mod tests {
         ) {
             let rates = rates(["t3.medium", "t2.micro", "Standard_B2s"][name]);
             let mut stretches = stretches;
-            // Traces whose mean is near the baseline need most repetitions.
+            // If the mean load is near the baseline, the balance moves slowly, and most repetitions are needed.
             if near > 0 {
                 let mean = Trace::new(stretches.clone()).unwrap().cpus_mean();
                 let factor = rates.baseline_cpus() * (1.0 + 0.01 * f64::from(near) - 0.015) / mean.max(1e-3);

@@ -8,22 +8,22 @@ use jiff::tz::TimeZone;
 use super::asked::CreditsError;
 use crate::records::{Fields, Records, TableError, TableFault, header};
 
-/// The maximum number of rows: a second each, for a month.
+/// The maximum number of rows: one for each second of a month.
 const ROWS_MAX: u64 = 3_000_000;
-/// The most CPUs that a machine uses.
+/// The maximum number of CPUs that a machine may use.
 const CPUS_MAX: f64 = 10_000.0;
 
 /// The shortest stretch. Credits count minutes, and a month of shorter stretches would take long to compute.
 const STRETCH_S_MIN: f64 = 1.0;
 /// The longest stretch: 30 million years.
 const STRETCH_S_MAX: f64 = 1e15;
-/// A credit is a minute of a CPU.
+/// The minimum length of a trace: a credit is one minute of one CPU.
 const SECONDS_MIN: f64 = 60.0;
-/// Numbers from here on are milliseconds since 1970: 1973, and as seconds the year 5138.
+/// Times from this number on are milliseconds since 1970. As milliseconds it is in 1973; as seconds it would be in the year 5138.
 const MILLISECONDS_MIN: f64 = 1e11;
 /// The latest milliseconds: the year 5138.
 const MILLISECONDS_MAX: f64 = 1e14;
-/// Monitoring may round a full machine up.
+/// Monitoring may round a fully used machine up to more than 100 %.
 const PERCENT_MAX: f64 = 101.0;
 
 /// Names of columns; case does not matter.
@@ -43,7 +43,7 @@ const OF_SECONDS: &str = "a number of seconds below 10¹¹, or a time such as 20
 pub struct Trace {
     /// Each stretch: its length in seconds, and the CPUs in use.
     pub(super) stretches: Vec<(f64, f64)>,
-    /// The most CPUs in use, before stretches were joined.
+    /// The maximum number of CPUs in use, before stretches were joined.
     cpus_max: f64,
     /// The share of CPU time that the hypervisor gave to others, if that was observed.
     pub(super) steal_share: Option<f64>,
@@ -76,7 +76,7 @@ impl Trace {
         Trace { steal_share: Some(share), ..self }
     }
 
-    /// How long it is, in seconds.
+    /// The length of the trace, in seconds.
     pub fn seconds(&self) -> f64 {
         self.stretches.iter().map(|(seconds, _)| seconds).sum()
     }
@@ -87,14 +87,14 @@ impl Trace {
         used / self.seconds()
     }
 
-    /// The most CPUs in use.
+    /// The maximum number of CPUs in use.
     pub fn cpus_max(&self) -> f64 {
         self.cpus_max
     }
 }
 
-/// Reads a trace: a column with the time, and one with the CPUs in use or with their share in percent. A row lasts until the next one, and
-/// the last as long as the one before it.
+/// Reads a trace: a column with the time, and a column with the CPUs in use or with their share in percent. A row lasts until the time of
+/// the next row. The last row lasts as long as the one before it.
 ///
 /// `vcpus` is the number of CPUs that 100 % means.
 ///
@@ -146,7 +146,7 @@ fn stretches(rows: &[(f64, f64)]) -> Result<Trace, CreditsError> {
     Trace::new(between.chain(last)).filter(|_| last.is_some()).ok_or(CreditsError::TooShort)
 }
 
-/// Seconds since some start. `is_seconds` says that a number must be in seconds.
+/// Seconds since some start. `is_seconds` says that the column has seconds, and never milliseconds or dates.
 fn parse_time(text: &str, is_seconds: bool) -> Option<f64> {
     if let Ok(number) = text.parse::<f64>() {
         return match number.abs() {
@@ -159,7 +159,7 @@ fn parse_time(text: &str, is_seconds: bool) -> Option<f64> {
     let text = text.replace('/', "-");
     let in_utc = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
     let at = text.parse::<jiff::Timestamp>().ok().or_else(in_utc)?;
-    // Milliseconds of all years of the calendar are exact in a float.
+    // A float is exact for the milliseconds of every year of the calendar.
     Some(at.as_millisecond() as f64 / 1000.0)
 }
 

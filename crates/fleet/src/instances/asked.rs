@@ -7,19 +7,19 @@ use crate::pack::LOAD_MAX;
 /// The question about instance types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstancesAsked {
-    /// Only of these clouds; all, if empty.
+    /// If not empty, only types of these clouds.
     pub clouds: Vec<String>,
-    /// Only in this region.
+    /// If set, only types with a price in this region.
     pub region: Option<String>,
-    /// Only with this architecture.
+    /// If set, only types of this architecture.
     pub architecture: Option<Architecture>,
-    /// Without burstable types.
+    /// Whether burstable types are left out.
     pub is_burst_excluded: bool,
-    /// Prices of capacity that the cloud may take back.
+    /// Whether to use spot prices, for capacity that the cloud may take back.
     pub is_spot: bool,
     /// The minimum number of sessions that an instance has to hold.
     pub sessions_min: u32,
-    /// The highest load of a CPU, as a share of it.
+    /// The maximum load of a CPU, as a share of the CPU.
     pub load_max: f64,
     /// How much work the second thread of a core adds, as a share of the first.
     pub second_thread_share: f64,

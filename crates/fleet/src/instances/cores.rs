@@ -1,8 +1,8 @@
 //! Whether whole sessions fit on the cores of an instance type.
 //!
-//! Cores are equal, except for one that the system or the second threads use in part. So a first answer fills one core after the other with
-//! the largest sessions that still fit. Its time does not depend on the number of sessions. If it finds no placement, a search over all
-//! fillings of a core decides, provided that there are few of them.
+//! Cores are equal, except for one that the system or the second threads use in part. So the first attempt fills one core after the other
+//! with the largest sessions that still fit. It takes the same time for any number of sessions. If it finds no placement, a search over all
+//! fillings of a core decides, provided that there are few fillings.
 
 use rustc_hash::FxHashSet;
 
@@ -11,7 +11,7 @@ use crate::system::system_cpus;
 
 /// The maximum number of fillings of a core that a search tries.
 const WORK: u32 = 20_000;
-/// The maximum number of cores for a search, because it calls itself for each.
+/// The maximum number of cores for a search. The search recurses once for each core.
 const SEARCHED_CORES_MAX: u64 = 128;
 
 /// The cores for sessions.
@@ -29,9 +29,9 @@ pub(super) struct Cores {
 #[derive(Clone, Copy, Debug)]
 struct Threads {
     load: u32,
-    /// How many are to be placed.
+    /// The number of threads that are still to be placed.
     left: u64,
-    /// How many a core may have: one of each session.
+    /// The maximum number of these threads on one core: one of each session.
     per_core: u64,
 }
 
@@ -39,7 +39,7 @@ impl Cores {
     /// The cores of a type. The second thread of a core counts for `second_thread_share` of one.
     pub(super) fn new(vcpus: f64, threads: f64, second_thread_share: f64, load_max: f64) -> Cores {
         let worth = (1.0 + second_thread_share * (threads - 1.0)) / threads;
-        // Add a little, so that a sum such as three thirds of a core is a complete core.
+        // Add a little, so that rounding does not turn a sum such as three thirds into less than a core.
         let cores = (vcpus - system_cpus(vcpus as usize)) * worth + 1e-9;
         Cores {
             whole: cores.max(0.0) as u64,
@@ -57,7 +57,7 @@ impl Cores {
         CpuLoad::new(cpus, self.load_max)
     }
 
-    /// Whether these numbers of sessions of each kind fit, by a first answer that may miss a placement.
+    /// Whether these numbers of sessions of each kind fit. If false, a placement may still exist: see [`Cores::hold_by_search`].
     pub(super) fn hold(&self, sessions: &[(CpuLoad, u64)]) -> bool {
         let Some((whole, threads)) = self.shared(sessions) else { return false };
         [true, false].iter().any(|is_part_first| {
@@ -116,7 +116,7 @@ fn fill(threads: &mut [Threads], size: u32, cores: u64) {
 struct Search {
     load_max: u32,
     left: u32,
-    /// States without a placement: the number of cores that are left, and the waiting threads of each kind.
+    /// States that are known to have no placement: the number of remaining cores, and the waiting threads of each kind.
     seen: FxHashSet<(u64, Vec<u64>)>,
 }
 
@@ -216,10 +216,10 @@ mod tests {
         let all = cores(1, 0, 700_000);
         let load = |cpus| all.load(cpus);
         assert!(all.hold(&[(load(0.12), 1), (load(0.5), 1)]) && !all.hold(&[(load(0.12), 1), (load(0.5), 2)]));
-        // A session of up to one CPU has one core to itself, and one of 1.2 CPUs has two.
+        // A session of 0.8 CPUs has a core to itself, and one of 1.2 CPUs has two.
         assert!(cores(3, 0, 700_000).hold(&[(load(0.8), 3)]) && !cores(2, 690_000, 700_000).hold(&[(load(0.8), 3)]));
         assert!(cores(2, 0, 700_000).hold(&[(load(1.2), 1), (load(0.1), 2)]));
-        // The first answer puts 0.4 and 0.2 on one core, and so misses 0.4 + 0.3 and 0.3 + 0.2 + 0.2.
+        // The first attempt puts 0.4 and 0.2 on one core, and so misses the placement 0.4 + 0.3 and 0.3 + 0.2 + 0.2.
         let hard = [(load(0.4), 1), (load(0.3), 2), (load(0.2), 2)];
         assert!(cores(2, 0, 700_000).hold_by_search(&hard) == Some(true));
     }

@@ -18,11 +18,11 @@ use crate::system::SYSTEM_MEMORY;
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Resource {
-    /// Cores, without the system's part.
+    /// Cores, less the part for the system.
     Cpu,
     /// The baseline CPU time of a burstable type.
     Credits,
-    /// Memory, without the system's part.
+    /// Memory, less the part for the system.
     Memory,
     /// The sustained network rate.
     Network,
@@ -56,13 +56,14 @@ pub struct Share {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fit {
-    /// How many sessions fit. If they differ, these are in the proportions of the table: 9 sessions of a table with 8 and 1 are 8 and 1.
+    /// How many sessions fit. If the table has several kinds, the proportions are those of the table: 9 sessions of a table with 8 and 1
+    /// are 8 and 1.
     pub sessions: u32,
     /// The resource that limits the number.
     pub limit: Resource,
     /// Each resource that is known, and that a session needs.
     pub shares: Vec<Share>,
-    /// Figures that no document has for this type, or that the table lacks for a session. They were left out.
+    /// Figures that are unknown: no document has them for this type, or the table lacks them for a session. They do not limit the number.
     pub unknown: Vec<Unknown>,
     /// The CPU frequency of this type, divided by that of the type on which the sessions were measured; 1 if either is unknown.
     pub clock_ratio: f64,
@@ -105,7 +106,7 @@ impl Unknown {
 }
 
 impl Fit {
-    /// Figures that the sessions need and no document gives for the type. If the type has less, fewer sessions fit.
+    /// What the sessions need, but no document states for the type: memory or the network rate. If the type has too little, fewer fit.
     pub fn unchecked(&self) -> impl Iterator<Item = Unknown> {
         self.unknown.iter().copied().filter(|one| matches!(one, Unknown::Memory | Unknown::Network))
     }
@@ -115,7 +116,7 @@ impl Fit {
 pub(super) struct Fitter<'a> {
     mix: Mix,
     asked: &'a InstancesAsked,
-    /// The result for equal cores at the same clock: many types share it.
+    /// The results so far, by cores and CPU frequency: many types have the same.
     held: HashMap<(Cores, u64), u64>,
 }
 
@@ -170,18 +171,18 @@ impl Fitter<'_> {
         Some(Fit { sessions: least.sessions as u32, limit: least.resource, shares, unknown, clock_ratio })
     }
 
-    /// How many sessions of the mix the cores hold. Each session stays on its cores.
+    /// How many sessions of the mix the cores can run. Each session stays on its cores.
     fn on_cores(&mut self, cores: &Cores, clock_ratio: f64) -> u64 {
         let key = (*cores, clock_ratio.to_bits());
         if let Some(held) = self.held.get(&key) {
             return *held;
         }
         let loads: Vec<CpuLoad> = self.mix.kinds.iter().map(|kind| cores.load(kind.cpus / clock_ratio)).collect();
-        // A type that has no place for a kind does not hold the mix.
+        // If the type has no room for one kind, it cannot run the mix.
         let is_held = loads.iter().all(|load| cores.hold(&[(*load, 1)]));
         let with = |first: &[u64]| loads.iter().copied().zip(first.iter().copied()).collect::<Vec<_>>();
         let mut held = if is_held { self.mix.most(|first| cores.hold(&with(first))) } else { 0 };
-        // With one kind, the first answer is exact.
+        // With one kind, the result is exact without a search.
         while is_held && loads.len() > 1 && cores.hold_by_search(&with(&self.mix.first(held + 1))) == Some(true) {
             held += 1;
         }
@@ -190,12 +191,12 @@ impl Fitter<'_> {
     }
 }
 
-/// How many sessions of the mix a sum of needs allows. `None` if no session has a known need.
+/// How many sessions of the mix `usable` is enough for. `None` if the need of no session is known.
 fn share(mix: &Mix, resource: Resource, usable: f64, need: impl Fn(&MixKind) -> Option<f64>) -> Option<Share> {
     if !mix.kinds.iter().any(|kind| need(kind) > Some(0.0)) {
         return None;
     }
-    // A sum of fractions may be just above its true value.
+    // A sum of fractions may be slightly above its true value.
     let is_within = |sum: f64| sum <= usable * (1.0 + 1e-9);
     let is_held = mix.kinds.iter().all(|kind| is_within(need(kind).unwrap_or(0.0)));
     let sessions = if is_held { mix.most(|first| is_within(mix.sum(first, &need))) } else { 0 };
@@ -247,13 +248,13 @@ mod tests {
         assert_eq!(seen("c6g.2xlarge", "cpus\n1.2\n", &asked), (4, Resource::Cpu));
         assert_eq!(seen("c5.large", "cpus\n0.5\n", &asked), (0, Resource::Cpu));
         assert_eq!(seen("t3.medium", "cpus\n0.12\n", &asked), (2, Resource::Cpu));
-        // Four cores are enough for four, and the baseline of 3.2 CPUs for three.
+        // The four cores are enough for four sessions, and the baseline of 3.2 CPUs for three.
         assert_eq!(seen("t3.2xlarge", "cpus\n0.9\n", &asked), (3, Resource::Credits));
-        // As in `pack plan`, a session of up to one CPU has one to itself.
+        // As in `pack plan`, a session that alone loads a CPU above the bound has a core to itself.
         assert_eq!(seen("a1.xlarge", "cpus\n0.8\n", &asked), (3, Resource::Cpu));
         let threads = InstancesAsked { second_thread_share: 1.0, ..asked };
         assert_eq!(seen("c5.xlarge", "cpus\n0.12\n", &threads), (15, Resource::Cpu));
-        // The baseline is 0.2 CPUs.
+        // The baseline of 0.2 CPUs is enough for four.
         assert_eq!(seen("t3.micro", "cpus\n0.05\n", &threads), (4, Resource::Credits));
     }
 

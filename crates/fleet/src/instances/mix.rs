@@ -8,7 +8,7 @@ use crate::sessions::Session;
 /// The maximum number of sessions to count.
 const SESSIONS_MAX: u64 = u32::MAX as u64;
 
-/// Kinds of sessions, each with its part of the mix.
+/// Kinds of sessions, each with its share of the mix.
 #[derive(Debug)]
 pub(super) struct Mix {
     pub(super) kinds: Vec<MixKind>,
@@ -47,12 +47,13 @@ impl Mix {
         Mix { kinds, total }
     }
 
-    /// How many of each kind the first `n` sessions have: each kind's part of `n`, rounded to a whole number. One session more never
-    /// means fewer of a kind: the j-th of `count` equal sessions comes at (j - 1/2) / count of the mix.
+    /// How many of each kind the first `n` sessions have: `n` times the kind's share, rounded to a whole number. Adding a session never
+    /// lowers the number of a kind: the j-th of `count` equal sessions is at position (j - 1/2) / count of the mix.
     pub(super) fn first(&self, n: u64) -> Vec<u64> {
         let (rounds, rest) = (n / self.total, n % self.total);
         let counts = self.kinds.iter().map(|kind| kind.count);
-        // Count at once the sessions that certainly come earlier. The rest follow one by one: at most one more than there are kinds.
+        // First count the sessions that certainly come earlier. The rest are counted one by one; these are at most one more than there are
+        // kinds.
         let slack = self.kinds.len() as f64 / 2.0 + 1.0;
         let certain = ((rest as f64 - slack) / self.total as f64).max(0.0);
         let mut first: Vec<u64> = counts.clone().map(|count| (count as f64 * certain + 0.5) as u64).collect();
@@ -67,7 +68,7 @@ impl Mix {
         first.iter().zip(counts).map(|(first, count)| first + rounds * count).collect()
     }
 
-    /// The maximum number of sessions of the mix that fit. If n sessions fit, fewer fit too.
+    /// The maximum number of sessions of the mix that fit. If n sessions fit, fewer than n must fit too.
     pub(super) fn most(&self, fits: impl Fn(&[u64]) -> bool) -> u64 {
         let fits = |n: u64| fits(&self.first(n));
         let (mut low, mut high) = (0, 1);
@@ -88,7 +89,7 @@ impl Mix {
     }
 }
 
-/// The position of a session in the mix, in halves.
+/// Twice the position of a session in the mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Due(f64);
 

@@ -25,11 +25,12 @@ const CLOUDS: [&str; 3] = ["aws", "azure", "google"];
 pub struct InstancesReport {
     /// The need.
     pub need: Vec<Session>,
-    /// Files of prices.
+    /// The price files that were read.
     pub prices: Vec<PriceFile>,
     /// The currency of all prices; `null` without prices.
     pub currency: Option<String>,
-    /// Types that hold the sessions: those with the lowest cost of a session first, then those without a price, well documented and small ones first.
+    /// Types that hold the sessions. First those with a price, by the cost of a session; then those without a price, well documented and
+    /// small ones first.
     pub candidates: Vec<Candidate>,
     /// How many types hold fewer sessions than the requested number.
     pub too_small: usize,
@@ -45,17 +46,17 @@ pub struct Candidate {
     pub instance_type: String,
     /// `aws`, `azure` or `google`.
     pub cloud: &'static str,
-    /// The architecture, by the name of the type.
+    /// The architecture, derived from the name of the type.
     pub architecture: Architecture,
-    /// Its CPUs.
+    /// The number of CPUs.
     pub vcpus: u32,
-    /// Its memory in GiB.
+    /// The memory in GiB; `null` if no document has it.
     pub memory_gib: Option<f64>,
     /// How many sessions fit, and what limits that.
     pub fit: Fit,
-    /// Its lowest price; `null` if no file has one.
+    /// The lowest price of the type; `null` if no file has one.
     pub price: Option<Price>,
-    /// The cost of a session for a month of 730 hours, with the instance full.
+    /// The cost of a session for a month of 730 hours, if the instance is full; `null` without a price.
     pub session_per_month: Option<f64>,
     /// The documents that the figures are from, with their dates.
     pub sources: Vec<String>,
@@ -96,7 +97,7 @@ pub fn choose(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook) ->
             _ => too_small += 1,
         }
     }
-    // In a region, a type without a price there may not exist there.
+    // With a region and prices, drop types without a price: they may not exist in that region.
     if asked.region.is_some() && !book.is_empty() {
         candidates.retain(|one| one.price.is_some());
     }
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!((report.currency.as_deref(), report.prices[0].prices), (Some("USD"), 4));
     }
 
-    /// No document gives the lasting network rate of many small types.
+    /// Among types without a price, those whose network rate is documented come first. Many small types have no documented sustained rate.
     #[test]
     fn without_prices_a_type_that_was_checked_comes_first() {
         let report =

@@ -1,5 +1,5 @@
-//! Carries out rollouts: reads the cluster, asks [`next`], and writes releases and the status of goals. Its complete state is in the
-//! API server. So it may die at any time, and another controller can continue.
+//! Carries out rollouts: reads the cluster, asks [`next`], and writes releases and the status of goals. All of its state is in the API
+//! server. So it may die at any time, and another controller can continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const GUARDS_EVERY: Duration = Duration::from_secs(15);
 
 /// The source of the guards' numbers.
 pub trait Metrics {
-    /// The numbers of a query by the label `node`, or else `instance`.
+    /// The result of a query: one number for each node, by the label `node`, or else `instance`.
     ///
     /// # Errors
     /// Why the query has no answer, for people.
@@ -34,13 +34,13 @@ pub trait Metrics {
 /// The progress of one goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// Its name.
+    /// The name of the goal.
     pub goal: String,
     /// The nodes by state.
     pub nodes: Counts,
-    /// Its rollout, if it has one.
+    /// The rollout of the goal; none if the goal has no rollout.
     pub rollout: Option<RolloutStatus>,
-    /// How many nodes still have it released, while it is withdrawn.
+    /// How many nodes the goal is still released to, while it is being withdrawn.
     pub still_released: usize,
     /// Guards whose query failed, and why.
     pub without_numbers: Vec<String>,
@@ -65,7 +65,7 @@ struct Cluster {
 /// The guards of one goal.
 #[derive(Default)]
 struct Guards {
-    /// The state of each guard, by name.
+    /// The state of each guard, by the guard's name.
     states: BTreeMap<String, GuardState>,
     /// The results of the guards that were due.
     looks: Vec<(String, GuardLook)>,
@@ -80,7 +80,7 @@ impl<M: Metrics> Controller<M> {
         Controller { goals, releases, nodes: Api::all(client), metrics, looked: BTreeMap::new() }
     }
 
-    /// Takes the next step of each goal that `is_wanted`, and returns the progress of each.
+    /// Takes the next step of each goal for which `is_wanted` is true, and returns the progress of each.
     ///
     /// # Errors
     /// An error of the API server. Everything written until then stays, and the next step continues from there.
@@ -206,7 +206,7 @@ impl<M: Metrics> Controller<M> {
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();
         match self.goals.patch_status(&goal.name_any(), &params, &Patch::Apply(&patch)).await {
-            // The goal was deleted meanwhile.
+            // The goal was deleted since it was read.
             Err(kube::Error::Api(error)) if error.is_not_found() => Ok(()),
             patched => patched.map(|_| ()),
         }
@@ -215,7 +215,7 @@ impl<M: Metrics> Controller<M> {
     /// Requests the undo of a goal's rollout, or withdraws the request. Returns whether the goal exists.
     ///
     /// # Errors
-    /// The API server's.
+    /// An error of the API server.
     pub async fn ask_undo(&self, goal: &str, undo: bool) -> Result<bool, kube::Error> {
         let value = undo.then(|| "true".to_owned());
         let patch = json!({ "metadata": { "annotations": { UNDO: value } } });
@@ -225,7 +225,7 @@ impl<M: Metrics> Controller<M> {
     /// Resumes a halted rollout. Its guards start again.
     ///
     /// # Errors
-    /// The API server's.
+    /// An error of the API server.
     pub async fn resume(&self, goal: &str) -> Result<bool, kube::Error> {
         let patch =
             json!({ "status": { "rollout": { "phase": RolloutPhase::Progressing, "message": null, "guards": null } } });
@@ -240,7 +240,7 @@ fn found(patched: Result<HostGoal, kube::Error>) -> Result<bool, kube::Error> {
     }
 }
 
-/// The conditions of a goal, each with the time at which it last changed.
+/// The conditions of a goal. Each has the time at which it last changed.
 fn conditions(before: &[Condition], nodes: Counts, rollout: Option<&RolloutStatus>, generation: i64) -> Vec<Condition> {
     let all = nodes.selected == nodes.in_force + nodes.not_applicable && nodes.selected > 0;
     let halted = rollout.filter(|rollout| rollout.phase == RolloutPhase::Halted);

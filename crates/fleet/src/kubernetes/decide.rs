@@ -13,7 +13,8 @@ use super::journal::{GoalOwner, Journal, OwnedTransaction};
 use super::selector::matches;
 use super::state::Release;
 
-/// If a goal has more transactions than this, the agent answers the next drift with a revert of all of them, and applies the goal anew.
+/// If a goal has more transactions than this, the agent reacts to the next drift differently: it reverts all of them and applies the goal
+/// anew.
 const TRANSACTIONS_MAX: usize = 20;
 
 /// A node as its agent sees it.
@@ -32,16 +33,16 @@ pub struct NodeView<'a> {
 pub enum Step {
     /// Revert a transaction.
     Revert {
-        /// Its number.
+        /// The transaction's number in the journal.
         transaction: u64,
         /// The goal that it belonged to.
         goal: String,
     },
     /// Apply a goal, or its drifted settings again.
     Apply {
-        /// The goal.
+        /// The goal to apply.
         goal: Desired,
-        /// Whether it was in force before.
+        /// Whether the goal was in force before, so that this repairs a drift.
         heals: bool,
     },
     /// Report what would change.
@@ -92,8 +93,8 @@ fn by_age(a: &HostGoal, b: &HostGoal) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// Why a goal cannot be applied at all, or not together with the older ones. A goal that only audits contradicts no other goal, and claims no
-/// setting.
+/// Why a goal cannot be applied at all, or not together with the older ones. A goal that only audits claims no setting, so it never
+/// contradicts another goal.
 fn refusal(goal: &HostGoal, name: &str, claims: &mut BTreeMap<String, (String, String)>) -> Option<String> {
     let mut own = Vec::new();
     for text in &goal.spec.settings {
@@ -135,7 +136,7 @@ pub fn decide(
     let crowded: Vec<&GoalOwner> = desired.iter().filter(|goal| is_crowded(goal)).map(|goal| &goal.owner).collect();
     let keeps =
         |goal: &Desired, transaction: &OwnedTransaction| goal.keeps(transaction) && !crowded.contains(&&goal.owner);
-    // Newest first, so that each finds the values that it left.
+    // Revert the newest transaction first: each revert then finds the values that its own transaction wrote.
     for transaction in journal.transactions.iter().rev().filter(|transaction| transaction.is_open()) {
         if !desired.iter().any(|goal| keeps(goal, transaction)) {
             steps.push(Step::Revert { transaction: transaction.id, goal: transaction.owner.name.clone() });

@@ -54,7 +54,7 @@ fn a_goal_is_applied_kept_changed_and_put_back() {
     newer.metadata.generation = Some(2);
     assert_eq!(steps(&[newer], &[], &in_force), ["revert 3", "apply one"]);
     assert_eq!(steps(&[], &[], &in_force), ["revert 3"]);
-    // A goal that was deleted and created again under the same name is another goal.
+    // A goal that was deleted and created again under the same name has another uid, so it is another goal.
     let mut again = one.clone();
     again.metadata.uid = Some("other".to_owned());
     assert_eq!(steps(&[again], &[], &in_force), ["revert 3", "apply one"]);
@@ -117,7 +117,7 @@ fn a_rollout_holds_back_and_withdraws() {
     let old = journal(vec![transaction(3, &one, 1, Status::InForce)]);
     assert!(steps(&goals, &[], &journal(vec![])).is_empty(), "not released");
     assert_eq!(steps(&goals, &[release(2)], &journal(vec![])), ["apply one"]);
-    // A node of a later wave keeps what it has.
+    // A node of a later wave keeps the released generation.
     assert!(steps(&goals, &[release(1)], &old).is_empty());
     assert_eq!(steps(&goals, &[release(2)], &old), ["revert 3", "apply one"]);
     assert_eq!(steps(&goals, &[], &old), ["revert 3"], "withdrawn");

@@ -13,11 +13,11 @@ pub const HEALS_PER_HOUR_MAX: usize = 6;
 /// A goal that is for this node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
-    /// Which goal, in which generation.
+    /// The goal's name, uid and generation.
     pub owner: GoalOwner,
-    /// Its settings.
+    /// The settings of the goal.
     pub settings: Vec<String>,
-    /// Instead of settings: all that the audit advises.
+    /// If set, the goal has no settings, but all that the audit advises.
     pub advised: Option<Advised>,
     /// The changes that the goal may make to the node.
     pub allow: Allow,
@@ -25,23 +25,23 @@ pub struct Desired {
     pub on_drift: OnDrift,
     /// How to reboot the node for this goal. `None` if the goal reboots no node.
     pub reboot: Option<RebootPolicy>,
-    /// Whether it may be applied.
+    /// Whether the goal may be applied on this node.
     pub permission: Permission,
 }
 
 /// Whether a goal may be applied on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// It may be applied.
+    /// The goal may be applied.
     Free,
-    /// A rollout has released another generation, or none.
+    /// The goal has a rollout, which has not released this generation to the node.
     Waiting {
-        /// The generation that it released.
+        /// The generation that is released to the node; none if no generation is.
         released: Option<i64>,
     },
     /// A setting is invalid, or contradicts an older goal.
     Refused {
-        /// Why.
+        /// Why the goal was refused.
         why: String,
     },
 }
@@ -52,7 +52,7 @@ impl Desired {
         let owner = &transaction.owner;
         let generation = match self.permission {
             Permission::Free => self.owner.generation,
-            // The nodes of later waves keep the generation that they have.
+            // A node of a later wave keeps the generation that is released to it.
             Permission::Waiting { released: Some(released) } => released,
             Permission::Waiting { released: None } | Permission::Refused { .. } => return false,
         };
@@ -71,7 +71,7 @@ impl Desired {
         drift.iter().filter(is_ours).collect()
     }
 
-    /// The knobs of this goal that wait for something after its settings were written.
+    /// The knobs of this goal that are written, and wait for a reboot or a restart before they are in force.
     pub(super) fn pending<'a>(&self, journal: &'a Journal) -> Vec<&'a PendingKnob> {
         let is_ours = |pending: &&PendingKnob| {
             self.advised.is_some()

@@ -10,7 +10,7 @@ use evenkeel_stats::{Direction, Options, Pair, Sequential, Verdict, median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of stored pairs. The oldest are dropped first.
+/// The maximum number of stored pairs. If there are more, the oldest are dropped.
 const PAIRS_MAX: usize = 200;
 /// The maximum number of nodes whose number before the release is stored.
 const NODES_MAX: usize = 2_000;
@@ -56,15 +56,15 @@ pub struct GuardState {
 pub enum GuardLook {
     /// No harm was detected so far.
     Well {
-        /// How many pairs there are.
+        /// The number of pairs so far.
         pairs: usize,
     },
-    /// It got worse by more than the smallest effect that matters.
+    /// The number got worse by more than the smallest effect that matters.
     Worse {
-        /// By how much, in words.
+        /// How much worse it got, in words.
         why: String,
     },
-    /// The query gave no number for any node that matters.
+    /// The query gave no number for any node that the guard compares.
     NoNumbers,
 }
 

@@ -5,7 +5,7 @@ use super::journal::Journal;
 
 /// The host that an agent looks after. Each call may take seconds and blocks.
 pub trait Host: Send + Sync + 'static {
-    /// The transactions of goals, and which settings hold.
+    /// The transactions of goals, and the result of verifying their settings.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -23,13 +23,13 @@ pub trait Host: Send + Sync + 'static {
     /// As [`Host::apply`].
     fn audit(&self, goal: &Desired) -> Result<String, HostError>;
 
-    /// The id of the present boot, which another boot does not have.
+    /// The id of the present boot. Every boot has another one.
     ///
     /// # Errors
     /// If the kernel's file cannot be read.
     fn boot(&self) -> Result<String, HostError>;
 
-    /// Requests a reboot of the host, and returns before it.
+    /// Requests a reboot of the host, and returns before the host reboots.
     ///
     /// # Errors
     /// If the command that reboots it could not be run, or failed.
@@ -58,13 +58,13 @@ pub enum HostError {
         /// The reason, in the words of the host's program.
         why: String,
     },
-    /// It was refused or failed, and the host is unchanged.
+    /// The goal was refused or failed, and the host is unchanged.
     #[error("refused, and all is as before: {why}")]
     Refused {
         /// The reason, in the words of the host's program.
         why: String,
     },
-    /// It failed, and the host could not be restored completely.
+    /// The goal failed, and the host could not be restored completely.
     #[error("not everything could be put back: {why}; on the host run: evenkeel revert")]
     NotPutBack {
         /// The reason, in the words of the host's program.

@@ -1,4 +1,4 @@
-//! The goals in the journal of a host: their transactions, and whether these are in force.
+//! The goals in the journal of a host: their transactions, and whether the settings are in force.
 
 use evenkeel_change::{Owner, Status, WaitsFor};
 
@@ -9,14 +9,14 @@ use super::state::DriftedKnob;
 pub struct GoalOwner {
     /// The goal's name.
     pub name: String,
-    /// Its uid: another goal may have the name later.
+    /// The goal's uid. A later goal may have the same name, but not the same uid.
     pub uid: String,
-    /// Its generation.
+    /// The goal's generation.
     pub generation: i64,
 }
 
 impl GoalOwner {
-    /// None unless the transaction belongs to a goal.
+    /// The goal that owns the transaction; none if its owner is not a goal.
     pub fn from_owner(owner: &Owner) -> Option<GoalOwner> {
         match owner {
             Owner::Goal { name, uid, generation } => {
@@ -30,16 +30,16 @@ impl GoalOwner {
 /// A transaction that belongs to a goal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedTransaction {
-    /// Its number in the journal.
+    /// The transaction's number in the journal.
     pub id: u64,
-    /// Its goal.
+    /// The goal that it belongs to.
     pub owner: GoalOwner,
-    /// Its outcome.
+    /// The transaction's outcome.
     pub status: Status,
 }
 
 impl OwnedTransaction {
-    /// Whether `revert` has anything to do for it.
+    /// Whether `revert` has anything to do for this transaction.
     pub(super) fn is_open(&self) -> bool {
         !matches!(self.status, Status::Reverted | Status::RolledBack)
     }
@@ -50,24 +50,24 @@ impl OwnedTransaction {
 pub struct Journal {
     /// The transactions of goals, oldest first.
     pub transactions: Vec<OwnedTransaction>,
-    /// Which settings hold.
+    /// The result of verifying the settings.
     pub verified: Verified,
 }
 
-/// Which settings hold.
+/// The result of verifying the settings in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Settings that another program or a user changed.
     pub drift: Vec<DriftedKnob>,
-    /// Knobs that are written, and not in force yet.
+    /// Knobs that are written, but not in force yet.
     pub pending: Vec<PendingKnob>,
 }
 
-/// A knob that is written, and not in force yet.
+/// A knob that is written, but not in force yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingKnob {
     /// The knob.
     pub knob: String,
-    /// What has to happen first.
+    /// What has to happen before the knob is in force.
     pub waits_for: WaitsFor,
 }

@@ -1,4 +1,4 @@
-//! The definitions of the custom resources, made from the Rust types: what `deploy/kubernetes` holds.
+//! The definitions of the custom resources, generated from the Rust types. `deploy/kubernetes` contains them.
 
 use kube::CustomResourceExt;
 use serde_json::{Value, json};

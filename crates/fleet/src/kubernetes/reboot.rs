@@ -19,13 +19,14 @@ use super::goal::RebootPolicy;
 use super::names::REBOOT;
 use super::state::Release;
 
-/// How long a host may take from the command to the next boot and the start of its agent, in seconds.
+/// The maximum time from the command until the next boot's agent has started, in seconds.
 pub const REBOOT_SECONDS_MAX: i64 = 900;
-/// How long after the record was written the command is run again: an agent may have died between the two.
+/// If the host has not rebooted this many seconds after the record was written, the command is run again. The agent may have died before it
+/// ran the command.
 const COMMAND_AGAIN_SECONDS: i64 = 60;
-/// How many names of pods a message has.
+/// The maximum number of pod names in a message.
 const NAMES_MAX: usize = 3;
-/// The longest annotation that is read.
+/// The maximum size of an annotation that is read, in bytes.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
 /// The last reboot of a node for its goals.
@@ -42,7 +43,7 @@ pub struct RebootRecord {
     pub since: i64,
     /// Whether another user had cordoned the node before. Then it stays cordoned.
     pub was_cordoned: bool,
-    /// Why it failed, or what it waits for.
+    /// Why the reboot failed, or what it waits for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -54,9 +55,9 @@ pub enum RebootPhase {
     Draining,
     /// The command that reboots the host was run.
     Rebooting,
-    /// It has rebooted, and the goals are in force.
+    /// The node has rebooted, and the goals are in force.
     Done,
-    /// It was not rebooted, or the goals are not in force after it.
+    /// The node was not rebooted, or the goals are not in force after the reboot.
     Failed,
 }
 
@@ -75,10 +76,10 @@ impl RebootPhase {
 pub struct UnreadableRecord;
 
 impl RebootRecord {
-    /// The record among the annotations of a node.
+    /// The record in the annotations of a node; none if there is no such annotation.
     ///
     /// # Errors
-    /// If there is one, and no agent wrote it.
+    /// If the annotation is not what an agent writes.
     pub fn read(annotations: &BTreeMap<String, String>) -> Result<Option<RebootRecord>, UnreadableRecord> {
         let Some(text) = annotations.get(REBOOT) else { return Ok(None) };
         if text.len() > RECORD_BYTES_MAX {
@@ -87,7 +88,7 @@ impl RebootRecord {
         serde_json::from_str(text).map(Some).map_err(|_| UnreadableRecord)
     }
 
-    /// Whether it is about this generation of a goal.
+    /// Whether the record is about this generation of a goal.
     pub fn is_for(&self, goal: &str, generation: i64) -> bool {
         self.goals.iter().any(|known| known.goal == goal && known.generation == generation)
     }
@@ -109,7 +110,7 @@ pub struct RebootWanted {
 /// A pod that must end before the node reboots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainedPod {
-    /// Its namespace and name.
+    /// The pod's namespace and name.
     pub name: String,
     /// Whether a controller starts the pod again on another node. If not, it is not evicted: the user has to end it.
     pub is_managed: bool,
@@ -128,7 +129,7 @@ pub struct RebootView<'a> {
     pub boot: &'a str,
     /// Whether the node takes no new pods.
     pub is_cordoned: bool,
-    /// The pods that have to end first. Unknown until they have been listed.
+    /// The pods that have to end before the reboot. `None` until they have been listed.
     pub pods: Option<&'a [DrainedPod]>,
     /// The time, in seconds since 1970.
     pub now: i64,
@@ -137,7 +138,7 @@ pub struct RebootView<'a> {
 /// The next step of a reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RebootStep {
-    /// Nothing.
+    /// Do nothing.
     Rest,
     /// Write the record, and cordon the node in the same request.
     Begin(RebootRecord),
@@ -174,7 +175,7 @@ impl RebootView<'_> {
         if new.is_empty() {
             return RebootStep::Rest;
         }
-        // Keep the record of earlier reboots of this node. Otherwise two goals could alternate and reboot it for ever.
+        // Keep the goals of earlier reboots of this node. Otherwise two goals could reboot it alternately for ever.
         let mut goals: Vec<Release> = record.map(|record| record.goals.clone()).unwrap_or_default();
         goals.retain(|known| !self.wanted.iter().any(|wanted| wanted.goal.goal == known.goal));
         goals.extend(self.wanted.iter().map(|wanted| wanted.goal.clone()));
@@ -189,7 +190,7 @@ impl RebootView<'_> {
     }
 
     fn drain(&self, record: &RebootRecord) -> RebootStep {
-        // Somebody rebooted the host meanwhile.
+        // Somebody rebooted the host while it was being drained.
         if record.boot != self.boot {
             return self.after_boot(record);
         }
@@ -238,7 +239,7 @@ impl RebootView<'_> {
     }
 }
 
-/// A few of the names, those that need the user first.
+/// The names of up to [`NAMES_MAX`] pods. Pods that the user has to end come first.
 fn names(pods: &[DrainedPod]) -> String {
     let mut sorted: Vec<&DrainedPod> = pods.iter().collect();
     sorted.sort_by_key(|pod| (pod.is_managed, &pod.name));

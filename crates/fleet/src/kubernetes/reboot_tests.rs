@@ -113,8 +113,8 @@ fn only_what_an_agent_wrote_is_read() {
 }
 
 proptest! {
-    /// Whatever happens, each generation reboots a node once at the most, the command is given only with no pod left, and a node that was
-    /// cordoned by its agent is not left so.
+    /// Whatever happens: each generation reboots a node at most once, the command is run only after the last pod has ended, and a node that
+    /// its agent cordoned does not stay cordoned.
     #[test]
     fn no_order_of_events_reboots_twice_or_leaves_a_node_cordoned(
         events in proptest::collection::vec((0_usize..6, 1_i64..400, 0_usize..3), 1..80),
@@ -154,7 +154,7 @@ proptest! {
                     record = Some(begun);
                 }
                 RebootStep::Reboot(begun) => {
-                    // The command comes again only for a boot that did not come.
+                    // The command is run again only if the host has not rebooted since.
                     let first = commands.entry(begun.goals[0].generation).or_insert_with(|| boot.clone());
                     prop_assert_eq!(&*first, &boot);
                     prop_assert!(seen.as_ref().is_some_and(|seen| seen.phase == RebootPhase::Rebooting) || left == 0);

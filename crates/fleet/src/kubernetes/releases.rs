@@ -23,8 +23,8 @@ impl Releases {
         Ok(self.0.list(&ListParams::default()).await?.items)
     }
 
-    /// Creates the state of a node that has none. Kubernetes deletes it with the node. Returns whether it did: if it exists by now, it
-    /// stays unchanged.
+    /// Creates the state of a node that has none. Kubernetes deletes the state together with the node. Returns whether it was created; a
+    /// state that exists by now stays unchanged.
     pub(super) async fn create(&self, node: &NodeInfo, released: Vec<Release>) -> Result<bool, Error> {
         let mut state = HostState::new(&node.name, HostStateSpec { released });
         state.metadata.owner_references = node.owner.clone().map(|owner| vec![owner]);
@@ -34,8 +34,8 @@ impl Releases {
         }
     }
 
-    /// Changes the releases of a node. If the state changed since it was read, it is read again, because a lost release would be
-    /// missing in its wave. Returns whether something was written. A state that is gone or keeps changing waits for the next pass.
+    /// Changes the releases of a node, and returns whether it wrote something. If the state changed since it was read, it is read again,
+    /// because a lost release would be missing in its wave. If the state is gone or keeps changing, the next pass tries again.
     pub(super) async fn change(
         &self,
         state: &HostState,
@@ -61,7 +61,7 @@ impl Releases {
         Ok(false)
     }
 
-    /// Changes the releases of a node that had no state when it was read. Returns whether something was written.
+    /// Changes the releases of a node that had no state when it was read. Returns whether it wrote something.
     pub(super) async fn change_new(
         &self,
         node: &NodeInfo,
@@ -70,7 +70,7 @@ impl Releases {
         if self.create(node, change(&[])).await? {
             return Ok(true);
         }
-        // The node's agent has created it meanwhile.
+        // The node's agent has created the state since.
         match self.read(&node.name).await? {
             Some(state) => self.change(&state, change).await,
             None => Ok(false),

@@ -10,7 +10,7 @@ use super::host::HostError;
 use super::journal::Journal;
 use super::state::{GoalPhase, GoalState, HostStateStatus};
 
-/// The result of each goal's last try, by the goal's name: the answer of an audit, or why it failed.
+/// The result of each goal's last try, by the goal's name: the text of an audit, or the error.
 pub(super) type Outcomes = BTreeMap<String, Result<String, HostError>>;
 
 /// The status of a node.

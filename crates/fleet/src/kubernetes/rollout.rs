@@ -20,13 +20,13 @@ const GROWTH: usize = 2;
 /// A node, as a rollout sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeInfo {
-    /// Its name.
+    /// The name of the node.
     pub name: String,
-    /// Its labels.
+    /// The labels of the node.
     pub labels: BTreeMap<String, String>,
-    /// Whether its kubelet reports that it is ready.
+    /// Whether the node's kubelet reports that the node is ready.
     pub is_ready: bool,
-    /// Its last reboot for goals.
+    /// The last reboot of the node for goals; none if it had none.
     pub reboot: Option<RebootRecord>,
     /// The owner reference that lets Kubernetes delete the object with the node.
     pub owner: Option<OwnerReference>,
@@ -49,7 +49,7 @@ pub struct ClusterView<'a> {
     pub goal: &'a HostGoal,
     /// All nodes.
     pub nodes: &'a [NodeInfo],
-    /// The states that their agents report, by node.
+    /// The states that the agents report, by node.
     pub states: &'a BTreeMap<String, HostState>,
     /// The time, in seconds since 1970.
     pub now: i64,
@@ -62,7 +62,7 @@ pub struct Next {
     pub release: Vec<String>,
     /// The nodes that lose their release now, so that they revert the goal.
     pub withdraw: Vec<String>,
-    /// The status of the rollout from now on; none for a goal without a rollout.
+    /// The status of the rollout from now on; none if the goal has no rollout.
     pub rollout: Option<RolloutStatus>,
     /// The nodes by state.
     pub counts: Counts,
@@ -93,7 +93,7 @@ impl ClusterView<'_> {
         Some(self.state_on(node)?.phase)
     }
 
-    /// The reboot of a node for the goal's present generation.
+    /// The reboot of a node for the goal's present generation; none if there is none.
     fn reboot_of<'n>(&self, node: &'n NodeInfo) -> Option<&'n RebootRecord> {
         node.reboot.as_ref().filter(|record| record.is_for(&self.goal.name_any(), self.generation()))
     }
@@ -105,7 +105,7 @@ impl ClusterView<'_> {
         self.state_on(&node.name).is_some_and(|state| state.phase.is_good() && !waits(state)) && !is_rebooting
     }
 
-    /// The generation that is released to a node.
+    /// The generation that is released to a node; none if no generation is.
     fn released_on(&self, node: &str) -> Option<i64> {
         let name = self.goal.name_any();
         let released = self.states.get(node)?.spec.released.iter();
@@ -188,7 +188,7 @@ fn halt(view: &ClusterView<'_>, selected: &[&NodeInfo], guards: &[(String, Guard
                 RebootPhase::Failed => {
                     return Some(format!("node {}: its reboot failed: {}", node.name, record.message));
                 }
-                // The node is not ready, and its agent reports nothing new.
+                // While it boots, the node is not ready, and its agent reports nothing new.
                 RebootPhase::Rebooting if waited <= REBOOT_SECONDS_MAX => continue,
                 RebootPhase::Rebooting if !node.is_ready => {
                     return Some(format!("node {} ran its reboot command {waited} s ago, and is not ready", node.name));
@@ -246,7 +246,7 @@ impl Wave<'_> {
         (RolloutStatus { wave, message, wave_in_force_since: None, ..progressing }, names)
     }
 
-    /// How many nodes the rollout waits for, and what the first of them waits for.
+    /// Text: how many released nodes do not have the goal in force yet, and what the first of them waits for.
     fn waiting(&self, open: usize, released: usize, first: &NodeInfo) -> String {
         let text = format!("{open} of {released} released nodes do not have it in force yet");
         let reboot = self.view.reboot_of(first).filter(|record| record.phase.is_under_way());
@@ -259,7 +259,8 @@ impl Wave<'_> {
         }
     }
 
-    /// The canaries first; then twice as many nodes as have the goal, up to the number that may be unavailable.
+    /// Chooses the nodes of the next wave. The first wave has the canaries. A later wave has twice as many nodes as were released before,
+    /// but at most the number that may be unavailable.
     fn choose(&self, released: usize, waiting: &[&NodeInfo]) -> Vec<String> {
         let ready = waiting.iter().filter(|node| node.is_ready);
         let canaries = self.view.goal.spec.rollout.as_ref().map(|rollout| &rollout.canaries).filter(|_| released == 0);
@@ -279,7 +280,7 @@ impl Wave<'_> {
     }
 }
 
-/// The releases of a node after a change: without the goal, or with its generation.
+/// The releases of a node after a change of one goal: without the goal, or with this generation of it.
 pub fn with_release(before: &[Release], goal: &str, generation: Option<i64>) -> Vec<Release> {
     let mut after: Vec<Release> = before.iter().filter(|release| release.goal != goal).cloned().collect();
     after.extend(generation.map(|generation| Release { goal: goal.to_owned(), generation }));

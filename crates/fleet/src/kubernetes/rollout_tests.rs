@@ -6,7 +6,7 @@ use super::super::goal::{Canaries, HostGoalSpec, MaxUnavailable, Rollout};
 use super::super::state::{GoalState, HostStateSpec, HostStateStatus};
 use super::*;
 
-/// A cluster whose agents report at the next call of [`Cluster::agents`].
+/// A simulated cluster. Its agents report when a test calls [`Cluster::agents`].
 struct Cluster {
     goal: HostGoal,
     nodes: Vec<NodeInfo>,
@@ -34,7 +34,7 @@ impl Cluster {
         Cluster { goal, nodes: (0..nodes).map(node).collect(), states: BTreeMap::new(), now: 1_000 }
     }
 
-    /// One step of the rollout, with its status and releases written.
+    /// Takes one step of the rollout, and writes the status and the releases.
     fn step(&mut self, guards: &[(String, GuardLook)]) -> Next {
         let view = ClusterView { goal: &self.goal, nodes: &self.nodes, states: &self.states, now: self.now };
         let next = next(&view, guards);
@@ -112,7 +112,7 @@ fn nothing_more_is_released_while_a_node_is_open() {
         assert!(cluster.step(&[]).release.is_empty());
     }
     assert_eq!(cluster.message(), "2 of 2 released nodes do not have it in force yet");
-    // A controller that dies after it wrote the status, and before it released, releases again.
+    // A controller that dies after it wrote the status but before it released the goal releases it again.
     let mut died = Cluster::new(20, rollout("25%"));
     died.step(&[]);
     died.states.clear();
@@ -243,7 +243,7 @@ fn nodes_that_reboot_are_waited_for_and_one_that_does_not_come_back_halts_it() {
     cluster.step(&[]);
     let message = "2 of 2 released nodes do not have it in force yet; vm-000: Draining, waits for 1 pod: games/a";
     assert_eq!(cluster.message(), message);
-    // It is not ready while it boots.
+    // While it boots, the node is not ready.
     cluster.nodes[0].reboot = Some(record(RebootPhase::Rebooting, cluster.now));
     cluster.nodes[0].is_ready = false;
     cluster.now += REBOOT_SECONDS_MAX;

@@ -17,7 +17,7 @@ use super::why::why;
 
 /// How often to check whether the hosts have reached the requested state.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often to retry a switch while other programs write the same states.
+/// How many passes a switch makes at most while other programs write the same states.
 const SWITCHES_MAX: usize = 20;
 
 /// One goal, whose releases a trial owns.
@@ -40,7 +40,7 @@ pub enum TrialError {
         /// The name.
         name: String,
     },
-    /// The goal only audits, or has no rollout. Then no trial can decide which nodes have it.
+    /// The goal only audits, or has no rollout. Then a trial cannot decide which nodes have the goal.
     #[error("the goal only audits, or has no `rollout`: then no trial decides which nodes have it")]
     NotReleased,
     /// Another trial has the goal.
@@ -54,23 +54,23 @@ pub enum TrialError {
     Host {
         /// The node.
         node: String,
-        /// What is wrong with it, as text.
+        /// What is wrong with the node, as text.
         what: String,
     },
-    /// The agents did not answer.
+    /// After the maximum time, some nodes were not in the requested state.
     #[error("after {seconds} s, {nodes} nodes have not reached the requested state, {first} among them")]
     Late {
-        /// How long.
+        /// The maximum time, in seconds.
         seconds: u64,
-        /// How many.
+        /// The number of these nodes.
         nodes: usize,
-        /// The first by name.
+        /// The first of these nodes by name.
         first: String,
     },
     /// Other programs keep writing to the same states.
     #[error("after {times} tries, others still change what is released to the nodes")]
     Contested {
-        /// How many tries.
+        /// The number of tries.
         times: usize,
     },
     /// The goal was changed during the trial.
@@ -129,7 +129,8 @@ impl TrialGoal {
 
     /// Releases the goal to these nodes and withdraws it from all others.
     ///
-    /// # Errors The API server's, or if other programs keep changing the same states.
+    /// # Errors
+    /// If the API server refuses a request, or other programs keep changing the same states.
     pub async fn switch(&self, with: &BTreeSet<String>, generation: i64) -> Result<(), TrialError> {
         for _ in 0..SWITCHES_MAX {
             if self.switched(with, generation).await? == 0 {
@@ -162,10 +163,11 @@ impl TrialGoal {
         Ok(written)
     }
 
-    /// Waits until the nodes in `with` have the goal in force and those in `without` have nothing of it.
+    /// Waits until the nodes in `with` have the goal in force, and the nodes in `without` have none of its settings.
     ///
     /// # Errors
-    /// If a host refuses it, drifts or is not ready, the goal was changed, or not all nodes got there within `patience`.
+    /// If a host refuses the goal, drifts or is not ready, if the goal was changed, or if some nodes have not reached the state after
+    /// `patience`.
     pub async fn settle(
         &self,
         with: &BTreeSet<String>,

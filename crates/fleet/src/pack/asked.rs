@@ -5,24 +5,25 @@ use serde::Serialize;
 /// The maximum number of sessions of a table, with all counts added.
 pub const SESSIONS_MAX: u64 = 10_000;
 
-/// Ticks that come at random times wait, on average, for load / (1 - load) × half a piece of work, by the formula of Pollaczek and
-/// Khinchine for work of constant length. At 0.7 that is 1.2 pieces; at 0.8 it is 2, and at 0.9 4.5. So a bit more load than 0.7 makes
-/// ticks late.
+/// If ticks come at random times, they wait on average for load / (1 - load) × half a piece of work. This is the formula of Pollaczek and
+/// Khinchine for work of constant length. At a load of 0.7 that is 1.2 pieces, at 0.8 it is 2, and at 0.9 it is 4.5. So a load slightly
+/// above 0.7 already makes ticks late.
 pub const LOAD_MAX: f64 = 0.7;
 
-/// A session that uses this share of a CPU is heavy. Two busy siblings each do about 0.6 of the work that a CPU does alone, so a session
-/// next to one of 0.25 takes at most 1.17 times as long on average. A lighter one costs its sibling less, so evenkeel calls it light.
+/// A session that uses at least this share of a CPU is heavy. Two busy siblings each do about 0.6 of the work that a CPU does alone. So a
+/// session beside one of 0.25 takes at most 1.17 times as long on average. A session with less load costs its sibling less, and counts as
+/// light.
 pub const HEAVY_CPUS: f64 = 0.25;
 
-/// The CPU time of a packet in the kernel's part that runs where the interrupt is served, in microseconds. Drivers need 0.5 to 2 µs for a
+/// The CPU time that the kernel needs for a packet on the CPU that serves the interrupt, in microseconds. Drivers need 0.5 to 2 µs for a
 /// small UDP packet; this is the upper end.
 pub(super) const PACKET_US: f64 = 2.0;
 
-/// If packets take at most this share of a CPU that serves interrupts, sessions may run there too. A tenth of the load bound delays a tick
-/// by less than a tenth of its work.
+/// If packets take at most this share of each CPU that serves interrupts, sessions may run there too. A tenth of the load bound delays a
+/// tick by less than a tenth of its work.
 pub(super) const INTERRUPT_LOAD_MAX: f64 = 0.07;
 
-/// The default limit of states that a search visits: about a second on 128 CPUs.
+/// The default of [`Options::work`]: about a second on 128 CPUs.
 const WORK: u32 = 150_000;
 
 /// What to do with CPUs that serve the network's interrupts.
@@ -34,7 +35,7 @@ pub enum InterruptCpus {
     Share,
     /// No session runs there.
     Avoid,
-    /// Shared if packets take little of them, or if they are more than half of all CPUs.
+    /// Sessions run there if packets take little of these CPUs, or if these are more than half of all CPUs.
     #[default]
     Auto,
 }
@@ -57,7 +58,7 @@ pub enum CpuSets {
 /// The rules that a placement must follow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The load of a CPU may not be above this, from 0 to 1.
+    /// The maximum load of a CPU, from 0 to 1.
     pub load_max: f64,
     /// The number of CPUs to leave for the system. `None` for the default: 0.5 of one CPU, 1 of up to four CPUs, 0 of more.
     pub system_cpus: Option<f64>,
@@ -65,7 +66,7 @@ pub struct Options {
     pub interrupt_cpus: InterruptCpus,
     /// Which CPUs each session may run on.
     pub cpu_sets: CpuSets,
-    /// The share of each CPU that the hypervisor gives, where it was measured, by the CPU's number.
+    /// The share of a CPU that the hypervisor gives, with the CPU's number, for each CPU where it was measured.
     pub shares: Vec<(usize, f64)>,
     /// The maximum number of states that the search visits.
     pub work: u32,

@@ -1,7 +1,8 @@
 //! Bounds that no completion of a placement can beat: sessions placed, heavy pairs, highest load.
 //!
-//! Loads on CPUs are a bin packing. Its bounds are dual feasible functions: weights of loads such that what fits one CPU never weighs more than
-//! the CPU. The load itself is one. Another counts loads above a half of the CPU as one, because a CPU has no room for two of them.
+//! Placing loads on CPUs is a bin packing problem. The bounds use dual feasible functions: they give each load a weight, such that loads
+//! that fit on one CPU never weigh more than the CPU. The load itself is such a weight. Another function counts loads above half a CPU as
+//! one, because a CPU has no room for two of them.
 
 use super::problem::Problem;
 use super::state::{OnCpu, Score, State};
@@ -21,7 +22,8 @@ impl Waiting {
     }
 }
 
-/// A load against a capacity, in units such that the whole capacity weighs `capacity * max(k, 1)`. Loads that fit together never weigh more.
+/// The weight of a load, in units such that the whole capacity weighs `capacity * max(k, 1)`. Loads that fit together never weigh more than
+/// that.
 fn weight(load: u64, capacity: u64, k: u64) -> u64 {
     match k {
         0 => load,
@@ -50,7 +52,7 @@ pub(super) fn placeable(state: &State<'_>, waiting: &Waiting) -> u32 {
     most.min(count_within(problem, waiting, quota, |kind| problem.kinds[kind].need.total_load()))
 }
 
-/// The free weight of all CPUs, if no CPU may be above `capacity`.
+/// The free weight of all CPUs, if the load of no CPU may be above `capacity`.
 fn room(state: &State<'_>, capacity: u64, k: u64) -> u64 {
     let of = |on: &OnCpu| {
         // If the CPU's limit is lower than `capacity`, the difference counts as a load.
@@ -65,7 +67,7 @@ fn session_weight(problem: &Problem, kind: usize, capacity: u64, k: u64) -> u64 
     u64::from(problem.kinds[kind].need.width) * weight(load, capacity, k)
 }
 
-/// How many sessions fit into `room`, the lightest first.
+/// The maximum number of sessions that fit into `room`: it counts the lightest ones first.
 fn count_within(problem: &Problem, waiting: &Waiting, mut room: u64, weight: impl Fn(usize) -> u64) -> u32 {
     let mut order: Vec<(u64, u32)> = (0..problem.kinds.len())
         .map(|kind| (weight(kind), waiting.counts[kind]))
@@ -106,7 +108,8 @@ pub(super) fn heavy_pairs(state: &State<'_>, waiting: &Waiting, count: u32) -> u
     state.heavy_pairs + pairs_added(state.heavy.iter().map(|heavy| u64::from(*heavy)), left)
 }
 
-/// The minimum number of pairs of threads on one CPU, core, cache and node, with each level by itself as even as possible.
+/// The minimum number of pairs of threads on one CPU, core, cache and node. Each level is counted by itself, with the threads spread as
+/// evenly as possible.
 fn sharing(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
     let left = least(state.problem, waiting, count, |kind| u64::from(state.problem.kinds[kind].need.width));
     let of = |threads: &[u32]| pairs_added(threads.iter().map(|threads| u64::from(*threads)), left);
@@ -134,7 +137,8 @@ fn pairs_added(places: impl Iterator<Item = u64>, mut left: u64) -> u64 {
     pairs
 }
 
-/// How many threads of the lightest kind fit, if no CPU may be above `capacity`. Only this bound considers the rest that each CPU leaves empty.
+/// How many threads of the lightest kind fit, if the load of no CPU may be above `capacity`. Only this bound counts the unused rest of each
+/// CPU.
 fn threads_within(state: &State<'_>, waiting: &Waiting, capacity: u64) -> u64 {
     let kinds = 0..state.problem.kinds.len();
     let loads = kinds.filter(|kind| waiting.counts[*kind] > 0).map(|kind| u64::from(state.problem.packed_loads[kind]));
@@ -143,7 +147,7 @@ fn threads_within(state: &State<'_>, waiting: &Waiting, capacity: u64) -> u64 {
     state.cpus.iter().map(|on| room(on) / lightest.min(capacity).max(1)).sum()
 }
 
-/// Whether a completion with `count` of the waiting sessions has every CPU at or below `load`, as far as the bounds can say.
+/// False if the bounds prove that no completion with `count` of the waiting sessions keeps every CPU at or below `load`.
 pub(super) fn may_stay_at(state: &State<'_>, waiting: &Waiting, count: u32, load: u32) -> bool {
     let problem = state.problem;
     let most = problem.slots.iter().map(|slot| slot.limit).max().unwrap_or(0);
@@ -178,7 +182,7 @@ pub(super) fn root(state: &State<'_>, waiting: &Waiting) -> (u32, u64, u32) {
     (waiting.total() - placed, heavy_pairs(state, waiting, placed), low)
 }
 
-/// Whether no completion is better than `best`, on the first three levels or on all.
+/// Whether no completion is better than `best`: on all levels of the score with `has_ties`, otherwise on the first three.
 pub(super) fn is_hopeless(state: &State<'_>, waiting: &Waiting, given_up: u32, best: &Score, has_ties: bool) -> bool {
     let total = waiting.total();
     let left_out = given_up + total - placeable(state, waiting);

@@ -3,7 +3,7 @@
 use super::greedy::{Choice, Placed, best_place};
 use super::state::State;
 
-/// With at most this many sessions, a better place is tried for every session, not only for those on the busiest CPUs.
+/// With at most this many sessions, the search tries a better place for every session. With more, only for those on the busiest CPUs.
 const ALL_MAX: usize = 256;
 
 /// Improves until no step helps, or `work` steps were tried.
@@ -15,7 +15,7 @@ pub(super) fn improve(state: &mut State<'_>, placed: &mut Vec<Placed>, mut work:
     {}
 }
 
-/// Places a left-out session, after moving another one out of its way. True if it did.
+/// Places a session that was left out, if necessary after another session was moved away. True if it placed one.
 fn insert(state: &mut State<'_>, placed: &mut Vec<Placed>, work: &mut u32) -> bool {
     if state.left_out == 0 {
         return false;
@@ -23,7 +23,7 @@ fn insert(state: &mut State<'_>, placed: &mut Vec<Placed>, work: &mut u32) -> bo
     let problem = state.problem;
     let mut counts = vec![0; problem.kinds.len()];
     placed.iter().for_each(|one| counts[one.kind] += 1);
-    // The smallest first: they need the least room.
+    // The smallest kinds first: they need the least room.
     for kind in (0..problem.kinds.len()).rev().filter(|kind| counts[*kind] < problem.kinds[*kind].count) {
         if let Some(slots) = best_place(state, kind, Choice::Fullest) {
             state.put(&slots, kind);
@@ -57,8 +57,8 @@ fn insert(state: &mut State<'_>, placed: &mut Vec<Placed>, work: &mut u32) -> bo
     false
 }
 
-/// Moves a session away from the CPU with the highest load, from a core with heavy pairs, or from a cache that is too full; or any session, if `is_any`.
-/// True if that made the placement better.
+/// Moves a session away from the CPU with the highest load, from a core with heavy pairs, or from a cache that is too full. With `is_any`,
+/// moves any session. True if that made the placement better.
 fn relieve(state: &mut State<'_>, placed: &mut [Placed], work: &mut u32, is_any: bool) -> bool {
     let problem = state.problem;
     let load = state.load();
@@ -82,7 +82,7 @@ fn relieve(state: &mut State<'_>, placed: &mut [Placed], work: &mut u32, is_any:
     false
 }
 
-/// One better place for this session. A move to another CPU is tried first, then an exchange with a session of another kind.
+/// Makes one step that gives this session a better place: a move to another CPU, or else an exchange with a session of another kind.
 fn step(state: &mut State<'_>, placed: &mut [Placed], at: usize, work: &mut u32) -> bool {
     *work = work.saturating_sub(1);
     let (score, one) = (state.score(), placed[at].clone());

@@ -1,9 +1,9 @@
-//! First placements: one session after the other, each where it is best at that moment.
+//! First placements: one session after the other, each on the CPUs that are best at that moment.
 
 use super::problem::Problem;
 use super::state::State;
 
-/// A session on CPUs: its kind, and places in [`Problem::slots`].
+/// A session on CPUs: its kind, and the indices of the CPUs in [`Problem::slots`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
     pub(super) kind: usize,
@@ -13,9 +13,9 @@ pub(super) struct Placed {
 /// Which CPU is best for a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The one with the lowest load: an even placement.
+    /// The CPU with the lowest load: an even placement.
     Emptiest,
-    /// The CPU with the highest load on which it fits, so that more sessions fit.
+    /// The CPU with the highest load on which the thread fits, so that more sessions fit.
     Fullest,
 }
 
@@ -96,7 +96,7 @@ fn threads(state: &mut State<'_>, kind: usize, group: &[usize], choice: Choice) 
     (slots.len() == width as usize).then_some(slots)
 }
 
-/// The order in which CPUs are preferred for a thread.
+/// The preference of a CPU for a thread: the CPU with the smallest key comes first.
 pub(super) fn key(state: &State<'_>, slot: usize, kind: usize, choice: Choice) -> [u64; 7] {
     let (room, need) = (&state.problem.slots[slot], &state.problem.kinds[kind].need);
     let pairs = if need.is_heavy { u64::from(state.heavy[room.core]) } else { 0 };

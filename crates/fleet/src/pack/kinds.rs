@@ -14,7 +14,7 @@ pub(super) fn share(load: u32) -> f64 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) need: Need,
-    /// Rows of the table, with how many sessions of each.
+    /// Rows of the table with this need, and the number of sessions of each row.
     pub(super) rows: Vec<(usize, u32)>,
     pub(super) count: u32,
 }
@@ -22,20 +22,21 @@ pub(super) struct Kind {
 /// The needs of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Need {
-    /// How many CPUs it gets.
+    /// The number of CPUs that the session gets.
     pub(super) width: u32,
-    /// Its load on each of them, in millionths of a CPU.
+    /// The session's load on each of its CPUs, in millionths of a CPU.
     pub(super) load: u32,
-    /// The maximum load of each of its CPUs, with all sessions on it. Above one CPU if its ticks set no limit.
+    /// The maximum load of each of the session's CPUs, including all sessions on it. Above one CPU if the ticks of the session set no
+    /// limit.
     pub(super) limit: u32,
-    /// Whether it alone loads a CPU above the bound, and so gets its own CPU.
+    /// Whether the session alone loads a CPU above the bound, and so gets its own CPU.
     pub(super) is_exclusive: bool,
-    /// Whether its siblings should not have such a session.
+    /// Whether the session is heavy: it should not share a core with another heavy session.
     pub(super) is_heavy: bool,
     /// Whether the work of a tick, at its p99, is longer than the time between ticks.
     pub(super) is_tick_too_long: bool,
     pub(super) memory_kib: u64,
-    /// The part of the last-level cache that it needs on each of its CPUs.
+    /// The part of the last-level cache that the session needs for each of its CPUs.
     pub(super) cache_kib: u64,
 }
 
@@ -52,7 +53,7 @@ pub(super) fn kinds(sessions: &[Session], load_max: u32) -> Vec<Kind> {
         kinds[at].rows.push((row, session.count));
         kinds[at].count += session.count;
     }
-    // Place the hardest sessions first: that leaves the search the fewest branches.
+    // Place the sessions with the largest needs first: that leaves the search the fewest branches.
     let size = |kind: &Kind| (u64::from(kind.need.width) * u64::from(kind.need.load), kind.need.memory_kib);
     kinds.sort_by_key(|kind| std::cmp::Reverse((kind.need.width, size(kind))));
     kinds
@@ -78,7 +79,7 @@ impl Need {
         }
     }
 
-    /// Its load on all of its CPUs together.
+    /// The load of the session on all of its CPUs together.
     pub(super) fn total_load(&self) -> u64 {
         u64::from(self.width) * u64::from(self.load)
     }
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_tick_ends_before_the_next_is_due() {
-        // The work takes a third of the period on average, and 90 % at its p99. So others may take a tenth.
+        // A tick works for a third of the period on average, and for 90 % at its p99. So other sessions may take a tenth of the CPU.
         let need = needs("0.33,50,18000,,\n")[0];
         assert_eq!((need.limit, need.is_tick_too_long), (430_000, false));
         assert!(needs("0.33,50,20001,,\n")[0].is_tick_too_long);

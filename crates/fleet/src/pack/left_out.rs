@@ -15,7 +15,7 @@ use crate::sessions::Session;
 pub struct LeftOut {
     /// The name in the table.
     pub session: String,
-    /// How many sessions these are.
+    /// The number of these sessions.
     pub count: u32,
     /// The scarce resource.
     pub resource: Resource,
@@ -30,17 +30,17 @@ pub struct LeftOut {
 pub enum Resource {
     /// CPUs with a load below the bound.
     Cpu,
-    /// CPUs of one node, for a session of several CPUs.
+    /// CPUs of one node, for a session that needs several CPUs.
     Node,
     /// Memory of a node.
     Memory,
     /// The CPU quota of the control group.
     Quota,
-    /// The time between ticks.
+    /// The time between ticks: the work of a tick, at its p99, is longer.
     Tick,
 }
 
-/// Takes the kinds out that would not fit even if they were alone, with the reasons.
+/// For each kind, why a session of it would not fit even if it were alone. `None` for kinds that would fit.
 pub(super) fn never(problem: &Problem, kinds: &[Kind], options: &Options) -> Vec<Option<(Resource, String)>> {
     let empty = State::new(problem);
     let cpus = |node: usize, kind: &usize| {
@@ -100,7 +100,7 @@ pub(super) fn reason(problem: &Problem, placed: &[Placed], kind: usize) -> (Reso
     (Resource::Memory, "no node with room on a CPU has the memory left".to_owned())
 }
 
-/// The rows of a kind that have no place, when the first `placed` sessions of it have one.
+/// The rows of a kind whose sessions have no place. The first `placed` sessions of the kind have a place.
 pub(super) fn rows(
     sessions: &[Session],
     kind: &Kind,

@@ -1,11 +1,12 @@
-//! A machine as a tree: nodes, caches in them, cores in those, and CPUs. Made from facts, or by hand in tests and simulations.
+//! A machine as a tree: nodes contain caches, caches contain cores, and cores contain CPUs. Made from facts, or by hand in tests and
+//! simulations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_host::facts::{Cache, Container, Cpu, CpuLimit};
 use evenkeel_host::{CpuSet, Fact, Facts};
 
-/// Many unknown facts have one reason; this many CPUs are named with it.
+/// If many facts are unknown for one reason, the caveat names this many CPUs.
 const NAMED_MAX: usize = 4;
 
 /// The facts about a machine that a placement needs.
@@ -15,9 +16,9 @@ pub struct Machine {
     pub cpus: Vec<MachineCpu>,
     /// The nodes that have CPUs.
     pub nodes: Vec<MachineNode>,
-    /// The last caches. CPUs with unknown caches share one cache of unknown size per node.
+    /// The last-level caches. If the caches of CPUs are unknown, the CPUs of a node share one cache of unknown size.
     pub caches: Vec<MachineCache>,
-    /// The quota of the control group, in CPUs.
+    /// The quota of the control group, in CPUs; none if there is no quota or it is not known.
     pub quota_cpus: Option<f64>,
     /// The unknown facts, each in a sentence.
     pub caveats: Vec<String>,
@@ -26,35 +27,35 @@ pub struct Machine {
 /// A CPU, and where it is in the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineCpu {
-    /// The kernel's number.
+    /// The kernel's number of the CPU.
     pub cpu: usize,
-    /// Its place in [`Machine::nodes`].
+    /// The index of the CPU's node in [`Machine::nodes`].
     pub node: usize,
-    /// Its place in [`Machine::caches`]. All CPUs of a cache are of one node.
+    /// The index of the CPU's cache in [`Machine::caches`]. All CPUs of a cache are in one node.
     pub cache: usize,
-    /// A number that it shares with its siblings. All CPUs of a core are of one cache.
+    /// A number that the CPU shares with its siblings. All CPUs of a core share one cache.
     pub core: usize,
-    /// Whether the control group may use it.
+    /// Whether the control group may use the CPU.
     pub is_allowed: bool,
-    /// Whether the scheduler leaves it alone (`isolcpus=`).
+    /// Whether the scheduler leaves the CPU alone (`isolcpus=`).
     pub is_isolated: bool,
-    /// Whether it serves an interrupt of a network interface.
+    /// Whether the CPU serves an interrupt of a network interface.
     pub serves_interrupts: bool,
 }
 
 /// A memory node with CPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineNode {
-    /// The kernel's number; none if the machine's nodes are not known.
+    /// The kernel's number of the node; none if the machine's nodes are not known.
     pub node: Option<u32>,
-    /// Its memory, in bytes.
+    /// The memory of the node, in bytes.
     pub memory_bytes: Option<u64>,
 }
 
-/// A last cache.
+/// A last-level cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineCache {
-    /// Its size, in bytes.
+    /// The size of the cache, in bytes.
     pub size_bytes: Option<u64>,
 }
 
@@ -109,7 +110,7 @@ impl Machine {
         self.caveats.push(unknown(what, fact));
     }
 
-    /// Adds the nodes with running CPUs, and says in which one each CPU is.
+    /// Adds the nodes with running CPUs, and returns the index of each CPU's node.
     fn add_nodes(&mut self, facts: &Facts, online: &CpuSet) -> BTreeMap<usize, usize> {
         let known = facts.numa.nodes.known().map(Vec::as_slice).unwrap_or_default();
         let mut of_cpu = BTreeMap::new();
@@ -127,7 +128,7 @@ impl Machine {
         if of_cpu.len() == online.len() && self.nodes.len() > 1 {
             return of_cpu;
         }
-        // One node, or no known node. Its memory is the machine's.
+        // There is one node, or no node is known. It has all of the machine's memory.
         let node = self.nodes.first().and_then(|node| node.node).filter(|_| of_cpu.len() == online.len());
         if node.is_none() && !facts.numa.nodes.is_absent() {
             let why = facts.numa.nodes.unknown_why().unwrap_or("some CPUs are in no node");
@@ -146,7 +147,7 @@ fn unknown<T>(what: &str, fact: &Fact<T>) -> String {
     format!("{what} is not known ({})", fact.unknown_why().unwrap_or("not read"))
 }
 
-/// The CPUs that serve interrupts of a network interface: the effective one, or the only one that may.
+/// The CPUs that serve interrupts of a network interface: the effective CPU of each interrupt, or the only CPU that may serve it.
 fn interrupt_cpus(facts: &Facts, caveats: &mut Vec<String>) -> CpuSet {
     if let Some(why) = facts.network.nics.unknown_why() {
         caveats.push(format!("which CPUs serve the network's interrupts is not known ({why})"));
@@ -175,7 +176,7 @@ fn interrupt_cpus(facts: &Facts, caveats: &mut Vec<String>) -> CpuSet {
     found.into_iter().collect()
 }
 
-/// Numbers of caches and cores, as the facts give them.
+/// Numbers the caches and cores of the facts.
 #[derive(Default)]
 struct Places {
     caches: BTreeMap<(usize, Option<String>), usize>,
@@ -185,8 +186,8 @@ struct Places {
 }
 
 impl Places {
-    /// A cache that two nodes share counts as one cache in each, and a core in two caches as two cores. So the machine is a tree, as the search
-    /// needs it.
+    /// If two nodes share a cache, it counts as one cache in each. If two caches share a core, it counts as two cores. So the machine is a
+    /// tree, which the search needs.
     fn place(&mut self, cpu: &Cpu, node: usize, caches: &mut Vec<MachineCache>) -> (usize, usize) {
         let last = last_cache(cpu);
         let shared_by = last.and_then(|cache| cache.shared_by.known());
@@ -221,7 +222,7 @@ impl Places {
     }
 }
 
-/// The cache of the highest level from 2 on. A first-level cache belongs to one core and has no neighbours.
+/// The cache with the highest level above the first. A first-level cache belongs to one core, so no other core shares it.
 fn last_cache(cpu: &Cpu) -> Option<&Cache> {
     let level = |cache: &&Cache| cache.level.known().copied().filter(|level| *level >= 2);
     cpu.caches.iter().filter(|cache| level(cache).is_some()).max_by_key(level)

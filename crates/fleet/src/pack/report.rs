@@ -17,9 +17,9 @@ use crate::sessions::Session;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// How many sessions the table has.
+    /// The number of sessions in the table.
     pub sessions: u32,
-    /// How many of them have a place.
+    /// The number of sessions that have a place.
     pub placed: u32,
     /// The highest load of a CPU with sessions, as a share of the CPU. `null` if no CPU has sessions.
     pub load: Option<f64>,
@@ -31,7 +31,7 @@ pub struct Report {
     pub rules: Rules,
     /// The sessions that have a place. Equal ones on the same CPUs are one entry.
     pub placements: Vec<Placement>,
-    /// The sessions that have none, with the reason.
+    /// The sessions that have no place, with the reason.
     pub left_out: Vec<LeftOut>,
     /// Each CPU that runs.
     pub cpus: Vec<CpuUse>,
@@ -42,12 +42,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every session has a place, and the CPUs that serve interrupts have the time for all packets.
+    /// Whether every session has a place, and the CPUs that serve interrupts have enough time for all packets.
     pub fn is_enough(&self) -> bool {
         self.left_out.is_empty() && self.packets_over().is_none()
     }
 
-    /// How much the packets need of each CPU that serves interrupts, if that is more than the CPU has.
+    /// The share of a CPU that the packets need of each CPU that serves interrupts. None unless it is above 1.
     pub fn packets_over(&self) -> Option<f64> {
         self.cpus.iter().map(|cpu| cpu.interrupt_load).find(|load| *load > 1.0)
     }
@@ -57,9 +57,10 @@ impl Report {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Proof {
-    /// Whether no placement has more sessions, or as many with fewer heavy pairs, or the same with a lower highest load.
+    /// Whether the placement is proven to be best: no other has more sessions, or as many with fewer heavy pairs, or as many of both with a
+    /// lower highest load.
     pub is_best: bool,
-    /// Whether it is also proven that no such placement uses fewer nodes and caches.
+    /// Whether it is also proven that no equally good placement uses fewer nodes and caches.
     pub are_ties_proven: bool,
     /// No placement has more sessions than this.
     pub placed_max: u32,
@@ -75,9 +76,9 @@ pub struct Proof {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
-    /// The load of a CPU with several sessions may not be above this, as a share of it.
+    /// The maximum load of a CPU with several sessions, as a share of the CPU.
     pub load_max: f64,
-    /// Sessions with this load on a CPU are heavy.
+    /// A session with at least this load on a CPU is heavy.
     pub heavy_cpus: f64,
     /// CPUs that are left for the system.
     pub system_cpus: f64,
@@ -97,22 +98,22 @@ pub struct Rules {
 pub struct Placement {
     /// The name in the table.
     pub session: String,
-    /// How many sessions these are.
+    /// The number of these sessions.
     pub count: u32,
-    /// The CPUs that each of them may run on.
+    /// The CPUs that each of these sessions may run on.
     pub cpus: CpuSet,
     /// The node of the CPUs; `null` if the machine's nodes are not known.
     pub node: Option<u32>,
     /// The load that each session adds to each of its CPUs, on average.
     pub load: f64,
-    /// The start of a command line.
+    /// The start of a command line that sets these CPUs.
     pub taskset: String,
     /// Lines for the session's systemd unit.
     pub unit: Vec<String>,
     /// The systemd services of these sessions, if the table names them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<String>,
-    /// The weight of their services, if the table has one.
+    /// The scheduler's weight for the services, if the table has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_weight: Option<u32>,
 }
@@ -121,25 +122,25 @@ pub struct Placement {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuUse {
-    /// Its number.
+    /// The kernel's number of the CPU.
     pub cpu: usize,
-    /// Its node; `null` if the machine's nodes are not known.
+    /// The node of the CPU; `null` if the machine's nodes are not known.
     pub node: Option<u32>,
     /// CPUs of one core have one number.
     pub core: usize,
-    /// CPUs that share a last cache have one number.
+    /// CPUs that share a last-level cache have one number.
     pub cache: usize,
-    /// Its roles; empty if it has none.
+    /// The roles of the CPU; empty if it has none.
     pub roles: Vec<Role>,
-    /// The load of sessions and interrupts, as a share of the CPU; above 1 if packets need more than it has.
+    /// The load of sessions and interrupts, as a share of the CPU. Above 1 if the packets need more than the whole CPU.
     pub load: f64,
-    /// The part of the load that interrupts cause, as far as it comes from packets.
+    /// The part of the load that interrupts cause. Only packets are counted.
     pub interrupt_load: f64,
-    /// The highest allowed load. A session that has a CPU without other roles to itself may use all of it.
+    /// The maximum load. A session that has a CPU without other roles to itself may use all of it.
     pub load_max: f64,
     /// The share that is left for the system.
     pub system: f64,
-    /// How many sessions the placement counts there. They may also run on the other CPUs of their sets.
+    /// The number of sessions that the placement counts on this CPU. They may also run on the other CPUs of their sets.
     pub sessions: u32,
 }
 
@@ -150,11 +151,11 @@ pub struct CpuUse {
 pub enum Role {
     /// Sessions run there.
     Sessions,
-    /// It serves interrupts of a network interface.
+    /// The CPU serves interrupts of a network interface.
     Interrupts,
     /// The CPU is left for the system, partly or completely.
     System,
-    /// It is not for sessions, by the control group.
+    /// The control group does not allow the CPU.
     NotAllowed,
 }
 
@@ -162,9 +163,9 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeUse {
-    /// Its number; `null` if the machine's nodes are not known.
+    /// The kernel's number of the node; `null` if the machine's nodes are not known.
     pub node: Option<u32>,
-    /// How many sessions it has.
+    /// The number of sessions on the node.
     pub sessions: u32,
     /// The memory that sessions may have, in MiB; `null` if it is not known.
     pub memory_mib: Option<f64>,
@@ -172,7 +173,7 @@ pub struct NodeUse {
     pub memory_used_mib: f64,
 }
 
-/// All that a report is made of.
+/// Everything that a report is made of.
 pub(super) struct Parts<'a> {
     pub(super) machine: &'a Machine,
     pub(super) sessions: &'a [Session],
@@ -223,7 +224,7 @@ impl Parts<'_> {
     }
 
     fn placements(&self) -> Vec<Placement> {
-        // By row and CPUs, the numbers of the sessions in their row.
+        // For each row and set of CPUs: the numbers of the sessions within their row.
         let mut joined: BTreeMap<(usize, Vec<usize>), Vec<u32>> = BTreeMap::new();
         let mut numbers = vec![0; self.sessions.len()];
         for (kind, of) in self.problem.kinds.iter().enumerate() {
@@ -241,8 +242,8 @@ impl Parts<'_> {
         joined.into_iter().map(|((row, slots), numbers)| self.placement(row, &slots, &numbers)).collect()
     }
 
-    /// The slots that a session may use, of which the placement counts on `slots`. The scheduler moves no thread to or from isolated CPUs, so a set
-    /// never mixes them with others.
+    /// All slots that a session may use, if the placement counts the session on `slots`. The scheduler moves no thread to or from isolated
+    /// CPUs, so a set never mixes them with others.
     fn cpu_set(&self, slots: Vec<usize>) -> Vec<usize> {
         let of = |slot: &usize| &self.problem.slots[*slot];
         if slots.iter().any(|slot| of(slot).is_isolated) {
@@ -264,7 +265,7 @@ impl Parts<'_> {
         let node = slots.first().and_then(|slot| self.machine.nodes[at(slot).node].node);
         let session = &self.sessions[row];
         let mut unit = vec![format!("AllowedCPUs={cpus}")];
-        // On a machine with one node, a line that names the node is useless.
+        // On a machine with one node, `AllowedMemoryNodes=` would have no effect.
         unit.extend(node.filter(|_| self.machine.nodes.len() > 1).map(|node| format!("AllowedMemoryNodes={node}")));
         unit.extend(session.cpu_weight.map(|weight| format!("CPUWeight={weight}")));
         Placement {

@@ -10,7 +10,7 @@ use super::state::{Score, State, mix};
 
 /// The maximum number of sessions for a search.
 pub(super) const EXACT_SESSIONS_MAX: u32 = 64;
-/// The maximum number of threads for a search, because it calls itself for each.
+/// The maximum number of threads for a search. The search recurses once for each thread.
 const EXACT_THREADS_MAX: u32 = 512;
 /// The maximum number of remembered states, of 16 bytes each.
 const REMEMBERED_MAX: usize = 1 << 20;
@@ -22,9 +22,9 @@ const EXCHANGES: u32 = 20_000;
 pub(super) struct Found {
     pub(super) placed: Vec<Placed>,
     pub(super) score: Score,
-    /// No placement is better than this on the first three levels.
+    /// A proven bound: no placement is better than this on the first three levels of the score.
     pub(super) bound: (u32, u64, u32),
-    /// Whether the placement is also proven to be the best among those that are equal on the first three levels.
+    /// Whether it is proven that no placement which is equal on the first three levels has a better score.
     pub(super) are_ties_proven: bool,
     /// States that the search visited.
     pub(super) visited: u32,
@@ -82,7 +82,7 @@ fn first(problem: &Problem) -> (Vec<Placed>, Score) {
         if best.as_ref().is_none_or(|(_, least)| score < *least) {
             best = Some((placed, score));
         }
-        // The other orders only help if something does not fit.
+        // If everything fits, the other orders do not help.
         if score.left_out == 0 {
             break;
         }
@@ -100,7 +100,7 @@ struct Search<'a> {
     left: u32,
     remembered: FxHashSet<u128>,
     has_ties: bool,
-    /// CPUs of the session that is being placed.
+    /// The CPUs of the session that is being placed.
     path: Vec<usize>,
 }
 

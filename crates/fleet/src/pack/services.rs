@@ -1,5 +1,5 @@
-//! The systemd services of a placement, from a report or from the saved answer of `evenkeel pack plan --json`. A saved answer can come from anywhere,
-//! so its services are checked as a table's, and its CPUs and nodes against the machine.
+//! The systemd services of a placement, from a report or from the saved answer of `evenkeel pack plan --json`. A saved answer can come from
+//! anywhere. So its services are checked like those of a table, and its CPUs and nodes are compared with the machine.
 
 use evenkeel_change::ServiceName;
 use evenkeel_change::persist::SessionUnit;
@@ -14,7 +14,7 @@ use crate::sessions::CPU_WEIGHT_MAX;
 
 /// The format of a saved answer.
 const FORMAT: u32 = 1;
-/// The longest saved answer, in bytes: 10,000 sessions on 8,192 CPUs.
+/// The maximum size of a saved answer, in bytes. It is enough for 10,000 sessions on 8,192 CPUs.
 pub const PLAN_BYTES_MAX: u64 = 16 << 20;
 
 /// A session and the service that runs it.
@@ -22,11 +22,11 @@ pub const PLAN_BYTES_MAX: u64 = 16 << 20;
 pub struct Service {
     /// The session's name in the table.
     pub session: String,
-    /// Its service, and the CPUs, memory and weight of it.
+    /// The service, with its CPUs, memory node and weight.
     pub unit: SessionUnit,
 }
 
-/// Why a placement has no services, or not for this machine. Reads well after "failed to place the services: ".
+/// Why a placement has no services, or none for this machine. Reads well after "failed to place the services: ".
 #[derive(Debug, thiserror::Error)]
 pub enum ServicesError {
     /// The text is not an answer of `pack plan`.
@@ -44,25 +44,25 @@ pub enum ServicesError {
     /// A session has no service.
     #[error("session {0:?} has no unit")]
     NoUnit(String),
-    /// There are more or fewer services than sessions, the name of one is wrong, or two are the same.
+    /// The number of services differs from the number of sessions, a name is wrong, or two services have one name.
     #[error("session {session:?}: {why}")]
     Unit {
-        /// Its name.
+        /// The name of the session.
         session: String,
         /// What is wrong.
         why: String,
     },
-    /// The machine is another one.
+    /// The plan was made for another machine.
     #[error("session {session:?}: {why}; the plan was made for another machine, or this one has changed")]
     Machine {
-        /// Its name.
+        /// The name of the session.
         session: String,
-        /// What is missing.
+        /// What this machine does not have.
         why: String,
     },
 }
 
-/// The fields of a saved answer that are used. Its lines for units and for `taskset` are computed again.
+/// The used fields of a saved answer. The lines for units and for `taskset` are computed again.
 #[derive(Deserialize)]
 struct Saved {
     format: u32,
@@ -128,7 +128,7 @@ pub fn services(report: &Report, machine: &Machine) -> Result<Vec<Service>, Serv
 /// The services in a saved answer of `evenkeel pack plan --json`.
 ///
 /// # Errors
-/// If it is not such an answer, a session has no place or no service, or the machine does not have its CPUs.
+/// If the text is not such an answer, a session has no place or no service, or the machine does not have a session's CPUs.
 pub fn parse_services(text: &str, machine: &Machine) -> Result<Vec<Service>, ServicesError> {
     let saved: Saved = serde_json::from_str(text).map_err(ServicesError::Text)?;
     if saved.format != FORMAT {
@@ -173,7 +173,7 @@ fn fit(service: &mut Service, machine: &Machine) -> Result<(), ServicesError> {
             Some(_) => {}
         }
     }
-    // On a machine with one node, a line that names the node is useless.
+    // On a machine with one node, a line that names the node would have no effect.
     unit.node = unit.node.filter(|_| machine.nodes.len() > 1);
     Ok(())
 }

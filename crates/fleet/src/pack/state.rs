@@ -1,9 +1,9 @@
-//! The state of a placement, which grows by one thread at a time: what fits, and the score. Two states have the same hash if they
-//! differ only by an exchange of equal CPUs, cores, caches or nodes.
+//! The state of a placement, which grows by one thread at a time: what fits, and the score. If two states differ only by an exchange of
+//! equal CPUs, cores, caches or nodes, they have the same hash.
 
 use super::problem::Problem;
 
-/// How good a placement is: smaller is better, and the first field that differs decides.
+/// How good a placement is. Smaller is better. The first field that differs decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Score {
     /// Sessions that are not placed.
@@ -12,11 +12,11 @@ pub(super) struct Score {
     pub(super) heavy_pairs: u64,
     /// The highest load of a CPU with sessions, in millionths.
     pub(super) load: u32,
-    /// Caches over which large sessions are spread, beyond one each.
+    /// The caches that large sessions use beyond one for each session.
     pub(super) spread: u32,
-    /// How much more of the caches sessions need than these have, in KiB.
+    /// By how much the needs of the sessions exceed the sizes of their caches, in KiB.
     pub(super) cache_excess: u64,
-    /// Pairs of threads that share a CPU, a core, a cache and a node.
+    /// Pairs of threads on one CPU, on one core, at one cache and on one node: the sum of the four numbers.
     pub(super) sharing: u64,
 }
 
@@ -31,7 +31,7 @@ impl Score {
 #[derive(Clone, Debug, Default)]
 pub(super) struct OnCpu {
     pub(super) load: u32,
-    /// The load limit, from the CPU and from the sessions on it.
+    /// The maximum load: the lowest limit of the CPU and of the sessions on it.
     pub(super) limit: u32,
     /// The kind of each thread.
     pub(super) kinds: Vec<usize>,
@@ -100,7 +100,7 @@ impl<'a> State<'a> {
         state
     }
 
-    /// Whether one thread of a session fits there. [`State::has_room`] checks the session's memory and quota.
+    /// Whether one thread of a session fits on a slot. [`State::has_room`] checks the memory and the quota for the session.
     pub(super) fn fits(&self, slot: usize, kind: usize) -> bool {
         let (room, on, need) = (&self.problem.slots[slot], &self.cpus[slot], &self.problem.kinds[kind].need);
         if on.is_marked || (need.width > 1 && room.is_isolated) {
@@ -112,7 +112,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Whether the node has the memory, and all CPUs the quota, for one more session.
+    /// Whether the node has enough memory, and the quota enough CPU time, for one more session.
     pub(super) fn has_room(&self, node: usize, kind: usize) -> bool {
         self.memory[node] >= self.problem.kinds[kind].need.memory_kib && self.has_quota(kind)
     }
@@ -121,7 +121,7 @@ impl<'a> State<'a> {
         self.total_load + self.problem.kinds[kind].need.total_load() <= self.problem.quota
     }
 
-    /// Adds one thread of a session; `nth` counts its threads from zero.
+    /// Adds one thread of a session. `nth` is the thread's number in the session, from zero.
     pub(super) fn put_thread(&mut self, slot: usize, kind: usize, nth: u32) {
         let need = self.problem.kinds[kind].need;
         let room = &self.problem.slots[slot];
@@ -148,7 +148,7 @@ impl<'a> State<'a> {
         });
     }
 
-    /// Takes away what [`State::put_thread`] added last of this session.
+    /// Removes the thread of a session that [`State::put_thread`] added last.
     pub(super) fn take_thread(&mut self, slot: usize, kind: usize, nth: u32) {
         let problem = self.problem;
         let need = problem.kinds[kind].need;
@@ -243,7 +243,7 @@ impl<'a> State<'a> {
         self.sum
     }
 
-    /// A hash of a CPU and everything above it. If two CPUs have equal hashes, a thread on either leads to the same state.
+    /// A hash of a CPU, and of its core, cache and node. If two CPUs have equal hashes, a thread on either leads to the same state.
     pub(super) fn hash_of(&self, slot: usize) -> u128 {
         let room = &self.problem.slots[slot];
         let upwards =
@@ -275,7 +275,7 @@ impl<'a> State<'a> {
         self.sum = self.sum.wrapping_add(self.node_hash(node));
     }
 
-    /// Changes the sessions on a CPU. The hash of a parent is a sum over its children, so their order does not matter.
+    /// Changes the sessions on a CPU. The hash of a parent is a sum over its children, so the order of the children does not matter.
     fn rehash(&mut self, slot: usize, change: impl FnOnce(&mut OnCpu)) {
         let room = &self.problem.slots[slot];
         let (core, cache, node) = (room.core, room.cache, room.node);
@@ -299,7 +299,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// Spreads every bit over all bits. Among a billion states, the chance that two have the same hash is 1e-21.
+/// Spreads every bit of the input over all bits of the hash. Among a billion states, two have the same hash with a chance of about 1e-21.
 pub(super) fn mix(x: u128) -> u128 {
     let a = (x ^ (x >> 67))
         .wrapping_add(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)

@@ -1,4 +1,4 @@
-//! Placements against trying all of them, and every rule on random machines.
+//! Compares placements with the best of all possible ones, and checks every rule on random machines.
 
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ fn session(cpus: f64, count: u32) -> Session {
     }
 }
 
-/// A machine of up to six CPUs, and up to five sessions that fight for its CPUs, memory and caches.
+/// A machine of up to six CPUs, and up to five sessions that compete for its CPUs, memory and caches.
 fn small(numbers: &mut Numbers) -> (Machine, Vec<Session>, Options) {
     let shape = numbers.pick(&[
         Shape { nodes: 1, caches: 1, cores: 2, threads: 2 },
@@ -196,7 +196,7 @@ fn brute(problem: &Problem, sessions: &[&Kind], places: &mut Vec<u32>, best: &mu
         *best = Some(best.map_or(score, |best| best.min(score)));
         return;
     }
-    // One more session never lowers a part of the score.
+    // One more session never lowers any field of the score.
     if best.is_some_and(|best| score >= best) {
         return;
     }
@@ -476,7 +476,7 @@ fn what_has_no_place_is_listed_with_its_reason() {
     assert!(matches!(plan(&Machine::default(), &[session(0.1, 1)], &Options::default()), Err(PackError::NoCpus(_))));
 }
 
-/// Two sessions that each need a CPU of their own, while the hypervisor gives only a part of one CPU.
+/// Each of two sessions needs a CPU of its own, but the hypervisor gives only a part of one CPU.
 #[test]
 fn a_session_with_its_own_cpu_is_bounded_by_what_the_cpu_has() {
     let machine = machine(Shape { nodes: 1, caches: 1, cores: 2, threads: 1 }, 1000, 1000);

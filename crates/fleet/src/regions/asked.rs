@@ -6,20 +6,20 @@ use crate::records::TableError;
 /// The regions that a table of players may be served from.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
-    /// For a table of positions: the regions. `None` for a table of latencies, whose columns are the regions.
+    /// The regions, for a table of positions. `None` for a table of latencies, whose columns are the regions.
     pub listed: Option<Vec<Candidate>>,
-    /// If not empty, only these.
+    /// If not empty, only these regions.
     pub among: Vec<String>,
-    /// Regions that are used already, and stay.
+    /// Regions that are already in use. Every answer contains them.
     pub keep: Vec<String>,
 }
 
 /// The goal of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
-    /// The maximum number of regions. `None` for the fewest that keep the latency within the limit.
+    /// The maximum number of regions. `None` for the smallest number that keeps the latency within the limit.
     pub count: Option<u32>,
-    /// The limit of the latency, in milliseconds.
+    /// The limit of the latency, in milliseconds; none if there is no limit.
     pub within_ms: Option<f64>,
     /// The percentile of the players' latency, in thousandths: 950 for p95.
     pub thousandths: u32,
@@ -37,10 +37,10 @@ pub enum RegionsError {
     /// The table has latencies, but regions are given too.
     #[error("the columns of the table are the regions, and other regions are named")]
     ListedAndMeasured,
-    /// No region has that name.
+    /// No region has this name.
     #[error("there is no region {0:?} to choose from")]
     UnknownRegion(String),
-    /// More candidates than a set can have.
+    /// There are more candidates than a set can have.
     #[error("{0} regions to choose from, and the most is {CANDIDATES_MAX}")]
     TooManyCandidates(usize),
     /// The user wants to keep more regions than may be chosen.
@@ -69,17 +69,17 @@ pub enum RegionsError {
         count: u32,
         /// The number of candidates.
         regions: usize,
-        /// The percentile in question, such as 95.
+        /// The percentile that the search minimises, such as 95.
         percentile: f64,
     },
-    /// Not even all regions are within the limit.
+    /// Even with all regions, the latency is above the limit.
     #[error("even with all {regions} regions, p{percentile} is {least_ms:.1} ms, and the limit is {within_ms} ms")]
     OutOfReach {
         /// The number of candidates.
         regions: usize,
-        /// The percentile in question, such as 95.
+        /// The percentile that has to be within the limit, such as 95.
         percentile: f64,
-        /// The percentile with all candidates, in milliseconds.
+        /// The latency at this percentile with all candidates, in milliseconds.
         least_ms: f64,
         /// The requested limit, in milliseconds.
         within_ms: f64,

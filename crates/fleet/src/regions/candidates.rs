@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::model::{Position, parse_degrees};
 use crate::records::{Fields, Records, TableError, TableFault, header};
 
-/// Regions of public clouds; its head says where the positions are from.
+/// Regions of public clouds. The first lines of the file say where the positions are from.
 const CATALOGUE: &str = include_str!("catalogue.csv");
 
 /// The maximum number of candidates, because a set of regions has one bit for each in a `u64`.
@@ -24,13 +24,13 @@ pub(super) const LONGITUDE: [&str; 4] = ["longitude", "lon", "lng", "long"];
 pub struct Candidate {
     /// The cloud's name of the region.
     pub region: String,
-    /// The cloud; none in a list of the user that does not name it.
+    /// The cloud; none if the user's list does not name it.
     pub provider: Option<String>,
-    /// The place, as the cloud names it.
+    /// The place, as the cloud names it; none if it is not known.
     pub named: Option<String>,
-    /// Where it is.
+    /// Where the region is; none if it is not known.
     pub position: Option<Position>,
-    /// How exact the position is.
+    /// How exact the position is; none if it is not from the catalogue.
     pub known: Option<Known>,
 }
 
@@ -39,7 +39,7 @@ pub struct Candidate {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Known {
-    /// The cloud publishes it for the region.
+    /// The cloud publishes the position of the region.
     Provider,
     /// The centre of the city that the cloud names.
     City,
@@ -48,7 +48,7 @@ pub enum Known {
 }
 
 impl Candidate {
-    /// A region with only its name known.
+    /// A region of which only the name is known.
     pub(super) fn named(region: &str) -> Candidate {
         Candidate { region: region.to_owned(), provider: None, named: None, position: None, known: None }
     }
@@ -56,7 +56,7 @@ impl Candidate {
 
 /// The regions of the catalogue.
 pub fn catalogue() -> Vec<Candidate> {
-    // The tests read every line.
+    // Reading cannot fail: the tests read every line of the catalogue.
     read(CATALOGUE.as_bytes()).unwrap_or_default()
 }
 

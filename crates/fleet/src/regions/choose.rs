@@ -1,26 +1,26 @@
-//! Finds the best set of regions by a search over the latency. Each step asks whether a set reaches enough players within a latency.
+//! Finds the best set of regions by a search over the latency. Each step tests whether a set reaches enough players within one latency.
 
 use super::cover::{Found, Wanted, bits, search};
 use super::latencies::{Latencies, UNMEASURED};
 
-/// The work limit of all searches for one answer, in visits of a cell's region. It takes some seconds.
+/// The work limit of all searches for one answer: each visit of a region of a cell counts. It takes some seconds.
 const WORK: u64 = 300_000_000;
-/// A search that takes more than this part of the work gives up.
+/// One search gives up after the work limit divided by this.
 const WORK_PART: u64 = 6;
-/// A search that only bounds the answer takes at most this part of the work of one search.
+/// A search that only bounds the answer takes at most the work of one search divided by this.
 const BOUND_PART: u64 = 4;
-/// If a search is too long, the answer and its bound are found to this fraction of the latency.
+/// If a search gave up, the answer and its bound are only found to within the latency divided by this.
 const HARD_PART: u32 = 200;
 /// The maximum number of exchanges that lower the mean latency, and of trials for each.
 const EXCHANGES_MAX: u32 = 12;
 const EXCHANGES_TRIED: usize = 8;
-/// More rows than twice this get a first answer from a sample.
+/// A first answer from a sample is used if there are more than twice this number of rows.
 const SAMPLE_ROWS: usize = 20_000;
 
 /// The regions that a set may have, and the percentile to minimise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
-    /// Regions that are in every set.
+    /// Regions that every set must have.
     pub(super) keep: u64,
     /// All regions.
     pub(super) all: u64,
@@ -31,13 +31,13 @@ pub(super) struct Choice {
 /// A set of regions, with its proven bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// One bit for each region.
+    /// The regions of the set, one bit for each.
     pub(super) set: u64,
-    /// The percentile of the players' latency.
+    /// The latency at the percentile of the players, in microseconds.
     pub(super) percentile_us: u32,
-    /// No set of as many regions has a lower one than this.
+    /// No set with as many regions has a lower latency at the percentile than this.
     pub(super) bound_us: u32,
-    /// Whether no smaller set is within the limit. True if the user gave no limit.
+    /// Whether it is proven that no smaller set is within the limit. True if the user gave no limit.
     pub(super) is_count_proven: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn fewest(latencies: &Latencies, choice: &Choice, limit_us: u32) -> O
     None
 }
 
-/// Searches the lowest percentile, between the percentile of all regions together and that of a first set.
+/// Searches the lowest latency at the percentile. It is between that of all regions together and that of a first set.
 fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>, work: u64) -> Option<Chosen> {
     let need = latencies.share(choice.thousandths);
     let least = latencies.within(choice.all, need);
@@ -88,13 +88,13 @@ fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>
     }
     if high == UNMEASURED {
         let longest = latencies.values.iter().copied().filter(|latency| *latency != UNMEASURED).max()?;
-        // One above the longest, because the search must also test the longest itself.
+        // One above the longest latency, because the search must also test the longest itself.
         (set, high) = (0, longest + 1);
     }
     let mut steps = Steps { latencies, choice, count, need, part: work / WORK_PART, left: work };
-    // No set is below `proven`, and the search found none below `low`.
+    // It is proven that no set is below `proven`. The search found none below `low`.
     let (mut proven, mut low) = (least, least);
-    // The first set is usually the best one already, and one step proves that.
+    // The first set is usually the best one already. A step close below it then proves that.
     let (mut is_near, mut is_hard) = (set != 0, false);
     while low < high && !(is_hard && high - low <= high / HARD_PART) {
         let limit = if is_near { high - 1 } else { low + (high - low) / 2 };
@@ -113,13 +113,13 @@ fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>
     Some(Chosen { set, percentile_us: high, bound_us, is_count_proven: true })
 }
 
-/// Searches for one number of regions, with the work that is left for them.
+/// The searches for one number of regions, and their remaining work.
 struct Steps<'a> {
     latencies: &'a Latencies,
     choice: &'a Choice,
     count: u32,
     need: u64,
-    /// The most work for one search.
+    /// The maximum work of one search.
     part: u64,
     /// The work that is left for all further searches.
     left: u64,
@@ -143,8 +143,8 @@ impl Steps<'_> {
         found
     }
 
-    /// The largest latency below `high` for which short searches prove that no set is below it. Far below what any set reaches, the first
-    /// bound already excludes all sets.
+    /// The largest latency below `high` for which a short search proves that no set reaches enough players. Far below what any set reaches,
+    /// the first bound already excludes all sets.
     fn bound(&mut self, mut proven: u32, high: u32) -> u32 {
         let mut above = high;
         while above - proven > high / HARD_PART {
@@ -158,7 +158,7 @@ impl Steps<'_> {
     }
 }
 
-/// Among the sets with this percentile, one that leaves the fewest players above it.
+/// Among the sets that reach enough players within this limit, one that leaves the fewest players above it.
 fn widest(latencies: &Latencies, choice: &Choice, count: u32, set: u64, (need, limit_us): (u64, u32)) -> u64 {
     let cells = latencies.cells(limit_us);
     let reached: u64 = cells.iter().filter(|cell| cell.mask & set != 0).map(|cell| cell.weight).sum();
@@ -176,8 +176,8 @@ fn widest(latencies: &Latencies, choice: &Choice, count: u32, set: u64, (need, l
     }
 }
 
-/// Adds regions to the set, up to `count`. Each one lowers the mean latency most. The percentile does not change, because it is already the
-/// lowest possible.
+/// Adds regions to the set, up to `count`: each time the one that lowers the mean latency most. The latency at the percentile stays,
+/// because it is already the lowest possible.
 fn filled(latencies: &Latencies, choice: &Choice, count: u32, mut set: u64) -> u64 {
     while set.count_ones() < count {
         let mut saved = [0_u128; 64];
@@ -197,7 +197,7 @@ fn filled(latencies: &Latencies, choice: &Choice, count: u32, mut set: u64) -> u
 }
 
 /// Exchanges regions of the set while that lowers the mean latency and leaves no more players above the percentile. Many sets may have the
-/// same percentile, and the other players should not pay for it.
+/// same percentile. Among these, the mean latency of all players decides.
 fn nearer(latencies: &Latencies, choice: &Choice, mut set: u64, percentile_us: u32) -> u64 {
     let reached = |set: u64| -> u64 {
         let is_within = |row: &[u32]| Latencies::nearest(row, set).1 <= percentile_us;
@@ -223,7 +223,8 @@ fn nearer(latencies: &Latencies, choice: &Choice, mut set: u64, percentile_us: u
 /// The exchanges of one region that lower the sum of all latencies: the change (negative), the removed region, and the added one.
 fn exchanges(latencies: &Latencies, choice: &Choice, set: u64) -> Vec<(i128, usize, usize)> {
     let others = choice.all & !set;
-    // `saved`: the latency saved if a region is added and none is removed. `costs`: what the removal in an exchange costs.
+    // `saved`: how much latency each region saves if it is added and none is removed. `costs`: what the removal of a region costs if
+    // another one replaces it.
     let (mut saved, mut costs) = ([0_i128; 64], vec![[0_i128; 64]; 64]);
     for (row, weight) in latencies.rows().zip(&latencies.weights) {
         let weight = i128::from(*weight);
@@ -232,7 +233,7 @@ fn exchanges(latencies: &Latencies, choice: &Choice, set: u64) -> Vec<(i128, usi
         for into in bits(others) {
             let latency = row[into];
             saved[into] += i128::from(now.saturating_sub(latency)) * weight;
-            // The players of the removed region move to the added one, or to their second nearest.
+            // Players of the removed region use the added region, or their second nearest if that is nearer.
             costs[first][into] += i128::from(second.min(latency.max(now)) - now) * weight;
         }
     }
@@ -258,7 +259,7 @@ mod tests {
     fn instance(numbers: &mut Numbers) -> (Latencies, Choice, u32) {
         let regions = 1 + numbers.below(9) as usize;
         let mut latencies = Latencies::new(regions);
-        // Few values make many ties.
+        // Few different values make many ties.
         let values = [4, 30, 100_000][numbers.below(3) as usize];
         for _ in 0..1 + numbers.below(40) {
             let row: Vec<u32> = (0..regions)
@@ -315,7 +316,7 @@ mod tests {
         assert!(found > 800 && limited == found, "{found} {limited}");
     }
 
-    /// Three players decide the percentile; the fourth may have any region within it, and gets the nearest.
+    /// Three players decide the percentile. Several regions are within it for the fourth player, who gets the nearest.
     #[test]
     fn of_sets_with_one_percentile_the_mean_decides() {
         let mut latencies = Latencies::new(4);
@@ -331,7 +332,7 @@ mod tests {
         assert_eq!(best(&latencies, &kept, 2).unwrap().set, 0b1001);
     }
 
-    /// Players beyond the size of a sample.
+    /// There are more players than a sample has.
     #[test]
     fn the_answer_from_a_sample_is_corrected() {
         let mut numbers = Numbers(7);

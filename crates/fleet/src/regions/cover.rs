@@ -1,15 +1,15 @@
-//! Which `count` regions reach most players: an exact branch and bound for the maximum coverage problem.
+//! Finds the `count` regions that reach the most players: an exact branch and bound for the maximum coverage problem.
 //!
-//! Players with the same regions in reach are one cell, so that a million players become some thousand cells. The bound is the
-//! Lagrangian one. For a factor θ between 0 and 1 a cell of weight w that is reached c times counts as w·min(1, c) ≤ w·(1 − θ) + w·θ·c.
-//! The right side is a sum over regions, whose maximum is the sum of the `count` largest terms. Each node moves θ to make it small.
+//! Players with the same regions in reach form one cell, so a million players become a few thousand cells. The bound is a Lagrangian bound.
+//! For a factor θ between 0 and 1, a cell of weight w that is reached c times counts as w·min(1, c) ≤ w·(1 − θ) + w·θ·c. The right side is
+//! a sum over regions. Its maximum is the sum of the `count` largest terms. Each node of the search moves θ to lower the bound.
 
 /// Players that the same regions reach.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
-    /// One bit a region.
+    /// The regions that reach these players, one bit for each.
     pub(super) mask: u64,
-    /// How many players, in units of [`super::players::UNITS`].
+    /// The number of players, in units of [`super::players::UNITS`].
     pub(super) weight: u64,
     /// The part of a cell's weight that each region in reach gets as credit.
     theta: f64,
@@ -24,37 +24,37 @@ impl Cell {
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A set that reaches at least as many as needed, one bit a region. It reaches as many players as possible, unless `is_any` ended the
+    /// A set that reaches at least as many players as needed, one bit for each region. It reaches the maximum, unless `is_any` ended the
     /// search at the first set, or the work ran out.
     Set(u64),
-    /// No set reaches that many.
+    /// No set reaches as many players as needed.
     Nothing,
-    /// The work was done before a set was found or excluded.
+    /// The work ran out before a set was found or excluded.
     Exhausted,
 }
 
 /// The goal of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// Regions that every set has.
+    /// Regions that every set must have.
     pub(super) keep: u64,
     /// Regions that a set may have.
     pub(super) allowed: u64,
-    /// The maximum number of regions of a set, with those of `keep`.
+    /// The maximum number of regions of a set, including those of `keep`.
     pub(super) count: u32,
     /// The minimum weight that the set has to reach.
     pub(super) need: u64,
-    /// Whether the first such set ends the search.
+    /// Whether the search ends at the first set that reaches `need`.
     pub(super) is_any: bool,
-    /// The search gives up after this many visits of a cell's region.
+    /// The maximum number of visits of a region of a cell. Then the search gives up.
     pub(super) work: u64,
 }
 
 /// The maximum number of steps of θ at the root, and at other nodes.
 const STEPS: (u32, u32) = (150, 20);
-/// The steps of one node take at most this part of the work.
+/// The steps of θ at one node may take at most the remaining work divided by this.
 const WORK_PART: u64 = 4;
-/// Without a better bound for this many steps, they get smaller.
+/// If the bound does not improve for this many steps, the steps get smaller.
 const PATIENCE: u32 = 4;
 
 /// Finds a set of regions, and returns how much work it took.
@@ -92,7 +92,7 @@ struct Search {
     work_left: u64,
     is_exhausted: bool,
     is_root: bool,
-    /// How much rounding may add to a bound.
+    /// The maximum error of a bound by rounding.
     margin: f64,
 }
 
@@ -108,7 +108,7 @@ struct Node {
 /// The weight that each region would add.
 struct Gains {
     by_region: [u64; 64],
-    /// The regions that reach all that this one reaches, and itself.
+    /// For each region, the regions that reach all players that it reaches, and the region itself.
     covers: [u64; 64],
     total: u64,
     /// How many pairs of a cell and a region there are.
@@ -120,7 +120,7 @@ impl Search {
         self.is_exhausted || (self.is_any && self.best.is_some())
     }
 
-    /// The minimum weight that still improves the result.
+    /// The minimum weight that improves the result.
     fn target(&self) -> u64 {
         self.best.map_or(self.need, |(weight, _)| self.need.max(weight + 1))
     }
@@ -175,7 +175,7 @@ impl Search {
         }
     }
 
-    /// Whether this node is decided: its best set was offered, or no set below it can be good enough.
+    /// Whether this node needs no branches: its best set was offered, or no set below it can be good enough.
     fn ends(&mut self, gains: &Gains, node: &Node) -> bool {
         if node.left == 0 || node.allowed == 0 {
             self.offer(node.covered, node.chosen);
@@ -316,7 +316,7 @@ fn gains(cells: &[Cell], allowed: u64) -> Gains {
     gains
 }
 
-/// The regions that no other region dominates: no other one reaches all of their players.
+/// The regions that no other region dominates. A region dominates another one if it reaches all players of that one.
 fn undominated(gains: &Gains, allowed: u64) -> u64 {
     let mut left = allowed;
     for region in bits(allowed) {

@@ -1,4 +1,4 @@
-//! The latency of each player to each region, and what follows from a set of regions.
+//! The latency of each player to each region, and the latency that each player has with a set of regions.
 
 use rustc_hash::FxHashMap;
 
@@ -10,9 +10,9 @@ pub(super) const UNMEASURED: u32 = u32::MAX;
 /// Latencies in microseconds, with one row for each player, or for several players at one place.
 #[derive(Debug)]
 pub(super) struct Latencies {
-    /// How many columns.
+    /// The number of columns.
     pub(super) regions: usize,
-    /// Row by row.
+    /// The latencies, row by row.
     pub(super) values: Vec<u32>,
     /// The weight of each row, in millionths of a player; never 0.
     pub(super) weights: Vec<u64>,
@@ -71,7 +71,7 @@ impl Latencies {
             }
         }
         let mut cells: Vec<Cell> = by_mask.into_iter().map(|(mask, weight)| Cell::new(mask, weight)).collect();
-        // A hash map has no fixed order.
+        // The map has no fixed order, so sort the cells.
         cells.sort_unstable_by_key(|cell| cell.mask);
         cells
     }
@@ -95,7 +95,7 @@ impl Latencies {
     }
 }
 
-/// The smallest of the sorted latencies that at least the weight `need` does not exceed.
+/// The smallest of the sorted latencies such that players of at least the weight `need` have this latency or less.
 pub(super) fn quantile(sorted: &[(u32, u64)], need: u64) -> u32 {
     let mut sum = 0;
     for (latency, weight) in sorted {
@@ -107,13 +107,13 @@ pub(super) fn quantile(sorted: &[(u32, u64)], need: u64) -> u32 {
     UNMEASURED
 }
 
-/// Milliseconds. `None` for a latency that was not measured.
+/// The latency in milliseconds. `None` if it was not measured.
 pub(super) fn milliseconds(us: u32) -> Option<f64> {
     (us != UNMEASURED).then(|| f64::from(us) / 1000.0)
 }
 
-/// A limit in microseconds, below that of unmeasured ones.
+/// A limit in microseconds, always below [`UNMEASURED`].
 pub(super) fn microseconds(ms: f64) -> u32 {
-    // A cast from a float saturates.
+    // A cast from a float to an integer saturates.
     ((ms * 1000.0).round() as u32).min(UNMEASURED - 1)
 }

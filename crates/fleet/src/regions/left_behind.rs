@@ -1,4 +1,4 @@
-//! The players that a set of regions leaves behind, in groups, with the region that would serve each group.
+//! Finds the players that a set of regions leaves behind: in groups, with the region that would serve each group.
 
 use serde::Serialize;
 
@@ -12,13 +12,14 @@ const GROUPS_SHOWN_MAX: usize = 20;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftBehind {
-    /// The latency, in milliseconds.
+    /// The limit, in milliseconds.
     pub above_ms: f64,
-    /// How many players are above it.
+    /// How many players have a latency above the limit.
     pub players: f64,
-    /// Their share of all players, from 0 to 1.
+    /// The share of these players in all players, from 0 to 1.
     pub share: f64,
-    /// The largest groups, by the table's column `group` or `country`; without one, by the region that would serve them best.
+    /// The largest groups of these players, by the table's column `group` or `country`. Without such a column, by the region that would
+    /// serve them best.
     pub groups: Vec<Group>,
     /// How many groups are not listed.
     pub groups_left_out: usize,
@@ -28,21 +29,21 @@ pub struct LeftBehind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Group {
-    /// The name in the table. `null` if the table has no such column.
+    /// The name of the group in the table. `null` if the table has no such column.
     pub name: Option<String>,
     /// How many of the group are above the latency.
     pub players: f64,
     /// The median of their latencies, in milliseconds; `null` if the regions do not reach them.
     pub p50_ms: Option<f64>,
-    /// The region that is nearest to most of them; `null` if no region reaches them.
+    /// The candidate that is nearest to most of them; `null` if no candidate reaches them.
     pub nearest: Option<String>,
-    /// The median of their latencies if all candidates were chosen, in milliseconds.
+    /// The median of their latencies if all candidates were chosen, in milliseconds; `null` if no candidate reaches them.
     pub nearest_p50_ms: Option<f64>,
 }
 
 /// The data of a group.
 struct Members {
-    /// The latency to the nearest chosen region with the player's weight; `nearest` is the same for all candidates.
+    /// For each player, the latency to the nearest chosen region, with the weight. `nearest`: the latency to the nearest candidate.
     latencies: Vec<(u32, u64)>,
     nearest: Vec<(u32, u64)>,
     by_region: Vec<u64>,
@@ -56,7 +57,7 @@ pub(super) fn find(players: &Players, set: u64, limit_us: u32) -> LeftBehind {
     let all = (1 << regions) - 1;
     let has_names = !players.groups.is_empty();
     let mut groups: Vec<Option<Members>> = Vec::new();
-    // The last one is for players that no region reaches.
+    // The last group is for players that no region reaches.
     groups.resize_with(if has_names { players.groups.len() } else { regions + 1 }, || None);
     let mut sum = 0;
     for ((row, weight), number) in latencies.rows().zip(&latencies.weights).zip(&latencies.groups) {

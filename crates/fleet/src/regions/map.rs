@@ -1,4 +1,4 @@
-//! The map: regions and players on a grid of degrees, as an SVG document without coast lines.
+//! Draws the map: regions and players on a grid of degrees, as an SVG document without coast lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,13 +8,13 @@ use super::model::Position;
 use super::players::Players;
 use super::report::{Latency, Report};
 
-/// Pixels a degree.
+/// Pixels for each degree.
 const SCALE: f64 = 3.0;
 /// The margin around the grid, in pixels.
 const MARGIN: f64 = 12.0;
-/// Space for the title above it.
+/// Space for the title above the grid, in pixels.
 const TITLE: f64 = 34.0;
-/// Players within this many degrees share one circle.
+/// The size of the cells that divide the map, in degrees. Players of one cell share one circle.
 const CELL_DEGREES: f64 = 3.0;
 /// The largest circle of players has this radius, in pixels.
 const RADIUS_MAX: f64 = 9.0;
@@ -65,7 +65,7 @@ fn write_svg(svg: &mut String, players: &Players, set: u64, report: &Report) -> 
             writeln!(svg, "<circle class=\"r\" cx=\"{x}\" cy=\"{y}\" r=\"2.5\"><title>{name}</title></circle>")?;
         } else {
             writeln!(svg, "<circle class=\"c\" cx=\"{x}\" cy=\"{y}\" r=\"5\"><title>{name}</title></circle>")?;
-            // A label at the right border stands to the left of its place.
+            // A label near the right border is drawn to the left of its region.
             let (x, anchor) = if x > width * 0.85 { (x - 8.0, "end") } else { (x + 8.0, "start") };
             writeln!(svg, "<text x=\"{x}\" y=\"{}\" text-anchor=\"{anchor}\">{name}</text>", y + 4.0)?;
         }
@@ -79,7 +79,7 @@ fn title(report: &Report) -> String {
     format!("{} regions for {} players: p{percentile} {latency}", report.chosen.len(), report.players.count)
 }
 
-/// Circles of players, those left behind on top.
+/// Draws circles for players. Those of players who are left behind are on top.
 fn write_players(svg: &mut String, players: &Players, set: u64, above_ms: f64) -> std::fmt::Result {
     let Some(places) = &players.places else { return Ok(()) };
     let mut cells: BTreeMap<(bool, i32, i32), f64> = BTreeMap::new();
@@ -101,7 +101,7 @@ fn write_players(svg: &mut String, players: &Players, set: u64, above_ms: f64) -
     Ok(())
 }
 
-/// The pixel of a place.
+/// The pixel of a position.
 fn place(latitude: f64, longitude: f64) -> (f64, f64) {
     let pixel = |pixels: f64| (pixels * 10.0).round() / 10.0;
     (pixel(MARGIN + (longitude + 180.0) * SCALE), pixel(MARGIN + TITLE + (90.0 - latitude) * SCALE))

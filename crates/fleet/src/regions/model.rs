@@ -1,7 +1,7 @@
-//! Latency from distance: the great circle, and a line through measured round trips.
+//! Estimates latency from distance: a line through measured round trips, over the great circle.
 //!
-//! The line was fitted to the 45 pairs of ten cities between which IBM Cloud published mean round trips. The test below has these pairs, and checks
-//! the error that the answer reports. They are routes between data centres, so the latency of access networks is not included.
+//! The line was fitted to the mean round trips that IBM Cloud published for 45 pairs of ten cities. The test below has these pairs, and
+//! checks the error that the answer reports. They are routes between data centres, so the latency of access networks is not included.
 
 use serde::Serialize;
 
@@ -9,9 +9,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Position {
-    /// North is positive; -90 to 90.
+    /// Degrees from -90 to 90; north is positive.
     pub latitude: f64,
-    /// East is positive; -180 to 180.
+    /// Degrees from -180 to 180; east is positive.
     pub longitude: f64,
 }
 
@@ -19,21 +19,21 @@ pub struct Position {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LatencyModel {
-    /// The round trip at no distance, in milliseconds.
+    /// The round trip for a distance of 0, in milliseconds.
     pub base_ms: f64,
-    /// The increase of the round trip for each 100 km of the great circle, in milliseconds. Light in fibre takes 1 ms.
+    /// The increase of the round trip for each 100 km of the great circle, in milliseconds. Light in a straight fibre would need 1 ms.
     pub ms_per_100_km: f64,
-    /// Measured round trips as a multiple of the estimate.
+    /// Measured round trips, divided by the estimate.
     pub measured_over_estimate: Spread,
     /// Where the measurements are from.
     pub source: &'static str,
 }
 
-/// How far measurements are from the model.
+/// Percentiles of the measured round trips, divided by the estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
-    /// The smallest.
+    /// The smallest ratio.
     pub min: f64,
     /// One of ten measurements is below this.
     pub p10: f64,
@@ -41,11 +41,11 @@ pub struct Spread {
     pub p50: f64,
     /// One of ten measurements is above this.
     pub p90: f64,
-    /// The largest.
+    /// The largest ratio.
     pub max: f64,
 }
 
-/// The model.
+/// The fitted model.
 pub(super) const MODEL: LatencyModel = LatencyModel {
     base_ms: 3.4,
     ms_per_100_km: 1.52,
@@ -56,7 +56,7 @@ pub(super) const MODEL: LatencyModel = LatencyModel {
 /// The mean radius of the earth.
 const EARTH_KM: f64 = 6371.0088;
 
-/// A direction from the middle of the earth, of length 1.
+/// A direction from the centre of the earth, of length 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Direction([f64; 3]);
 
@@ -71,7 +71,7 @@ impl Direction {
     /// The distance along the great circle.
     fn distance_km(self, other: Direction) -> f64 {
         let ([a, b, c], [x, y, z]) = (self.0, other.0);
-        // For two places near each other, the chord is exact and the cosine is not.
+        // For places near each other, the chord is exact. The cosine of the angle would not be.
         let chord = ((a - x).powi(2) + (b - y).powi(2) + (c - z).powi(2)).sqrt();
         2.0 * EARTH_KM * (chord / 2.0).min(1.0).asin()
     }
@@ -79,12 +79,12 @@ impl Direction {
     /// The estimate of the model, in microseconds.
     pub(super) fn round_trip_us(self, other: Direction) -> u32 {
         let ms = MODEL.base_ms + MODEL.ms_per_100_km * self.distance_km(other) / 100.0;
-        // At most half the earth: 308 ms.
+        // The distance is at most half the earth's circumference: 308 ms.
         (ms * 1000.0).round() as u32
     }
 }
 
-/// A number in a range of degrees.
+/// A number of degrees, at most `most` and at least `-most`.
 pub(super) fn parse_degrees(text: &str, most: f64) -> Option<f64> {
     text.parse::<f64>().ok().filter(|degrees| degrees.abs() <= most)
 }
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// The answers report an error of the latency model. It must be the model's error for these published measurements.
+    /// The answers print an error of the latency model. It must be the model's error for these published measurements.
     #[test]
     fn the_error_of_the_model_is_that_of_the_published_measurements() {
         let cities = [

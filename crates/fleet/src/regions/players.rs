@@ -14,15 +14,15 @@ use crate::records::{Fields, Records, TableError, TableFault, header};
 pub(super) const UNITS: f64 = 1e6;
 /// The maximum number of players of one row.
 const WEIGHT_MAX: f64 = 1e9;
-/// The maximum number of players in all.
+/// The maximum number of players in a table.
 const PLAYERS_MAX: u64 = 1_000_000_000_000;
 /// The maximum number of latencies in memory, four bytes each.
 const CELLS_MAX: usize = 120_000_000;
 /// The maximum number of names of groups.
 const GROUPS_MAX: usize = 10_000;
-/// The longest latency, in milliseconds.
+/// The maximum latency, in milliseconds.
 const LATENCY_MS_MAX: f64 = 60_000.0;
-/// Positions are rounded to this part of a degree, 11 m: players at one place are one row.
+/// Positions are rounded to this part of a degree, 11 m. Players at one place then share one row.
 const DEGREE_PARTS: f64 = 10_000.0;
 
 /// Names of columns; case does not matter.
@@ -31,7 +31,7 @@ const GROUP: [&str; 2] = ["group", "country"];
 /// Columns that only distinguish rows.
 const IGNORED: [&str; 11] =
     ["player", "player_id", "user", "user_id", "id", "name", "session", "time", "timestamp", "date", "ip"];
-/// The key of a latency. A column with another name counts as a region.
+/// The values that the column of a region accepts. Every column with an unknown name counts as a region.
 const LATENCY: &str = "milliseconds from 0 to 60000, or empty; is the column a region?";
 
 /// Players, and the regions that they could be served from.
@@ -39,13 +39,13 @@ const LATENCY: &str = "milliseconds from 0 to 60000, or empty; is the column a r
 pub(super) struct Players {
     pub(super) latencies: Latencies,
     pub(super) candidates: Vec<Candidate>,
-    /// The names that [`Latencies::groups`] counts; empty if the table has no such column.
+    /// The names of the groups, by their numbers in [`Latencies::groups`]; empty if the table has no such column.
     pub(super) groups: Vec<String>,
-    /// The position of each row, if the table has positions.
+    /// The position of each row; none if the table has latencies.
     pub(super) places: Option<Vec<Position>>,
-    /// Rows of the table.
+    /// The number of rows of the table.
     pub(super) rows: u64,
-    /// Latencies that the table leaves empty.
+    /// The number of latencies that the table leaves empty.
     pub(super) unmeasured: u64,
 }
 
@@ -61,7 +61,7 @@ impl Columns {
         self.names.iter().position(|name| wanted.contains(&name.to_lowercase().as_str()))
     }
 
-    /// Whether a column has the name of a region of a cloud, or of one that the user named.
+    /// Whether a column has the name of a region: of a cloud's, or of one that the user listed.
     fn has_regions(&self, wanted: &Candidates) -> bool {
         let (known, listed) = (catalogue(), wanted.listed.iter().flatten());
         let mut regions = known.iter().chain(listed).map(|one| &one.region).chain(&wanted.among).chain(&wanted.keep);
@@ -69,7 +69,7 @@ impl Columns {
     }
 }
 
-/// Sums over all rows.
+/// Sums over all rows of the table.
 #[derive(Default)]
 struct Sums {
     rows: u64,
@@ -89,7 +89,7 @@ pub(super) fn read(source: impl Read, candidates: &Candidates) -> Result<Players
     (columns.weight, columns.group) = (columns.find(&WEIGHT), columns.find(&GROUP));
     let no_column = |wanted| Err(TableError::Whole(TableFault::no_column(wanted, &columns.names)).into());
     let players = match (columns.find(&LATITUDE), columns.find(&LONGITUDE)) {
-        // Measured latencies are better than what positions give.
+        // If the table has both, use the measured latencies: they are better than estimates from positions.
         (Some(_), Some(_)) if columns.has_regions(candidates) => measured(&mut records, &columns, candidates)?,
         (Some(latitude), Some(longitude)) => positions(&mut records, &columns, (latitude, longitude), candidates)?,
         (Some(_), None) => return no_column("longitude"),
@@ -140,7 +140,7 @@ fn common<R: Read>(
     Ok((weight, group))
 }
 
-/// A table of latencies: the columns are the regions.
+/// Reads a table of latencies. The columns are the regions.
 fn measured<R: Read>(
     records: &mut Records<R>,
     columns: &Columns,
@@ -206,7 +206,7 @@ fn push<R: Read>(
     Ok(())
 }
 
-/// A table of positions: latencies are estimates of the model.
+/// Reads a table of positions. The model estimates the latencies.
 fn positions<R: Read>(
     records: &mut Records<R>,
     columns: &Columns,
@@ -270,13 +270,13 @@ impl Candidates {
     }
 }
 
-/// A number of players, in [`UNITS`].
+/// A number of players, in millionths ([`UNITS`]).
 fn parse_weight(text: &str) -> Option<u64> {
     let weight = text.parse::<f64>().ok().filter(|weight| (0.0..=WEIGHT_MAX).contains(weight))?;
     Some((weight * UNITS).round() as u64)
 }
 
-/// A latency in milliseconds, as microseconds. An empty field was not measured.
+/// A latency in milliseconds, as microseconds. An empty field means not measured.
 fn parse_latency_us(text: &str) -> Option<u32> {
     if text.is_empty() {
         return Some(UNMEASURED);
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!((players.rows, latencies.total), (5, 7_500_000));
         assert_eq!(latencies.weights.len(), 4);
         let rows: Vec<&[u32]> = latencies.rows().collect();
-        // Sorted by position: both sides of the date line are one place, and so are all longitudes of the pole.
+        // The rows are sorted by position. Positions on both sides of the date line are one place, and so are all longitudes at a pole.
         assert_eq!(rows[0], rows[1]);
         assert_eq!(rows[2], rows[3]);
     }
@@ -371,7 +371,7 @@ mod tests {
         let players = read(text.as_bytes(), &Candidates::default()).unwrap();
         assert_eq!((players.latencies.values, players.places.is_none()), (vec![12_000, 80_000], true));
         assert!(matches!(read(text.as_bytes(), &listed()).unwrap_err(), RegionsError::ListedAndMeasured));
-        // Names of the user's own.
+        // Names that the user chose.
         let own = "lat,lon,fra,city\n50,8,9,x\n";
         let among = Candidates { among: vec!["fra".to_owned()], ..Candidates::default() };
         assert_eq!(read(own.as_bytes(), &among).unwrap().latencies.values, [9_000]);

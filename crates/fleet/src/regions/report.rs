@@ -17,13 +17,13 @@ use super::players::{Players, UNITS};
 pub struct Report {
     /// The players.
     pub players: PlayersRead,
-    /// How latencies were estimated from positions; `null` if they were measured.
+    /// How latencies were estimated from positions; `null` if the table has latencies.
     pub model: Option<LatencyModel>,
     /// How many regions there were to choose from.
     pub candidates: usize,
-    /// The regions, those with most players first.
+    /// The chosen regions, those with the most players first.
     pub chosen: Vec<Served>,
-    /// The latency of all players, each to the nearest of these regions.
+    /// The latency of all players, each to the nearest chosen region.
     pub latency: Latency,
     /// Whether another set can be better.
     pub proof: Proof,
@@ -39,9 +39,9 @@ pub struct Report {
 pub struct PlayersRead {
     /// The number of players: the sum of the weights of all rows.
     pub count: f64,
-    /// Rows of the table.
+    /// The number of rows of the table.
     pub rows: u64,
-    /// Latencies that the table leaves empty: the region then does not reach the player.
+    /// The number of latencies that the table leaves empty. Such a region does not reach the player.
     pub unmeasured: u64,
 }
 
@@ -51,31 +51,31 @@ pub struct PlayersRead {
 pub struct Served {
     /// The cloud's name of the region.
     pub region: String,
-    /// The cloud, if the list names it.
+    /// The cloud; `null` if the list does not name it.
     pub provider: Option<String>,
-    /// The place, as the cloud names it.
+    /// The place, as the cloud names it; `null` if it is not known.
     pub named: Option<String>,
-    /// Where it is.
+    /// Where the region is; `null` if it is not known.
     pub position: Option<Position>,
-    /// How exact the position is.
+    /// How exact the position is; `null` if it is not from the catalogue.
     pub known: Option<Known>,
-    /// Whether the user asked to keep it.
+    /// Whether the user asked to keep the region.
     pub is_kept: bool,
-    /// The players that are nearest to it.
+    /// The number of players that are nearest to the region.
     pub players: f64,
-    /// The median of their latencies, in milliseconds; `null` if it has no players.
+    /// The median of these players' latencies, in milliseconds; `null` if the region has no players.
     pub p50_ms: Option<f64>,
-    /// The percentile of their latencies, in milliseconds; `null` if it has no players.
+    /// The percentile of these players' latencies, in milliseconds; `null` if the region has no players.
     pub percentile_ms: Option<f64>,
 }
 
-/// The latency of all players, in milliseconds; `null` where too few are reached.
+/// The latency of all players, in milliseconds; `null` if the regions reach too few players.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Latency {
     /// The median.
     pub p50_ms: Option<f64>,
-    /// The percentile of `percentile_ms`, such as 95.
+    /// The percentile that `percentile_ms` is about, such as 95.
     pub percentile: f64,
     /// The latency at this percentile, which the search minimises.
     pub percentile_ms: Option<f64>,
@@ -87,9 +87,10 @@ pub struct Latency {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Proof {
-    /// Whether it is proven that no set of as many regions has a lower percentile, and that no smaller set is within the limit.
+    /// Whether it is proven that no set with as many regions has a lower latency at the percentile, and that no smaller set is within the
+    /// limit.
     pub is_best: bool,
-    /// No set of as many regions has a lower percentile than this, in milliseconds.
+    /// No set with as many regions has a lower latency at the percentile than this, in milliseconds.
     pub bound_ms: f64,
     /// Whether it is proven that no smaller set is within the limit. `null` if the user gave the number of regions.
     pub is_fewest: Option<bool>,
@@ -130,7 +131,7 @@ pub(super) fn report(players: &Players, candidates: &Candidates, goal: &Goal, ch
     report
 }
 
-/// The chosen regions with the players that are nearest to each.
+/// The chosen regions, with the players that are nearest to each.
 fn regions(players: &Players, candidates: &Candidates, goal: &Goal, set: u64) -> Vec<Served> {
     let latencies = &players.latencies;
     let mut nearest: Vec<Vec<(u32, u64)>> = vec![Vec::new(); players.candidates.len()];

@@ -35,16 +35,16 @@ pub struct Clock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TscFlags {
-    /// It counts at one rate whatever the frequency of the CPU (`constant_tsc`).
+    /// The counter runs at one rate, whatever the frequency of the CPU (`constant_tsc`).
     pub constant: bool,
-    /// It counts on in deep idle states (`nonstop_tsc`).
+    /// The counter does not stop in deep idle states (`nonstop_tsc`).
     pub nonstop: bool,
-    /// The hypervisor or the platform guarantees it (`tsc_reliable`).
+    /// The hypervisor or the platform guarantees the counter (`tsc_reliable`).
     pub reliable: bool,
 }
 
 impl TscFlags {
-    /// Whether it may be trusted as a clock across idle and frequency changes.
+    /// Whether the counter may be trusted as a clock across idle and frequency changes.
     pub fn is_invariant(self) -> bool {
         self.constant && self.nonstop
     }

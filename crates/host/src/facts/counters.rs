@@ -41,11 +41,11 @@ pub struct Counters {
 pub struct CpuSoftnet {
     /// The CPU. Kernels that do not print it list CPUs in order.
     pub cpu: usize,
-    /// Packets that it processed.
+    /// Packets that the CPU processed.
     pub processed: u64,
     /// Packets dropped because the CPU's backlog was full.
     pub dropped: u64,
-    /// How often it stopped with packets left, because its budget or its time was used up.
+    /// How often the CPU stopped with packets left, because its budget or its time was used up.
     pub time_squeeze: u64,
 }
 
@@ -53,7 +53,7 @@ pub struct CpuSoftnet {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpCounters {
-    /// Not delivered for any reason but a missing port; includes the following ones.
+    /// Packets that arrived and were not delivered, except for a missing port. Includes `rcvbuf_errors` and `mem_errors`.
     pub in_errors: u64,
     /// Received for a port without a listener.
     pub no_ports: u64,
@@ -61,7 +61,7 @@ pub struct UdpCounters {
     pub rcvbuf_errors: u64,
     /// Not sent because no buffer was free.
     pub sndbuf_errors: u64,
-    /// Dropped because all UDP sockets together held the maximum; kernels before 5.12 (from memory) do not report it.
+    /// Dropped because all UDP sockets together held the maximum. Old kernels (before about 5.12) do not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem_errors: Option<u64>,
 }
@@ -72,7 +72,7 @@ pub struct UdpCounters {
 pub struct UdpMemory {
     /// Sockets.
     pub sockets: u64,
-    /// Pages that their buffers hold.
+    /// Pages in the buffers of these sockets.
     pub pages: u64,
 }
 

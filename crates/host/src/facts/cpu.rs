@@ -77,7 +77,7 @@ pub struct Cpu {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Vulnerability {
-    /// As the kernel names it, such as `spectre_v2`.
+    /// The kernel's name for it, such as `spectre_v2`.
     pub name: String,
     /// `Not affected`, `Vulnerable: …` or `Mitigation: …`.
     pub state: Fact<String>,
@@ -94,13 +94,13 @@ impl Vulnerability {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cache {
-    /// 1 for the nearest.
+    /// The level of the cache; 1 is the nearest to the CPU.
     pub level: Fact<u32>,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: Fact<String>,
-    /// In bytes.
+    /// The size of the cache, in bytes.
     pub size_bytes: Fact<u64>,
-    /// The CPUs that share it.
+    /// The CPUs that share the cache.
     pub shared_by: Fact<CpuSet>,
 }
 
@@ -136,7 +136,7 @@ fn probe_cpu(probe: Probe<'_>, cpu: usize, online: &Fact<CpuSet>, shared: &mut S
         or_else(probe.cpu_list(&topology("thread_siblings_list")), || probe.cpu_list(&topology("core_cpus_list")));
     Cpu {
         cpu,
-        // The list has it for all CPUs. CPU 0 often has no file of its own, because it cannot be taken offline.
+        // Use the list of online CPUs: CPU 0 often has no `online` file of its own, because it cannot be taken offline.
         online: online.clone().map(|online| online.contains(cpu)),
         package: probe.number(&topology("physical_package_id")),
         core: probe.number(&topology("core_id")),

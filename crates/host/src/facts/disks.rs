@@ -31,7 +31,7 @@ pub struct Disk {
     pub name: String,
     /// The kind of its driver, from its name and its model.
     pub kind: DiskKind,
-    /// As the device reports it; absent for virtio and Xen.
+    /// The model that the device reports; absent for virtio and Xen.
     pub model: Fact<String>,
     /// The scheduler of its requests.
     pub scheduler: Fact<Scheduler>,
@@ -66,9 +66,9 @@ pub enum DiskKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Scheduler {
-    /// The one in force.
+    /// The scheduler in force.
     pub chosen: String,
-    /// The available ones.
+    /// The schedulers that the kernel offers for this disk.
     pub available: Vec<String>,
 }
 

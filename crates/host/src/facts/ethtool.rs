@@ -18,7 +18,7 @@ pub struct Channels {
     pub rx: u32,
     /// Transmit queues that are not part of a pair.
     pub tx: u32,
-    /// Pairs.
+    /// Pairs of a receive and a transmit queue.
     pub combined: u32,
     /// The maximum of `rx`.
     pub rx_max: u32,
@@ -32,9 +32,9 @@ pub struct Channels {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rings {
-    /// Of a receive queue.
+    /// Packets that the ring of a receive queue holds.
     pub rx: u32,
-    /// Of a transmit queue.
+    /// Packets that the ring of a transmit queue holds.
     pub tx: u32,
     /// The maximum for a receive queue.
     pub rx_max: u32,
@@ -46,13 +46,13 @@ pub struct Rings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Coalesce {
-    /// For received packets, in microseconds.
+    /// The longest delay after a received packet, in microseconds.
     pub rx_us: u32,
-    /// For this many received packets.
+    /// The number of received packets that ends the delay early.
     pub rx_frames: u32,
-    /// For sent packets, in microseconds.
+    /// The longest delay after a sent packet, in microseconds.
     pub tx_us: u32,
-    /// For this many sent packets.
+    /// The number of sent packets that ends the delay early.
     pub tx_frames: u32,
     /// Whether the driver adapts the delay of received packets to the load.
     pub adaptive_rx: bool,

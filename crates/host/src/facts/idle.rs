@@ -37,7 +37,7 @@ pub struct Idle {
 pub struct IdleState {
     /// Its place in the driver's list.
     pub index: u32,
-    /// As the driver names it, such as `C6-HSW`.
+    /// The driver's name for the state, such as `C6-HSW`.
     pub name: Fact<String>,
     /// Its exit latency in microseconds, from the driver's table.
     pub exit_latency_us: Fact<u64>,
@@ -49,7 +49,7 @@ pub struct IdleState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeepestAllowed {
-    /// As the driver names it; `none` if not even polling is allowed.
+    /// The driver's name for the state; `none` if not even polling is allowed.
     pub name: String,
     /// Its exit latency in microseconds, from the driver's table.
     pub exit_latency_us: u64,

@@ -13,11 +13,11 @@ use crate::probe::{Probe, and_then, chosen_word, or_else};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kernel {
-    /// As `uname -r` prints it.
+    /// The release, as `uname -r` prints it.
     pub release: Fact<String>,
     /// The numbers of the release.
     pub version: Fact<Version>,
-    /// As `uname -m` prints it.
+    /// The architecture, as `uname -m` prints it.
     pub architecture: Fact<String>,
     /// The arguments of the command line, in order, with repeats; quoted ones are one.
     pub command_line: Fact<Vec<String>>,
@@ -25,7 +25,7 @@ pub struct Kernel {
     pub lockdown: Fact<Lockdown>,
     /// The timer frequency in Hz (`CONFIG_HZ`).
     pub timer_hz: Fact<u32>,
-    /// How it was built, if it or its distribution reports that.
+    /// How the kernel was built, if the kernel or the distribution reports that.
     pub config: Fact<KernelConfig>,
 }
 
@@ -50,7 +50,7 @@ pub enum Lockdown {
     None,
     /// Everything that could change the running kernel: debugfs, /dev/mem, unsigned modules.
     Integrity,
-    /// Also everything that could read its secrets.
+    /// Everything of `Integrity`, and everything that could read the kernel's secrets.
     Confidentiality,
 }
 
@@ -95,7 +95,7 @@ impl Kernel {
         self.version.known().map(|version| (version.major, version.minor) >= (major, minor))
     }
 
-    /// The value of the last argument with this name, because the last one wins. The empty text for one without `=`.
+    /// The value of the last argument with this name, because the last one wins. The empty text if that argument has no `=`.
     ///
     /// As in the kernel, `-` and `_` are equal, and arguments after `--` go to init.
     pub fn argument(&self, name: &str) -> Option<&str> {
@@ -109,7 +109,7 @@ impl Kernel {
     }
 }
 
-/// As `parameq` in the kernel's `kernel/params.c`.
+/// Whether two argument names are equal, as `parameq` in the kernel's `kernel/params.c` compares them.
 fn is_same_name(one: &str, other: &str) -> bool {
     let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
     one.len() == other.len() && one.bytes().map(dashed).eq(other.bytes().map(dashed))

@@ -24,13 +24,13 @@ pub struct Limits {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuLimit {
-    /// None.
+    /// No limit.
     Unlimited,
     /// This much CPU time in each period. If several CPUs are allowed, this is more than the period.
     Quota {
-        /// In microseconds.
+        /// The CPU time that the group may use per period, in microseconds.
         quota_us: u64,
-        /// In microseconds.
+        /// The length of a period, in microseconds.
         period_us: u64,
     },
 }
@@ -55,7 +55,7 @@ impl Limits {
         Limits {
             cpu: and_then(group("cpu"), |group| match group {
                 Some(group) => probe_cpu(probe, &group),
-                // The kernel lists every hierarchy that was ever mounted, so none of them can limit us.
+                // The kernel lists every hierarchy that was ever mounted. If none of them has the `cpu` controller, nothing limits us.
                 None => Fact::Known(CpuLimit::Unlimited),
             }),
             cpus_allowed: and_then(group("cpuset"), |group| match group {
@@ -90,7 +90,7 @@ fn probe_cpu(probe: Probe<'_>, group: &Place) -> Fact<CpuLimit> {
     })
 }
 
-/// The limit of one level, `None` if it has no such file.
+/// The limit of one level; `None` if the level has no such file.
 fn probe_level(probe: Probe<'_>, group: &Place, dir: &str) -> Option<Fact<CpuLimit>> {
     if group.is_v2 {
         return level(probe.0, &format!("{dir}/cpu.max"), "a quota and a period", cpu_max);

@@ -14,11 +14,11 @@ use crate::probe::{Probe, and_then, is_absence, or_else};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
-    /// From the processor's hypervisor leaf, otherwise from /sys/hypervisor, otherwise from DMI.
+    /// The hypervisor: from the processor's hypervisor leaf, otherwise from /sys/hypervisor, otherwise from DMI.
     pub hypervisor: Fact<Hypervisor>,
-    /// From DMI.
+    /// The cloud, by the DMI strings.
     pub cloud: Fact<Cloud>,
-    /// As the cloud names it, such as `c5n.xlarge`. From DMI, otherwise from instance metadata if that may be queried.
+    /// The instance type as the cloud names it, such as `c5n.xlarge`. From DMI, otherwise from instance metadata if that may be queried.
     pub instance_type: Fact<String>,
     /// The documented figures of that type.
     pub catalogue: Fact<Instance>,
@@ -33,7 +33,7 @@ pub struct Machine {
     /// not show it.
     #[serde(skip)]
     pub has_mark_of_container: bool,
-    /// From os-release.
+    /// The distribution, by os-release.
     pub distribution: Fact<Distribution>,
 }
 
@@ -145,7 +145,7 @@ fn hypervisor_by_signature([_, ebx, ecx, edx]: [u32; 4]) -> Hypervisor {
 const FIRST_NAMESPACES: [(&str, &str); 3] =
     [("pid", "pid:[4026531836]"), ("uts", "uts:[4026531838]"), ("cgroup", "cgroup:[4026531835]")];
 
-/// Of Podman, Docker and Kubernetes.
+/// Paths that Podman, Docker and Kubernetes create in the root of a container.
 const MARKS_OF_CONTAINERS: [&str; 3] = ["/run/.containerenv", "/.dockerenv", "/var/run/secrets/kubernetes.io"];
 
 fn has(probe: Probe<'_>, mark: &str) -> bool {

@@ -30,7 +30,7 @@ pub struct Memory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThpSize {
-    /// In bytes.
+    /// The size of one page, in bytes.
     pub size_bytes: u64,
     /// `always`, `inherit` (from the main setting), `madvise` or `never`; absent for sizes of shared memory only.
     pub enabled: Fact<String>,
@@ -40,9 +40,9 @@ pub struct ThpSize {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HugePages {
-    /// In bytes.
+    /// The size of one page, in bytes.
     pub size_bytes: u64,
-    /// The count.
+    /// The number of reserved pages.
     pub count: Fact<u64>,
 }
 
@@ -54,7 +54,7 @@ pub struct Swap {
     pub path: String,
     /// `partition` or `file`.
     pub kind: String,
-    /// In bytes.
+    /// The size of the swap area, in bytes.
     pub size_bytes: u64,
 }
 

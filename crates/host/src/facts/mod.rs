@@ -104,7 +104,7 @@ impl Facts {
         let probe = Probe(root);
         // Two areas need this file, and the kernel takes long to produce it, so read it once.
         let cpuinfo = probe.text("/proc/cpuinfo");
-        // Counters and interfaces need it.
+        // Counters and interfaces both need this file.
         let interrupts = probe.text("/proc/interrupts");
         let machine = Machine::probe(probe);
         let boot = Boot::probe(probe);

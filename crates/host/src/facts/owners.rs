@@ -19,7 +19,7 @@ pub struct Owners {
     pub irqbalance: Fact<bool>,
     /// The configuration of irqbalance; absent if no file configures it.
     pub irqbalance_options: Fact<IrqbalanceOptions>,
-    /// Its version, from dpkg; absent if it does not run or another package manager installed it.
+    /// The version of irqbalance, from dpkg. Absent if irqbalance does not run or another package manager installed it.
     pub irqbalance_version: Fact<String>,
     /// TuneD's active profile. Absent if TuneD is not installed or does not run.
     pub tuned_profile: Fact<String>,
@@ -46,13 +46,13 @@ pub struct Owners {
 pub struct IrqbalanceOptions {
     /// The file: `/etc/default/irqbalance` or `/etc/sysconfig/irqbalance`.
     pub file: String,
-    /// Its variables, without commented and empty ones.
+    /// The variables in the file, without commented and empty ones.
     pub variables: BTreeMap<String, String>,
-    /// The CPUs that it must not give interrupts; absent if there are none.
+    /// The CPUs to which irqbalance must not move interrupts; absent if no variable names any.
     pub banned_cpus: Fact<CpuSet>,
-    /// The script that it runs for each interrupt; absent if there is none.
+    /// The script that irqbalance runs for each interrupt; absent if no variable names one.
     pub policy_script: Fact<String>,
-    /// Whether it moves interrupts once at its start, and exits.
+    /// Whether irqbalance moves interrupts once at its start, and exits.
     pub once: bool,
 }
 

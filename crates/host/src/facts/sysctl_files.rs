@@ -100,7 +100,7 @@ impl SysctlFiles {
     }
 }
 
-/// One file. `None` if it is a link that points nowhere, which hides files of its name like an empty file.
+/// Reads one file. `None` if it is a link that points nowhere, which hides files of its name like an empty file.
 fn look(probe: Probe<'_>, path: String) -> Option<SysctlFile> {
     let what = format!("at most {SETTINGS_MAX} settings");
     let settings = probe.parse(&path, &what, |text| Some(parse(text)).filter(|parsed| parsed.len() <= SETTINGS_MAX));

@@ -23,9 +23,9 @@ enum Dangerous {
     Every,
     /// The values that switch the argument off.
     Off,
-    /// These. In a list with commas, each word counts.
+    /// These values. In a list with commas, each word counts.
     Words(&'static [&'static str]),
-    /// All but these.
+    /// All values except these.
     Except(&'static [&'static str]),
 }
 

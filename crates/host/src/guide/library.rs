@@ -5,7 +5,7 @@
 pub struct LibraryGuide {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is for.
+    /// The purpose of the guide.
     pub title: &'static str,
     /// Where the values come from.
     pub source: &'static str,

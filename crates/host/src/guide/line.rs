@@ -56,7 +56,7 @@ impl GuideFormat {
 pub struct Guide {
     /// Its name, for people.
     pub name: String,
-    /// How it is written.
+    /// The format of the guide.
     pub format: GuideFormat,
     /// Every line: those of included files first, because later lines win.
     pub lines: Vec<GuideLine>,
@@ -160,7 +160,7 @@ pub enum Target {
 /// A guide that evenkeel does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuideError {
-    /// It has too many bytes.
+    /// The guide has too many bytes.
     TooLong,
     /// The guide has too many lines, with all included files.
     TooManyLines,

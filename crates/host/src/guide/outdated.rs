@@ -8,7 +8,7 @@ pub(super) struct Outdated {
     since: Option<(u32, u32)>,
     /// Whether the file itself is gone. Otherwise it exists and has no effect.
     pub(super) is_gone: bool,
-    /// What happened to it.
+    /// What happened to the setting.
     what: &'static str,
 }
 

@@ -10,17 +10,17 @@ impl LibraryGuide {
     /// The guide, line by line.
     ///
     /// # Errors
-    /// No error is known: a test reads all of them.
+    /// No guide of the library is known to fail: a test reads all of them.
     pub fn guide(&self) -> Result<Guide, GuideError> {
         Guide::parse(self.name, self.text, Some(GuideFormat::Sysctl), &|_| None)
     }
 }
 
 impl Guide {
-    /// Reads a guide. Its format is recognised, unless one is given.
+    /// Reads a guide. Its format is recognised by the content, unless one is given.
     ///
     /// # Errors
-    /// If it is too long.
+    /// If the guide has too many bytes or lines.
     pub fn parse(
         name: &str,
         text: &str,

@@ -71,7 +71,7 @@ pub(super) struct Command {
     pub(super) file: Option<Word>,
     /// The text after `<<<`.
     pub(super) input: Option<Word>,
-    /// It is the first of a group in parentheses.
+    /// Whether the command is the first of a group in parentheses.
     pub(super) opens: bool,
 }
 
@@ -105,7 +105,7 @@ fn one(words: &[Word], opens: bool) -> Command {
             command.words.push(word.clone());
             continue;
         }
-        // Its file is not a word of the command.
+        // The file of a redirection is not a word of the command.
         let Some(target) = rest.next_if(|next| !next.is_operator) else { continue };
         match word.text.as_str() {
             "<<<" => command.input = Some(target.clone()),

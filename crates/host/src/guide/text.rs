@@ -95,7 +95,7 @@ fn uses(text: &str) -> HashMap<&str, usize> {
     last
 }
 
-/// Reads settings in the text of a variable that no line after these uses. These lines begin at `at`.
+/// If no later line uses the variable that these lines assign, reads settings in its text. `at` is the index of the first of these lines.
 fn unused(lines: &[Line], at: usize, uses: &HashMap<&str, usize>, contents: &mut [Content]) {
     let first = lines[0].text.trim();
     let first = ["export ", "local ", "readonly "].iter().find_map(|begin| first.strip_prefix(begin)).unwrap_or(first);

@@ -144,7 +144,7 @@ struct Said {
     profile: usize,
     unit: String,
     option: String,
-    /// `None` if it needs a variable without a value, or a function of TuneD.
+    /// The value; `None` if it needs a variable without a value, or a function of TuneD.
     value: Option<String>,
 }
 

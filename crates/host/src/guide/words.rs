@@ -7,9 +7,9 @@ const WORDS_MAX: usize = 2000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: String,
-    /// It is an operator of the shell: `>`, `|`, `;`, `&&`.
+    /// Whether the word is an operator of the shell: `>`, `|`, `;`, `&&`.
     pub(super) is_operator: bool,
-    /// Only a shell can expand a part of it.
+    /// Whether only a shell can expand a part of the word.
     pub(super) is_expanded: bool,
 }
 

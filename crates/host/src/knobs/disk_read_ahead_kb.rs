@@ -8,7 +8,7 @@ use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 
-/// The minimum to which TuneD raises it.
+/// TuneD raises the read-ahead to at least this, in KiB.
 const ENOUGH_KB: u64 = 4096;
 
 pub(super) const KNOB: Knob = Knob {

@@ -213,7 +213,7 @@ fn with_share(served: Served<'_>, share: &Share, free: Option<usize>) -> Finding
     }
 }
 
-/// The one CPU of a set of one.
+/// The CPU in the set, if the set has exactly one.
 fn only(cpus: &CpuSet) -> Option<usize> {
     (cpus.len() == 1).then(|| cpus.first())?
 }

@@ -12,7 +12,7 @@ use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated};
 /// The default number of mutations. `make lab` tries 100,000 of them, in a release build.
 const MUTATIONS: u64 = 1_000;
 
-/// The most CPU time for one capture. The largest captured host takes a tenth of it in a debug build.
+/// The maximum CPU time for one capture. The largest captured host takes a tenth of that in a debug build.
 const CPU_NS_MAX: u64 = 1_000_000_000;
 
 /// The limit of the process's address space.
@@ -86,7 +86,7 @@ fn try_all(mutations: u64) {
     println!("most memory over what was held before: {} KiB (seed {})", worst.peak_kib.0, worst.peak_kib.1);
     println!("longest answer: {} bytes (seed {})", worst.bytes.0, worst.bytes.1);
     println!("the whole process never held more than {} KiB of address space", status_kib("VmPeak"));
-    // If all of them were refused by the parser, only the parser would be tested.
+    // More than a third of the captures must get past the parser. Otherwise only the parser would be tested.
     assert!(answers * 3 > mutations, "{answers} of {mutations}");
 }
 

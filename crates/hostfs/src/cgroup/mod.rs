@@ -37,7 +37,7 @@ pub fn is_ours(path: &Path) -> bool {
 /// removed.
 ///
 /// # Errors
-/// `EINVAL` if it is not ours ([`is_ours`]); `EBUSY` if it is not empty within `limit`; else the kernel's error.
+/// `EINVAL` if the group is not ours ([`is_ours`]); `EBUSY` if it is not empty within `limit`; else the kernel's error.
 pub fn remove(path: &Path, limit: Duration) -> Result<(), Errno> {
     if !is_ours(path) {
         return Err(Errno::INVAL);
@@ -83,7 +83,7 @@ fn with_inner(path: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(group, _)| group).collect()
 }
 
-/// Kills the processes in one group. If one cannot be killed, the group stays busy, so the caller notices.
+/// Kills the processes in one group. If one cannot be killed, the group is not empty, and its removal fails with `EBUSY`.
 fn kill_all(group: &Path) {
     let at_once = std::fs::OpenOptions::new().write(true).open(group.join("cgroup.kill"));
     if at_once.and_then(|mut file| file.write_all(b"1")).is_ok() {

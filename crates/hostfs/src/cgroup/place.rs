@@ -35,7 +35,7 @@ impl Membership<'_> {
     }
 }
 
-/// `NUMBER:CONTROLLERS:PATH` a line; `None` if a line has another form. Empty if no hierarchy was ever mounted.
+/// Parses one `NUMBER:CONTROLLERS:PATH` per line; `None` if a line has another form. Empty if no hierarchy was ever mounted.
 pub fn parse_membership(text: &str) -> Option<Vec<Membership<'_>>> {
     let lines = text.lines().take(HIERARCHIES_MAX).map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -69,7 +69,7 @@ impl Place {
         let mount = v1.or_else(|| mounts.iter().find(|mount| mount.kind == "cgroup2"))?;
         let is_v2 = mount.kind == "cgroup2";
         let line = membership.iter().find(|line| line.has(if is_v2 { "" } else { controller }))?;
-        // The path may also be relative to the part that is mounted.
+        // The group's path may already be relative to the mounted part.
         let path = line.path.strip_prefix(mount.root.trim_end_matches('/')).unwrap_or(line.path);
         Some(Place::new(mount.at.to_owned(), path, is_v2)).filter(Place::is_visible)
     }

@@ -91,7 +91,7 @@ pub(crate) fn rss(interface: &str) -> Result<String, Errno> {
 
 /// The strings of a set, in the order of their numbers; unused ones are empty.
 fn names(room: &mut Room, interface: &str, set: u32) -> Result<Vec<String>, Errno> {
-    // `struct ethtool_gstrings`: the kernel returns their number, and then the strings.
+    // `struct ethtool_gstrings`: the kernel returns the number of strings, and then the strings.
     room.ask(interface, Question::Strings, &[set, 0])?;
     let count = room.word(2).unwrap_or_default() as usize;
     let strings = room.bytes().get(12..).unwrap_or_default().chunks_exact(NAME_BYTES).take(count);

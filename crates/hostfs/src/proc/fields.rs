@@ -23,7 +23,7 @@ pub fn count(text: &str, name: &str) -> Option<u64> {
     field(text, name, ' ')?.parse().ok()
 }
 
-/// `12`, or `12 kB`, which is in bytes.
+/// Parses `12`, or `12 kB`, which gives 12,288 bytes.
 pub fn parse_amount(value: &str) -> Option<u64> {
     let mut words = value.split_ascii_whitespace();
     let number: u64 = words.next()?.parse().ok()?;
@@ -34,12 +34,12 @@ pub fn parse_amount(value: &str) -> Option<u64> {
     }
 }
 
-/// All lines `NAME NUMBER`, as [`count`]. Other lines are skipped; a text without any gives nothing.
+/// All lines `NAME NUMBER`, as [`count`]. Other lines are skipped; `None` if no line has this form.
 pub fn parse_pairs(text: &str) -> Option<Pairs> {
     pairs(text, ' ', |number| number.trim().parse().ok())
 }
 
-/// All lines `NAME: NUMBER`, as [`amount`]. Other lines are skipped; a text without any gives nothing.
+/// All lines `NAME: NUMBER`, as [`amount`]. Other lines are skipped; `None` if no line has this form.
 pub fn parse_fields(text: &str) -> Option<Pairs> {
     pairs(text, ':', parse_amount)
 }
@@ -53,12 +53,12 @@ fn pairs(text: &str, separator: char, parse: fn(&str) -> Option<u64>) -> Option<
     (!pairs.is_empty()).then_some(pairs)
 }
 
-/// How often a thread gave the CPU up, and how often it was taken from it.
+/// How many times a thread stopped running, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// It gave the CPU up.
+    /// The thread gave up the CPU, for example to sleep.
     pub voluntary: u64,
-    /// Another thread took the CPU.
+    /// The kernel gave the CPU to another thread, although this one was ready to run.
     pub involuntary: u64,
 }
 

@@ -19,7 +19,7 @@ pub struct Row<'a> {
     columns: usize,
 }
 
-/// Parses the heading, which names the CPUs; a text of another form has no rows with counts.
+/// Parses the heading, which names the CPUs. If the text has another form, its rows have no counts.
 pub fn parse_per_cpu(text: &str) -> PerCpu<'_> {
     let (heading, rows) = text.split_once('\n').unwrap_or((text, ""));
     let words = heading.split_ascii_whitespace().take(evenkeel_sys::MAX_CPUS);
@@ -49,7 +49,7 @@ impl<'a> PerCpu<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The counts, column by column. A row that belongs to no CPU, such as `ERR`, has one.
+    /// The counts, column by column. A row that belongs to no CPU, such as `ERR`, has a single count.
     pub fn counts(&self) -> impl Iterator<Item = u64> + use<'a> {
         self.rest.split_ascii_whitespace().take(self.columns).map_while(|word| word.parse().ok())
     }

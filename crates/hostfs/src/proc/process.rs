@@ -3,11 +3,11 @@
 /// The contents of /proc/PID/stat, without the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Its number, as this /proc shows it.
+    /// The number of the process or thread, as this /proc shows it.
     pub pid: u32,
     /// `R`, `S`, `Z` and so on.
     pub state: char,
-    /// Its parent; 0 for none.
+    /// The number of its parent process; 0 for none.
     pub parent: u32,
     /// Its process group; 0 if it has ended, and for groups of another namespace.
     pub group: u32,
@@ -19,9 +19,9 @@ pub struct ProcessStat {
     pub major_faults: u64,
     /// CPU time in user space and the kernel, in [ticks](super::TICK_NS).
     pub cpu_ticks: u64,
-    /// When it started, in [ticks](super::TICK_NS) since boot. Together with the number this identifies a process.
+    /// When it started, in [ticks](super::TICK_NS) since boot. Together with `pid` this identifies a process.
     pub start_ticks: u64,
-    /// The CPU that it last ran on; absent before Linux 2.2.
+    /// The CPU that it last ran on; `None` before Linux 2.2.
     pub cpu: Option<usize>,
     /// The number of its scheduling policy, as of sched(7).
     pub policy: Option<u32>,
@@ -38,7 +38,7 @@ impl ProcessStat {
         read_live(&format!("/proc/{pid}/task/{tid}/stat"))
     }
 
-    /// Whether it has not ended. A zombie has ended, and waits for its parent.
+    /// Whether the process has not ended. A zombie has ended, and waits for its parent.
     pub fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X' | 'x')
     }

@@ -10,9 +10,9 @@ use super::LINES_MAX;
 /// The counts of a CPU's run queue since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunQueueCounts {
-    /// The time that threads ran on it, in nanoseconds.
+    /// The time that threads ran on this CPU, in nanoseconds.
     pub ran_ns: u64,
-    /// The time that threads were ready on it but did not run, in nanoseconds, summed over threads.
+    /// The time that threads were ready on this CPU but did not run, in nanoseconds, summed over threads.
     pub waited_ns: u64,
 }
 

@@ -1,20 +1,20 @@
 //! /proc/net/udp, udp6, tcp and tcp6: one line a socket.
 
-/// The maximum number of sockets in a table. The size limit of the caller's read is reached long before.
+/// The maximum number of sockets in a table. The caller's limit on the size of the text is usually reached first.
 const SOCKETS_MAX: usize = 1 << 19;
 
 /// A line of a table of sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketRow {
-    /// Its local port.
+    /// The socket's local port.
     pub port: u16,
-    /// Its state in the numbers of TCP: 0x0A listens, and 0x07 is a UDP socket without a peer.
+    /// The socket's state in the numbers of TCP: 0x0A listens, and 0x07 is a UDP socket without a peer.
     pub state: u8,
     /// The bytes that wait in the receive buffer. For UDP they include the kernel's overhead of each datagram.
     pub receive_queue_bytes: u64,
-    /// Its inode, by which a process's open files name it; 0 if no process has it any more.
+    /// The socket's inode, which the links in /proc/PID/fd name; 0 if no process has the socket open any more.
     pub inode: u64,
-    /// Datagrams that it dropped; only UDP counts them.
+    /// Datagrams that the socket dropped; `None` for TCP, which does not count them.
     pub drops: Option<u64>,
 }
 

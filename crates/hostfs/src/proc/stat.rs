@@ -10,24 +10,24 @@ use super::LINES_MAX;
 /// The times of CPUs since boot, in [ticks](super::TICK_NS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTicks {
-    /// In user space, at normal and at lower (nice) priority. It includes the time of this machine's own guests.
+    /// Time in user space, at normal and at lower (nice) priority. Includes the time of this machine's own guests.
     pub user: u64,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system: u64,
-    /// In interrupts.
+    /// Time in interrupts.
     pub irq: u64,
-    /// In softirqs.
+    /// Time in softirqs.
     pub softirq: u64,
     /// Time that the hypervisor stole, as far as it reports it.
     pub steal: u64,
-    /// Idle, including waiting for disks.
+    /// Idle time, including waiting for disks.
     pub idle: u64,
-    /// The part of `idle` in which a thread waited for a disk. In the kernel, this count can decrease.
+    /// The part of `idle` in which a thread waited for a disk. The kernel sometimes decreases this count.
     pub iowait: u64,
 }
 
 impl CpuTicks {
-    /// The sum.
+    /// The sum of all times. `iowait` is a part of `idle`.
     pub fn total(&self) -> u64 {
         let CpuTicks { user, system, irq, softirq, steal, idle, iowait: _ } = *self;
         [user, system, irq, softirq, steal, idle].into_iter().fold(0, u64::saturating_add)
@@ -84,7 +84,7 @@ pub struct Stat {
     pub boot_s: Option<u64>,
 }
 
-/// Parses /proc/stat; `None` without any CPU times, if a line that we read has no number, or if a CPU has two lines.
+/// Parses /proc/stat. `None` without any CPU times, if a line that this function reads has no number, or if a CPU has two lines.
 pub fn parse_stat(text: &str) -> Option<Stat> {
     let mut stat = Stat::default();
     for line in text.lines().take(LINES_MAX) {

@@ -18,7 +18,7 @@ pub struct Comparison {
     pub only_b: Vec<String>,
     /// How many lines are better on the first, beyond the spread.
     pub a_better: usize,
-    /// How many lines are better on the second.
+    /// How many lines are better on the second, beyond the spread.
     pub b_better: usize,
     /// Caveats of the comparison.
     pub caveats: Vec<CardCaveat>,
@@ -31,7 +31,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum CardCaveat {
-    /// They were taken at different paces.
+    /// The two cards were taken at different paces.
     #[error("the first has the pace {first}, the second {second}: a longer run shows more rare events")]
     Paces {
         /// The pace of the first.
@@ -45,17 +45,17 @@ pub enum CardCaveat {
         /// Which card.
         card: WhichCard,
     },
-    /// A meter failed on one of them.
+    /// A meter failed on one of the cards.
     #[error("{meter} of the {card} failed: {why}")]
     Failed {
         /// Which card.
         card: WhichCard,
         /// The meter.
         meter: String,
-        /// Why.
+        /// Why the meter failed.
         why: String,
     },
-    /// Different versions took them.
+    /// Different versions of evenkeel took the two cards.
     #[error("they were made by different versions: {first} and {second}")]
     Versions {
         /// The version that made the first.
@@ -88,28 +88,28 @@ impl fmt::Display for WhichCard {
     }
 }
 
-/// One number of both.
+/// One number that both cards have.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compared {
     /// The meter that measured it.
     pub meter: String,
-    /// As on the cards.
+    /// The number's identifier, as on both cards.
     pub id: String,
-    /// As on the first card.
+    /// The number's name in words, as on the first card.
     pub title: String,
     /// The unit.
     pub unit: String,
-    /// Which way is better.
+    /// Whether a lower or a higher number is better.
     pub better: Better,
-    /// On the first.
+    /// The number on the first card.
     pub a: Figure,
-    /// On the second.
+    /// The number on the second card.
     pub b: Figure,
     /// B divided by A. Missing if A is 0 or the signs differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// The outcome.
+    /// Whether the number differs, and on which card it is better.
     pub outcome: Outcome,
 }
 
@@ -119,11 +119,11 @@ pub struct Compared {
 pub struct Figure {
     /// The median of the rounds.
     pub value: f64,
-    /// The lowest.
+    /// The lowest value of a round.
     pub low: f64,
-    /// The highest.
+    /// The highest value of a round.
     pub high: f64,
-    /// How many rounds.
+    /// How many rounds measured the number.
     pub rounds: u32,
 }
 
@@ -138,9 +138,9 @@ pub enum Outcome {
     BBetter,
     /// Different beyond the spread. Neither direction of this number is better.
     Different,
-    /// The ranges overlap.
+    /// The ranges of the rounds overlap.
     WithinSpread,
-    /// A single round has no spread.
+    /// One of the cards has only one round, so its spread is unknown.
     NoSpread,
 }
 

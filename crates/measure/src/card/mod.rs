@@ -44,7 +44,7 @@ pub struct Card {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Taken {
-    /// The moment, in UTC.
+    /// When the card was taken, in UTC.
     pub at: String,
     /// The program and its version.
     pub by: String,
@@ -52,9 +52,9 @@ pub struct Taken {
     pub pace: String,
     /// How many rounds each meter ran.
     pub rounds: u32,
-    /// How long it took.
+    /// How long all rounds together took, in seconds.
     pub seconds: f64,
-    /// Whether it was stopped early.
+    /// Whether the measurement was stopped early.
     pub interrupted: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Taken {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trait {
-    /// Its name.
+    /// The property's name.
     pub name: String,
     /// The value in words, or the reason why it is unknown.
     pub value: String,
@@ -72,9 +72,9 @@ pub struct Trait {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeterResults {
-    /// Its name, as `evenkeel measure NAME`.
+    /// The meter's name, as in `evenkeel measure NAME`.
     pub meter: String,
-    /// Its numbers.
+    /// The numbers that the meter measured.
     pub lines: Vec<Line>,
     /// Why numbers are missing, in all rounds or in some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,17 +87,17 @@ pub struct MeterResults {
 pub struct Line {
     /// The identifier, the same on every machine. It ends with the unit.
     pub id: String,
-    /// The same name in words.
+    /// What the number measures, in words.
     pub title: String,
     /// The unit, in the form of [`Unit`].
     pub unit: String,
-    /// Which way is better.
+    /// Whether a lower or a higher number is better.
     pub better: Better,
-    /// The median of the rounds.
+    /// The median over the rounds.
     pub value: f64,
-    /// The lowest of them.
+    /// The lowest value of a round.
     pub low: f64,
-    /// The highest.
+    /// The highest value of a round.
     pub high: f64,
     /// The number of rounds that measured it.
     pub rounds: u32,
@@ -106,16 +106,16 @@ pub struct Line {
     pub reference: Option<Reference>,
 }
 
-/// Which way of a number is better.
+/// Whether a lower or a higher number is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Less.
+    /// A lower number is better.
     Lower,
-    /// More.
+    /// A higher number is better.
     Higher,
-    /// It distinguishes machines, but neither direction is better.
+    /// The number distinguishes machines, but neither direction is better.
     Neither,
 }
 
@@ -134,33 +134,33 @@ pub struct Reference {
 /// One number of a meter in one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CardLine {
-    /// As [`Line::id`].
+    /// The same as [`Line::id`].
     pub id: String,
-    /// As [`Line::title`].
+    /// The same as [`Line::title`].
     pub title: String,
     /// The unit.
     pub unit: Unit,
-    /// Which way is better.
+    /// Whether a lower or a higher number is better.
     pub better: Better,
     /// The number.
     pub value: f64,
-    /// As [`Line::reference`].
+    /// The same as [`Line::reference`].
     pub reference: Option<Reference>,
 }
 
 /// Why a text is not a card. The message reads well after the action and a colon.
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error("{}", json_words::plain(.0))]
     Json(serde_json::Error),
-    /// It is something else.
+    /// The text is not a card, for this reason.
     #[error("{0}")]
     Other(String),
-    /// A newer evenkeel wrote it.
+    /// The card has another format number, such as that of a newer evenkeel.
     #[error("it has format {0}, but this evenkeel knows format {FORMAT}")]
     Format(Value),
-    /// Its numbers are invalid.
+    /// The card has invalid numbers.
     #[error("{0}")]
     Odd(String),
 }

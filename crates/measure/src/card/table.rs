@@ -1,5 +1,5 @@
 //! Combines the cards of many machines into one table by generation (machines with the same traits): medians, spreads, and how many
-//! machines hold all limits.
+//! machines meet all limits.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{Better, Card, Line, Trait};
 /// The trait that follows from the numbers of the meter `quantum`.
 pub const TIME_SLICES: &str = "time slices";
 
-/// How the table is made.
+/// The traits, limits and numbers that the user asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableAsked {
     /// The traits that make a generation.
@@ -42,17 +42,17 @@ pub struct Generation {
     pub traits: Vec<Trait>,
     /// The files of their cards.
     pub cards: Vec<String>,
-    /// How many hold all limits, how many do not, and how many have no such number.
+    /// How many machines meet all limits, how many do not, and how many have no such number.
     pub holds: Holds,
-    /// Every number that one of them has.
+    /// Every number that at least one of the machines has.
     pub lines: Vec<Spread>,
 }
 
 impl Generation {
-    /// Its traits in words.
+    /// The traits of the generation, in words.
     pub fn name(&self) -> String {
         let words = self.traits.iter().map(|one| match one.value.as_str() {
-            // These values mean nothing without the name of their trait.
+            // The values "unknown" and "none" mean nothing without the name of their trait.
             "unknown" | "none" => format!("{} {}", one.name, one.value),
             value => value.to_owned(),
         });
@@ -60,15 +60,15 @@ impl Generation {
     }
 }
 
-/// Machines by whether they hold the limits.
+/// The number of machines by whether they meet the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Holds {
-    /// All limits.
+    /// Machines that meet all limits.
     pub held: usize,
-    /// Not all.
+    /// Machines that exceed at least one limit.
     pub broken: usize,
-    /// A number is missing.
+    /// Machines whose card lacks a number that has a limit.
     pub unknown: usize,
 }
 
@@ -76,21 +76,21 @@ pub struct Holds {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
-    /// As on the card.
+    /// The number's identifier, as on the cards.
     pub id: String,
-    /// As on the card.
+    /// The number's name in words, as on the cards.
     pub title: String,
-    /// As on the card.
+    /// The number's unit, as on the cards.
     pub unit: String,
-    /// Which way is better.
+    /// Whether a lower or a higher number is better.
     pub better: Better,
-    /// How many machines have it.
+    /// How many machines of the generation have this number.
     pub machines: usize,
     /// The median over the machines, of each machine's median.
     pub median: f64,
-    /// The lowest machine.
+    /// The lowest median of a machine.
     pub low: f64,
-    /// The highest machine.
+    /// The highest median of a machine.
     pub high: f64,
 }
 
@@ -191,7 +191,7 @@ fn line<'a>(card: &'a Card, id: &str) -> Option<&'a Line> {
     card.lines().map(|(_, line)| line).find(|line| line.id == id)
 }
 
-/// Whether a machine holds all limits; none if a number is missing.
+/// Whether a machine meets all limits. None if a number is missing.
 fn is_held(card: &Card, limits: &[(String, f64)]) -> Option<bool> {
     let held: Option<Vec<bool>> = limits
         .iter()

@@ -1,4 +1,4 @@
-//! Per-CPU counts from /proc/interrupts and /proc/softirqs: a record of a storm that is independent of our own.
+//! Per-CPU counts from /proc/interrupts and /proc/softirqs: the kernel's record of a storm, independent of the disturber's report.
 
 use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::parse_per_cpu;

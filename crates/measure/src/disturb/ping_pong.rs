@@ -21,11 +21,11 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub struct PingPong {
     /// The CPU of both threads.
     pub cpu: usize,
-    /// When they end, on the monotonic clock.
+    /// When the threads end, on the monotonic clock.
     pub until_ns: u64,
 }
 
-/// What they did.
+/// The counts of both threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Played {
     /// Round trips: two wake-ups each.

@@ -14,9 +14,9 @@ use crate::pinned::not_there;
 /// One stretch to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// When, on the monotonic clock.
+    /// When the stretch begins, on the monotonic clock.
     pub at_ns: u64,
-    /// For how long.
+    /// The length of the stretch, in nanoseconds.
     pub busy_ns: u64,
 }
 
@@ -25,10 +25,10 @@ pub struct Stretch {
 pub struct Planting {
     /// When the thread began to run.
     pub start_ns: u64,
-    /// When it released the CPU.
+    /// When the thread released the CPU.
     pub end_ns: u64,
-    /// CPU time that it used outside its records, by its thread clock, since the previous stretch or until the next, whichever is more.
-    /// This is the cost to fall asleep and to wake, with the interrupts in between. The record may be off by this much.
+    /// CPU time that the thread used outside its records, by its thread clock: since the previous stretch or until the next, whichever is
+    /// more. This is the cost to fall asleep and to wake, with the interrupts in between. The record may be off by this much.
     pub unrecorded_ns: u64,
 }
 
@@ -72,7 +72,7 @@ impl Planted {
         }
     }
 
-    /// Ends it at its next stretch and returns what it took.
+    /// Ends the thread at its next stretch and returns the stretches that it took.
     pub fn stop(mut self) -> Vec<Planting> {
         self.end()
     }
@@ -107,7 +107,7 @@ fn take(stretches: &[Stretch], alarm: &Alarm, stop: &AtomicBool) -> Vec<Planting
         }
         let start_ns = clock::monotonic_ns();
         let unrecorded_ns = clock::thread_cpu_ns().saturating_sub(cpu_ns);
-        // Set the timer while the CPU is taken: afterwards it would take some microseconds more than the record shows.
+        // Set the timer while the CPU is taken. Setting it afterwards would take the CPU for some microseconds more than the record shows.
         is_set = stretches.get(at + 1).map_or(Ok(()), |next| alarm.set(next.at_ns));
         let end_ns = stretch.at_ns + stretch.busy_ns;
         while clock::monotonic_ns() < end_ns {

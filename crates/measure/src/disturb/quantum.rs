@@ -13,10 +13,11 @@ use crate::{Lost, Samples, Unit};
 /// From the start to the first slot: enough time for every thread to reach its CPU.
 const LEAD_NS: u64 = 20_000_000;
 
-/// Bounds of a period. Below, the scheduler's own work would blur the slots. Above, it could not be stopped soon.
+/// Bounds of a period. In shorter periods the scheduler's own work would blur the slots. In longer ones the disturber could not be stopped
+/// soon.
 pub const PERIOD_NS: std::ops::RangeInclusive<u64> = 200_000..=1_000_000_000;
 
-/// How to disturb.
+/// The settings of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
@@ -46,7 +47,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// Each CPU.
+    /// The time that was taken from each CPU.
     pub cpus: Vec<Cpu>,
 }
 
@@ -54,19 +55,19 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: usize,
     /// Slots that were taken.
     pub turns: u64,
-    /// Slots that it missed completely because another thread had the CPU.
+    /// Slots that the disturber missed completely because another thread had the CPU.
     pub missed_turns: u64,
     /// CPU time of the real-time thread, by its thread clock, in nanoseconds.
     pub taken_ns: u64,
     /// The CPU time taken, divided by the length of all periods.
     pub share_taken: f64,
-    /// The share of the time that was left to others.
+    /// The share of the time that was left to others: 1 minus `share_taken`.
     pub share_left: f64,
-    /// The mean time from one slot to the next, in nanoseconds; none with fewer than two slots.
+    /// The mean time from one slot to the next, in nanoseconds. None with fewer than two slots.
     pub period_ns_mean: Option<f64>,
     /// When the first slot began on the monotonic clock, in nanoseconds.
     pub start_ns: u64,
@@ -113,7 +114,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Stops it and returns the report.
+    /// Stops the disturber and returns its report.
     pub fn stop(self) -> Report {
         for (_, hog) in &self.hogs {
             hog.ask_to_end();

@@ -18,7 +18,7 @@ const PERIOD_US: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 /// The smallest quota that the kernel accepts, in microseconds.
 const QUOTA_US_MIN: u64 = 1_000;
 
-/// How to limit.
+/// The settings of the limit.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
@@ -34,7 +34,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// The group, while it was there.
+    /// The folder of the group, which is removed after the run.
     pub group: PathBuf,
     /// The quota: what fills the bucket each period, in microseconds.
     pub quota_us: u64,
@@ -42,9 +42,9 @@ pub struct Report {
     pub period_us: u64,
     /// Periods in which the command ran. None if the kernel did not report them.
     pub periods: Option<u64>,
-    /// Periods in which it was throttled.
+    /// Periods in which the command was throttled. None if the kernel did not report them.
     pub throttled_periods: Option<u64>,
-    /// How long its run queues were throttled in all, in nanoseconds.
+    /// How long the group's run queues were throttled in all, in nanoseconds. None if the kernel did not report it.
     pub throttled_ns: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Group {
         Ok(Group { path, is_v2: place.is_v2, quota_us, period_us })
     }
 
-    /// Its folder, which a guard must remove.
+    /// The group's folder, which a guard must remove.
     pub fn path(&self) -> &Path {
         &self.path
     }

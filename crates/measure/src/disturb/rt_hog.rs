@@ -17,14 +17,14 @@ use crate::pinned::not_there;
 /// The maximum number of stretches in its record: a quarter of an hour at a period of 1 ms.
 const TAKEN_MAX: usize = 1 << 20;
 
-/// When it takes the CPU.
+/// When the hog takes the CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
-    /// The first moment, on the monotonic clock.
+    /// The beginning of the first stretch, on the monotonic clock.
     pub start_ns: u64,
-    /// From one beginning to the next.
+    /// The time from the beginning of one stretch to that of the next.
     pub period_ns: u64,
-    /// How long it takes the CPU each time.
+    /// The length of a stretch.
     pub busy_ns: u64,
     /// Each stretch begins up to this much early or late, uniformly distributed.
     pub jitter_ns: u64,
@@ -47,9 +47,9 @@ impl Schedule {
 /// One stretch in which the hog had the CPU, by its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// When it began to run.
+    /// When the hog began to run.
     pub start_ns: u64,
-    /// When it released the CPU.
+    /// When the hog released the CPU.
     pub end_ns: u64,
 }
 
@@ -58,23 +58,23 @@ pub struct Taken {
 pub struct Account {
     /// Each stretch, at most a million.
     pub taken: Vec<Taken>,
-    /// How many stretches there were.
+    /// How many stretches the hog took.
     pub turns: u64,
-    /// Stretches that it missed completely because another thread had the CPU.
+    /// Stretches that the hog missed completely because another thread had the CPU.
     pub missed: u64,
-    /// Missed stretches before the last one that it took.
+    /// Missed stretches before the last stretch that the hog took.
     pub missed_between: u64,
-    /// How late each stretch began, in nanoseconds.
+    /// How late each taken stretch began, in nanoseconds.
     pub late_ns: Histogram,
-    /// CPU time that it used, by its thread clock.
+    /// CPU time that the hog used, by its thread clock.
     pub cpu_ns: u64,
-    /// When its first stretch began.
+    /// When the first stretch began that the hog took.
     pub first_start_ns: u64,
-    /// When its last stretch began.
+    /// When the last stretch began that the hog took.
     pub last_start_ns: u64,
-    /// The total length of the periods in which it took or missed a stretch.
+    /// The total length of the periods in which the hog took or missed a stretch.
     pub covered_ns: u64,
-    /// Whether it ended because its CPU went offline.
+    /// Whether the hog ended because its CPU went offline.
     pub was_moved: bool,
 }
 
@@ -118,17 +118,17 @@ impl RtHog {
         }
     }
 
-    /// Stops it and returns what it took.
+    /// Stops the hog and returns the stretches that it took.
     pub fn stop(self) -> Vec<Taken> {
         self.finish().taken
     }
 
-    /// Stops it and returns the full account.
+    /// Stops the hog and returns the full account.
     pub fn finish(mut self) -> Account {
         self.end()
     }
 
-    /// Asks it to end at its next stretch, without waiting: to stop several together.
+    /// Asks the hog to end at its next stretch, without waiting for it. So several hogs can be stopped together.
     pub fn ask_to_end(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }

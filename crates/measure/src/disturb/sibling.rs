@@ -16,7 +16,7 @@ const WORDS: usize = LINE_BYTES / size_of::<u32>();
 /// Cache lines to touch between two clock readings. This takes about 50 us.
 const LINES_A_LOOK: usize = 4096;
 
-/// How to disturb.
+/// The settings of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
@@ -32,7 +32,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// Each CPU.
+    /// The work on each CPU.
     pub cpus: Vec<Cpu>,
 }
 
@@ -40,17 +40,17 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: usize,
     /// Lines of 64 bytes that were read and written.
     pub lines: u64,
-    /// How often it walked through the whole working set.
+    /// How often the thread walked through the whole working set.
     pub passes: f64,
-    /// How long it ran, in nanoseconds.
+    /// How long the disturbing thread ran, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPU time that it got, in nanoseconds.
+    /// CPU time that the disturbing thread got, in nanoseconds.
     pub taken_ns: u64,
-    /// CPU time divided by run time.
+    /// CPU time of the disturbing thread, divided by its run time.
     pub share_taken: f64,
     /// Whether the CPU went offline during the run, which ends it.
     pub went_offline: bool,
@@ -65,7 +65,7 @@ pub struct Running {
 /// The other hyperthreads of the core that `cpu` is on.
 ///
 /// # Errors
-/// If it has none, or this machine does not report them.
+/// If the core has no other hyperthreads, or this machine does not report them.
 pub fn siblings_of(cpu: usize) -> Result<CpuSet, MeterError> {
     let tried = format!("find the sibling of CPU {cpu}");
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -96,7 +96,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Stops it and returns the report.
+    /// Stops the disturber and returns its report.
     pub fn stop(self) -> Report {
         Report { cpus: self.workers.stop() }
     }

@@ -17,9 +17,9 @@ const STRETCH_NS: std::ops::RangeInclusive<u64> = 10_000..=60_000_000_000;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "mode")]
 pub enum Duty {
-    /// All the time.
+    /// The thread is always busy.
     Always,
-    /// For the first part of every period.
+    /// The thread is busy for the first part of every period.
     Share {
         /// The share, between 0 and 1.
         share_busy: f64,
@@ -37,7 +37,7 @@ pub enum Duty {
     },
 }
 
-/// How to disturb.
+/// The settings of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
@@ -45,11 +45,11 @@ pub struct Settings {
     #[serde(serialize_with = "super::as_list")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
-    /// How many threads.
+    /// The number of threads.
     pub threads: usize,
     /// -20 to 19; values below 0 need privileges.
     pub nice: i32,
-    /// When they are busy.
+    /// When the threads are busy.
     pub duty: Duty,
 }
 
@@ -57,7 +57,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// Each thread.
+    /// The work of each thread.
     pub threads: Vec<Thread>,
 }
 
@@ -65,17 +65,17 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
-    /// The CPU that it was pinned to. None if it was free.
+    /// The CPU that the thread was pinned to. None if it was not pinned.
     pub cpu: Option<usize>,
-    /// How long it ran, busy or idle, in nanoseconds.
+    /// How long the thread existed, busy or idle, in nanoseconds.
     pub elapsed_ns: u64,
-    /// How long it wanted to be busy, in nanoseconds.
+    /// How long the thread wanted to be busy, in nanoseconds.
     pub wanted_ns: u64,
-    /// CPU time that it got, in nanoseconds.
+    /// CPU time that the disturbing thread got, in nanoseconds.
     pub taken_ns: u64,
     /// CPU time divided by run time.
     pub share_taken: f64,
-    /// How often it became busy.
+    /// How often the thread became busy.
     pub turns: u64,
     /// Whether the CPU that the thread was pinned to went offline, which ended the thread.
     pub went_offline: bool,
@@ -108,7 +108,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Stops it and returns the report.
+    /// Stops the disturber and returns its report.
     pub fn stop(self) -> Report {
         Report { threads: self.workers.stop() }
     }

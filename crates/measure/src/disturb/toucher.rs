@@ -10,7 +10,7 @@ const PAGE_BYTES: usize = 4096;
 /// Memory is taken in chunks of this size. Each chunk is a separate mapping: an allocator may return memory that was touched before, and
 /// then the kernel has no fault to serve.
 const PIECE_PAGES: usize = 256;
-/// The most memory that is held at a time.
+/// The maximum number of chunks to hold at a time.
 const HELD_PIECES: usize = 64;
 /// The maximum rate, which is more than any machine serves.
 const FAULTS_PER_S_MAX: u64 = 10_000_000;
@@ -20,16 +20,16 @@ const FAULTS_PER_S_MAX: u64 = 10_000_000;
 pub struct Toucher {
     /// Pages a second.
     pub pages_per_s: u64,
-    /// When to end, on the monotonic clock.
+    /// When to end, on the monotonic clock in nanoseconds.
     pub until_ns: u64,
 }
 
-/// What it did.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// Pages that were touched for the first time.
     pub pages: u64,
-    /// For how long, in nanoseconds.
+    /// How long the run took, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
@@ -82,7 +82,7 @@ mod tests {
         let wrong = Toucher { pages_per_s: 0, until_ns: 0 }.touch().unwrap_err();
         assert_eq!(wrong.to_string(), "touch fresh memory: 0 pages a second are not within 1 to 10000000");
         let touched = (1..=5).map(|nth| {
-            // If the machine stalls before the first page, no time is left to touch any, so try a longer time.
+            // If the machine stalls before the first page, no time is left to touch pages, so try a longer time.
             let until_ns = clock::monotonic_ns() + nth * 5_000_000;
             Toucher { pages_per_s: 256_000, until_ns }.touch().unwrap()
         });

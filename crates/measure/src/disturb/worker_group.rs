@@ -11,7 +11,7 @@ use evenkeel_sys::{CpuSet, Errno, clock, process, sched, thread};
 use crate::error::MeterError;
 use crate::pinned::not_there;
 
-/// How long a sleeping thread may take to notice that it must end.
+/// The maximum time in which a sleeping thread notices that it must end.
 const STEP_NS: u64 = 20_000_000;
 
 /// The maximum number of threads of one group.
@@ -34,7 +34,7 @@ pub(crate) struct Post {
     pub(crate) class: Class,
 }
 
-/// When to end.
+/// The condition that ends a group: a time or a flag.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     stop: Arc<AtomicBool>,
@@ -46,7 +46,7 @@ impl End {
         End { stop: Arc::default(), until_ns }
     }
 
-    /// Whether this reading of the monotonic clock is past the end, or somebody stopped the group.
+    /// Whether this reading of the monotonic clock is past the end, or the group was stopped.
     pub(crate) fn is_at(&self, now_ns: u64) -> bool {
         now_ns >= self.until_ns || self.stop.load(Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ pub(crate) struct WorkerGroup<T> {
 }
 
 impl<T: Send + 'static> WorkerGroup<T> {
-    /// Starts one thread per post. `body` receives the number of its post and must return soon after the end.
+    /// Starts one thread per post. `body` receives the index of the post and must return soon after the end.
     ///
     /// # Errors
     /// If a thread cannot start or cannot be set up. Then no thread keeps running.
@@ -114,7 +114,7 @@ impl<T: Send + 'static> WorkerGroup<T> {
         Ok(workers)
     }
 
-    /// Stops the threads and returns what each reports.
+    /// Stops the threads and returns the result of each `body`.
     pub(crate) fn stop(mut self) -> Vec<T> {
         self.end.stop();
         std::mem::take(&mut self.threads).into_iter().filter_map(|thread| thread.join().ok()).collect()
@@ -156,7 +156,7 @@ pub(crate) fn is_off(cpu: usize) -> bool {
 /// Checks that `cpus` exist and that this process may run on them.
 ///
 /// # Errors
-/// Which of them fails, and why.
+/// The first CPU that fails a check, and why.
 pub fn check_cpus(cpus: &CpuSet) -> Result<(), MeterError> {
     let online = Root::live().text("/sys/devices/system/cpu/online").ok();
     let online = online.and_then(|text| CpuSet::parse_list(&text));
@@ -193,7 +193,7 @@ fn refuse_cpus(cpus: &CpuSet, online: Option<&CpuSet>, allowed: &CpuSet) -> Resu
     Ok(())
 }
 
-/// Explains the kernel's refusal of a real-time thread. Root is refused too when its control group has no real-time share.
+/// Explains the kernel's refusal of a real-time thread. The kernel refuses root too if its control group has no real-time share.
 pub(crate) fn no_real_time(what: &str, errno: Errno) -> MeterError {
     if errno == Errno::PERM && process::is_root() {
         let why = "root may not either: its control group has no real-time share (cpu.rt_runtime_us), or CAP_SYS_NICE is missing";

@@ -15,7 +15,7 @@ fn measure(calls: u64, cpus_max: usize) -> Report {
     clock::run(settings, &Watch::new(&stop, &|_, _| {})).unwrap()
 }
 
-/// On one CPU, which an RT hog can take.
+/// Measures on one CPU, which an RT hog can take.
 fn measure_on(cpu: usize) -> Report {
     let body = move || {
         thread::set_affinity(&[cpu].into_iter().collect()).unwrap();

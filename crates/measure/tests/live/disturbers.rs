@@ -399,7 +399,7 @@ fn pressure_holds_what_it_reports_and_gives_it_back() {
     });
 }
 
-/// With a reserve of nearly all available memory, it stops early. If another process takes memory, it gives some back.
+/// With a reserve of nearly all available memory, the disturber stops early. If another process takes memory, it gives some back.
 #[test]
 fn pressure_leaves_its_reserve() {
     let _host = HostLock::take();
@@ -414,7 +414,7 @@ fn pressure_leaves_its_reserve() {
         let amount_bytes = (left / 4).clamp(300 * MIB, 3072 * MIB);
         let settings = pressure::Settings { amount_bytes, reserve_bytes: left - 150 * MIB };
         let running = pressure::start(&settings, in_ms(60_000)).unwrap();
-        // Wait until it takes no more. The time depends on the cost of a page here.
+        // Wait until the disturber takes no more memory. The time depends on the cost of a page here.
         let mut held = 0;
         for _ in 0..20 {
             clock::sleep_until_ns(in_ms(1000));

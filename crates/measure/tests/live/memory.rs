@@ -21,7 +21,7 @@ fn measured(settings: Settings) -> Report {
     memory::run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap()
 }
 
-/// As little as possible of each part. A test raises the part that it checks.
+/// Settings that measure as little as possible of each part. A test raises the part that it checks.
 fn little(largest_bytes: usize) -> Settings {
     let (each_ns, bandwidth_ns, churn_ns) = (8_000_000, 1, 1);
     Settings { largest_bytes, each_ns, bandwidth_ns, churn_ns, cpu: Some(last_cpu()) }

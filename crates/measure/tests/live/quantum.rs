@@ -16,7 +16,7 @@ use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
 const MS: f64 = 1e6;
-/// Above the probe's priority.
+/// The hog's priority, above that of the probe.
 const HOG_PRIORITY: u8 = 60;
 
 /// The measured CPU: the last one, where the least other work runs.
@@ -103,8 +103,8 @@ fn settings(class: Class, count: Count, method: Method) -> Settings {
     Settings { cpus: Some(CpuSet::from_iter([cpu()])), class, count, method, ..Settings::default() }
 }
 
-/// The requirements of a meter of that class for the measured CPU. For a real-time meter, ordinary threads on the CPU are not an excuse, not
-/// even ours. The hog's own record contains the cost of each turn, so expensive turns are not an excuse either.
+/// The requirements of a meter of that class for the measured CPU. For a real-time meter, a failure counts even if ordinary threads run on
+/// the CPU, including ours. It also counts if turns are expensive, because the hog's own record contains the cost of each turn.
 fn needs(class: Class, missing: f64) -> Needs {
     Needs { missing, turn_ns: u64::MAX, is_real_time: class == Class::Fifo, ..Needs::on_cpu(cpu()) }
 }
@@ -320,7 +320,7 @@ fn a_thread_of_this_machine_is_not_counted_as_outside() {
     }
 }
 
-/// How often each class and count reports a period that does not exist.
+/// Checks how often each class and count reports a period that does not exist.
 fn made_up(load: CpuLoad, kinds: &[(Class, Count)]) {
     // A hypervisor that really takes slots may spoil one try. If it always does, a bare loop sees that too.
     const RUNS: usize = 3;

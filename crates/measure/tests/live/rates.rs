@@ -153,7 +153,7 @@ fn a_limit_stops_a_spinner_for_the_rest_of_the_period() {
         let periods = *level.periods.known().unwrap() as f64;
         within(periods, elapsed_s * 10.0, 0.2)?;
         within(*level.throttled_periods.known().unwrap() as f64, periods, 0.2)?;
-        // It ran, was throttled, or waited for its neighbours. While it is throttled, older kernels also count it as waiting.
+        // The spinner ran, was throttled, or waited for its neighbours. While it is throttled, older kernels also count it as waiting.
         let process = report.rates.process.as_ref().unwrap().known().unwrap();
         let ran = process.cpu.known().unwrap();
         let still = *level.throttled_ns.known().unwrap() as f64 / report.elapsed_ns as f64;

@@ -102,7 +102,7 @@ fn staying_awake_holds_back_no_packet() {
     one_of_some_runs(|| {
         let whole = through(Play::Pass, &awake)?.0;
         let whole_ns = p90_ns(&whole);
-        // It sleeps while the newest packet has no answer. Otherwise it is as busy as a thread that only reads the clock.
+        // The client sleeps while the newest packet has no answer. Otherwise it is as busy as a thread that only reads the clock.
         let answered_ns = whole.from_send_ns.histogram.quantile(0.5).unwrap() as f64;
         let awake_share = (1.0 - answered_ns * awake.rate_hz / 1e9).max(0.0) * fitness::spinning_share();
         ensure(whole.cpu_share >= awake_share * 0.6, || {
@@ -165,7 +165,7 @@ fn packets_a_second_are_lost_at_the_socket_alone() {
 }
 
 const BITS_PER_S: f64 = 20e6;
-/// The most that a server sends to a client that asks.
+/// The maximum bit rate at which a server sends to a client that asks.
 const GIVEN_BITS_PER_S: u64 = 20_000_000;
 
 fn stream(way: Direction, by: By) -> bandwidth::Settings {

@@ -92,7 +92,7 @@ fn a_delayed_waker_is_late_by_its_delay() {
             let before = measure(&settings);
             settings.waker_delay_ns = delay_ns;
             let late = measure(&settings);
-            // The same for a sleeping and a spinning waiter.
+            // Sleeping and spinning waiters must both show the delay.
             for variant in [Variant::Plain, Variant::Spinning] {
                 near(quantile_ns(&late, variant, 0.5) - quantile_ns(&before, variant, 0.5), delay_ns as f64, 0.1)?;
             }

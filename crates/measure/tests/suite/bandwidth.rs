@@ -11,7 +11,7 @@ use evenkeel_measure::{MeterError, Watch};
 use evenkeel_testkit::relay::{Play, Relay};
 use evenkeel_testkit::{wait_for, wait_until};
 
-/// The maximum that the UDP server in these tests sends to a client on request.
+/// The maximum bit rate at which the UDP server in these tests sends to a client on request.
 const GIVEN_BITS_PER_S: u64 = 20_000_000;
 /// Two thousand packets of 200 bytes per second: the packets of 50 ms fit into any receive buffer.
 const BITS_PER_S: f64 = 3.2e6;

@@ -7,7 +7,7 @@ use evenkeel_measure::meters::memory::{self, Allocation, CHUNK_BYTES, Kind, Repo
 use evenkeel_sys::thread;
 use evenkeel_testkit::skipped;
 
-/// As little as possible of each part, up to a working set of two huge pages.
+/// Settings that measure as little as possible of each part, up to a working set of two huge pages.
 fn little() -> Settings {
     let cpu = thread::affinity().unwrap().iter().last();
     Settings { largest_bytes: 4 << 20, each_ns: 1_000_000, bandwidth_ns: 1, churn_ns: 1, cpu }

@@ -19,7 +19,7 @@ fn a_process_that_ends_meanwhile_is_measured_until_then() {
     const LIMIT_MS: u64 = 60_000;
     let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let input = Mutex::new(child.stdin.take());
-    // The process ends with its input, after the first reading.
+    // Close the input of `cat` at the first progress report, which comes after the first reading. Then `cat` ends.
     let progress = |_: f64, _: &str| drop(input.lock().unwrap().take());
     let settings =
         Settings { target: Target::Process(child.id()), for_ms: LIMIT_MS, every_ms: 5, pages: Pages::AsTheyAre };

@@ -5,11 +5,11 @@ use std::io::Read as _;
 
 use lzma_rust2::XzReader;
 
-/// The maximum number of bytes to unpack; those of the largest programs take some megabytes.
+/// The maximum number of bytes to unpack. The names of the largest programs take some megabytes.
 const UNPACKED_MAX_BYTES: u64 = 64 << 20;
-/// The most packed bytes to read.
+/// The maximum number of packed bytes to read.
 const PACKED_MAX_BYTES: usize = 32 << 20;
-/// The most memory of the decoder. Files of `xz -9` need 64 MiB.
+/// The maximum memory of the decoder, in KiB. Files of `xz -9` need 64 MiB.
 const DECODER_MAX_KIB: u32 = 80 << 10;
 
 /// Unpacks the small file from the section's bytes. None if it is damaged or exceeds the limit.
@@ -37,7 +37,7 @@ mod tests {
                             \xa5f\x93b\xcd>\xf6\x80\0\0\0\0w\x88-\xcf\x95bcf\0\x01+\x1a8\xb1\x94\xab\x1f\xb6\xf3}\x01\0\0\0\
                             \0\x04YZ";
 
-    /// Packs bytes with xz. None if there is no xz, and the test reports that.
+    /// Packs bytes with xz. None if xz is not installed; the test then reports itself as skipped.
     fn packed(bytes: &[u8], options: &[&str]) -> Option<Vec<u8>> {
         let xz = Command::new("xz").args(["-c"]).args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut xz) = xz else {

@@ -29,7 +29,7 @@ const DELETED: &str = " (deleted)";
 /// The folders in which files are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// The end of the recording, if known. Later files were not in it.
+    /// The end of the recording, if known. A file that changed later is not the file that ran.
     pub recorded_until: Option<SystemTime>,
     /// The folders with debug files.
     pub debug_folders: Vec<PathBuf>,
@@ -44,22 +44,22 @@ impl Default for Lookup {
 /// Why the file that ran is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
-    /// The recording does not have its path.
+    /// The recording does not have the module's path.
     #[error("its path is unknown")]
     NotRecorded,
     /// The file does not exist.
     #[error("its file does not exist here")]
     Gone,
-    /// The user may not read it.
+    /// The user may not read the file.
     #[error("you may not read its file")]
     Denied,
     /// The module was recorded on another machine, and has no build ID to verify a file here.
     #[error("it was recorded on another machine, and it has no build ID")]
     OtherMachine,
-    /// Another file has its path now.
+    /// Another file is now at the module's path.
     #[error("another file now has its path{}", detail_text(detail))]
     Replaced {
-        /// How evenkeel knows.
+        /// The difference that shows this, such as another build ID.
         detail: Option<String>,
     },
     /// The file is unreadable, or is not a supported file.
@@ -90,17 +90,17 @@ impl From<Odd> for NotFound {
 /// The identity of a file, and of its debug file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Links {
-    /// Its build id.
+    /// The file's build ID.
     pub(crate) build_id: Option<Vec<u8>>,
-    /// The name and checksum of its debug file.
+    /// The name and checksum of the separate debug file.
     pub(crate) debug_link: Option<(Vec<u8>, u32)>,
 }
 
 impl Links {
-    /// Reads them from a file.
+    /// Reads the build ID and the debug link of a file.
     ///
     /// # Errors
-    /// If it is not a program, or its headers are invalid.
+    /// If the file is not a program, or its headers are invalid.
     pub(crate) fn read(source: &Source) -> Result<Links, Odd> {
         let file = object::File::parse(source)?;
         let build_id = file.build_id()?.map(<[u8]>::to_vec);
@@ -113,13 +113,13 @@ impl Links {
 #[derive(Debug)]
 pub(crate) struct Sought<'r> {
     module: &'r Module,
-    /// Live processes that have it mapped, and where.
+    /// The live processes that have the file mapped, and at which addresses.
     live: Vec<(Live, Mapping)>,
     is_of_here: bool,
 }
 
 impl<'r> Sought<'r> {
-    /// A file that these processes had mapped.
+    /// Describes the file of `module`, which these mappings' processes had mapped.
     pub(crate) fn new(machine: &Machine, mappings: &[Mapping], module: &'r Module, lookup: &Lookup) -> Sought<'r> {
         let here = rustix::system::uname();
         let is_other = |recorded: &Option<String>, here: &std::ffi::CStr| {
@@ -131,12 +131,12 @@ impl<'r> Sought<'r> {
         Sought { module, live: live.collect(), is_of_here }
     }
 
-    /// Whether a process with its own root had it.
+    /// Whether any process that had the file mapped has its own root, as in a container.
     pub(crate) fn is_of_container(&self) -> bool {
         self.live.iter().any(|(live, _)| live.has_own_root)
     }
 
-    /// Opens a path that the file names; for a container, only inside the container.
+    /// Opens a path that the file itself names, such as its debug file. For a container, the path is opened only inside the container.
     pub(crate) fn open_named(&self, path: &Path) -> Option<File> {
         let mut of_containers = self.live.iter().map(|(live, _)| live).filter(|live| live.has_own_root).peekable();
         if of_containers.peek().is_none() {
@@ -146,7 +146,7 @@ impl<'r> Sought<'r> {
         of_containers.find_map(|live| Some(place::open_of(live, path).ok()?.file))
     }
 
-    /// Opens the file that ran, and returns its path. It never opens a file that is or may be another one.
+    /// Opens the file that ran, and returns its path. A file that is another one, or may be, is never opened.
     ///
     /// # Errors
     /// If no such file is available.
@@ -192,7 +192,7 @@ impl<'r> Sought<'r> {
         Err(reason.unwrap_or(NotFound::Gone))
     }
 
-    /// Whether it is the file that ran.
+    /// Checks that an opened file is the file that ran, and returns it.
     fn checked(&self, opened: Opened, lookup: &Lookup) -> Result<Opened, NotFound> {
         let Some(recorded) = &self.module.build_id else {
             if !self.is_of_here {

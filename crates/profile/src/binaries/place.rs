@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 use evenkeel_hostfs::proc::{self, ProcessStat, Stat, field};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-/// The longest text of the kernel to read, in bytes.
+/// The maximum number of bytes to read of one of the kernel's text files.
 const TEXT_MAX_BYTES: u64 = 4 << 20;
-/// The clocks of a file and of a process's start may differ by this much.
+/// The maximum difference between a file's timestamp and a process's start that is still considered equal.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// The error for a folder, a device or a pipe.
@@ -40,25 +40,25 @@ pub(crate) struct Opened {
     pub(crate) changed: SystemTime,
 }
 
-/// A process that runs.
+/// A running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
-    /// The process number here.
+    /// The pid of the process as seen from here.
     pub(crate) pid: u32,
-    /// Its user.
+    /// The user of the process.
     pub(crate) uid: u32,
-    /// The process number in the process's own namespace.
+    /// The pid of the process in its own pid namespace.
     pub(crate) own_pid: u32,
-    /// Whether it sees another root than we do.
+    /// Whether the process has another root directory than we do.
     pub(crate) has_own_root: bool,
 }
 
 /// Opens a regular file, without waiting for any other process.
 ///
 /// # Errors
-/// If it can't be opened, or is not a regular file.
+/// If the file can't be opened, or is not a regular file.
 pub(crate) fn open(path: &Path) -> Result<Opened, NotOpen> {
-    // Opening a device may have an effect, and others may have made up the path.
+    // Opening a device may have an effect, and an untrusted recording may contain any path.
     if std::fs::metadata(path).is_ok_and(|known| !known.is_file()) {
         return Err(NotOpen::Other(NO_FILE.to_owned()));
     }
@@ -70,7 +70,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, NotOpen> {
 /// Opens a path as the process sees it.
 ///
 /// # Errors
-/// If it can't be opened, or is not a regular file.
+/// If the file can't be opened, or is not a regular file.
 pub(crate) fn open_of(live: &Live, path: &str) -> Result<Opened, NotOpen> {
     let root = File::open(format!("/proc/{}/root", live.pid)).map_err(|error| why(&error))?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -115,14 +115,14 @@ pub(crate) fn live(pid: u32, recorded_until: Option<SystemTime>) -> Option<Live>
     Some(Live { pid, uid, own_pid, has_own_root })
 }
 
-/// A short text from the kernel.
+/// Reads a short text file of the kernel.
 pub(crate) fn text(path: &str) -> Option<String> {
     let mut text = Vec::new();
     File::open(path).ok()?.take(TEXT_MAX_BYTES).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The user and the innermost process number from `/proc/PID/status`.
+/// The user and the pid in the innermost pid namespace, from `/proc/PID/status`.
 fn parse_status(status: &str) -> Option<(u32, u32)> {
     let words = |key: &str| field(status, key, ':').map(str::split_ascii_whitespace);
     let uid = words("Uid")?.nth(1)?.parse().ok()?;

@@ -1,12 +1,12 @@
-//! `Source`: an untrusted file, read in pieces. Nothing is mapped into memory, because a file that shrinks meanwhile would end this
-//! program. No more is read than a limit allows, whatever the file claims.
+//! `Source`: an untrusted file, read in pieces. Nothing is mapped into memory, because this program would be killed if another process
+//! truncated the file. The number of bytes that are read is limited, whatever lengths the file claims.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use object::read::ReadCache;
 
-/// The longest file that is read.
+/// The maximum length of a file that is read.
 const FILE_MAX_BYTES: u64 = 8 << 30;
 
 /// Why a file is invalid.
@@ -50,10 +50,10 @@ impl Seek for Bounded {
 /// A file whose parts are read on demand and cached.
 pub(crate) type Source = ReadCache<Bounded>;
 
-/// Makes an open file readable here.
+/// Wraps an open file, with a limit on the bytes to read.
 ///
 /// # Errors
-/// If it is too long.
+/// If the file is longer than the maximum.
 pub(crate) fn source(file: File) -> Result<Source, Odd> {
     let length = file.metadata().map_err(|error| Odd(error.to_string()))?.len();
     if length > FILE_MAX_BYTES {

@@ -41,7 +41,8 @@ fn compile(to: &Path, build_id: &str, name: &str, size: u32) {
 }
 
 impl Contained {
-    /// A running process, while another program is at its path outside. None, recorded as skipped, for a user who may not change the root.
+    /// Starts a process whose program's path is, outside its root, the path of another program. None if the user may not change the root;
+    /// the test is then recorded as skipped.
     pub(crate) fn start(build_id: &str) -> Option<Contained> {
         if evenkeel_testkit::needs_root("a process with a root of its own") {
             return None;
@@ -76,7 +77,7 @@ fn opened(module: &Module, mapping: Mapping) -> Result<Vec<u8>, NotFound> {
     let lookup = Lookup::default();
     let (opened, _) = Sought::new(&Machine::default(), &[mapping], module, &lookup).open(&lookup)?;
     let mut bytes = Vec::new();
-    // The file was read before to find the build ID, so it is rewound.
+    // The search for the build ID moved the position in the file, so rewind it.
     let mut file = opened.file;
     file.rewind().unwrap();
     file.read_to_end(&mut bytes).unwrap();
@@ -88,7 +89,7 @@ fn a_containers_file_is_never_taken_from_the_host() {
     let Some(contained) = Contained::start("none") else { return };
     let (module, mapping) = contained.module(None);
     assert_eq!(opened(&module, mapping).unwrap(), std::fs::read(&contained.inside).unwrap());
-    // The process still runs, and the host's file still exists.
+    // The process still runs, and the other program still exists outside its root.
     std::fs::remove_file(&contained.inside).unwrap();
     assert_eq!(opened(&module, mapping).unwrap_err(), NotFound::Gone);
 }

@@ -5,9 +5,9 @@ use crate::tree::Kind;
 
 /// The relative luminance of bars. Black text needs at least 0.175 for 4.5:1, a white background at most 0.3 for 3:1.
 const LUMINANCE: (f64, f64) = (0.19, 0.285);
-/// Functions of one kind differ by this many degrees of hue on either side.
+/// The hues of functions of one kind differ from the kind's hue by at most this many degrees.
 const HUE_SPREAD: f64 = 12.0;
-/// Steps of hue and of luminance between functions of one kind.
+/// The number of steps of hue, and of luminance, between functions of one kind.
 const SHADES: u32 = 25;
 
 /// A colour as sRGB.
@@ -20,7 +20,7 @@ impl Rgb {
         format!("#{:02x}{:02x}{:02x}", self.0, self.1, self.2)
     }
 
-    /// Mixes a share of this colour with the rest of the other, as a browser does.
+    /// Mixes this share of this colour with the rest of the other colour, as a browser does.
     fn mix(self, share: f64, other: Rgb) -> Rgb {
         let one = |of: u8, with: u8| (f64::from(of) * share + f64::from(with) * (1.0 - share)).round() as u8;
         Rgb(one(self.0, other.0), one(self.1, other.1), one(self.2, other.2))
@@ -29,7 +29,7 @@ impl Rgb {
 
 /// A function's colour: its kind gives the hue, its name the shade. It is the same in every graph.
 pub(super) fn of_function(kind: Kind, name: &str) -> Rgb {
-    // FNV-1a: the same on every machine and in every version.
+    // FNV-1a has the same result on every machine and in every version.
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let step = |bits: u32| f64::from(bits % SHADES) / f64::from(SHADES - 1);
     let (hue, spread, saturation) = match kind {
@@ -43,7 +43,7 @@ pub(super) fn of_function(kind: Kind, name: &str) -> Rgb {
     with_luminance(hue, saturation, LUMINANCE.0 + step(hash >> 20) * (LUMINANCE.1 - LUMINANCE.0))
 }
 
-/// The colour of a box that is not a function, or that did not change.
+/// The colour of a bar that is not a function, or that did not change.
 pub(super) fn plain() -> Rgb {
     with_luminance(0.0, 0.0, LUMINANCE.1)
 }
@@ -58,13 +58,13 @@ pub(super) fn shrank() -> Rgb {
     with_luminance(214.0, 0.90, LUMINANCE.1)
 }
 
-/// The colour of a change: from -1, the largest decrease, to 1, the largest growth.
+/// The colour of a change between -1 (the largest decrease) and 1 (the largest growth).
 pub(super) fn changed(change: f64) -> Rgb {
     let most = if change < 0.0 { shrank() } else { grew() };
     most.mix(change.abs().min(1.0), plain())
 }
 
-/// The colours that the page's styles name.
+/// CSS variables with the colours that the page's style sheet uses.
 pub(super) fn css() -> String {
     let kinds = [Kind::User, Kind::Kernel, Kind::Inlined, Kind::Jit, Kind::Unnamed];
     let kinds: String =
@@ -116,7 +116,7 @@ mod tests {
         (one.max(other) + 0.05) / (one.min(other) + 0.05)
     }
 
-    /// The colours that a style sheet gives its variables: for light mode, for dark mode, and for print.
+    /// The colours that a style sheet assigns to its variables, for light mode, dark mode and print.
     fn variables(css: &str) -> [Vec<(String, Rgb)>; 3] {
         let dark = css.find("@media (prefers-color-scheme: dark)").unwrap();
         let print = css.find("@media print").unwrap_or(css.len());

@@ -13,18 +13,19 @@ use crate::tree::{DEPTH_MAX, Kind, MORE, NodeId, ROOT, Tree};
 
 /// Narrower frames are not drawn: a tenth of a pixel of 1200.
 const SHARE_MIN: f64 = 1e-4;
-/// The most input that inferno gets for one graph. Beyond it, the innermost frames are left out first, then the narrow ones.
+/// The maximum number of bytes that inferno gets for one graph. If a tree needs more, the innermost frames are left out first, then the
+/// narrow frames.
 const LINES_MAX_BYTES: u64 = 16 << 20;
-/// Frames up to this depth stay when the input is too long; narrow ones are left out instead.
+/// Frames up to this depth are not left out for being too deep. If the input is still too long, narrow frames are left out.
 const DEPTH_KEPT: u32 = 32;
-/// Sums up to here are exact in the floating-point arithmetic of graphs.
+/// The maximum sum of weights. Sums up to this are exact in the floating-point arithmetic of graphs.
 const TOTAL_MAX: u64 = 1 << 52;
 
-/// Longer origins, in characters, do not fit the width.
+/// The maximum length in characters of the line with host, date and command. A longer line does not fit the width.
 const ORIGIN_MAX: usize = 180;
 /// The background colour of an SVG.
 const PAPER: Rgb = Rgb(255, 255, 255);
-/// Inferno paints changes from this channel value, for none, to [`STRONGEST`].
+/// For a change, inferno paints the weaker colour channels between this value (no change) and [`STRONGEST`].
 const PALEST: u8 = 250;
 const STRONGEST: u8 = 100;
 
@@ -74,8 +75,8 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
         Direction::Icicle => flamegraph::Direction::Inverted,
     };
     options.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
-    // A flame chart takes the lines in their order, the last first. Sorting would separate stacks by names such as `a b`, which sorts between
-    // `a` and `a;c`.
+    // As a flame chart, inferno takes the lines in this order, starting with the last one. If it sorted them, it would separate stacks with
+    // names such as `a b`, which sorts between `a` and `a;c`.
     options.flame_chart = true;
     let mut drawn = Vec::new();
     match flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut drawn) {
@@ -83,13 +84,13 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
             let legend = format!("Full width: {}. Height: call depth. {legend}", style.quantity.to_text(total));
             finished(&String::from_utf8_lossy(&drawn), &legend, &style.origin, before.is_some())
         }
-        // It fails only if there is nothing to draw.
+        // Inferno only fails if there is nothing to draw.
         Err(_) => nothing(style),
     }
 }
 
-/// The finished graph with its legend and origin. Inferno's pale colours are replaced for changes, for frames below the zoomed one, and for
-/// the search button.
+/// Completes inferno's graph with legend and origin. The pale colours of changes, of frames below the zoomed one, and of the search button
+/// are replaced.
 fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
     let colored = if is_pair { with_changes(svg) } else { svg.to_owned() };
     let height = colored.split_once("height=\"").and_then(|(_, rest)| rest.split('"').next()?.parse::<u32>().ok());
@@ -109,7 +110,7 @@ fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
     colored.replacen("</style>", &format!("{css}</style>"), 1).replacen("<svg id=\"frames\"", &frames, 1)
 }
 
-/// Inferno paints changes from near white to light red or light blue. Each is replaced by a colour of this palette.
+/// Replaces inferno's colours of changes, from near white to light red or light blue, by colours of this palette.
 fn with_changes(svg: &str) -> String {
     const FILL: &str = " fill=\"rgb(";
     let mut parts = svg.split(FILL);
@@ -133,7 +134,7 @@ fn with_changes(svg: &str) -> String {
     recolored
 }
 
-/// The stacks to draw, as lines. Siblings that are too narrow or too deep become one frame.
+/// The stacks to draw, one line each. Neighbouring frames that are too narrow or too deep are combined into one frame.
 fn lines(tree: &Tree, before: Option<&[u64]>, divisor: u64) -> Vec<String> {
     let totals = tree.totals();
     let mut cut = Cut {
@@ -147,7 +148,7 @@ fn lines(tree: &Tree, before: Option<&[u64]>, divisor: u64) -> Vec<String> {
     let is_line = |at: usize| tree.nodes()[at].own > 0 || before.is_some_and(|before| before[at] > 0);
     let mut left_out = cut.left_out();
     while cut.bytes(&left_out, is_line) > LINES_MAX_BYTES {
-        // The common outer frames matter more than the innermost frames of a few stacks.
+        // The outer frames that many stacks share matter more than the innermost frames of a few stacks.
         if cut.deepest > DEPTH_KEPT {
             cut.deepest /= 2;
         } else {
@@ -183,15 +184,15 @@ fn lines(tree: &Tree, before: Option<&[u64]>, divisor: u64) -> Vec<String> {
     lines
 }
 
-/// The limits of what is drawn of a tree.
+/// Which nodes of a tree are drawn.
 struct Cut<'a> {
     tree: &'a Tree,
     ordered: Vec<NodeId>,
     totals: Vec<u64>,
     old_totals: Option<Vec<u64>>,
-    /// Narrower frames are left out.
+    /// Nodes with a smaller weight are left out.
     least: u64,
-    /// Deeper frames are left out.
+    /// Deeper nodes are left out.
     deepest: u32,
 }
 
@@ -200,7 +201,7 @@ impl Cut<'_> {
         id != ROOT && (self.totals[id as usize] < self.least || self.tree.nodes()[id as usize].depth > self.deepest)
     }
 
-    /// For each drawn node, the weight of its children that are left out: after, and before.
+    /// For each drawn node, the weight of its children that are left out: in the second recording, and in the first.
     fn left_out(&self) -> Vec<(u64, u64)> {
         let mut left_out = vec![(0_u64, 0_u64); self.tree.nodes().len()];
         for id in self.ordered.iter().copied().filter(|id| self.is_out(*id)) {
@@ -214,7 +215,7 @@ impl Cut<'_> {
         left_out
     }
 
-    /// The length of all lines in bytes.
+    /// The length of all lines of the drawn nodes, in bytes.
     fn bytes(&self, left_out: &[(u64, u64)], is_line: impl Fn(usize) -> bool) -> u64 {
         let mut on_path: Vec<u64> = vec![0];
         let mut sum = 0_u64;
@@ -241,7 +242,7 @@ fn line(tree: &Tree, id: NodeId) -> String {
     line
 }
 
-/// A colour for each name.
+/// Maps each name of a function to its colour.
 fn palette(tree: &Tree) -> PaletteMap {
     let mut palette = PaletteMap::default();
     for name in 1..tree.name_count() {
@@ -258,7 +259,7 @@ fn color(Rgb(r, g, b): Rgb) -> Color {
     Color { r, g, b }
 }
 
-/// Without control characters, which XML forbids.
+/// Removes control characters, which XML forbids.
 fn fit(text: &str) -> String {
     if text.is_empty() { String::new() } else { crate::tree::clean(text) }
 }

@@ -22,18 +22,18 @@ pub fn svg(folded: &Folded, style: &Style) -> String {
     svg_of(&Tree::from(folded), style)
 }
 
-/// A differential flame graph as SVG. Widths are those of `after`; red has more than in `before`, blue has less. Both are scaled to the
-/// same total.
+/// A differential flame graph as SVG. The widths are the weights in `after`. Red means more weight than in `before`, blue means less. Both
+/// are scaled to the same total.
 pub fn differential(before: &Folded, after: &Folded, style: &Style) -> String {
     differential_of(&Pair::new(&Tree::from(before), &Tree::from(after), Totals::Equal), style)
 }
 
-/// A flame graph as a self-contained page: with search, zoom and dark mode, and readable on a phone and on paper.
+/// A flame graph as a self-contained page with search, zoom and dark mode. It is readable on a phone and on paper.
 pub fn html(folded: &Folded, style: &Style) -> String {
     html_of(&Tree::from(folded), style)
 }
 
-/// A differential flame graph as such a page, with both scaled to the same total.
+/// A differential flame graph as a self-contained page. Both recordings are scaled to the same total.
 pub fn html_differential(before: &Folded, after: &Folded, style: &Style) -> String {
     html_differential_of(&Pair::new(&Tree::from(before), &Tree::from(after), Totals::Equal), style)
 }

@@ -6,7 +6,7 @@
   const { parent, name, names, kinds } = data;
   const count = parent.length;
   const isPair = data.before !== null;
-  // Narrower frames, in pixels, appear only after zooming in.
+  // Frames narrower than this, in pixels, are drawn only after zooming in.
   const NARROWEST = 1.5;
   const FRAMES_MAX = 6000;
 

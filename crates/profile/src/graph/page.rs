@@ -1,5 +1,5 @@
 //! Flame graphs as one self-contained HTML page. The script receives the tree as JSON and writes names as text only, and the page may load
-//! nothing. So no function name, however hostile, becomes markup.
+//! nothing. So even a hostile function name cannot become markup.
 
 use maud::{Markup, html};
 use serde::Serialize;
@@ -10,9 +10,9 @@ use super::shell::Shell;
 use super::style::{Direction, Quantity, Style};
 use crate::tree::{Kind, MORE, NodeId, Tree, clean};
 
-/// The maximum number of frames of a page. The narrowest ones beyond it are left out, and the page reports how many.
+/// The maximum number of frames of a page. If there are more, the narrowest are left out, and the page shows how many.
 const NODES_MAX: usize = 60_000;
-/// Rows of the table below the graph.
+/// The number of rows of the table below the graph.
 const ROWS: usize = 40;
 /// Sums up to here are exact in JavaScript numbers.
 const TOTAL_MAX: u64 = 1 << 52;
@@ -27,7 +27,7 @@ pub fn html_differential_of(pair: &Pair, style: &Style) -> String {
     page(&pair.tree, Some(&pair.before), style, &changes(pair))
 }
 
-/// The input of the page's script. Lists are by node, in depth-first order; the first is the root.
+/// The input of the page's script. Lists have one element for each node, in depth-first order from the root on.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Data<'a> {
@@ -36,7 +36,7 @@ struct Data<'a> {
     direction: &'static str,
     names: Vec<&'a str>,
     kinds: Vec<u8>,
-    /// By name, as CSS writes them.
+    /// The colour of each name, in the syntax of CSS.
     colors: Vec<String>,
     parent: Vec<u32>,
     name: Vec<u32>,
@@ -108,7 +108,7 @@ fn data<'a>(tree: &'a Tree, before: Option<&[u64]>, style: &'a Style) -> (Data<'
         before: before.map(|before| vec![before[0] >> shift]),
     };
     let mut name_of = vec![u32::MAX; tree.name_count()];
-    // Each node's index in the page. A node that is left out has the index of its caller.
+    // The index of each node in the page. If a node is left out, this is the index of its caller.
     let mut place = vec![0_u32; tree.nodes().len()];
     let mut left_out = 0;
     for id in ordered {
@@ -142,7 +142,7 @@ fn data<'a>(tree: &'a Tree, before: Option<&[u64]>, style: &'a Style) -> (Data<'
     (data, left_out)
 }
 
-/// Nodes with a smaller total are left out.
+/// The smallest total of a node that is shown.
 fn least(totals: &[u64]) -> u64 {
     if totals.len() <= NODES_MAX {
         return 1;
@@ -152,7 +152,7 @@ fn least(totals: &[u64]) -> u64 {
     at_limit.saturating_add(1)
 }
 
-/// The numbers that the script uses.
+/// The number by which the page's script knows a kind.
 fn kind_number(kind: Kind) -> u8 {
     match kind {
         Kind::User => 0,

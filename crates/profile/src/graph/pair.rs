@@ -5,27 +5,27 @@ use crate::tree::{NodeId, ROOT, Tree};
 /// Whether to compare two recordings without scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Totals {
-    /// Both are scaled to the same total, so shares are compared.
+    /// Both recordings are scaled to the same total, so shares are compared.
     Equal,
-    /// Both are compared without scaling.
+    /// Both recordings are compared without scaling.
     Raw,
 }
 
 /// Two merged trees.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// All stacks of both, with the weights of the second recording.
+    /// All stacks of both recordings, with the weights of the second one.
     pub tree: Tree,
     /// The own weight of each node in the first recording, after scaling.
     pub before: Vec<u64>,
-    /// The factor that the weights of the first recording were multiplied by.
+    /// The factor by which the weights of the first recording are multiplied.
     pub scale: f64,
 }
 
 /// How a function changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changed {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
     /// The function's weight in the first recording, after scaling: its own, and with what it calls.
     pub before: (u64, u64),
@@ -47,7 +47,7 @@ impl Pair {
             let here = if at == 0 {
                 ROOT
             } else {
-                // A node's parent comes earlier in the list.
+                // The parent of a node has a smaller index, so its place in the merged tree is known.
                 let parent = same[node.parent as usize];
                 let name = tree.name(before.text(node.name));
                 tree.child(parent, name)
@@ -60,8 +60,8 @@ impl Pair {
         Pair { tree, before: weights, scale }
     }
 
-    /// The weights of each function in both recordings. First come those whose own weight changed most, then those that changed with what
-    /// they call.
+    /// The weights of each function in both recordings. Functions whose own weight changed most come first. If that is equal, the weight
+    /// with callees decides.
     pub fn changed(&self) -> Vec<Changed> {
         let after = self.tree.by_name();
         let before = self.old().by_name();
@@ -79,12 +79,12 @@ impl Pair {
         changed
     }
 
-    /// The larger of both totals.
+    /// The larger of the two totals.
     pub fn whole(&self) -> u64 {
         self.before.iter().fold(0_u64, |sum, own| sum.saturating_add(*own)).max(self.tree.total())
     }
 
-    /// The same nodes with the weights of the first recording.
+    /// The merged tree with the weights of the first recording.
     pub fn old(&self) -> Tree {
         self.tree.with_own(&self.before)
     }
@@ -96,7 +96,7 @@ impl Changed {
         i128::from(self.after.0) - i128::from(self.before.0)
     }
 
-    /// The growth of the function's weight with what it calls.
+    /// The growth of the function's weight including its callees.
     pub fn change(&self) -> i128 {
         i128::from(self.after.1) - i128::from(self.before.1)
     }

@@ -1,4 +1,4 @@
-//! The frame of every page. A page loads nothing, runs only its own script, and no name in it can end that script.
+//! The common frame of all pages. A page loads nothing and runs only its own script. No name in the data can end that script.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
@@ -17,9 +17,9 @@ pub(super) struct Shell<'a> {
 }
 
 impl Shell<'_> {
-    /// The page, with the data from which its script draws the rest.
+    /// The page as HTML. Its script draws the rest from `data`.
     pub(super) fn html(&self, data: &impl Serialize) -> String {
-        // The data are numbers and texts, which always have a JSON form.
+        // The data consists of numbers and texts, so the conversion to JSON cannot fail.
         let json = serde_json::to_string(data).unwrap_or_default();
         // Characters that could end a script, or begin a comment in one, are escaped in JSON.
         let json = json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");

@@ -1,11 +1,11 @@
-//! The head of a graph, its unit and its direction.
+//! `Style`: the title, the unit and the direction of a graph.
 
-/// The head of a graph, its unit and its direction.
+/// The title and other head lines of a graph, the unit of its widths, and the direction of its stacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Style {
     /// The title.
     pub title: String,
-    /// What the graph shows, or empty.
+    /// A line below the title that describes the graph, or empty.
     pub subtitle: String,
     /// The host, date and command of the recording, or empty.
     pub origin: String,
@@ -53,7 +53,7 @@ impl Quantity {
         }
     }
 
-    /// The factor from a weight to that unit.
+    /// The factor that converts a weight to the unit of [`words`](Quantity::words).
     pub fn factor(&self) -> f64 {
         match self {
             Quantity::CpuTime | Quantity::OffCpuTime => 1e-6,
@@ -61,7 +61,7 @@ impl Quantity {
         }
     }
 
-    /// A weight with its unit.
+    /// A weight as text with its unit.
     pub fn to_text(&self, weight: u64) -> String {
         let number = weight as f64 * self.factor();
         let words = self.words();

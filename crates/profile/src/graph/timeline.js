@@ -5,7 +5,8 @@
   const [box, detail, status, legend] = ["lanes", "detail", "view", "legend"].map(byId);
   const reasons = data.reasons;
   const whole = Math.max(data.length, 1);
-  // Intervals narrower than this, in pixels, are drawn together with their neighbours, as high as their share of the pixel's time.
+  // Intervals narrower than this, in pixels, are combined with their neighbours. The height of such a bar is the share of time that they
+  // cover.
   const NARROW = 2;
   const NEAREST_NS = 1000;
   const EDGES = ["", "it began before the recording", "it continued after the recording", "records were lost in it, so it may be several intervals"];
@@ -28,7 +29,7 @@
   const lanes = data.lanes.map((lane) => {
     const start = summed(lane.at);
     const end = Float64Array.from(lane.length, (length, i) => start[i] + length);
-    // The latest end so far: pieces may overlap, so the last one need not reach furthest.
+    // The latest end of all pieces so far. Pieces may overlap, so the last piece may end before an earlier one.
     let most = 0;
     const furthest = Float64Array.from(end, (one) => (most = Math.max(most, one)));
     const several = new Map(lane.several.map(([i, count, off]) => [i, { count, off }]));
@@ -219,7 +220,7 @@
     const length = Math.max(end - start, NEAREST_NS / 3);
     show((start + end) / 2 - length * 1.5, (start + end) / 2 + length * 1.5);
   };
-  // The piece at this time, or the nearest one within that distance.
+  // The piece at this time, or else the nearest piece within that distance.
   const pieceAt = (lane, ns, within) => {
     let [best, off] = [-1, Infinity];
     for (let i = after(lane.furthest, ns - within - 1); i < lane.start.length && lane.start[i] <= ns + within; i++) {
@@ -325,7 +326,7 @@
     for (let i = after(ticks.due, mid), turn = 0; turn <= ticks.due.length; i++, turn++) {
       if (i >= ticks.due.length) i = 0;
       if (!ticks.isSlow(i)) continue;
-      // Centred, because the next search starts at the middle.
+      // Centre the tick, because the next search starts at the middle of the view.
       const room = Math.max(ticks.length[i] * 2, NEAREST_NS);
       show(ticks.due[i] - room, ticks.due[i] + room);
       here = { lane: ticks.lane, piece: -1 };

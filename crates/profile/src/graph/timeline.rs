@@ -17,7 +17,7 @@ use crate::tree::clean;
 pub struct PageHead {
     /// The title.
     pub title: String,
-    /// The host, date and command.
+    /// The host, date and command of the recording.
     pub subtitle: String,
     /// Caveats, a sentence each.
     pub caveats: Vec<String>,
@@ -26,17 +26,18 @@ pub struct PageHead {
 /// A row of the table of the longest waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// The thread.
+    /// The thread that waited.
     pub tid: u32,
-    /// Its start, in nanoseconds since the start of the recording.
+    /// The start of the wait, in nanoseconds since the start of the recording.
     pub at_ns: u64,
-    /// How long it was.
+    /// The length of the wait, in nanoseconds.
     pub length_ns: u64,
-    /// The cells as shown: start, length, reason, thread, place or taker.
+    /// The texts of the cells: start, length, reason, thread, and the place of the wait or the thread that took the CPU.
     pub cells: [String; 5],
 }
 
-/// The input of the page's script. Times are in nanoseconds since the start of the recording; lists of a lane are by piece.
+/// The input of the page's script. Times are in nanoseconds since the start of the recording. The lists of a lane have one element for each
+/// piece.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Data<'a> {
@@ -44,7 +45,8 @@ struct Data<'a> {
     length: u64,
     reasons: Vec<&'static str>,
     texts: Vec<&'a str>,
-    /// Indexes into `texts`: the program's own function that called the waiting function, or -1, then the innermost functions.
+    /// Indexes into `texts`: first the program's own function that called the waiting function (-1 if unknown), then the innermost
+    /// functions.
     stacks: Vec<Vec<i64>>,
     threads: BTreeMap<u32, &'a str>,
     merged: usize,
@@ -61,19 +63,19 @@ struct LaneData<'a> {
     name: &'a str,
     ran: u64,
     known: [u64; 2],
-    /// Start, relative to the start of the previous piece.
+    /// The start of each piece, relative to the start of the previous piece.
     at: Vec<u64>,
     length: Vec<u64>,
     reason: Vec<u8>,
     cpu: Vec<u32>,
-    /// -1 means none, here and below.
+    /// The index of the stack in `stacks`. Here and in the next lists, -1 means unknown.
     stack: Vec<i64>,
     by: Vec<i64>,
     woken_by: Vec<i64>,
     woken: Vec<i64>,
-    /// Only for incomplete pieces: index, and which end is unknown (1 the start, 2 the end, 3 records were lost).
+    /// Only for incomplete pieces: the index of the piece, and which end is unknown (1 the start, 2 the end, 3 records were lost).
     edges: Vec<[u64; 2]>,
-    /// Only for merged pieces: index, number of intervals, their total length.
+    /// Only for merged pieces: the index of the piece, the number of its intervals, and their total length.
     several: Vec<[u64; 3]>,
 }
 
@@ -81,16 +83,16 @@ struct LaneData<'a> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct TickData {
     tid: u32,
-    /// Due time, relative to the due time of the previous tick.
+    /// The due time of each tick, relative to the due time of the previous tick.
     due: Vec<u64>,
-    /// From due to done.
+    /// The time from due to done.
     length: Vec<u64>,
-    /// From due to begun.
+    /// The time from due to begin.
     late: Vec<u64>,
     left_out: usize,
 }
 
-/// A timeline as a page, with a table of the longest.
+/// A timeline as a page, with a table of the longest waits.
 pub fn timeline_html(timeline: &Timeline, head: &PageHead, longest: &[Row]) -> String {
     let mut texts = Texts::default();
     let data = Data {
@@ -141,7 +143,7 @@ pub fn timeline_html(timeline: &Timeline, head: &PageHead, longest: &[Row]) -> S
     Shell { title: &head.title, subtitle: &head.subtitle, css, main, js }.html(&data)
 }
 
-/// Texts, each once.
+/// Collects the texts of the page, each once.
 #[derive(Default)]
 struct Texts<'a> {
     all: Vec<&'a str>,
@@ -197,13 +199,13 @@ fn tick_data(timeline: &Timeline, ticks: &Ticks) -> TickData {
     }
 }
 
-/// Differences between neighbours, because small numbers make a short page.
+/// The differences between neighbours. They are small numbers, which make the page shorter.
 fn steps(sorted: &[u64]) -> Vec<u64> {
     let before = std::iter::once(0).chain(sorted.iter().copied());
     sorted.iter().zip(before).map(|(at, before)| at.saturating_sub(before)).collect()
 }
 
-/// The numbers that the script uses.
+/// The number by which the page's script knows a reason.
 fn number_of(reason: Reason) -> u8 {
     Reason::ALL.iter().position(|other| *other == reason).map_or(u8::MAX, |at| at as u8)
 }
@@ -218,7 +220,7 @@ fn edge_number(piece: &Piece) -> Option<u64> {
     }
 }
 
-/// A list of what the page leaves out.
+/// The notes of a page: what it leaves out, and the caveats.
 fn notes(timeline: &Timeline, caveats: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     if timeline.lanes_left_out > 0 {

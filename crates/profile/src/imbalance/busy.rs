@@ -1,4 +1,4 @@
-//! Computes which thread had which CPU, and when: from switches, which are exact, or from samples, which are random.
+//! Computes which thread had which CPU, and when. Switches give exact times; samples give estimates.
 
 use std::collections::HashMap;
 
@@ -11,25 +11,25 @@ const IDLE_TID: u32 = 0;
 /// The kernel's number for a thread that has ended.
 const ENDED_TID: u32 = u32::MAX;
 
-/// The most CPUs. A higher CPU number comes from a damaged file, and a table for it would waste memory.
+/// The maximum number of CPUs. A higher CPU number comes from a damaged file, and a table for it would waste memory.
 pub(super) const CPUS_MAX: u32 = evenkeel_sys::MAX_CPUS as u32;
 
 /// The use of one CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cpu {
-    /// Time in which threads other than the idle one had it. With samples, their weight.
+    /// The time in which the CPU was not idle, in nanoseconds. With samples, the weight of the threads other than the idle one.
     pub(super) busy: u64,
     /// The busy time in each part of the recording.
     pub(super) parts: Vec<u64>,
     /// The busy time of each thread.
     pub(super) by_thread: HashMap<Who, u64>,
-    /// Time with unknown use, because a record is missing.
+    /// The time in which the use of the CPU is unknown, because a record is missing.
     pub(super) unknown_ns: u64,
-    /// How long preempted threads waited to run again.
+    /// How long preempted threads waited to get this CPU again.
     pub(super) waited_ns: u64,
-    /// The number of switch records; with samples, the number of samples, including those of the idle thread.
+    /// The number of switch records on this CPU. With samples, the number of samples, including those of the idle thread.
     pub(super) count: u64,
-    /// Samples of threads other than idle; none if switches are used.
+    /// The number of samples of threads other than the idle one. None if switches are used.
     pub(super) samples: Option<u64>,
 }
 
@@ -40,12 +40,12 @@ pub(super) struct Parts {
     pub(super) span: Span,
     /// The length of one part.
     pub(super) part_ns: u64,
-    /// How many there are.
+    /// The number of parts.
     pub(super) count: usize,
 }
 
 impl Parts {
-    /// Divides the time into at most this many parts, none shorter than `shortest_ns`.
+    /// Divides the time into at most `most` parts, none of them shorter than `shortest_ns`.
     pub(super) fn divide(span: Span, most: u64, shortest_ns: u64) -> Parts {
         let part_ns = span.length_ns().div_ceil(most.max(1)).max(shortest_ns).max(1);
         Parts { span, part_ns, count: usize::try_from(span.length_ns().div_ceil(part_ns)).unwrap_or(0) }
@@ -56,7 +56,7 @@ impl Parts {
         usize::try_from(part).unwrap_or(usize::MAX).min(self.count.saturating_sub(1))
     }
 
-    /// The part's own length: the last one may be shorter.
+    /// The length of this part. The last part may be shorter than the others.
     pub(super) fn length_ns(&self, part: usize) -> u64 {
         let begin = (part as u64).saturating_mul(self.part_ns);
         self.span.length_ns().saturating_sub(begin).min(self.part_ns)
@@ -85,21 +85,21 @@ impl Cpu {
     }
 }
 
-/// The thread that has a CPU, and since when.
+/// Which thread has a CPU, and since when.
 #[derive(Clone, Copy, Debug)]
 enum Holder {
-    /// Unknown so far.
+    /// No record has shown it yet.
     Unknown,
-    /// A thread; the idle one, too.
+    /// This thread, which may be the idle one, since this time.
     Thread(Who, u64),
-    /// A thread that is not recorded, or none.
+    /// A thread that is not recorded, or no thread.
     Other,
 }
 
-/// The result from switches, by CPU. CPUs without switches are left out.
+/// Computes the use of each CPU from switches. CPUs without switches are left out.
 pub(super) fn from_switches(recording: &Recording, parts: &Parts) -> HashMap<u32, Cpu> {
     let mut cpus: HashMap<u32, (Cpu, Holder)> = HashMap::new();
-    // Preempted threads: since when and where they wait.
+    // For each preempted thread: since when it waits, and for which CPU.
     let mut waiting: HashMap<u32, (u64, u32)> = HashMap::new();
     for switch in recording.switches.iter().filter(|switch| switch.cpu < CPUS_MAX) {
         let (cpu, holder) = cpus.entry(switch.cpu).or_insert_with(|| (Cpu::new(parts), Holder::Unknown));
@@ -129,13 +129,13 @@ pub(super) fn from_switches(recording: &Recording, parts: &Parts) -> HashMap<u32
     finished.collect()
 }
 
-/// Adds the time before a switch, and sets the thread that has the CPU now.
+/// Adds the time before a switch to the CPU. Returns the thread that has the CPU now.
 fn after(cpu: &mut Cpu, holder: Holder, switch: &Switch, parts: &Parts) -> Holder {
     let (ours, at_ns) = ((switch.pid, switch.tid), switch.at_ns);
     let is_in = switch.turn == Turn::In;
     let before = if is_in { switch.other } else { Some(ours) };
     match (holder, before) {
-        // The kernel writes out and in as a pair; the second adds nothing.
+        // The kernel writes switch-out and switch-in as a pair. The second record adds nothing.
         (Holder::Thread(who, since_ns), _) if is_in && who.1 == ours.1 => return Holder::Thread(who, since_ns),
         (Holder::Thread(who, since_ns), Some(before)) if before.1 == who.1 || before.1 == ENDED_TID => {
             cpu.ran(who, Span { start_ns: since_ns, end_ns: at_ns }, parts);
@@ -155,7 +155,7 @@ fn after(cpu: &mut Cpu, holder: Holder, switch: &Switch, parts: &Parts) -> Holde
     }
 }
 
-/// From samples of running code, by CPU, with the unit of their weights.
+/// Computes the use of each CPU from samples of running code. Also returns the unit of their weights.
 pub(super) fn from_samples(recording: &Recording, parts: &Parts) -> (HashMap<u32, Cpu>, Unit) {
     let mut cpus: HashMap<u32, Cpu> = HashMap::new();
     let unit = on_cpu_event(recording).map_or(Unit::Events, |(_, unit)| unit);
@@ -177,7 +177,7 @@ pub(super) fn from_samples(recording: &Recording, parts: &Parts) -> (HashMap<u32
     (cpus, unit)
 }
 
-/// The sampled event: a clock if there is one, because its weights are time.
+/// The event whose samples are used. A clock is preferred, because its weights are time.
 fn on_cpu_event(recording: &Recording) -> Option<(u16, Unit)> {
     let events = recording.events.iter().enumerate().filter(|(_, event)| event.is_on_cpu());
     let best = events.min_by_key(|(_, event)| event.unit != Unit::Nanoseconds)?;

@@ -10,13 +10,13 @@ use crate::names::Names;
 use crate::recording::{Recording, Sample};
 use crate::stack::StackId;
 
-/// The maximum number of functions and stacks that are reported.
+/// The maximum number of functions, and of stacks, that are reported.
 const FUNCTIONS_MAX: usize = 10;
 const STACKS_MAX: usize = 5;
 
 /// Functions that do the rest of an interrupt's work after the interrupt itself, such as packets and timers.
 const SOFTIRQS: &[&str] = &["handle_softirqs", "__do_softirq", "do_softirq", "net_rx_action", "run_ksoftirqd"];
-/// Functions of an interrupt itself, on x86 and on ARM.
+/// Functions that handle an interrupt itself, on x86 and on ARM.
 const INTERRUPTS: &[&str] = &[
     "common_interrupt",
     "__common_interrupt",
@@ -32,15 +32,15 @@ const INTERRUPTS: &[&str] = &[
 /// Prefixes of functions for interrupts from other CPUs and the local timer.
 const VECTORS: [&str; 2] = ["sysvec_", "asm_sysvec_"];
 
-/// The code that a CPU ran. Shares are of its busy time, from 0 to 1: the idle thread is left out.
+/// The code that a CPU ran. Shares are of the CPU's busy time, from 0 to 1; samples of the idle thread are left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Filled {
-    /// The CPU.
+    /// The number of the CPU.
     pub cpu: u32,
     /// The number of samples.
     pub samples: u64,
-    /// The share in the kernel: system calls and interrupts together.
+    /// The share of kernel code: system calls and interrupts together.
     pub kernel_share: f64,
     /// The share in softirqs, whichever thread was interrupted. None if the kernel's functions have no names.
     pub softirq_share: Option<f64>,
@@ -58,11 +58,11 @@ pub struct Filled {
 pub struct Place {
     /// The function's name, or a placeholder.
     pub name: String,
-    /// Whether it is the kernel's.
+    /// Whether it is a function of the kernel.
     pub is_kernel: bool,
-    /// The share of its own code.
+    /// The share of the function's own code.
     pub self_share: f64,
-    /// The share with what it calls.
+    /// The share of the function including its callees.
     pub total_share: f64,
 }
 
@@ -72,11 +72,11 @@ pub struct Place {
 pub struct Path {
     /// The stack from the thread's name and the outermost function on, joined by `;`.
     pub stack: String,
-    /// The stack's share.
+    /// The share of the samples with this stack.
     pub share: f64,
 }
 
-/// Summarises the samples on one CPU. `None` if it has no samples.
+/// Summarizes the samples on one CPU. `None` if the CPU has no samples.
 pub(super) fn find_filled(recording: &Recording, names: &Names, cpu: u32) -> Option<Filled> {
     let samples: Vec<&Sample> = busy::on_cpu(recording).filter(|sample| sample.cpu == cpu && sample.tid != 0).collect();
     let total = samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.weight)).max(1);
@@ -113,7 +113,7 @@ struct Kinds {
     kernel: u64,
     softirq: u64,
     irq: u64,
-    /// Whether the kernel's functions have names, or none of them occurs here.
+    /// Whether the kernel's functions have names. Also true if the samples contain no kernel function.
     is_named: bool,
 }
 
@@ -148,7 +148,7 @@ impl Kinds {
 
 /// A function's name, and whether it is the kernel's.
 type Function<'a> = (&'a str, bool);
-/// By its own code, and with what it calls.
+/// The weight of a function's own code, and its weight including callees.
 type Sums = (u64, u64);
 
 fn functions(
@@ -162,7 +162,7 @@ fn functions(
         let mut on_stack: BTreeSet<Function<'_>> = BTreeSet::new();
         for (depth, frame) in recording.stacks.innermost_first(*stack).enumerate() {
             let named = names.get(frame);
-            // If several names have the address, the last is the one with the code.
+            // If code is inlined, an address has several names. The last one is the function with the code.
             if depth == 0 {
                 let innermost =
                     named.functions.last().map_or(named.in_place.as_str(), |function| function.name.as_str());

@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use super::{Cause, Cpu, FULL, IDLE, Imbalance, ImbalanceCaveat, Shape, Source, Thread};
 use crate::recording::Recording;
 
-/// A thread with this share of a CPU's work is the cause.
+/// If one thread does at least this share of a CPU's work, the thread is the cause.
 const ALONE: f64 = 0.85;
-/// Interrupts with this share of a CPU's work are the cause.
+/// If interrupts are at least this share of a CPU's work, they are the cause.
 const INTERRUPTED: f64 = 0.5;
 /// Shorter recordings get a caveat.
 const SHORT_NS: u64 = 2_000_000_000;
-/// This share of unknown time gets a caveat.
+/// If at least this share of the time is unknown, the result gets a caveat.
 const UNKNOWN_MIN: f64 = 0.01;
 
 impl Imbalance {
-    /// Fills in shape, cause and caveats. `longest` is the thread with most time on all CPUs together.
+    /// Sets shape, cause and caveats. `longest` is the thread with the most time on all CPUs together.
     pub(super) fn judge(&mut self, recording: &Recording, longest: Option<Thread>) {
         let is_counted = self.source == Source::Counter;
         self.shape = if is_counted { Shape::Unknown } else { shape(self.cpus.iter().map(|cpu| cpu.busy_share)) };
@@ -49,7 +49,7 @@ impl Imbalance {
         }
     }
 
-    /// The full CPUs; if none is full, the busiest.
+    /// The CPUs that were full. If none was, the busiest CPU.
     pub fn full_cpus(&self) -> BTreeSet<u32> {
         let full = self.cpus.iter().filter(|cpu| self.source != Source::Counter && cpu.busy_share >= FULL);
         let full: BTreeSet<u32> = full.map(|cpu| cpu.cpu).collect();
@@ -100,7 +100,7 @@ fn shape(shares: impl Iterator<Item = f64>) -> Shape {
     }
 }
 
-/// Whether the threads of a full CPU could run elsewhere, weighted by their work.
+/// Why a full CPU with several threads is busy: whether most of their work could run on a CPU that is not full.
 fn placed(cpu: &Cpu, full: &BTreeSet<u32>) -> Cause {
     let (mut pinned, mut free, mut unknown) = (0.0, 0.0, 0.0);
     for thread in &cpu.threads {

@@ -15,30 +15,30 @@ use crate::recording::{Recording, Unit};
 use busy::{Parts, Who};
 pub use filled::{Filled, Path, Place};
 
-/// The maximum number of parts of the time, because a line of text has no more room.
+/// The maximum number of parts into which the time is divided. More would not fit in a line of text.
 const PARTS_MAX: u64 = 60;
-/// The shortest part, with switches (exact) and with samples (a part needs some tens of samples).
+/// The minimum length of a part: with switches, which are exact, and with samples. A part needs some tens of samples.
 const PART_OF_SWITCHES_NS: u64 = 50_000_000;
 const PART_OF_SAMPLES_NS: u64 = 1_000_000_000;
 /// The maximum number of threads listed for a CPU.
 const THREADS_MAX: usize = 5;
-/// Two standard errors: nineteen of twenty measurements are at most this far from the truth.
+/// The error of a share in standard errors. Nineteen of twenty measurements are at most this far from the truth.
 const ERRORS: f64 = 2.0;
 
-/// How busy shares are known.
+/// The data from which busy shares are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Exactly, from switches.
+    /// Switches. Shares are exact.
     Switches,
-    /// From samples of a clock, with the error [`Cpu::error_share`].
+    /// Samples of a clock. Shares have the error [`Cpu::error_share`].
     Samples,
-    /// From samples of a counter, which stands still while a CPU idles. Shares are relative to the work of the busiest CPU.
+    /// Samples of a counter, which stands still while a CPU idles. Shares are relative to the work of the busiest CPU.
     Counter,
 }
 
-/// The balance of the CPUs.
+/// How the load was distributed over the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -51,7 +51,7 @@ pub enum Shape {
     Full,
     /// No CPU was full, but one thread always ran, moving from CPU to CPU.
     OneThread,
-    /// Unknown.
+    /// The recording does not show how the load was distributed.
     Unknown,
 }
 
@@ -60,19 +60,19 @@ pub enum Shape {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// One thread. It runs on one CPU at a time, so no setting of the machine helps.
+    /// One thread does most of the work. It runs on one CPU at a time, so no setting of the machine helps.
     OneThread,
-    /// Interrupts, mostly softirqs: network work is not distributed.
+    /// Interrupts, mostly softirqs: the machine does not distribute the work of its network.
     Interrupts,
-    /// Several threads that may run nowhere else.
+    /// Several threads whose affinity allows only full CPUs.
     Pinned,
-    /// Several threads that may run elsewhere.
+    /// Several threads whose affinity also allows other CPUs.
     Together,
     /// Several threads with unknown affinity.
     Several,
 }
 
-/// A caveat.
+/// A caveat of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -83,91 +83,91 @@ pub enum ImbalanceCaveat {
     Short,
     /// Records were lost.
     Lost,
-    /// A busy share is closer to a limit than its error.
+    /// A busy share is so close to a limit that its error matters.
     Close,
-    /// The sampling clock is an interrupt, so code with interrupts off has no samples. Its time counts for the code after it.
+    /// The sampling clock is an interrupt, so code that runs with interrupts off has no samples. Its time is counted for the code after it.
     InterruptsUnseen,
     /// Kernel functions have no names, so interrupts and system calls look alike.
     KernelUnnamed,
     /// The recording has no stacks.
     NoStacks,
-    /// Online CPUs have no records: they were idle or not recorded.
+    /// Some online CPUs have no records: they were idle, or they were not recorded.
     SilentCpus,
 }
 
-/// A thread on a CPU.
+/// A thread that ran on a CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
-    /// Its process.
+    /// The process of the thread.
     pub pid: u32,
-    /// The thread's own number.
+    /// The number of the thread (tid).
     pub tid: u32,
-    /// Its name, if known.
+    /// The name of the thread, if known.
     pub name: Option<String>,
-    /// Its share of this CPU's time, from 0 to 1; none if only work is known.
+    /// The thread's share of this CPU's time, from 0 to 1. None if the recording shows only work, not time.
     pub share: Option<f64>,
-    /// Its share of this CPU's work, from 0 to 1.
+    /// The thread's share of this CPU's work, from 0 to 1.
     pub work_share: f64,
-    /// All CPUs on which it ran.
+    /// All CPUs on which the thread ran.
     pub seen_on_cpus: Vec<u32>,
-    /// The CPUs on which it may run, if known.
+    /// The CPUs on which the thread may run, if known.
     pub may_run_on_cpus: Option<Vec<u32>>,
 }
 
-/// A CPU.
+/// The use of one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// The CPU's number.
     pub cpu: u32,
-    /// The share of the time that it was not idle, from 0 to 1.
+    /// The share of the time in which the CPU was not idle, from 0 to 1.
     pub busy_share: f64,
-    /// The error of that share from samples: two standard errors. None if exact.
+    /// The error of `busy_share`: two standard errors. None if the share is exact.
     pub error_share: Option<f64>,
     /// The busy share in each part of the time.
     pub parts: Vec<f64>,
-    /// The share of time with missing records.
+    /// The share of the time in which records are missing.
     pub unknown_share: f64,
-    /// The average number of preempted threads that waited for it. None without switches.
+    /// The average number of preempted threads that waited for this CPU. None without switches.
     pub waiting: Option<f64>,
     /// Context switches a second. None without switches.
     pub switches_per_s: Option<f64>,
-    /// Its threads, busiest first.
+    /// The threads that ran most on this CPU, busiest first.
     pub threads: Vec<Thread>,
-    /// How many threads it had.
+    /// The number of threads that ran on this CPU.
     pub thread_count: usize,
 }
 
-/// The machine while it was recorded.
+/// How the load was distributed over the machine's CPUs, and why.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Imbalance {
-    /// How long.
+    /// The length of the recording, in nanoseconds.
     pub length_ns: u64,
-    /// The length of a part.
+    /// The length of one part of the time, in nanoseconds.
     pub part_ns: u64,
-    /// How shares are known.
+    /// The data from which busy shares are computed.
     pub source: Source,
-    /// How the load is spread over the CPUs.
+    /// How the load was distributed over the CPUs.
     pub shape: Shape,
-    /// The reason why the busiest CPU is busy.
+    /// The reason why the busiest CPU is busy, if known.
     pub cause: Option<Cause>,
-    /// The thread that the cause or the shape is about.
+    /// The thread that is the cause, or that moves from CPU to CPU, if there is one.
     pub thread: Option<Thread>,
-    /// The busiest.
+    /// The number of the busiest CPU.
     pub busiest: Option<u32>,
-    /// The least busy.
+    /// The number of the least busy CPU.
     pub idlest: Option<u32>,
     /// The number of parts in which one CPU was full and another idle.
     pub uneven_parts: usize,
-    /// Each CPU, by its number.
+    /// Each CPU, sorted by number.
     pub cpus: Vec<Cpu>,
-    /// The functions of the busiest.
+    /// The code that the busiest CPU ran.
     pub filled: Option<Filled>,
-    /// The functions of the least busy.
+    /// The code that the least busy CPU ran.
     pub idlest_filled: Option<Filled>,
-    /// Caveats.
+    /// Caveats of the result.
     pub caveats: Vec<ImbalanceCaveat>,
 }
 
@@ -241,13 +241,13 @@ fn longest(
     })
 }
 
-/// The use of each CPU, from the best source in the recording.
+/// The use of each CPU, from the most exact data in the recording.
 fn seen(recording: &Recording) -> (Parts, Source, BTreeMap<u32, busy::Cpu>) {
     let parts = Parts::divide(recording.span, PARTS_MAX, PART_OF_SWITCHES_NS);
     let from_switches = busy::from_switches(recording, &parts);
     if !from_switches.is_empty() {
         let mut seen: BTreeMap<u32, busy::Cpu> = from_switches.into_iter().collect();
-        // A thread that never leaves its CPU makes no switches.
+        // A thread that never leaves its CPU causes no switches.
         let (samples, unit) = busy::from_samples(recording, &parts);
         if unit == Unit::Nanoseconds {
             for (cpu, sampled) in samples {
@@ -262,7 +262,7 @@ fn seen(recording: &Recording) -> (Parts, Source, BTreeMap<u32, busy::Cpu>) {
     (parts, source, samples.into_iter().collect())
 }
 
-/// A thread on all CPUs together.
+/// A thread with its time on all CPUs together.
 #[derive(Debug, Default)]
 struct Everywhere {
     time: u64,
@@ -281,11 +281,12 @@ fn all_cpus(seen: &BTreeMap<u32, busy::Cpu>) -> HashMap<Who, Everywhere> {
     all
 }
 
-/// The total that a weight is divided by.
+/// The totals by which weights are divided.
 struct Scale<'a> {
     source: Source,
     parts: &'a Parts,
-    /// The full scale: a CPU's whole time, or for counters the work of the busiest CPU, in all and in its busiest part.
+    /// The total of a CPU: the length of the recording, or with a counter the work of the busiest CPU. `whole_part` is the same for one
+    /// part.
     whole: u64,
     whole_part: u64,
 }
@@ -300,7 +301,7 @@ impl<'a> Scale<'a> {
         Scale { source, parts, whole: parts.span.length_ns(), whole_part: 0 }
     }
 
-    /// The share of the time; none if only work is known.
+    /// The share of the time. None if the recording shows only work, not time.
     fn share(&self, time: u64) -> Option<f64> {
         (self.source != Source::Counter).then(|| part_of(time, self.whole))
     }
@@ -333,7 +334,7 @@ fn part_of(time: u64, whole: u64) -> f64 {
 /// Two standard errors of a share of `all` samples.
 fn error(share: f64, samples: u64, all: u64) -> f64 {
     if samples == 0 {
-        // With 0 of n, the upper bound is about 3/n.
+        // If no sample of n is busy, the upper bound is about 3/n.
         return (3.0 / all.max(1) as f64).min(1.0);
     }
     ERRORS * share * ((1.0 - share).max(0.0) / samples as f64).sqrt()

@@ -5,11 +5,11 @@ use crate::recording::{Event, Machine, Sample, Span, Switch, Turn};
 use crate::stack::Frame;
 
 const MS: u64 = 1_000_000;
-/// Recordings begin at some time of the clock, not at 0.
+/// Recordings begin at an arbitrary time of the clock, not at 0.
 const BEGIN_NS: u64 = 5_000 * MS;
 
-/// A recording in which CPU 0 and CPU 1 have these threads from these times on, in milliseconds, up to `end_ms`. Records come in pairs, as
-/// the kernel writes them.
+/// A recording in which each listed CPU runs the given threads from the given times on, in milliseconds, until `end_ms`. Switch records
+/// come in pairs, as the kernel writes them.
 fn switched(end_ms: u64, turns: &[(u32, Turns<'_>)]) -> Recording {
     let mut recording = Recording {
         span: Span { start_ns: BEGIN_NS, end_ns: BEGIN_NS + end_ms * MS },
@@ -93,7 +93,7 @@ fn one_thread_and_many_have_different_shapes() {
         assert_eq!((seen.shape, seen.cause, seen.uneven_parts), (Shape::Uneven, Some(cause), 20), "{may:?}");
         assert_eq!(seen.thread.is_some(), cause == Cause::OneThread);
     }
-    // Three threads take turns, so two wait at any moment, except at the ends.
+    // Three threads share the CPU in time slices, so two wait at any moment, except at the ends.
     let waiting = find_imbalance(&switched(1000, &[(0, idle), (1, &many)])).cpus[1].waiting.unwrap();
     assert!((1.9..=2.0).contains(&waiting), "{waiting}");
 }
@@ -110,7 +110,7 @@ fn a_thread_that_wanders_fills_no_cpu_and_is_found() {
 #[test]
 fn a_missing_part_is_unknown_and_reported() {
     let mut recording = switched(4000, &[(0, &[(0, 0), (1000, 7), (2000, 0)])]);
-    // CPU 1 has no records. On CPU 0 it is unknown which thread ran from 2 s to 3 s.
+    // CPU 1 has no records. From 2 s to 3 s, it is unknown which thread had CPU 0.
     let lost = Switch { at_ns: BEGIN_NS + 3000 * MS, cpu: 0, pid: 9, tid: 9, turn: Turn::Slept, other: Some((0, 0)) };
     recording.switches.push(lost);
     let seen = find_imbalance(&recording);
@@ -120,7 +120,7 @@ fn a_missing_part_is_unknown_and_reported() {
         seen.caveats,
         [ImbalanceCaveat::Lost, ImbalanceCaveat::Close, ImbalanceCaveat::NoStacks, ImbalanceCaveat::SilentCpus]
     );
-    // A thread that has ended when it is switched out no longer has a number.
+    // The switch-out of a thread that has ended has no thread number.
     let mut recording = switched(1000, &[(0, &[(0, 0), (100, 7), (200, 0)])]);
     recording.switches[2].tid = u32::MAX;
     assert_eq!(
@@ -193,7 +193,7 @@ fn an_empty_recording_has_no_verdict() {
 }
 
 proptest::proptest! {
-    /// Any file, however wrong, gives shares from 0 to 1.
+    /// Even the switches of an invalid file give shares from 0 to 1.
     #[test]
     fn any_switches_come_to_shares(
         records in proptest::collection::vec((0..4_u32, proptest::num::u64::ANY, 0..3_u32, 0..3_u32, 0..3_u8), 0..60),

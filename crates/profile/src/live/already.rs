@@ -16,16 +16,17 @@ const MAP_PRIVATE: u32 = 2;
 const MISC_MMAP_DATA: u16 = 1 << 13;
 /// `misc`: the CPU was in the kernel (`PERF_RECORD_MISC_KERNEL`).
 const MISC_KERNEL: u16 = 1;
-/// The length of a thread name with its zero (`TASK_COMM_LEN`).
+/// The length of a thread name including the terminating zero (`TASK_COMM_LEN`).
 const NAME_BYTES: usize = 16;
-/// The assumed length of the kernel's code if unknown: no kernel is longer, and no module is nearer (x86-64, ARM64).
+/// The assumed length of the kernel's code if the real one is unknown. No kernel is longer, and no kernel module lies within it (x86-64,
+/// ARM64).
 const KERNEL_BYTES: u64 = 64 << 20;
-/// The maximum number of mappings read of one process. The default of vm.max_map_count is 65,530.
+/// The maximum number of mappings to read of one process. The default of vm.max_map_count is 65,530.
 const MAPS_MAX: usize = 1 << 17;
 /// The maximum size of all these records, in bytes.
 const BYTES_MAX: usize = 256 << 20;
 
-/// The mappings to write.
+/// Which mappings to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mappings {
     /// Mappings of code.
@@ -34,17 +35,17 @@ pub(super) enum Mappings {
     All,
 }
 
-/// All processes.
+/// The pids of all processes.
 pub(super) fn processes() -> Vec<u32> {
     sorted(proc::processes())
 }
 
-/// The threads of a process; none if the process has ended.
+/// The tids of a process's threads; empty if the process has ended.
 pub(super) fn threads(pid: u32) -> Vec<u32> {
     sorted(proc::threads(pid))
 }
 
-/// A thread's current name.
+/// The current name of a thread.
 pub(super) fn name(pid: u32, tid: u32) -> Option<Vec<u8>> {
     let mut name = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     name.truncate(NAME_BYTES);
@@ -54,32 +55,32 @@ pub(super) fn name(pid: u32, tid: u32) -> Option<Vec<u8>> {
     Some(name)
 }
 
-/// A thread's CPU time so far; 0 if it ended or the kernel does not report it.
+/// The CPU time of a thread so far. 0 if the thread has ended, or if the kernel does not report the time.
 pub(super) fn cpu_ns(tid: u32) -> u64 {
     schedstat::of_thread(tid).unwrap_or_default().0
 }
 
-/// Processes whose mappings are missing.
+/// The processes whose mappings are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missing {
     /// Processes whose mappings the user may not read.
     pub(super) denied: Vec<u32>,
-    /// Processes beyond the limit of records.
+    /// The number of processes whose mappings are missing because of the limit on the records.
     pub(super) left_out: u64,
 }
 
-/// Whether a process's mappings are written.
+/// Whether the mappings of a process are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The mappings are not needed.
     No,
-    /// They are written if readable; failures are not reported.
+    /// The mappings are written if they are readable. Failures are not reported.
     IfMay,
-    /// They are written, and failures are reported.
+    /// The mappings are written, and failures are reported.
     Yes,
 }
 
-/// The records of these processes: all names, and the wanted mappings with build IDs.
+/// The records of these processes: the names of all threads, and the wanted mappings with build IDs.
 pub(super) fn records(
     pids: &[u32],
     wants_maps: &dyn Fn(u32) -> Wanted,
@@ -125,7 +126,7 @@ pub(super) fn records(
     (bytes, missing)
 }
 
-/// The mapping of the kernel's code, by which perf recognizes kernel addresses; none if the user may not see its address.
+/// The mapping of the kernel's code, by which perf recognizes kernel addresses. Empty if the user may not see its address.
 pub(super) fn kernel(layout: &Layout) -> Vec<u8> {
     let symbols = std::fs::File::open("/proc/kallsyms").map(std::io::BufReader::new);
     let Some((name, start)) = symbols.ok().and_then(parse_kernel_start) else { return Vec::new() };
@@ -137,8 +138,8 @@ pub(super) fn kernel(layout: &Layout) -> Vec<u8> {
     record(kind::MMAP, MISC_KERNEL, &body, layout).unwrap_or_default()
 }
 
-/// The start of the kernel's code, and its symbol. It is near the beginning, so only the first lines are read: the file has about 200,000, each
-/// generated on read.
+/// The start of the kernel's code, and the symbol there. The symbol is near the beginning of the file, so only the first lines are read.
+/// The file has about 200,000 lines, and the kernel generates each of them on read.
 fn parse_kernel_start(text: impl BufRead) -> Option<(&'static str, u64)> {
     const LINES_MAX: usize = 20_000;
     let mut other = None;
@@ -155,7 +156,7 @@ fn parse_kernel_start(text: impl BufRead) -> Option<(&'static str, u64)> {
     other
 }
 
-/// The length of the kernel's code in bytes, from its place in physical memory; none if the user may not see it.
+/// The length of the kernel's code in bytes, from its physical addresses. None if the user may not see them.
 fn parse_kernel_length(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.ends_with(": Kernel code"))?;
     let (start, end) = line.trim_start().split_once(" : ")?.0.split_once('-')?;
@@ -176,13 +177,13 @@ pub(super) struct Map<'a> {
     file_offset: u64,
     device: (u32, u32),
     pub(super) inode: u64,
-    /// `PROT_*`: read 1, write 2, run 4.
+    /// `PROT_*` bits: read 1, write 2, execute 4.
     protection: u32,
     pub(super) is_code: bool,
     pub(super) path: &'a str,
 }
 
-/// A line of /proc/PID/maps.
+/// Parses a line of /proc/PID/maps.
 pub(super) fn parse_map(line: &str) -> Option<Map<'_>> {
     let (range, rest) = line.split_once(' ')?;
     let (rights, rest) = rest.split_once(' ')?;
@@ -208,13 +209,14 @@ pub(super) fn parse_map(line: &str) -> Option<Map<'_>> {
 }
 
 impl<'m> Map<'m> {
-    /// The file that is mapped here, for this process.
+    /// The mapped file, for this process.
     pub(super) fn mapped(&self, pid: u32) -> Mapped<'m> {
         let Map { start, end, device, inode, path, .. } = *self;
         Mapped { pid, start, end, device, inode, path }
     }
 
-    /// The record in the kernel's form: with the file's build ID, or its device and inode. Anonymous memory has the kernel's name for it.
+    /// The mapping as a record in the kernel's format: with the file's build ID, or with its device and inode. Anonymous memory has the
+    /// kernel's name for it.
     fn record(&self, pid: u32, build_id: Option<&[u8]>, layout: &Layout) -> Option<Vec<u8>> {
         /// The field has four bytes for the ID's length, then this many for the ID.
         const BUILD_ID_BYTES: usize = 20;

@@ -16,14 +16,14 @@ use crate::binaries::place;
 use crate::perf::write::BuildId;
 use crate::symbols::parse_build_id;
 
-/// The maximum number of files.
+/// The maximum number of files to read.
 const FILES_MAX: usize = 8192;
-/// The most time, because a file may be on a network file system.
+/// The maximum time for reading, because a file may be on a network file system.
 const READ_NS_MAX: u64 = 1_000_000_000;
-/// The most program headers and bytes of notes.
+/// The maximum number of program headers, and of bytes of notes.
 const SEGMENTS_MAX: usize = 4096;
 const NOTES_BYTES_MAX: u64 = 1 << 20;
-/// The longest build ID in a record (`BUILD_ID_SIZE_MAX`).
+/// The maximum length of a build ID in a record (`BUILD_ID_SIZE_MAX`).
 const ID_BYTES_MAX: usize = 20;
 
 /// A mapping from /proc/PID/maps.
@@ -38,21 +38,21 @@ pub(super) struct Mapped<'m> {
     pub(super) path: &'m str,
 }
 
-/// A file: its device's numbers, and its own.
+/// Identifies a file: major and minor number of the device, and the inode number.
 type Inode = ((u32, u32), u64);
 
-/// Build IDs by file.
+/// The build IDs that were read, by file.
 #[derive(Debug, Default)]
 pub(super) struct BuildIds {
     by_file: HashMap<Inode, Option<Vec<u8>>>,
-    /// By path; none if several files have one path, as in containers.
+    /// The build ID by path. None if several files have this path, as in containers.
     by_path: BTreeMap<String, Option<Vec<u8>>>,
     began_ns: Option<u64>,
     left_out: u64,
 }
 
 impl BuildIds {
-    /// The build ID of a mapped file; none if it has none or is unreadable.
+    /// The build ID of a mapped file. None if the file has no build ID or is unreadable.
     pub(super) fn build_id(&mut self, mapped: &Mapped<'_>) -> Option<Vec<u8>> {
         if !mapped.path.starts_with('/') || mapped.inode == 0 {
             return None;
@@ -78,17 +78,17 @@ impl BuildIds {
         found
     }
 
-    /// Mappings whose file was not read in time.
+    /// The number of mappings whose file was not read, because a limit was reached.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// By path, for the file's table, including the kernel's.
+    /// The build IDs by path, for the table in the `perf.data` file, including the kernel's.
     pub(super) fn table(&self) -> Vec<BuildId> {
         let kernel = std::fs::read("/sys/kernel/notes").ok().as_deref().and_then(parse_build_id);
         let kernel = kernel.map(|id| BuildId { path: "[kernel.kallsyms]".to_owned(), id, is_kernel: true });
         let files = self.by_path.iter().filter_map(|(path, id)| {
-            // A deleted file has no path.
+            // The path of a deleted file no longer names this file.
             let id = id.clone().filter(|_| !path.ends_with(" (deleted)"))?;
             Some(BuildId { path: path.clone(), id, is_kernel: false })
         });
@@ -96,7 +96,8 @@ impl BuildIds {
     }
 }
 
-/// Opens exactly the mapped file: by the kernel's link if permitted, else by its path as the process sees it, if that is still the same file.
+/// Opens exactly the mapped file. The kernel's link is used if permitted, else the path as the process sees it, if the same file is still
+/// there.
 fn opened(mapped: &Mapped<'_>) -> Option<File> {
     let Mapped { pid, start, end, device, inode, path } = *mapped;
     let held = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
@@ -109,7 +110,7 @@ fn opened(mapped: &Mapped<'_>) -> Option<File> {
     (of == device && about.ino() == inode).then_some(file)
 }
 
-/// Reads the build ID of an ELF file of this byte order, from its header, program headers and notes only.
+/// Reads the build ID of an ELF file with this machine's byte order. Only its header, program headers and notes are read.
 fn of_file(file: File) -> Option<Vec<u8>> {
     of_data(&ReadCache::new(file))
 }
@@ -147,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// The mapping of our own program, and its bytes.
+    /// The mapping of our own program, and its build ID.
     fn own() -> (String, Vec<u8>) {
         let path = std::env::current_exe().unwrap();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -170,7 +171,7 @@ mod tests {
         let path = std::env::current_exe().unwrap();
         let own = |ids: &BuildIds| ids.table().into_iter().find(|one| path.to_str() == Some(&one.path));
         assert_eq!(own(&ids).map(|one| one.id), expected);
-        // Another file has this path elsewhere, so the path alone identifies neither.
+        // Another file has the same path, as in a container. So neither is identified by the path alone.
         let map = mapped(&line);
         let other = Mapped { start: 1, end: 2, inode: map.inode + 1, ..map };
         assert_eq!(ids.build_id(&other), None, "it is not the file that is at its path");

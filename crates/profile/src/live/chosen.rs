@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::perf::record::{Record, What};
 
-/// One ring may report a child before another reports its parent. This many generations within one read are resolved.
+/// The maximum number of generations within one read that are resolved. One ring may report a child before another ring reports its parent.
 const GENERATIONS_MAX: usize = 64;
 
 /// The threads whose samples and switches are kept. Mappings and names are kept for all: they are small, and a thread may be selected
@@ -13,25 +13,25 @@ const GENERATIONS_MAX: usize = 64;
 pub(super) enum Chosen {
     /// All threads.
     All,
-    /// Processes and their children.
+    /// These processes and their children.
     Processes {
-        /// The number of threads of each process.
+        /// The number of threads of each selected process.
         pids: HashMap<u32, u32>,
-        /// All their threads.
+        /// All threads of the selected processes.
         tids: HashSet<u32>,
     },
-    /// Threads of one name.
+    /// Threads with a given name.
     Named {
         name: Vec<u8>,
-        /// Their processes; all processes if this is empty.
+        /// The processes whose threads may be selected. Empty means all processes.
         pids: HashSet<u32>,
-        /// The threads that have this name now.
+        /// The threads that have the name now.
         tids: HashSet<u32>,
     },
 }
 
 impl Chosen {
-    /// These processes, with their threads.
+    /// Selects these threads with their processes.
     pub(super) fn processes(threads: impl IntoIterator<Item = (u32, u32)>) -> Chosen {
         let (mut pids, mut tids) = (HashMap::new(), HashSet::new());
         for (pid, tid) in threads {
@@ -50,7 +50,7 @@ impl Chosen {
         });
         let made: HashSet<u32> = made.collect();
         for (pid, tid) in ended.extract_if(.., |(_, tid)| made.contains(tid)) {
-            // Another thread has the number now.
+            // A new thread now has the number of an ended one.
             self.forget(pid, tid);
         }
         for _ in 0..GENERATIONS_MAX {
@@ -104,7 +104,7 @@ impl Chosen {
         }
     }
 
-    /// Drops an ended thread, whose number will be reused.
+    /// Drops an ended thread, because the kernel will reuse its number.
     fn forget(&mut self, pid: u32, tid: u32) {
         match self {
             Chosen::Processes { pids, tids } => {
@@ -131,7 +131,7 @@ impl Chosen {
         }
     }
 
-    /// Whether a thread is one of them.
+    /// Whether a thread with this number is selected.
     pub(super) fn has_thread(&self, tid: u32) -> bool {
         match self {
             Chosen::All => true,
@@ -139,7 +139,7 @@ impl Chosen {
         }
     }
 
-    /// Whether a process's mappings are needed.
+    /// Whether the mappings of a process are needed.
     pub(super) fn may_have(&self, pid: u32) -> bool {
         match self {
             Chosen::Processes { pids, .. } => pids.contains_key(&pid),
@@ -184,7 +184,7 @@ mod tests {
     fn threads_recorded_before_their_parent_or_after_it_ended_are_found() {
         let mut chosen = Chosen::processes([(7, 7)]);
         let mut ended = Vec::new();
-        // The third generation first.
+        // The rings deliver the third generation first.
         let lives = [forked(22, 21), forked(21, 20), forked(20, 7), said(What::Ended { pid: 20, tid: 20 })];
         chosen.learn_all(&lives, &mut ended);
         chosen.forget_all(&lives, &mut ended);
@@ -194,7 +194,7 @@ mod tests {
         chosen.forget_all(&late, &mut ended);
         assert!(chosen.has(23, 23), "its parent had ended in the read before");
         assert!(!chosen.has(20, 20), "its end has been read by now");
-        // The number of an ended thread goes to an unrelated thread, and to a child.
+        // The kernel reuses the number of an ended thread: first for an unrelated thread, then for a child.
         let anew = [forked(22, 1), said(What::Ended { pid: 21, tid: 21 })];
         chosen.learn_all(&anew, &mut ended);
         assert!(!chosen.has(22, 22));

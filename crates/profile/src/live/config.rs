@@ -9,7 +9,7 @@ use super::probe;
 /// The size of a CPU's ring buffer in bytes: about a second of switches with stacks on a busy CPU.
 pub const RING_BYTES: usize = 1 << 20;
 
-/// The default rate: it costs almost nothing, and it is not in step with work that runs 100 times a second.
+/// The default sampling rate in Hz. It costs almost nothing, and it does not run in step with work that is done 100 times a second.
 pub const CLOCK_HZ: u32 = 99;
 
 /// The settings of a recording.
@@ -17,30 +17,32 @@ pub const CLOCK_HZ: u32 = 99;
 pub struct RecordConfig {
     /// The processes, threads or CPUs.
     pub targets: Targets,
-    /// The processes of interest, if more than these are recorded. At least one must exist, and the recording ends with the last.
+    /// The processes of interest, if more than these are recorded. At least one of them must exist. The recording ends when the last of
+    /// them ends.
     pub about: Vec<u32>,
-    /// Samples a second, from 1 to 10,000; none for no samples.
+    /// Samples per second, from 1 to 10,000. None takes no samples.
     pub clock_hz: Option<u32>,
     /// Whether to record context switches.
     pub switches: Switches,
-    /// Page faults that wait for a disk, with address and stack.
+    /// Whether to record page faults that wait for a disk, with address and stack.
     pub faults: bool,
-    /// Wake-ups (`sched:sched_waking`), with the waker's stack.
+    /// Whether to record wake-ups (`sched:sched_waking`), with the stack of the waker.
     pub wakes: bool,
-    /// Which files the processes run, for names of functions. Not needed without stacks.
+    /// Whether to record which files the processes run. This is needed for names of functions, but not without stacks.
     pub mappings: bool,
-    /// Each packet passed to a network interface (`net:net_dev_queue`).
+    /// Whether to record each packet that is passed to a network interface (`net:net_dev_queue`).
     pub packets: bool,
     /// Probes in programs.
     pub probes: Vec<probe::Probed>,
-    /// Bytes of the user stack to copy with each sample, for code without frame pointers: 8 to 65,528, a multiple of 8.
+    /// How many bytes of the user stack to copy with each sample, for code without frame pointers: a multiple of 8, from 8 to 65,528. None
+    /// copies nothing.
     pub user_stack_bytes: Option<u32>,
     /// The size of each CPU's ring buffer, rounded up to a power of two.
     pub ring_bytes: usize,
 }
 
 impl RecordConfig {
-    /// The named processes.
+    /// The processes that the configuration names: those of interest, or else those to record.
     pub(super) fn named(&self) -> &[u32] {
         match &self.targets {
             Targets::Processes(pids) | Targets::Threads { pids, .. } if !pids.is_empty() => pids,
@@ -74,16 +76,16 @@ pub enum Targets {
     Machine,
     /// These CPUs.
     Cpus(CpuSet),
-    /// These processes with their threads, also later ones, and the processes that they start.
+    /// These processes with all their threads, and the processes that they start.
     Processes(Vec<u32>),
-    /// The threads of this name, in these processes or in all if the list is empty.
+    /// The threads with a given name.
     Threads {
-        /// Their name, as `ps -L` shows it: 15 bytes at most.
+        /// The name of the threads, as `ps -L` shows it: at most 15 bytes.
         name: String,
-        /// Their processes.
+        /// The processes whose threads are recorded. Empty means all processes.
         pids: Vec<u32>,
     },
-    /// The control group at this path, and those below it.
+    /// The processes of the control group at this path, and of the groups below it.
     Group(PathBuf),
 }
 
@@ -93,8 +95,8 @@ pub enum Switches {
     /// No switches.
     #[default]
     None,
-    /// Thread and time.
+    /// Each switch, with thread and time.
     Records,
-    /// Switches, with the stack of each thread that leaves a CPU.
+    /// Each switch, with the stack of the thread that leaves the CPU.
     WithStacks,
 }

@@ -2,63 +2,63 @@
 
 use evenkeel_sys::Errno;
 
-/// Why there is no recording.
+/// Why recording failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LiveError {
     /// The user lacks a privilege.
     #[error("record {whom}: {errno}, because {why}")]
     Denied {
-        /// The target of the recording.
+        /// The target of the recording, as text.
         whom: String,
         /// The kernel's error.
         errno: Errno,
-        /// The obstacle.
+        /// What the user may not do, and why.
         why: String,
-        /// The command that removes the obstacle.
+        /// The command that gives the missing privilege.
         mend: String,
     },
     /// The target does not exist.
     #[error("record {whom}: {why}")]
     NotThere {
-        /// The target of the recording.
+        /// The target of the recording, as text.
         whom: String,
-        /// The reason.
+        /// Why the target was not found.
         why: String,
     },
     /// An invalid option.
     #[error("record {whom}: {why}")]
     WrongUse {
-        /// The target of the recording.
+        /// The target of the recording, as text.
         whom: String,
-        /// The reason.
+        /// Why the option is invalid.
         why: String,
     },
-    /// A probe can't be set.
+    /// A probe cannot be set.
     #[error("set a probe on {event}: {errno}, because {why}")]
     NoProbe {
-        /// The place.
+        /// The name of the probe's event.
         event: String,
         /// The kernel's error.
         errno: Errno,
-        /// The obstacle.
+        /// Why the kernel refused it.
         why: String,
-        /// The alternative.
+        /// What to do instead.
         mend: String,
     },
-    /// The probe fires too often for a tick, and costs the program too much.
+    /// The probe fires too often for a tick, and slows the program down too much.
     #[error(
         "{event} is entered {per_s} times a second, which is too often for a tick; the recording ended to limit its cost"
     )]
     TooOften {
-        /// The place.
+        /// The name of the probe's event.
         event: String,
-        /// How often.
+        /// How often the probe fired per second.
         per_s: u64,
     },
-    /// The kernel refused something else.
+    /// The kernel refused something for another reason.
     #[error("{what}: {errno}")]
     Refused {
-        /// The attempted action.
+        /// What evenkeel tried to do.
         what: String,
         /// The kernel's error.
         errno: Errno,

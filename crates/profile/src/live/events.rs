@@ -1,4 +1,5 @@
-//! Chooses the events and flags for a configuration: the most that the kernel and the user's privileges allow.
+//! Chooses the events and flags for a configuration. From what the configuration requests, it takes as much as the kernel and the user's
+//! privileges allow.
 
 use evenkeel_sys::perf_probe::{Probe, ProbeKind};
 use evenkeel_sys::perf_sampler::{SampledEvent, Spec, Whose, flag};
@@ -31,9 +32,9 @@ const REGISTERS: u64 = (1 << 33) - 1;
 pub(super) struct Planned {
     pub(super) name: String,
     pub(super) spec: Spec,
-    /// The probed place, for a probe.
+    /// The place to probe, if the event is a probe.
     pub(super) probe: Option<Probe>,
-    /// The event numbers that were opened.
+    /// The IDs of the opened events, one for each CPU or thread.
     pub(super) ids: Vec<u64>,
     pub(super) samples: u64,
 }
@@ -43,7 +44,7 @@ impl Planned {
         Planned { name: name.to_owned(), spec, probe: None, ids: Vec::new(), samples: 0 }
     }
 
-    /// Opens it on one CPU.
+    /// Opens the event on one CPU.
     pub(super) fn open(&self, whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {
         match &self.probe {
             Some(probe) => SampledEvent::probe(&self.spec, probe, whose, cpu),
@@ -55,21 +56,21 @@ impl Planned {
 /// The events of a recording.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The first event counts nothing: it delivers mappings, names, new threads and switches.
+    /// The events. The first one counts nothing: it delivers mappings, names, new threads and switches.
     pub(super) events: Vec<Planned>,
-    /// The sampling event.
+    /// The name of the sampling event, if samples are taken.
     pub(super) clock: Option<String>,
-    /// All events use one record layout.
+    /// The layout of records, which is the same for all events.
     pub(super) layout: Layout,
-    /// Events that could not be recorded.
+    /// A text for each requested event that could not be recorded.
     pub(super) unseen: Vec<String>,
 }
 
 impl Plan {
-    /// The events for these settings, tried on the first of these CPUs.
+    /// Chooses the events for these settings, by trying them on the first of these CPUs.
     ///
     /// # Errors
-    /// The kernel's error for the simplest event.
+    /// The kernel's error if even the simplest event cannot be opened.
     pub(super) fn probe(settings: &RecordConfig, whose: Whose<'_>, cpus: &CpuSet) -> Result<Plan, Errno> {
         let cpu = cpus.first().ok_or(Errno::NODEV)?;
         let try_one =
@@ -106,7 +107,7 @@ impl Plan {
                 Spec { flags: spec.flags | flag::FREQUENCY, ..spec }
             };
             let cycles = of(HARDWARE, HARDWARE_CYCLES);
-            // A guest without counters has no such event; the clock exists everywhere.
+            // A guest without hardware counters does not have this event. The clock exists everywhere.
             let (name, spec) =
                 if try_one(&cycles).is_ok() { ("cycles", cycles) } else { ("cpu-clock", of(SOFTWARE, CPU_CLOCK)) };
             drop(try_one(&spec)?);
@@ -158,20 +159,20 @@ impl Plan {
 }
 
 impl Plan {
-    /// Whether it includes a tracepoint.
+    /// Whether any of the events is a tracepoint.
     pub(super) fn has_tracepoint(&self) -> bool {
         self.events.iter().any(|planned| planned.spec.kind == TRACEPOINT)
     }
 }
 
-/// An event whose samples only need thread and time. They begin like all others.
+/// An event whose samples only need thread and time. These come first, as in the samples of all other events.
 fn short(sideband: &Spec) -> Spec {
     let sample_type = sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::PERIOD;
     let flags = sideband.flags & flag::INHERIT | flag::DISABLED;
     Spec { rate: 1, sample_type, flags, ..Spec::default() }
 }
 
-/// The event of a probe, with the requested registers.
+/// The event of a probe, with the requested registers in each sample.
 fn planned(probed: &Probed, kind: ProbeKind, sideband: &Spec) -> Planned {
     let (kind, config) = probed.probe.numbers(kind);
     let short = short(sideband);
@@ -180,7 +181,7 @@ fn planned(probed: &Probed, kind: ProbeKind, sideband: &Spec) -> Planned {
     Planned { probe: Some(probed.probe.clone()), ..Planned::new(&probed.event, spec) }
 }
 
-/// Whether the probes can be set. It is tried on this process, which does not run them.
+/// Checks whether the probes can be set. They are tried on this process, which does not run the probed code.
 ///
 /// # Errors
 /// [`LiveError::NoProbe`].
@@ -245,7 +246,7 @@ fn sideband(settings: &RecordConfig, whose: Whose<'_>) -> Spec {
     Spec { kind: SOFTWARE, config: DUMMY, rate: 1, sample_type, flags, user_registers, user_stack_bytes }
 }
 
-/// If the user stack is copied, the kernel need not follow frame pointers.
+/// The flags for call chains. If the user stack is copied, the kernel need not follow the user's frame pointers.
 fn chain_flags(settings: &RecordConfig) -> u64 {
     if settings.user_stack_bytes.is_some() { flag::EXCLUDE_CALLCHAIN_USER } else { 0 }
 }

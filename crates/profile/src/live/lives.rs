@@ -1,4 +1,5 @@
-//! `Lives`: whether any recorded process, or a recorded child of one, still runs. After the last one ends, the recording ends early.
+//! `Lives`: whether any recorded process, or a recorded child of one, still runs. The recording ends early after the last of them has
+//! ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +7,15 @@ use evenkeel_hostfs::proc::{self, ProcessStat};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-/// A start time that no process has.
+/// A start time that no real process has, for a pid without a process.
 const NEVER: u64 = u64::MAX;
 
 /// The processes that keep the recording going.
 #[derive(Debug, Default)]
 pub(super) struct Lives {
-    /// Processes that may still run, with their start times, because the kernel reuses numbers.
+    /// Processes that may still run. Their start times distinguish them from later processes with the same pid.
     here: BTreeMap<u32, u64>,
-    /// Processes that had ended at the last read of the rings. The rings may still hold their children.
+    /// Processes that had ended at the last read of the rings. The rings may still contain records of their children.
     gone: BTreeSet<u32>,
 }
 
@@ -24,14 +25,14 @@ impl Lives {
         Lives { here: pids.iter().map(|pid| (*pid, started(*pid))).collect(), gone: BTreeSet::new() }
     }
 
-    /// Adds new processes, each with its parent. One CPU's ring may report a child before another ring reports its parent.
+    /// Adds new processes, each with its parent. The ring of one CPU may report a child before another ring reports its parent.
     pub(super) fn learn(&mut self, mut forks: Vec<(u32, u32)>) {
         loop {
             let before = forks.len();
             forks.retain(|(pid, parent)| {
                 let is_of_ours = self.here.contains_key(parent) || self.gone.contains(parent);
                 if is_of_ours {
-                    // A process that has already ended may have started children before.
+                    // A process that has already ended may have started children before that.
                     self.here.insert(*pid, started(*pid));
                 }
                 !is_of_ours
@@ -42,7 +43,7 @@ impl Lives {
         }
     }
 
-    /// Whether no known process runs.
+    /// Whether none of the known processes runs.
     pub(super) fn seem_over(&mut self) -> bool {
         while let Some((pid, started)) = self.here.first_key_value() {
             if runs(*pid, *started) {
@@ -53,7 +54,7 @@ impl Lives {
         true
     }
 
-    /// Called when the rings were read after processes ended. Returns whether they had no new children.
+    /// Called after the rings were read once more after the processes ended. Returns whether no new children appeared.
     pub(super) fn settle(&mut self) -> bool {
         self.gone.clear();
         self.here.is_empty()
@@ -69,7 +70,7 @@ fn runs(pid: u32, started: u64) -> bool {
     match ProcessStat::read(pid) {
         Some(stat) if stat.start_ticks != started => false,
         Some(stat) if stat.is_alive() => true,
-        // The first thread may end before the others.
+        // The first thread of a process may end before the others.
         Some(_) => proc::threads(pid)
             .any(|tid| ProcessStat::read_thread(pid, tid).is_some_and(|(thread, _)| thread.is_alive())),
         // /proc may hide other users' processes (hidepid).
@@ -95,7 +96,7 @@ mod tests {
         while !lives.seem_over() {
             std::thread::yield_now();
         }
-        // A child whose parent is reported later; here the parent is this process.
+        // For this test, this process is a grandchild of the child. It is reported before its own parent.
         let own = std::process::id();
         lives.learn(vec![(own, 5_000_001), (5_000_001, child.id()), (5_000_002, 5_000_003)]);
         assert!(!lives.settle() && !lives.seem_over());

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use super::error::LiveError;
 use super::events::Plan;
 
-/// The highest rate of a tick.
+/// The maximum number of hits per second that is accepted for a tick.
 const PER_S_MAX: u64 = 10_000;
-/// The shortest time to judge, because some servers run many ticks at once after a pause.
+/// The minimum time over which the rate is judged, because some servers run many ticks at once after a pause.
 const OVER_NS: u64 = 200_000_000;
 
-/// Hits since the last check, by event number.
+/// How often each event was hit since the last check, by event number.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     hits: BTreeMap<usize, u64>,
@@ -26,7 +26,7 @@ impl Pace {
         }
     }
 
-    /// Checks the rates.
+    /// Checks whether any probe fires too often.
     ///
     /// # Errors
     /// [`LiveError::TooOften`].
@@ -76,7 +76,7 @@ mod tests {
         };
         let events = vec![event("cpu-clock", None), event("probe_server:tick", Some(probe))];
         let plan = Plan { events, clock: None, layout: Layout::default(), unseen: Vec::new() };
-        // The event, its hits in a fifth of a second, and the result.
+        // Each row: the number of the event, its hits in 200 ms, and whether the rate is accepted.
         for (event, hits, is_well) in [(1, 1_900, true), (1, 2_100, false), (0, 2_100, true)] {
             let mut pace = Pace::default();
             pace.check(&plan, 1_000).unwrap();

@@ -1,4 +1,5 @@
-//! `Packer` and `Packed`: records of a window, compressed if the window wants it. Switch records take an eighth of their room then.
+//! `Packer` and `Packed`: the records of a window, compressed if the window requests it. Compressed switch records take an eighth of the
+//! memory.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,8 +10,8 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 /// Compresses the records of each read on its own.
 pub(super) struct Packer {
     stream: Compress,
-    /// One buffer for all reads. A new buffer for each read, shrunk afterwards, would leave a hole in the heap each time, and packing would
-    /// save no memory.
+    /// One buffer for all reads. If each read had a new buffer that is shrunk afterwards, each would leave a hole in the heap, and
+    /// compression would save no memory.
     scratch: Vec<u8>,
 }
 
@@ -30,7 +31,7 @@ impl Packer {
 #[derive(Debug)]
 pub(super) struct Packed {
     bytes: Vec<u8>,
-    /// Their length, if they are compressed.
+    /// The length of the records before compression. None if they are not compressed.
     unpacked_bytes: Option<usize>,
 }
 
@@ -50,14 +51,14 @@ impl Packed {
         Packed { bytes: records.to_vec(), unpacked_bytes: None }
     }
 
-    /// The room that it takes.
+    /// The memory that these records take, in bytes.
     pub(super) fn room_bytes(&self) -> usize {
         self.bytes.len()
     }
 
     pub(super) fn records(&self) -> io::Result<Cow<'_, [u8]>> {
         let Some(length) = self.unpacked_bytes else { return Ok(Cow::Borrowed(&self.bytes)) };
-        // One byte more, to detect the end.
+        // One byte more, so that the decoder can detect the end.
         let mut records = Vec::with_capacity(length.saturating_add(1));
         Decompress::new(false).decompress_vec(&self.bytes, &mut records, FlushDecompress::Finish)?;
         match records.len() == length {

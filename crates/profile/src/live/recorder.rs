@@ -19,17 +19,17 @@ use crate::perf::record::{self, HEAD_BYTES, Head, Record, What, kind};
 use crate::perf::write::{self, Described, WrittenEvent};
 use crate::recording::Machine;
 
-/// How often `until` is called.
+/// The interval at which `until` is called.
 const LOOK_EVERY_MS: u32 = 100;
-/// The longest time between two reads.
+/// The maximum time between two reads of the rings.
 const READ_EVERY_NS: u64 = 1_000_000_000;
-/// The shortest time between two reads. Without it, the records of the reading itself would cause the next read.
+/// The minimum time between two reads of the rings. Without it, the records that a read itself causes would trigger the next read.
 const READ_APART_NS: u64 = 5_000_000;
-/// A ring this full is read at once.
+/// If a ring is filled to this share, the rings are read at once.
 const FULL_ENOUGH: f64 = 0.25;
-/// How often the online CPUs are checked.
+/// The interval at which the set of online CPUs is checked.
 const CPUS_EVERY_NS: u64 = 100_000_000;
-/// The smallest ring, for users who may lock little memory.
+/// The minimum size of a ring, for users who may lock little memory.
 const RING_BYTES_MIN: usize = 1 << 17;
 /// `PERF_RECORD_FINISHED_ROUND`: all records before it are older than those after the next one.
 const FINISHED_ROUND: u32 = 68;
@@ -81,10 +81,10 @@ fn not_written(error: io::Error) -> LiveError {
     LiveError::Write(Errno::from(&error))
 }
 
-/// The open events of one CPU.
+/// The open events of one CPU, with their ring.
 struct OfCpu {
     ring: SampledRing,
-    /// Each with its event's number.
+    /// The open events, each with its index in the plan.
     events: Vec<(usize, SampledEvent)>,
 }
 
@@ -94,11 +94,11 @@ struct Recorder<'w> {
     chosen: Chosen,
     plan: Plan,
     rings: BTreeMap<usize, OfCpu>,
-    /// The event of each number.
+    /// The index in the plan, by the kernel's event ID.
     by_id: HashMap<u64, usize>,
     start_ns: u64,
     tally: Status,
-    /// Lost records reported in the rings, and counted by closed events.
+    /// The number of lost records that the rings reported. `lost_closed` is the number that events counted until they were closed.
     lost_reported: u64,
     lost_closed: u64,
     bytes: Vec<u8>,
@@ -106,7 +106,7 @@ struct Recorder<'w> {
     unseen: Vec<Unseen>,
     pace: Pace,
     lives: Lives,
-    /// Process and thread of threads that ended in the last read.
+    /// The process and thread of each thread that ended in the last read.
     ended: Vec<(u32, u32)>,
     is_settled: bool,
     has_ended: bool,
@@ -138,7 +138,7 @@ impl<'w> Recorder<'w> {
         };
         for cpu in targets::cpus(config).iter() {
             match recorder.open_cpu(cpu) {
-                // The CPU went offline, or is not selected.
+                // The CPU is offline, or is not selected.
                 Ok(()) | Err(Errno::NODEV) => {}
                 Err(errno) => return Err(targets::refused(config, errno)),
             }
@@ -146,7 +146,7 @@ impl<'w> Recorder<'w> {
         if recorder.rings.is_empty() {
             return Err(targets::refused(config, Errno::NODEV));
         }
-        // From here on the rings report new threads and names.
+        // From here on the rings report new threads and names, so list once more what existed before.
         targets::look_again(&mut recorder.chosen);
         Ok(recorder)
     }
@@ -154,7 +154,7 @@ impl<'w> Recorder<'w> {
     fn open_cpu(&mut self, cpu: usize) -> Result<(), Errno> {
         let whose = self.watch.whose();
         let sideband = self.plan.events[0].spec;
-        // For single threads, the ring belongs to this process, so it outlives each thread.
+        // With single threads, the ring's own event counts this process, so the ring outlives each of the threads.
         let (leader, leads) = match &self.watch {
             Watch::Everybody => (sideband, Whose::Everybody),
             Watch::Group(group) => (sideband, Whose::Group(group)),
@@ -184,7 +184,7 @@ impl<'w> Recorder<'w> {
                         self.by_id.insert(id, number);
                         events.push((number, event));
                     }
-                    // The thread has ended since.
+                    // The thread has ended since it was listed.
                     Err(Errno::SRCH) => {}
                     Err(errno) => return Err(errno),
                 }
@@ -200,7 +200,7 @@ impl<'w> Recorder<'w> {
         let wants_maps = |pid| match (self.chosen.may_have(pid), self.config.wakes) {
             _ if !self.config.mappings => Wanted::No,
             (true, _) => Wanted::Yes,
-            // Any thread may be a waker, and its stack is shown.
+            // Any thread may be a waker. The report shows the waker's stack, so mappings of all processes are useful.
             (false, true) => Wanted::IfMay,
             (false, false) => Wanted::No,
         };
@@ -234,7 +234,7 @@ impl<'w> Recorder<'w> {
         Status { elapsed_ns: clock::monotonic_ns().saturating_sub(self.start_ns), ..self.tally }
     }
 
-    /// Reads the rings.
+    /// Reads all rings and passes the wanted records on.
     fn read(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         self.bytes.clear();
         for of_cpu in self.rings.values_mut() {
@@ -251,7 +251,7 @@ impl<'w> Recorder<'w> {
             return Ok(false);
         }
         while self.lives.seem_over() {
-            // The rings may still hold children that they started last.
+            // The rings may still contain children that these processes started last.
             self.read(into)?;
             if self.is_settled {
                 self.has_ended = true;
@@ -263,7 +263,7 @@ impl<'w> Recorder<'w> {
 
     fn pass_on(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let bytes = std::mem::take(&mut self.bytes);
-        // First the threads of all rings, because a later ring may hold the record that selects a thread of an earlier one.
+        // Handle the thread records of all rings first. A later ring may contain the record that selects a thread of an earlier ring.
         let (lives, all) = in_order(&bytes, &self.plan.layout);
         self.chosen.learn_all(&lives, &mut self.ended);
         self.follow_children(&lives);
@@ -280,7 +280,7 @@ impl<'w> Recorder<'w> {
         into.take(&kept).map_err(not_written)
     }
 
-    /// Recorded children keep the recording going too.
+    /// Adds recorded children, because they keep the recording going too.
     fn follow_children(&mut self, lives: &[Record<'_>]) {
         if !self.config.about.is_empty() || self.config.named().is_empty() {
             return;
@@ -293,13 +293,13 @@ impl<'w> Recorder<'w> {
         self.lives.learn(children);
     }
 
-    /// Counts a record. Returns whether to keep it.
+    /// Counts a record. Returns whether the record is kept.
     fn count(&mut self, bytes: &[u8]) -> bool {
         let Ok(head) = Head::parse(bytes, 0) else { return false };
         match head.kind {
             kind::SAMPLE | kind::SWITCH | kind::SWITCH_CPU_WIDE => {
                 let number = self.event_of(bytes, head);
-                // Other processes that run the same file pay for the probe too.
+                // The probe also slows down other processes that run the same file, so their hits count too.
                 self.pace.hit(number);
                 if !self.is_of_chosen(bytes, head) {
                     return false;
@@ -326,9 +326,9 @@ impl<'w> Recorder<'w> {
         true
     }
 
-    /// The event that a sample belongs to.
+    /// The index of the event that a sample belongs to, if known.
     fn event_of(&self, bytes: &[u8], head: Head) -> Option<usize> {
-        // The event's number comes first in a sample.
+        // A sample begins with the ID of its event.
         let id = bytes.get(HEAD_BYTES..HEAD_BYTES + 8).filter(|_| head.kind == kind::SAMPLE)?;
         self.by_id.get(&u64::from_ne_bytes(id.try_into().ok()?)).copied()
     }
@@ -337,7 +337,7 @@ impl<'w> Recorder<'w> {
         if matches!(self.chosen, Chosen::All) {
             return true;
         }
-        // In a sample, process and thread follow the event's number and the address. In other records they start the trailing fields.
+        // In a sample, process and thread follow the event's ID and the address. In other records, the trailing fields begin with them.
         let at = if head.kind == kind::SAMPLE {
             HEAD_BYTES + 16
         } else {
@@ -348,9 +348,9 @@ impl<'w> Recorder<'w> {
         self.chosen.has(pid, tid) || (head.kind == kind::SAMPLE && self.wakes_chosen(bytes, head))
     }
 
-    /// Whether it is the wake-up of a selected thread.
+    /// Whether a sample is the wake-up of a selected thread.
     fn wakes_chosen(&self, bytes: &[u8], head: Head) -> bool {
-        /// The fields follow eight common bytes: a name of 16 bytes, then the thread.
+        /// The offset of the woken thread in the tracepoint's data, after eight common bytes and a name of 16 bytes.
         const WOKEN_AT: usize = 24;
         let event = self.event_of(bytes, head).and_then(|number| self.plan.events.get(number));
         if event.is_none_or(|event| event.name != waking::NAME) {
@@ -392,7 +392,8 @@ impl<'w> Recorder<'w> {
         let elapsed_ns = self.status().elapsed_ns;
         self.rings.values().for_each(OfCpu::pause);
         self.read(into)?;
-        // The kernel reports losses with the next record, so the counts of the last losses come from the events.
+        // The kernel reports lost records only with the next record in the ring. The last losses are therefore read from the events'
+        // counters.
         let counted = self.rings.values().map(OfCpu::lost).sum::<u64>() + self.lost_closed;
         let unreported = counted.saturating_sub(self.lost_reported);
         if unreported > 0 {
@@ -429,7 +430,7 @@ impl<'w> Recorder<'w> {
 impl OfCpu {
     fn resume(&self) {
         for (_, event) in &self.events {
-            // The event of an ended thread can't be read, and need not be.
+            // An event of a thread that has ended cannot be resumed, and need not be.
             let _ = event.resume();
         }
     }
@@ -446,7 +447,7 @@ impl OfCpu {
     }
 }
 
-/// An event that writes nothing by itself.
+/// Describes an event that writes no records by itself.
 fn silent(sideband: Spec) -> Spec {
     let summary = flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
     let more = flag::CONTEXT_SWITCH | flag::BUILD_ID | flag::INHERIT;

@@ -12,17 +12,17 @@ pub trait Sink {
     /// If writing fails.
     fn take(&mut self, records: &[u8]) -> io::Result<()>;
 
-    /// Whether it is full. The recording then ends.
+    /// Whether the sink is full. The recording then ends.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Whether it should write a window now, while the recording continues. Called about ten times a second.
+    /// Whether a window should be written now, while the recording continues. Called about ten times a second.
     fn is_triggered(&mut self) -> bool {
         false
     }
 
-    /// Writes a window, after all records up to now were added.
+    /// Writes a window. It is called after all records up to now were added.
     ///
     /// # Errors
     /// If writing fails.
@@ -31,21 +31,21 @@ pub trait Sink {
         Ok(())
     }
 
-    /// Ends it.
+    /// Completes the output after the last record.
     ///
     /// # Errors
     /// If writing fails.
     fn finish(&mut self, described: &Described) -> io::Result<()>;
 }
 
-/// A file, or another writer.
+/// A sink that writes a file, or to another writer.
 #[derive(Debug)]
 pub struct FileSink<W> {
     writer: Option<PerfWriter<W>>,
 }
 
 impl<W: Write + Seek> FileSink<W> {
-    /// Starts the file.
+    /// Writes the start of the file.
     ///
     /// # Errors
     /// If writing fails.
@@ -64,7 +64,7 @@ impl<W: Write + Seek> Sink for FileSink<W> {
     }
 }
 
-/// A file in memory, of limited size.
+/// A sink that keeps a file of limited size in memory.
 #[derive(Debug)]
 pub struct Memory {
     writer: Option<PerfWriter<Cursor<Vec<u8>>>>,
@@ -73,7 +73,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A file for up to `bytes_max` of records; the last read may exceed it.
+    /// Starts a file for at most `bytes_max` bytes of records. Only the last read may exceed this.
     pub fn new(bytes_max: usize) -> Memory {
         // Writing to memory can't fail.
         Memory {
@@ -83,7 +83,7 @@ impl Memory {
         }
     }
 
-    /// The file, after the recording.
+    /// The bytes of the file. Call this after the recording.
     pub fn into_bytes(self) -> Vec<u8> {
         self.done
     }

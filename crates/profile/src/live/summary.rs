@@ -3,17 +3,17 @@
 /// The progress of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Nanoseconds since its start.
+    /// Nanoseconds since the start of the recording.
     pub elapsed_ns: u64,
-    /// Samples of all events.
+    /// The number of samples of all events.
     pub samples: u64,
-    /// Switches.
+    /// The number of switches.
     pub switches: u64,
-    /// Lost records: a ring was full.
+    /// The number of records that were lost, because a ring was full.
     pub lost: u64,
     /// How often the kernel paused sampling.
     pub throttled: u64,
-    /// Bytes of records.
+    /// The size of the records in bytes.
     pub bytes: u64,
 }
 
@@ -22,11 +22,11 @@ pub struct Status {
 pub struct RecordSummary {
     /// The final counts.
     pub status: Status,
-    /// The processes whose end stopped the recording; empty if something else stopped it.
+    /// The processes whose end stopped the recording. Empty if something else stopped it.
     pub ended_with: Vec<u32>,
-    /// The sampling event, such as `cpu-clock`; none if not requested.
+    /// The name of the sampling event, such as `cpu-clock`. None if no samples were requested.
     pub clock: Option<String>,
-    /// Each sampled event and its number of samples.
+    /// The name of each sampled event, and the number of its samples.
     pub events: Vec<(String, u64)>,
     /// Events and data that could not be recorded.
     pub unseen: Vec<Unseen>,
@@ -35,9 +35,9 @@ pub struct RecordSummary {
 /// Something that could not be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
-    /// The missing data and the reason, in one sentence.
+    /// What is missing and why, in one sentence.
     pub what: String,
-    /// The processes that it concerns; empty means all.
+    /// The processes whose data is missing. Empty means all processes.
     pub of: Vec<u32>,
 }
 

@@ -14,12 +14,12 @@ use super::error::LiveError;
 use super::events::Plan;
 use super::summary::numbers;
 
-/// The maximum number of open files. Beyond it, whole CPUs are recorded, or only some threads.
+/// The maximum number of open files. If single threads need more, whole CPUs are recorded, or only some of the threads.
 const FILES_MAX: u64 = 4096;
-/// Open files left for other purposes.
+/// The number of open files that remain for other purposes.
 const FILES_FREE: u64 = 64;
 
-/// How the kernel watches.
+/// What the kernel records.
 #[derive(Debug)]
 pub(super) enum Watch {
     /// All threads on whole CPUs.
@@ -30,7 +30,7 @@ pub(super) enum Watch {
     Threads(Threads),
 }
 
-/// Threads that are watched individually.
+/// Threads that are recorded individually.
 #[derive(Clone, Debug)]
 pub(super) struct Threads {
     tids: Vec<u32>,
@@ -56,7 +56,7 @@ impl Watch {
         }
     }
 
-    /// Lists the threads again.
+    /// Updates the list of threads.
     pub(super) fn renew(&mut self) {
         if let Watch::Threads(threads) = self {
             let room = threads.tids.len().max(1) * 2;
@@ -66,7 +66,7 @@ impl Watch {
     }
 }
 
-/// The targets that were found.
+/// The targets that were found, and how they are recorded.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) watch: Watch,
@@ -87,7 +87,7 @@ impl Found {
     }
 }
 
-/// The CPUs to record that are online.
+/// The selected CPUs that are online.
 pub(super) fn cpus(config: &RecordConfig) -> CpuSet {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let online = CpuSet::parse_list(online.trim()).unwrap_or_default();
@@ -111,7 +111,7 @@ pub(super) fn find(config: &RecordConfig) -> Result<Found, LiveError> {
     by_targets(config, &cpus).map(|found| found.and_unseen(absent))
 }
 
-/// A line for each missing process, if others of them exist.
+/// A text for each process that does not exist, if at least one of the processes exists.
 fn absent(config: &RecordConfig) -> Result<Vec<String>, LiveError> {
     const NO_SUCH: &str = "there is no such process";
     let named = config.named();
@@ -165,7 +165,7 @@ fn by_targets(config: &RecordConfig, cpus: &CpuSet) -> Result<Found, LiveError> 
             let group = Group::open(path).map_err(|errno| not_there(&format!("{}: {errno}", path.display())))?;
             match Plan::probe(config, Whose::Group(&group), cpus) {
                 Ok(plan) => Ok(Found::new(Watch::Group(group), Chosen::All, plan)),
-                // The perf_event controller does not cover this group, so its processes are watched.
+                // The perf_event controller does not have this group, so its processes are recorded.
                 Err(errno) if !errno.is_denial() => of_group(path, &everybody),
                 Err(errno) => Err(refused(config, errno)),
             }
@@ -187,7 +187,7 @@ fn of_group(path: &Path, everybody: &dyn Fn(Chosen) -> Result<Found, LiveError>)
     Ok(found)
 }
 
-/// Single threads; whole CPUs if there are too many threads, or if the configuration needs whole CPUs.
+/// Records single threads. Records whole CPUs if there are too many threads, or if the configuration needs whole CPUs.
 fn one_by_one(
     config: &RecordConfig,
     mut threads: Threads,
@@ -204,14 +204,14 @@ fn one_by_one(
     {
         return Ok(found);
     }
-    // The first thread may have ended.
+    // The first thread may have ended, so try the next one.
     let planned = threads.tids.iter().find_map(|tid| match Plan::probe(config, Whose::Thread(*tid), cpus) {
         Err(Errno::SRCH) => None,
         planned => Some(planned),
     });
     let planned = planned.unwrap_or(Err(Errno::SRCH));
     let plan = planned.map_err(|errno| refused(config, errno))?;
-    // The threads that worked most are the most useful.
+    // If not all threads can be recorded, choose those with most CPU time.
     if count > room {
         threads.tids.sort_by_cached_key(|tid| std::cmp::Reverse(already::cpu_ns(*tid)));
     }
@@ -226,7 +226,7 @@ fn one_by_one(
     Ok(found)
 }
 
-/// Lists the threads again, because threads may have started or got a name before the events were opened.
+/// Lists the threads again. Threads may have started or got a name before the events were opened.
 pub(super) fn look_again(chosen: &mut Chosen) {
     match chosen {
         Chosen::All => {}
@@ -311,7 +311,7 @@ mod tests {
 
     use super::*;
 
-    /// A thread that starts after the first listing and has its name before the rings are open.
+    /// The thread starts after the first listing and gets its name before the rings are open.
     #[test]
     fn a_thread_that_starts_before_the_rings_open_is_found() {
         let us = std::process::id();

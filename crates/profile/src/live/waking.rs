@@ -1,33 +1,33 @@
-//! The tracepoint of wake-ups: tested before use, and described for `perf` in the file. Also the tracepoint of packets, which needs no description.
+//! The tracepoint of wake-ups: it is tested before use, and described for `perf` in the file. The tracepoint of packets needs neither.
 
 use evenkeel_sys::perf_sampler::{SampledEvent, SampledRing, Spec, Whose, flag};
 use evenkeel_sys::{CpuSet, Errno, tracepoint};
 
-/// The tracepoint with its group.
+/// The group and name of the tracepoint of wake-ups.
 const POINT: &str = "sched/sched_waking";
-/// The event's name.
+/// The name of its event in perf's style.
 pub(super) const NAME: &str = "sched:sched_waking";
-/// The longest description of a tracepoint.
+/// The maximum length of a tracepoint's description, in bytes.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
 
 /// The tracepoint of packets passed to a network interface.
 pub(super) const PACKETS: &str = "net/net_dev_queue";
 
-/// The tracepoint's number.
+/// The kernel's number of the tracepoint of wake-ups.
 pub(super) fn number() -> Result<u64, Errno> {
     number_of(POINT)
 }
 
-/// The number of a tracepoint.
+/// The kernel's number of this tracepoint.
 pub(super) fn number_of(name: &'static str) -> Result<u64, Errno> {
     let points = tracepoint::find(&[name])?;
     points.first().map(|point| u64::from(point.id())).ok_or(Errno::NOENT)
 }
 
-/// Wakes a thread and checks that the event shows it, because tracepoints of the scheduler do not fire on some kernels.
+/// Wakes a thread and checks that the event reports this, because tracepoints of the scheduler do not fire on some kernels.
 ///
 /// # Errors
-/// `ENODATA` if it does not fire; else the kernel's error.
+/// `ENODATA` if the event does not report the wake-up; else the kernel's error.
 pub(super) fn check(spec: &Spec, cpus: &CpuSet) -> Result<(), Errno> {
     let spec = Spec { flags: spec.flags & !(flag::DISABLED | flag::INHERIT), ..*spec };
     let open = |cpu| SampledRing::new(SampledEvent::open(&spec, Whose::Thread(0), cpu)?, 0);
@@ -36,18 +36,18 @@ pub(super) fn check(spec: &Spec, cpus: &CpuSet) -> Result<(), Errno> {
     let (ready, is_ready) = std::sync::mpsc::channel();
     let sleeper = std::thread::spawn(move || {
         let _ = ready.send(());
-        // Ends when the other end is dropped.
+        // Returns when the sender is dropped.
         let _ = hear.recv();
     });
     let _ = is_ready.recv();
-    // The thread sleeps soon after it reported ready.
+    // Soon after the thread has reported that it is ready, it sleeps.
     std::thread::sleep(std::time::Duration::from_millis(2));
     drop(say);
     let _ = sleeper.join();
     if rings.iter_mut().any(|ring| !ring.take().is_empty()) { Ok(()) } else { Err(Errno::NODATA) }
 }
 
-/// The description that `perf` needs to read the samples (`HEADER_TRACING_DATA`, version 0.6). None if the kernel does not provide it.
+/// The description that `perf` needs to read the samples (`HEADER_TRACING_DATA`, version 0.6). Empty if the kernel does not provide it.
 pub(super) fn described() -> Vec<u8> {
     described_in().unwrap_or_default()
 }
@@ -65,13 +65,13 @@ fn described_in() -> Result<Vec<u8>, Errno> {
         bytes.push(0);
         bytes.extend(sized(&of(&format!("events/{head}"))?));
     }
-    // There are no formats of the tracer's own, and one group of one event.
+    // No formats of the tracer itself, and one group with one event.
     bytes.extend(count(0));
     bytes.extend(count(1));
     bytes.extend_from_slice(b"sched\0");
     bytes.extend(count(1));
     bytes.extend(sized(&of(&format!("events/{POINT}/format"))?));
-    // No symbols, printk formats or thread names; the records have the names.
+    // No symbols, printk formats or thread names. The names are in the records.
     bytes.extend(count(0));
     bytes.extend(count(0));
     bytes.extend(0_u64.to_ne_bytes());

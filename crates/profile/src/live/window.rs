@@ -1,5 +1,5 @@
-//! `Window`: a sink that keeps the last seconds in memory and writes them to a file on request. It records what led to an event that nobody can
-//! predict.
+//! `Window`: a sink that keeps the last seconds in memory and writes them to a file on request. So it can show what led to an event that
+//! nobody can predict.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Seek, Write};
@@ -16,9 +16,9 @@ use crate::perf::write::{self, Described, PerfWriter};
 /// The maximum number of mappings remembered for a process.
 const MAPS_MAX: usize = 1 << 16;
 
-/// The destination of windows.
+/// Decides when a window is written, and to where.
 pub trait Outlet {
-    /// The writer of a window.
+    /// The type of a window's file.
     type File: Write + Seek;
 
     /// Whether to write the window now. Called about ten times a second.
@@ -37,12 +37,12 @@ pub trait Outlet {
     fn close(&mut self, file: Self::File) -> io::Result<()>;
 }
 
-/// Keeps the last seconds.
+/// A sink that keeps the records of the last seconds.
 #[derive(Debug)]
 pub struct Window<O> {
     length_ns: u64,
     bytes_max: usize,
-    /// Each read with its time and records.
+    /// The time of each read, and its records.
     pieces: VecDeque<(u64, Packed)>,
     packer: Option<Packer>,
     bytes: usize,
@@ -58,7 +58,7 @@ impl<O: Outlet> Window<O> {
         Window { length_ns, bytes_max, pieces, packer: None, bytes: 0, known, was_cut: false, outlet }
     }
 
-    /// Keeps the records compressed, and counts their compressed size against `bytes_max`. That costs well under a microsecond for each
+    /// Compresses the records, and counts their compressed size against `bytes_max`. Compression costs well under a microsecond for each
     /// switch.
     #[must_use]
     pub fn compressed(mut self) -> Window<O> {
@@ -66,7 +66,7 @@ impl<O: Outlet> Window<O> {
         self
     }
 
-    /// Whether a window was ever shorter than requested, because of `bytes_max`.
+    /// Whether the window was ever shorter than requested, because it reached `bytes_max`.
     pub fn was_cut(&self) -> bool {
         self.was_cut
     }
@@ -76,7 +76,7 @@ impl<O: Outlet> Window<O> {
         &self.outlet
     }
 
-    /// The outlet, to change it.
+    /// The outlet of the window, as a mutable reference.
     pub fn outlet_mut(&mut self) -> &mut O {
         &mut self.outlet
     }
@@ -84,7 +84,7 @@ impl<O: Outlet> Window<O> {
     fn drop_old(&mut self, now_ns: u64) {
         while let Some((taken_ns, _)) = self.pieces.front() {
             let is_old = *taken_ns < now_ns.saturating_sub(self.length_ns);
-            // The latest read always stays.
+            // The records of the latest read are never dropped.
             let is_too_much = self.bytes > self.bytes_max && self.pieces.len() > 1;
             if !is_old && !is_too_much {
                 return;
@@ -92,7 +92,7 @@ impl<O: Outlet> Window<O> {
             self.was_cut |= !is_old;
             if let Some((_, records)) = self.pieces.pop_front() {
                 self.bytes -= records.room_bytes();
-                // A damaged piece is skipped; at most names and mappings are then missing.
+                // A damaged piece is skipped. At most, names and mappings are missing then.
                 records.records().iter().for_each(|records| self.known.learn_all(records));
             }
         }
@@ -134,7 +134,7 @@ impl<O: Outlet> Sink for Window<O> {
     }
 }
 
-/// The state from records before the window: names and mappings.
+/// The state before the window, learned from dropped records: names and mappings.
 #[derive(Debug, Default)]
 struct Known {
     processes: BTreeMap<u32, Process>,
@@ -144,9 +144,9 @@ struct Known {
 
 #[derive(Clone, Debug, Default)]
 struct Process {
-    /// By start address, with the end. A new process inherits its parent's.
+    /// The mappings by start address, each with its end. A new process shares those of its parent.
     maps: Rc<BTreeMap<u64, (u64, Vec<u8>)>>,
-    /// The last name record of each thread.
+    /// The last name record of each thread, by thread number.
     names: BTreeMap<u32, Vec<u8>>,
 }
 
@@ -192,7 +192,7 @@ impl Known {
             }
             What::Forked { pid, parent_pid, tid, parent_tid } => {
                 let parent = self.processes.get(&parent_pid);
-                // The thread's own name record may already be here, and then it stays.
+                // If a name record of the thread has already arrived, it stays.
                 let is_known =
                     |tid: u32| self.processes.get(&pid).is_some_and(|process| process.names.contains_key(&tid));
                 let name = parent.and_then(|parent| parent.names.get(&parent_tid)).filter(|_| !is_known(tid)).cloned();
@@ -222,7 +222,8 @@ impl Known {
         }
     }
 
-    /// Records with time zero, before all others. Names come first, because a name record of a new program would clear the mappings.
+    /// The state as records with time zero, to be written before all others. Names come first, because a name record after exec clears the
+    /// mappings.
     fn records(&self, layout: &Layout) -> Vec<u8> {
         let tail_bytes = write::id_bytes(layout);
         let time_at = if layout.has(sample::TID) { 8 } else { 0 };

@@ -1,5 +1,5 @@
-//! `Cpus`: which thread had which CPU when, if whole CPUs were recorded. It shows CPUs that were idle while a thread was ready, and missing
-//! records.
+//! `Cpus`: which thread had which CPU at which time, if whole CPUs were recorded. It shows when a CPU was idle while a thread was ready,
+//! and when records are missing.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,17 @@ use super::interval::GONE;
 use super::pair::Pair;
 use crate::recording::{Recording, Span, Switch, Turn};
 
-/// A ready thread whose CPU was idle for at least this share of the time was throttled. Below it, another CPU may have fetched the thread.
+/// If a ready thread's CPU was idle for at least this share of the wait, the thread was throttled. If the share is smaller, the thread may
+/// have waited until another CPU took it.
 const IDLE_SHARE: f64 = 0.25;
-/// Shorter waits next to an idle CPU are normal: the scheduler balances at its next tick.
+/// A shorter wait next to an idle CPU is normal, because the scheduler moves threads only at its next tick.
 const KEPT_LEAST_NS: u64 = 4_000_000;
-/// A shorter interval after throttling work may also be an ordinary preemption.
+/// After the kernel's throttling work, a shorter interval may also be an ordinary preemption.
 const THROTTLED_LEAST_NS: u64 = 500_000;
 /// The maximum number of time slices that are summed to find who had a CPU longest.
 const TURNS_MAX: usize = 4096;
 
-/// A thread was given the CPU.
+/// A moment at which a thread got a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     at_ns: u64,
@@ -34,11 +35,11 @@ impl Given {
     }
 }
 
-/// The thread that had each CPU, over time.
+/// The thread that had each CPU over time.
 #[derive(Debug, Default)]
 pub(super) struct Cpus {
     by_cpu: BTreeMap<u32, Vec<Given>>,
-    /// Times with missing records, sorted by start, none inside another.
+    /// Times in which records are missing, sorted by start. None lies inside another.
     holes: Vec<Span>,
 }
 
@@ -46,7 +47,7 @@ impl Cpus {
     pub(super) fn from_recording(recording: &Recording) -> Cpus {
         let mut cpus = Cpus::default();
         let mut last: BTreeMap<u32, &Switch> = BTreeMap::new();
-        // If only some threads were recorded, the other users of a CPU are unknown.
+        // If only some threads were recorded, it is unknown who else used a CPU.
         for switch in recording.switches.iter().filter(|switch| switch.other.is_some()) {
             let before = last.insert(switch.cpu, switch);
             if before.is_some_and(|before| !follows(before, switch)) {
@@ -71,13 +72,13 @@ impl Cpus {
         cpus
     }
 
-    /// Whether records are missing in a part of it.
+    /// Whether records are missing in any part of this time.
     pub(super) fn has_hole_in(&self, span: Span) -> bool {
         let first = self.holes.partition_point(|hole| hole.end_ns <= span.start_ns);
         self.holes.get(first).is_some_and(|hole| hole.start_ns < span.end_ns)
     }
 
-    /// The thread, other than idle, that had the CPU longest during an interval; none if unknown.
+    /// The thread other than the idle one that had the CPU longest during this interval. None if unknown.
     pub(super) fn longest(&self, pair: &Pair) -> Option<(u32, u32)> {
         let given = self.by_cpu.get(&pair.cpu)?;
         let first = given.partition_point(|given| given.at_ns < pair.span.start_ns);
@@ -95,7 +96,8 @@ impl Cpus {
         sums.into_iter().max_by_key(|(_, sum_ns)| *sum_ns).map(|(who, _)| who)
     }
 
-    /// Whether the limit of its control group kept a ready thread from running. `after_work`: its stack shows the kernel's throttling work.
+    /// Whether the CPU limit of its control group kept a ready thread from running. `after_work` says that its stack shows the kernel's
+    /// throttling work.
     pub(super) fn was_throttled(&self, pair: &Pair, after_work: bool) -> bool {
         let length_ns = pair.span.length_ns();
         // A CPU with a runnable thread does not go idle.
@@ -108,7 +110,7 @@ impl Cpus {
         length_ns >= KEPT_LEAST_NS && were_idle
     }
 
-    /// Whether a thread had a CPU for the whole time.
+    /// Whether a thread had a CPU for the whole time span.
     pub(super) fn had_all_along(&self, cpu: u32, tid: u32, span: Span) -> bool {
         let Some(given) = self.by_cpu.get(&cpu) else { return false };
         let after = given.partition_point(|given| given.at_ns <= span.end_ns);
@@ -116,7 +118,7 @@ impl Cpus {
         last.is_some_and(|last| last.tid == tid && last.at_ns <= span.start_ns)
     }
 
-    /// How long a CPU was idle.
+    /// How long a CPU was idle during this time span.
     fn idle_ns(&self, cpu: u32, span: Span) -> u64 {
         self.idle_until(cpu, span.end_ns).saturating_sub(self.idle_until(cpu, span.start_ns))
     }

@@ -11,7 +11,7 @@ use crate::names::Names;
 use crate::recording::{Mapping, Recording};
 use crate::stack::{ModuleId, StackId};
 
-/// The kernel counts a fault when it is done. An interval that ended longer before belongs to another fault.
+/// The kernel reports a fault when it has handled it. An interval that ended longer before that belongs to another fault.
 const SAME_FAULT_NS: u64 = 5_000_000;
 /// A child inherits mappings; this limits how many ancestors are searched.
 const PARENTS_MAX: usize = 8;
@@ -23,21 +23,21 @@ const FRAMES_MAX: usize = 64;
 pub struct Faults {
     /// The process.
     pub pid: u32,
-    /// The mapped file or `[heap]`; none if unknown.
+    /// The mapped file or `[heap]`. None if the mapping is unknown.
     pub mapped: Option<String>,
-    /// Whether the memory had been written out to a swap device.
+    /// Whether the memory had been swapped out.
     pub is_swap: bool,
-    /// How many there were.
+    /// The number of faults.
     pub count: u64,
-    /// How many of them waited. The others finished before another thread got the CPU, or have no stack.
+    /// The number of faults with a known wait. Other faults were done before another thread got the CPU, or have no stack.
     pub waits: u64,
-    /// How long they waited in all, in nanoseconds.
+    /// The total wait of these faults, in nanoseconds.
     pub total_ns: u64,
-    /// The longest, in nanoseconds.
+    /// The longest wait, in nanoseconds.
     pub max_ns: u64,
 }
 
-/// The faults of the wanted processes, longest wait first. `intervals` has only these processes.
+/// The faults of the wanted processes, those with the longest total wait first. `intervals` must only have intervals of these processes.
 pub fn faults(
     recording: &Recording,
     names: &Names,
@@ -70,7 +70,7 @@ pub fn faults(
         let sum = sums.entry((fault.pid, module, is_swap)).or_default();
         sum.note(ended.iter().map(|interval| interval.span.length_ns()).sum());
     }
-    // Waits whose end or fault event is missing.
+    // Add the waits without a recorded fault, or without a known end.
     for interval in
         waits.values().flatten().filter(|interval| !known.contains_key(&(interval.tid, interval.span.start_ns)))
     {
@@ -114,7 +114,7 @@ impl<'a> Memory<'a> {
         Memory { rest: recording.mappings.iter().peekable(), maps: HashMap::new(), parents }
     }
 
-    /// The mapping at an address at a time. Times must ascend.
+    /// The mapping at an address at a time. Calls must come with ascending times.
     fn at(&mut self, pid: u32, address: u64, at_ns: u64) -> Option<ModuleId> {
         while let Some(mapping) = self.rest.next_if(|mapping| mapping.at_ns <= at_ns) {
             let Mapping { start, end, module, .. } = *mapping;

@@ -7,19 +7,19 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::StackId;
 
-/// The intervals by stack, with the reason as the innermost frame. The last interval of an ended thread is left out, because it has no length.
+/// The intervals by stack, with the reason as the innermost frame. If a thread ended, its last interval has no length and is left out.
 pub fn folded(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], base: Base) -> Folded {
     let long = intervals.iter().filter(|interval| interval.span.length_ns() > 0);
     Folded::from(&fold::tree(recording, names, base, long.map(seen)))
 }
 
-/// An interval as a stack, weighted by its length.
+/// An interval as a stack, weighted by the interval's length.
 pub(super) fn seen(interval: &OffCpuInterval) -> WeightedStack {
     let OffCpuInterval { pid, tid, cpu, stack, reason, span, .. } = *interval;
     WeightedStack { pid, tid, cpu, stack, on_top: Some(reason.words()), weight: span.length_ns() }
 }
 
-/// The intervals with a known waker: the waker's thread and stack, then the woken thread's stack.
+/// The intervals with a known waker. A stack consists of the waker's thread and stack, followed by the woken thread's stack.
 pub fn woken(recording: &Recording, names: &Names, intervals: &[OffCpuInterval]) -> Folded {
     let mut folded = Folded::default();
     let line = |seen: WeightedStack| {

@@ -3,7 +3,7 @@
 use crate::recording::{Event, EventId, Recording, Span};
 use crate::stack::StackId;
 
-/// The thread number in the last switch record of a thread that has ended.
+/// The thread number in the last switch record of an ended thread.
 pub(super) const GONE: u32 = u32::MAX;
 
 /// Why a thread had no CPU.
@@ -27,15 +27,15 @@ pub enum Reason {
     Preempted,
     /// The thread called sched_yield.
     Yielded,
-    /// The CPU limit of its control group was used up.
+    /// The control group of the thread had used up its CPU limit.
     Throttled,
     /// The thread waited for its child or for a signal, or was stopped.
     Stopped,
     /// By the kernel's records the thread had the CPU, but the hypervisor ran another guest.
     Steal,
-    /// The thread has ended.
+    /// The thread ended.
     Ended,
-    /// The thread waited in the kernel for something else, which its stack shows.
+    /// The thread waited in the kernel for something else. The stack shows for what.
     Other,
     /// Unknown: the recording has no stack of this switch.
     #[default]
@@ -95,37 +95,37 @@ pub enum Edges {
     /// Both ends are known, and so is the length.
     #[default]
     Seen,
-    /// The interval began before the recording, or before the sample that shows it was due. Its length is a lower bound.
+    /// The interval began before the recording, or before the sample that revealed it. Its length is a lower bound.
     FromBefore,
     /// The interval continued after the recording. Its length is a lower bound.
     ToAfter,
-    /// Records were lost within it, so it may be several intervals.
+    /// Records were lost within the interval, so it may be several intervals.
     Torn,
 }
 
 /// A time in which a thread had no CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffCpuInterval {
-    /// Its process.
+    /// The process of the thread.
     pub pid: u32,
-    /// The thread.
+    /// The thread that had no CPU.
     pub tid: u32,
-    /// The CPU that the thread left; if that is unknown, the CPU that it got.
+    /// The CPU that the thread left. If that is unknown, the CPU that the thread got afterwards.
     pub cpu: u32,
     /// Start and end.
     pub span: Span,
     /// Whether both ends are known.
     pub edges: Edges,
-    /// Why.
+    /// Why the thread had no CPU.
     pub reason: Reason,
-    /// The stack at the switch, if recorded.
+    /// The stack of the thread when it left the CPU, if recorded.
     pub stack: Option<StackId>,
-    /// The process and thread that took the CPU, if recorded; thread 0 is idle. If this thread was ready to run, it is the one that had the CPU
-    /// longest.
+    /// The process and thread that took the CPU, if recorded; thread 0 is idle. If the waiting thread was ready to run, this is the thread
+    /// that had the CPU longest.
     pub taken_by: Option<(u32, u32)>,
-    /// The thread that woke it, with its stack, if recorded.
+    /// The thread that woke the waiting thread, and the stack of the waker, if recorded.
     pub woken_by: Option<(u32, Option<StackId>)>,
-    /// The time of the wake-up, if recorded. From then on the thread waited for a CPU.
+    /// The time of the wake-up, if recorded. From then on, the thread waited for a CPU.
     pub woken_at_ns: Option<u64>,
 }
 

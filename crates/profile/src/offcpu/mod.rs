@@ -31,7 +31,7 @@ use cpus::Cpus;
 use pair::Pair;
 use reason::StackReason;
 
-/// A switch and its sample belong together if they are no further apart than this.
+/// The maximum distance between a switch and the sample that belongs to it.
 const SAME_MOMENT_NS: u64 = 1_000_000;
 
 /// The intervals of all threads except the idle ones, sorted by start.
@@ -99,7 +99,7 @@ impl Samples {
         Samples(by_thread)
     }
 
-    /// The nearest sample. The kernel takes it just before it writes the switch record.
+    /// The stack of the sample that is nearest to the switch-out. The kernel takes the sample just before it writes the switch record.
     fn at(&self, pair: &Pair) -> Option<StackId> {
         pair.turn?;
         let of_thread = self.0.get(&pair.tid)?;

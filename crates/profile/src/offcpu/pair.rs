@@ -8,17 +8,17 @@ use crate::recording::{Span, Turn};
 pub(super) struct Pair {
     pub(super) pid: u32,
     pub(super) tid: u32,
-    /// The CPU that it left, or that it got if the switch-out is missing.
+    /// The CPU that the thread left. If the switch-out is missing, the CPU that the thread got.
     pub(super) cpu: u32,
-    /// The CPU that it got, if recorded.
+    /// The CPU that the thread got, if recorded.
     pub(super) cpu_after: Option<u32>,
     pub(super) span: Span,
     pub(super) edges: Edges,
     /// The kind of the switch-out, if recorded.
     pub(super) turn: Option<Turn>,
-    /// The process and thread that ran next, if recorded.
+    /// The process and thread that got the CPU at the switch-out, if recorded.
     pub(super) next: Option<(u32, u32)>,
-    /// The switch-in before, if recorded.
+    /// The time of the switch-in before, if recorded.
     pub(super) given_at_ns: Option<u64>,
     /// Whether the thread ended here.
     pub(super) has_ended: bool,

@@ -16,7 +16,7 @@ enum Known {
     Off(Pair),
 }
 
-/// The threads that started, and when each thread number last ended.
+/// Which threads started during the recording, and when each thread number last ended.
 #[derive(Debug, Default)]
 struct Lives {
     begun: HashSet<u32>,
@@ -29,7 +29,7 @@ impl Lives {
         for life in &recording.lives {
             if life.made_by.is_some() {
                 lives.begun.insert(life.tid);
-                // Another thread had this number before.
+                // The kernel reuses the number of an ended thread.
                 lives.ends_ns.remove(&life.tid);
             } else {
                 lives.ends_ns.insert(life.tid, life.at_ns);
@@ -39,7 +39,7 @@ impl Lives {
     }
 }
 
-/// All pairs, sorted by end.
+/// All pairs of all threads, sorted by end.
 pub(super) fn find_pairs(recording: &Recording, cpus: &Cpus) -> Vec<Pair> {
     let lives = Lives::from_recording(recording);
     let mut known: HashMap<u32, Known> = HashMap::new();
@@ -55,7 +55,7 @@ pub(super) fn find_pairs(recording: &Recording, cpus: &Cpus) -> Vec<Pair> {
                 let mut given_at_ns = None;
                 match before {
                     Some(Known::On { since_ns }) => given_at_ns = Some(since_ns),
-                    // The switch-in between the two was lost, at an unknown time.
+                    // The switch-in between the two switch-outs was lost, and its time is unknown.
                     Some(Known::Off(pair)) => pairs.push(pair.until(switch.at_ns, Edges::Torn)),
                     None => {}
                 }
@@ -69,7 +69,7 @@ pub(super) fn find_pairs(recording: &Recording, cpus: &Cpus) -> Vec<Pair> {
         Known::On { .. } => None,
     });
     pairs.extend(still.map(|pair| match lives.ends_ns.get(&pair.tid).copied() {
-        // The kernel writes the exit record before the last switch.
+        // The kernel writes the exit record before the thread's last switch record.
         Some(end_ns) if end_ns <= pair.span.start_ns => {
             Pair { has_ended: true, ..pair.until(pair.span.start_ns, Edges::Seen) }
         }
@@ -90,7 +90,7 @@ fn given(switch: &Switch, before: Option<Known>, lives: &Lives, recording: &Reco
             let pair = Pair { cpu_after: Some(switch.cpu), ..pair };
             pairs.push(pair.until(switch.at_ns, Edges::Seen));
         }
-        // The switch-out was lost, so the length is unknown.
+        // The thread's switch-out was lost, so the length of the interval is unknown.
         Some(Known::On { .. }) => {}
         // A new thread had no interval before it started.
         None if lives.begun.contains(&switch.tid) => {}

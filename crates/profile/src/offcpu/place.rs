@@ -26,12 +26,12 @@ const WAITERS: &[&str] = &[
     "lll_lock",
     "futex",
 ];
-/// Prefixes of the C library, for statically linked programs.
+/// Prefixes of the C library's functions, for statically linked programs.
 const WRAPPERS: &[&str] =
     &["poll", "ppoll", "select", "read", "write", "recv", "send", "nanosleep", "clock_nanosleep", "epoll_wait"];
 const FRAMES_MAX: usize = 128;
 
-/// The places of stacks, each computed once.
+/// Finds the place of each stack. Each is computed once.
 pub(super) struct Places<'a> {
     recording: &'a Recording,
     names: &'a Names,

@@ -6,15 +6,15 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::StackId;
 
-/// How many kernel functions are examined. The function that identifies a wait is never further from the scheduler.
+/// The maximum number of kernel functions to examine. The function that identifies a wait is never further from the scheduler.
 const FRAMES_MAX: usize = 64;
-/// How many user functions are examined: the C library's wrapper and its neighbours.
+/// The maximum number of user functions to examine: the C library's wrapper and its neighbours.
 const USER_FRAMES_MAX: usize = 4;
 
 /// The reason of a wait, as far as a stack shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StackReason {
-    /// The thread waited for this.
+    /// The thread waited, for this reason.
     Waits(Reason),
     /// The thread was returning to user mode, or at a preemption point of the kernel.
     Forced,
@@ -30,9 +30,9 @@ pub(super) enum StackReason {
 
 /// How a kernel function is recognized.
 enum Like {
-    /// By its name.
+    /// The function's name is this.
     Is(&'static str),
-    /// By how it begins.
+    /// The function's name begins with this.
     Begins(&'static str),
 }
 use Like::{Begins, Is};
@@ -77,7 +77,7 @@ const FAULT: &[Like] = &[
     Is("handle_userfault"),
 ];
 
-/// The reason by function. The listed function nearest to the scheduler decides.
+/// The reason of a wait by kernel function. If a stack has several of these functions, the one nearest to the scheduler decides.
 const WAITS: &[(Like, Reason)] = &[
     (Begins("futex_"), Reason::Futex),
     (Is("__futex_wait"), Reason::Futex),
@@ -164,7 +164,7 @@ const WAITS: &[(Like, Reason)] = &[
     (Begins("__rt_mutex_"), Reason::KernelLock),
 ];
 
-/// The C library's wrappers, without prefixes and suffixes.
+/// The C library's wrapper functions and the reason of their wait. Names are without prefixes and suffixes.
 const USER_WAITS: &[(&[&str], Reason)] = &[
     (
         &[
@@ -193,7 +193,7 @@ const USER_WAITS: &[(&[&str], Reason)] = &[
     (&["sched_yield"], Reason::Yielded),
 ];
 
-/// The reason that a stack shows.
+/// The reason that the stack of a switch shows.
 pub(super) fn seen(recording: &Recording, names: &Names, stack: StackId) -> StackReason {
     let (mut kernel, mut user) = (Vec::new(), Vec::new());
     for frame in recording.stacks.innermost_first(stack).take(FRAMES_MAX) {
@@ -204,10 +204,10 @@ pub(super) fn seen(recording: &Recording, names: &Names, stack: StackId) -> Stac
     of_kernel(&kernel).unwrap_or_else(|| of_user(&user))
 }
 
-/// From the kernel functions, innermost first; none without kernel functions.
+/// The reason by the kernel functions, innermost first. None if there are no kernel functions.
 fn of_kernel(functions: &[&str]) -> Option<StackReason> {
     let functions: Vec<&str> = functions.iter().map(|name| bare(name)).collect();
-    // Tail calls leave no frame, so the first function may be any of these.
+    // A tail call leaves no frame, so the first function may be any of the scheduler's functions.
     let first = functions.iter().position(|name| !is_any(CORE, name))?;
     let own = &functions[first..];
     let name = own[0];
@@ -224,7 +224,7 @@ fn of_kernel(functions: &[&str]) -> Option<StackReason> {
     if own.iter().any(|name| is_any(FAULT, name)) {
         return Some(StackReason::Waits(Reason::PageFault));
     }
-    // Waits for a disk go through a scheduler function of their own.
+    // A wait for a disk goes through a scheduler function that only such waits use.
     let waits = functions.iter().find_map(|name| {
         let found = WAITS.iter().find(|(like, _)| like.is(name));
         found.map(|(_, reason)| *reason)
@@ -232,7 +232,7 @@ fn of_kernel(functions: &[&str]) -> Option<StackReason> {
     Some(StackReason::Waits(waits.unwrap_or(Reason::Other)))
 }
 
-/// From user functions only.
+/// The reason by user functions only, for stacks without kernel functions.
 fn of_user(functions: &[&str]) -> StackReason {
     let found = functions.iter().take(USER_FRAMES_MAX).find_map(|name| {
         let name = name.split('@').next().unwrap_or(name);

@@ -1,5 +1,5 @@
-//! Steal: a thread has the CPU by the kernel's records, but the hypervisor does not run this CPU. The sampling clock continues, so a late sample
-//! shows the steal. Only steal that delays a sample is visible: at 99 Hz, one in ten steals of 1 ms.
+//! Steal: by the kernel's records a thread has the CPU, but the hypervisor does not run this CPU. The sampling clock continues, so a late
+//! sample shows the steal. Only steal that delays a sample is visible: at 99 Hz, one in ten steals of 1 ms.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::cpus::Cpus;
 use super::interval::{Edges, OffCpuInterval, Reason, events_named};
 use crate::recording::{Recording, Sample, Span};
 
-/// A sample that is later than this was delayed by steal.
+/// A sample that comes later than this was delayed by steal.
 const LATE_LEAST_NS: u64 = 500_000;
 /// The schedule of a clock is accepted if this share of its samples is on time.
 const ON_TIME_SHARE: f64 = 0.6;
@@ -31,7 +31,7 @@ pub(super) fn intervals(recording: &Recording, cpus: &Cpus) -> Vec<OffCpuInterva
         for sample in samples.iter().filter(|sample| sample.tid != 0) {
             let late_ns = clock.late_ns(sample.at_ns);
             let span = Span { start_ns: sample.at_ns - late_ns, end_ns: sample.at_ns };
-            // A thread that got the CPU later had no steal.
+            // If the thread got the CPU only later, the delay was no steal from this thread.
             if late_ns < LATE_LEAST_NS || !cpus.had_all_along(cpu, sample.tid, span) {
                 continue;
             }
@@ -46,7 +46,7 @@ pub(super) fn intervals(recording: &Recording, cpus: &Cpus) -> Vec<OffCpuInterva
 /// The sampling timer of one CPU. It is periodic, and a late sample does not move the next one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Clock {
-    /// In nanoseconds, with a fraction: over an hour of periods it adds up.
+    /// The period in nanoseconds. The fraction matters, because it adds up over an hour of periods.
     period_ns: f64,
     first_ns: u64,
 }
@@ -59,7 +59,7 @@ impl Clock {
         let clock = Clock { period_ns: period_ns(times)?, first_ns: times[0] };
         let mut phases: Vec<u64> = times.iter().map(|at_ns| clock.late_ns(*at_ns)).collect();
         phases.sort_unstable();
-        // The first phase after the widest gap is when the timer is due.
+        // The widest gap between phases ends where the timer is due. Late samples have later phases.
         let after_last = (phases[0] + clock.period_ns as u64).saturating_sub(phases[phases.len() - 1]);
         let stretches = phases.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
         let (_, due) = stretches.chain([(after_last, phases[0])]).max_by_key(|(gap_ns, _)| *gap_ns)?;
@@ -69,14 +69,14 @@ impl Clock {
         (on_time as f64 >= times.len() as f64 * ON_TIME_SHARE).then_some(clock)
     }
 
-    /// How late it came.
+    /// How much later than due a sample came.
     fn late_ns(self, at_ns: u64) -> u64 {
         let since = at_ns as f64 - self.first_ns as f64;
         since.rem_euclid(self.period_ns) as u64
     }
 }
 
-/// The median distance of samples over increasing numbers of periods. A late sample does not move the median.
+/// The median of distances between samples, each divided by the number of periods in between. A late sample does not move the median.
 fn period_ns(times: &[u64]) -> Option<f64> {
     let mut period_ns = 0.0;
     let mut stride = 1;

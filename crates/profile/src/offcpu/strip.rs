@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::interval::{OffCpuInterval, Reason};
 use crate::recording::{Recording, Span, Turn};
 
-/// The number of parts.
+/// The number of letters of a strip.
 const COLUMNS: usize = 64;
 
 /// One letter for each part: see [`Strip::legend`].

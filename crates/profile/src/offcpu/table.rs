@@ -13,10 +13,10 @@ use crate::recording::{Recording, Turn};
 
 /// The maximum number of intervals in the list.
 const LISTED_MAX: usize = 10_000;
-/// The maximum number of threads in the report, those with most CPU time first.
+/// The maximum number of threads in the report. Threads with most CPU time are kept.
 pub const THREADS_MAX: usize = 1_000;
 
-/// The maximum number of waits in the list of the longest.
+/// The maximum number of intervals in the list of the longest waits.
 const WAITS_MAX: usize = 50;
 /// The maximum number of threads with a strip.
 const STRIPS_MAX: usize = 64;
@@ -27,17 +27,17 @@ const STRIPS_MAX: usize = 64;
 pub struct Report {
     /// The length of the recording in nanoseconds.
     pub recorded_ns: u64,
-    /// Its start on the recording's clock, in nanoseconds.
+    /// The start of the recording on its own clock, in nanoseconds.
     pub start_ns: u64,
     /// The threads, most CPU time first.
     pub threads: Vec<Thread>,
-    /// How many are left out.
+    /// The number of threads that are left out.
     pub threads_left_out: u64,
     /// Page faults that waited for a disk, by mapped file.
     pub faults: Vec<Faults>,
     /// The longest intervals of these threads, sorted by time.
     pub intervals: Vec<ListedInterval>,
-    /// How many are left out.
+    /// The number of intervals that are left out of the list.
     pub intervals_left_out: u64,
     /// The longest complete intervals, longest first, without the waits of an idle thread.
     pub longest_waits: Vec<Wait>,
@@ -57,10 +57,10 @@ pub enum SwitchesCaveat {
     /// Records were lost.
     #[error("{records} records were lost; intervals with lost records count as open")]
     Lost {
-        /// How many.
+        /// The number of lost records.
         records: u64,
     },
-    /// Many intervals have no stack.
+    /// Many intervals have no stack, so their reasons are unknown.
     #[error(
         "{without} of {all} intervals have no stack, so only preemption is recognized. Record the event context-switches too (-c 1 -g)"
     )]
@@ -95,23 +95,23 @@ impl Serialize for SwitchesCaveat {
     }
 }
 
-/// A thread.
+/// The off-CPU intervals of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
-    /// Its process.
+    /// The process of the thread.
     pub pid: u32,
-    /// Its thread number.
+    /// The number of the thread (tid).
     pub tid: u32,
-    /// Its name, if recorded.
+    /// The name of the thread, if recorded.
     pub name: Option<String>,
-    /// Its time on a CPU in nanoseconds, between recorded switches.
+    /// The thread's time on a CPU in nanoseconds, between recorded switches.
     pub on_cpu_ns: u64,
-    /// Its time off CPU in nanoseconds.
+    /// The thread's time off CPU in nanoseconds.
     pub off_cpu_ns: u64,
-    /// By reason, the longest first.
+    /// The intervals by reason, the reason with the most time first.
     pub reasons: Vec<Row>,
-    /// Its state over time, for the first threads.
+    /// The thread's state over time. None except for the first threads of the report.
     pub strip: Option<Strip>,
 }
 
@@ -121,35 +121,35 @@ pub struct Thread {
 pub struct Row {
     /// The reason, in the words of [`Reason::words`].
     pub reason: &'static str,
-    /// How many.
+    /// The number of intervals.
     pub count: u64,
-    /// How many have an unknown end or lost records. They are only in the total.
+    /// The number of intervals with an unknown end or lost records. These count only in the total.
     pub open: u64,
     /// The total length in nanoseconds.
     pub total_ns: u64,
-    /// The median length in nanoseconds; none without complete intervals.
+    /// The median length in nanoseconds. None if no interval is complete.
     pub p50_ns: Option<u64>,
-    /// The p99 length.
+    /// The p99 length in nanoseconds. None if no interval is complete.
     pub p99_ns: Option<u64>,
-    /// The longest.
+    /// The length of the longest interval in nanoseconds. None if no interval is complete.
     pub max_ns: Option<u64>,
     /// The place with most of the time: the program's function that called the wait, for example the one that takes a lock.
     pub place: Option<Share>,
-    /// The thread that had its CPU longest while it was ready.
+    /// The thread that had the CPU longest while this thread was ready. None if the thread was not ready, or if unknown.
     pub taken_by: Option<Share>,
-    /// The thread that ended most of them, if wake-ups were recorded.
+    /// The thread that ended most of the intervals. None unless wake-ups were recorded.
     pub woken_by: Option<Share>,
-    /// The longest time from wake-up to running, in nanoseconds, if wake-ups were recorded.
+    /// The longest time from wake-up to running, in nanoseconds. None unless wake-ups were recorded.
     pub woken_to_on_cpu_ns_max: Option<u64>,
 }
 
-/// The most common value.
+/// The most common value, such as the most common waker, by time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
-    /// The value.
+    /// The value as text.
     pub name: String,
-    /// Its share of the time, from 0 to 1.
+    /// The share of the time with this value, from 0 to 1.
     pub share: f64,
 }
 
@@ -157,19 +157,19 @@ pub struct Share {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListedInterval {
-    /// The thread.
+    /// The thread that had no CPU.
     pub tid: u32,
-    /// Its start in nanoseconds since the start of the recording.
+    /// The start of the interval, in nanoseconds since the start of the recording.
     pub at_ns: u64,
-    /// Its length in nanoseconds.
+    /// The length of the interval in nanoseconds.
     pub length_ns: u64,
-    /// Why.
+    /// Why the thread had no CPU.
     pub reason: &'static str,
     /// `seen`: both ends are known. `from-before`, `to-after`: that end is unknown. `torn`: records were lost.
     pub edges: &'static str,
     /// The thread that took the CPU, if recorded.
     pub taken_by: Option<u32>,
-    /// The thread that woke it, if recorded.
+    /// The thread that woke the waiting thread, if recorded.
     pub woken_by: Option<u32>,
     /// The place in the code where the thread waited.
     pub place: Option<String>,
@@ -182,15 +182,15 @@ pub struct Wait {
     /// The interval.
     #[serde(flatten)]
     pub interval: ListedInterval,
-    /// The thread, with its number.
+    /// The name and number of the waiting thread.
     pub thread: String,
-    /// The thread that took the CPU, if this thread was ready.
+    /// The name of the thread that took the CPU. None unless the waiting thread was ready.
     pub taken_by_name: Option<String>,
-    /// The thread that woke it.
+    /// The name of the thread that woke the waiting thread, if recorded.
     pub woken_by_name: Option<String>,
 }
 
-/// The report on the threads of wanted processes.
+/// The report on the threads of the wanted processes.
 pub fn report(
     recording: &Recording,
     names: &Names,
@@ -251,7 +251,7 @@ fn thread(
     let rows = by_reason.iter().map(|(reason, intervals)| row(recording, places, *reason, intervals));
     let mut reasons: Vec<Row> = rows.collect();
     reasons.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
-    // Steal counts as time on a CPU and as time off.
+    // During steal the thread counts as on a CPU, although steal is also listed as an interval.
     let off =
         intervals.iter().filter(|interval| interval.reason != Reason::Steal).map(|interval| interval.span.length_ns());
     let name = recording.threads.get(&tid).and_then(|thread| thread.name.clone());
@@ -299,7 +299,7 @@ struct TimeByName {
 }
 
 impl TimeByName {
-    /// Unknown values count for the total too.
+    /// The total also includes time whose value is unknown.
     fn add(&mut self, name: Option<String>, length_ns: u64) {
         self.total = self.total.saturating_add(length_ns);
         if let Some(name) = name {
@@ -328,7 +328,7 @@ fn who(recording: &Recording, tid: u32) -> String {
     name.map_or_else(|| format!("thread {tid}"), |name| format!("{name} ({tid})"))
 }
 
-/// Each thread's process and time on a CPU.
+/// The process of each thread, and its time on a CPU in nanoseconds.
 pub(super) fn on_cpu_ns(recording: &Recording) -> HashMap<u32, (u32, u64)> {
     let mut sums: HashMap<u32, (u32, u64)> = HashMap::new();
     let mut since: HashMap<u32, u64> = HashMap::new();
@@ -354,7 +354,7 @@ fn listed(recording: &Recording, places: &mut Places<'_>, intervals: &[OffCpuInt
     (longest.into_iter().map(|interval| one(recording, places, interval)).collect(), left_out)
 }
 
-/// Waits that delay a thread. A thread that sleeps, polls or is stopped may simply be idle.
+/// The longest waits that delay a thread. Sleeping, polling and stopped threads are left out, because they may be idle.
 fn longest_waits(recording: &Recording, places: &mut Places<'_>, intervals: &[OffCpuInterval]) -> Vec<Wait> {
     let is_idle = |reason| matches!(reason, Reason::Sleep | Reason::Poll | Reason::Stopped | Reason::Ended);
     let is_whole = |interval: &OffCpuInterval| interval.edges == Edges::Seen || interval.reason == Reason::Steal;

@@ -115,7 +115,7 @@ fn a_switch_out_is_paired_with_the_next_switch_in() {
 
 #[test]
 fn a_thread_that_changes_its_cpu_is_followed() {
-    // The records come from the rings of two CPUs. Switches of other threads on the other CPU in between do not matter.
+    // The records come from the rings of two CPUs. Switches of other threads on the second CPU come in between and do not matter.
     check(
         "1000 0 7 in 0
          1500 1 9 in 0
@@ -134,7 +134,8 @@ fn a_thread_that_changes_its_cpu_is_followed() {
 
 #[test]
 fn lost_records_are_not_invented() {
-    // The thread's own two switches are missing, then another thread's. Nothing shows which of two neighbouring gaps was longer.
+    // The two switches of thread 7 itself are missing, then those of another thread. Nothing shows which of two neighbouring gaps was
+    // longer.
     check(
         "1000 0 7 in 0
          2000 0 7 slept

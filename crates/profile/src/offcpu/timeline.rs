@@ -1,5 +1,5 @@
-//! `Timeline`: the off-CPU intervals of the busiest threads, a lane for each thread. Intervals beyond the size of a page are merged with neighbours
-//! or counted, never dropped silently.
+//! `Timeline`: the off-CPU intervals of the busiest threads, with a lane for each thread. If there are too many intervals for a page,
+//! neighbours are merged, and what is left out is counted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,15 +13,15 @@ use crate::stack::StackId;
 use crate::ticks::Tick;
 use crate::tree::clean;
 
-/// The maximum number of lanes, those with most CPU time first.
+/// The maximum number of lanes. Threads with most CPU time are kept.
 const LANES_MAX: usize = 120;
-/// The maximum number of pieces. More make a page slow to open, so beyond this short neighbours are merged.
+/// The maximum number of pieces, because more make a page slow to open. Above this, neighbouring short intervals are merged.
 const PIECES_MAX: usize = 250_000;
 /// The maximum number of stacks.
 const STACKS_MAX: usize = 20_000;
 /// The maximum number of functions of a stack, innermost first.
 const FUNCTIONS_MAX: usize = 14;
-/// The maximum number of ticks, the slowest first.
+/// The maximum number of ticks. The slowest are kept.
 const TICKS_MAX: usize = 100_000;
 
 /// Off-CPU intervals over time.
@@ -31,15 +31,15 @@ pub struct Timeline {
     pub span: Span,
     /// The threads, most CPU time first.
     pub lanes: Vec<Lane>,
-    /// Threads without a lane.
+    /// The number of threads without a lane.
     pub lanes_left_out: usize,
     /// The number of intervals of the threads with a lane.
     pub intervals: usize,
-    /// How many intervals are merged.
+    /// The number of intervals that are merged with neighbours.
     pub merged: usize,
     /// Merged intervals lie within parts of this length; 0 if none are merged.
     pub merged_within_ns: u64,
-    /// The stacks of pieces, each once.
+    /// The stacks of the pieces, each once.
     pub stacks: Vec<Place>,
     /// How many stacks are left out.
     pub stacks_left_out: usize,
@@ -49,20 +49,20 @@ pub struct Timeline {
     pub ticks: Option<Ticks>,
 }
 
-/// A thread.
+/// The off-CPU intervals of one thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lane {
-    /// Its process.
+    /// The process of the thread.
     pub pid: u32,
-    /// Its number.
+    /// The number of the thread (tid).
     pub tid: u32,
-    /// Its name.
+    /// The name of the thread.
     pub name: String,
-    /// Its time on a CPU.
+    /// The thread's time on a CPU.
     pub on_cpu_ns: u64,
-    /// Its first and last known time. In between, it ran whenever it was in no piece.
+    /// The time between the thread's first and last known switch. Within this time, the thread had a CPU whenever no piece covers it.
     pub known: Span,
-    /// Sorted by start.
+    /// The off-CPU intervals, sorted by start.
     pub pieces: Vec<Piece>,
 }
 
@@ -73,25 +73,25 @@ pub struct Piece {
     pub span: Span,
     /// The reason. For a merged piece, the reason with the most time.
     pub reason: Reason,
-    /// How many intervals.
+    /// The number of intervals in this piece.
     pub count: u32,
-    /// The time off CPU. For a merged piece, less than the span.
+    /// The time off CPU. In a merged piece, this is less than the span.
     pub off_ns: u64,
     /// Whether both ends are known.
     pub edges: Edges,
-    /// The CPU.
+    /// The CPU that the thread left.
     pub cpu: u32,
-    /// Its index in [`Timeline::stacks`].
+    /// The index of the stack in [`Timeline::stacks`], if known.
     pub place: Option<u32>,
-    /// The thread that took the CPU.
+    /// The thread that took the CPU, if known.
     pub taken_by: Option<u32>,
-    /// The thread that woke it.
+    /// The thread that woke this one, if known.
     pub woken_by: Option<u32>,
-    /// The time from wake-up to running.
+    /// The time from wake-up to running, if known.
     pub woken_ns: Option<u64>,
 }
 
-/// A stack.
+/// Where a thread waited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The program's function that called the wait.
@@ -100,14 +100,14 @@ pub struct Place {
     pub functions: Vec<String>,
 }
 
-/// A thread's ticks.
+/// The ticks of one thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ticks {
     /// The thread.
     pub tid: u32,
     /// The ticks, sorted by time.
     pub ticks: Vec<Tick>,
-    /// How many are left out.
+    /// The number of ticks that are left out.
     pub left_out: usize,
 }
 
@@ -158,7 +158,7 @@ fn ticks_of(tid: u32, ticks: &[Tick]) -> Ticks {
     Ticks { tid, left_out: ticks.len() - kept.len(), ticks: kept }
 }
 
-/// The busiest threads, and the number of others. The tick thread is always included.
+/// The busiest threads, and the number of threads without a lane. The tick thread is always included.
 fn lanes<'s>(
     recording: &Recording,
     intervals: impl Iterator<Item = &'s OffCpuInterval>,
@@ -276,7 +276,8 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Merges neighbours until there are at most `pieces_max`, if possible. Returns the length of the parts, or 0 if nothing was merged.
+/// Merges neighbours until there are at most `pieces_max` pieces, if possible. Returns the length of the parts within which it merged, or 0
+/// if nothing was merged.
 fn merge(lanes: &mut [Lane], span: Span, pieces_max: usize) -> u64 {
     let count = |part_ns: u64| -> usize { lanes.iter().map(|lane| groups(&lane.pieces, span, part_ns).count()).sum() };
     if lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() <= pieces_max {
@@ -292,7 +293,7 @@ fn merge(lanes: &mut [Lane], span: Span, pieces_max: usize) -> u64 {
     part_ns
 }
 
-/// Groups neighbouring pieces that lie within the same part of the time. A piece that spans several parts is its own group.
+/// Groups neighbouring pieces that lie within the same part of the time. A piece that spans several parts is a group alone.
 fn groups(pieces: &[Piece], span: Span, part_ns: u64) -> impl Iterator<Item = &[Piece]> {
     let part = move |at_ns: u64| at_ns.saturating_sub(span.start_ns) / part_ns.max(1);
     pieces.chunk_by(move |one, other| {

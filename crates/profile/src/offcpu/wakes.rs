@@ -9,9 +9,9 @@ use crate::stack::StackId;
 
 /// The offset of the woken thread's number in the tracepoint's data: after eight common bytes and the thread name.
 const WOKEN_AT: usize = 24;
-/// If a smaller share of sleeps ends with a wake-up, the tracepoint is incomplete.
+/// If a smaller share of sleeps ends with a recorded wake-up, the tracepoint is incomplete.
 const WHOLE_SHARE: f64 = 0.95;
-/// Fewer sleeps are too few to judge.
+/// The minimum number of sleeps from which completeness is judged.
 const LEAST: u64 = 20;
 
 /// A wake-up.
@@ -42,7 +42,7 @@ impl Wakes {
         wakes
     }
 
-    /// The wake-up that ended an interval.
+    /// The wake-up that ended this interval, if recorded.
     pub(super) fn of_interval(&self, tid: u32, span: Span) -> Option<Wake> {
         let of_thread = self.0.get(&tid)?;
         let after = of_thread.partition_point(|wake| wake.at_ns <= span.end_ns);
@@ -54,15 +54,16 @@ impl Wakes {
 /// How complete the wake-ups of a recording are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trust {
-    /// They were not recorded, or there are too few sleeps to judge.
+    /// Wake-ups were not recorded, or there are too few sleeps to judge.
     NotRecorded,
-    /// Nearly every sleep ends with one.
+    /// Nearly every sleep ends with a recorded wake-up.
     Whole,
-    /// Too many sleeps end without one. The tracepoint does not always fire on this kernel, or the waking threads were not recorded.
+    /// Too many sleeps end without a recorded wake-up. The tracepoint does not always fire on this kernel, or the waking threads were not
+    /// recorded.
     Lacking {
-        /// The share of sleeps with a wake-up, from 0 to 1, on the worst CPU.
+        /// The share of sleeps with a recorded wake-up, from 0 to 1, on the CPU with the smallest share.
         share: f64,
-        /// The worst CPU.
+        /// The CPU with the smallest share.
         cpu: u32,
     },
 }

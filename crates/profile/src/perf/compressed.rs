@@ -12,7 +12,7 @@ use super::walk::{Piece, Walk};
 
 /// The maximum number of bytes that are unpacked from one file.
 const UNPACKED_MAX_BYTES: u64 = 4 << 30;
-/// Records differ too much to be packed better than this.
+/// The maximum ratio of unpacked to packed size. The contents of records vary, so real files have a smaller ratio.
 const PACKED_MAX_TIMES: u64 = 256;
 /// This many bytes are allowed in addition, because a file with few records may exceed that ratio.
 const UNPACKED_FREE_BYTES: u64 = 1 << 20;
@@ -26,11 +26,11 @@ const END: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 pub(super) struct Unpacked {
     /// The records, one after the other.
     pub(super) bytes: Vec<u8>,
-    /// The reason if something is missing at the end.
+    /// The reason why records at the end are missing, if any are.
     pub(super) caveat: Option<String>,
 }
 
-/// Whether a record holds others.
+/// Whether a record contains compressed records.
 pub(super) fn is_packed(head: Head) -> bool {
     matches!(head.kind, kind::COMPRESSED | kind::COMPRESSED2)
 }
@@ -137,7 +137,7 @@ fn unpack(mut packed: &[u8], limit_bytes: u64, into: &mut Vec<u8>) -> Result<boo
 struct Frame {
     /// The length up to the end of the last whole block, or of the frame.
     length: usize,
-    /// Whether its last block is there.
+    /// Whether the last block of the frame is there.
     is_ended: bool,
 }
 

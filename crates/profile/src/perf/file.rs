@@ -13,9 +13,9 @@ use crate::recording::{Event, EventId, Recording, RecordingCaveat, Unit};
 use crate::unwind::Unwind;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
-/// The head of a file that was written to disk.
+/// The length of the head of a file that was written to disk.
 const FILE_HEAD_BYTES: u64 = 104;
-/// The head of one that was written to a pipe.
+/// The length of the head of a file that was written to a pipe.
 const PIPE_HEAD_BYTES: u64 = 16;
 /// The length of the reference to an event's IDs, which follows its attributes in the file.
 const PLACE_BYTES: usize = 16;
@@ -35,7 +35,7 @@ pub struct PerfFile<'a> {
     ids: Ids,
     data: Cursor<'a>,
     end: End,
-    /// Whether it has compressed records. Plain files are neither searched for them nor copied.
+    /// Whether the file has compressed records. Files without them are neither searched for them nor copied.
     has_packed: bool,
     /// The unpacked records, if some were compressed.
     unpacked: Option<Unpacked>,
@@ -50,7 +50,7 @@ enum End {
     Undeclared,
 }
 
-/// The positions of the event's number in a record. With several layouts, the number must be at the same position in all.
+/// The positions of the event ID in a record. If there are several layouts, the ID must be at the same position in all of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ids {
     in_sample: Option<usize>,
@@ -212,7 +212,7 @@ impl<'a> PerfFile<'a> {
         while at.left() > 0 {
             let offset = at.offset();
             let id = at.u64()?;
-            // Overlapping event ids would cost far more memory than the file has bytes.
+            // Without this check, overlapping event IDs could cost far more memory than the file has bytes.
             if self.by_id.insert(id, event).is_some_and(|before| before != event) {
                 return Err(Malformed { what: "two events have the same number".to_owned(), offset });
             }
@@ -220,7 +220,7 @@ impl<'a> PerfFile<'a> {
         Ok(())
     }
 
-    /// The file's own names, else the kernel's.
+    /// Names the events as the file does. Events without a name in the file get the kernel's name.
     fn name_events(&mut self) {
         let names = &self.features.event_names;
         for (number, (name, layout)) in self.names.iter_mut().zip(&self.layouts).enumerate() {
@@ -327,7 +327,7 @@ impl<'a> PerfFile<'a> {
         } else {
             self.ids.from_end.and_then(|words| piece.whole.len().checked_sub(words * 8)).and_then(word)
         };
-        // Records that perf itself generated have ID 0, and count as the first event's.
+        // perf itself writes some records. They have ID 0, and count as the first event's.
         let event = id.filter(|id| *id != 0).map(|id| self.by_id.get(&id).copied());
         match event {
             Some(Some(event)) => self.layouts.get(usize::from(event)).map(|layout| (event, layout)),

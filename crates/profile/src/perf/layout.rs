@@ -33,7 +33,7 @@ const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 const FLAG_FREQUENCY: u64 = 1 << 10;
 /// `flags`: `use_clockid`, times are of the named clock.
 const FLAG_CLOCK: u64 = 1 << 25;
-/// The first version's size: nothing shorter was ever written.
+/// The size of the struct in its first version. No version is shorter.
 pub const SMALLEST_BYTES: usize = 64;
 /// `PERF_SAMPLE_BRANCH_HW_INDEX`.
 const BRANCH_HW_INDEX: u64 = 1 << 17;
@@ -44,11 +44,11 @@ const BRANCH_COUNTERS: u64 = 1 << 19;
 /// An event, and the fields of its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// `PERF_TYPE_*`: 0 the hardware's own, 1 the kernel's, 2 a tracepoint.
+    /// `PERF_TYPE_*`: 0 is a hardware event, 1 a software event of the kernel, 2 a tracepoint.
     pub kind: u32,
-    /// The event among those of its kind.
+    /// The number of the event among the events of its kind.
     pub config: u64,
-    /// Samples a second, or events from one sample to the next: see [`Layout::is_rate`].
+    /// Samples per second, or the number of events between two samples: see [`Layout::is_rate`].
     pub period: u64,
     /// The fields of a sample: see [`sample`].
     pub sample_type: u64,
@@ -60,7 +60,7 @@ pub struct Layout {
     pub branch_type: u64,
     /// The registers of user mode in each sample, one bit each.
     pub user_registers: u64,
-    /// How many bytes of the user's stack at most.
+    /// The maximum number of bytes of the user's stack in a sample.
     pub user_stack_bytes: u32,
     /// The clock of the timestamps, as a `clockid_t` of clock_gettime(2).
     pub clock: i32,
@@ -120,12 +120,12 @@ impl Layout {
         self.flags & FLAG_SAMPLE_ID_ALL != 0
     }
 
-    /// The clock of the timestamps, as a `clockid_t` of clock_gettime(2). None: perf's default clock.
+    /// The clock of the timestamps, as a `clockid_t` of clock_gettime(2). None means perf's default clock.
     pub fn clock_id(&self) -> Option<i32> {
         (self.flags & FLAG_CLOCK != 0).then_some(self.clock)
     }
 
-    /// Whether the period is samples a second.
+    /// Whether `period` is a number of samples per second.
     pub fn is_rate(&self) -> bool {
         self.flags & FLAG_FREQUENCY != 0
     }
@@ -151,7 +151,7 @@ impl Layout {
         self.has(sample::ID).then(|| 1 + behind.iter().filter(|field| self.has(**field)).count())
     }
 
-    /// Whether its weights are times, because the event is a clock.
+    /// Whether the weights of samples are times, because the event is a clock.
     pub fn is_clock(&self) -> bool {
         self.kind == 1 && self.config <= 1
     }

@@ -34,7 +34,7 @@ pub struct Id {
     pub tid: u32,
     /// The time on the event's clock.
     pub at_ns: u64,
-    /// On which CPU.
+    /// The CPU.
     pub cpu: u32,
     /// The event's ID.
     pub id: u64,
@@ -43,23 +43,23 @@ pub struct Id {
 /// A sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// Its thread and time.
+    /// The thread and time of the sample.
     pub id: Id,
     /// Whether the CPU was in user mode.
     pub is_user: bool,
-    /// Whether it ran a guest, whose code is unknown here.
+    /// Whether the CPU ran a guest, whose code is unknown here.
     pub is_guest: bool,
     /// The instruction pointer.
     pub ip: u64,
-    /// The address that the event is about, such as a page fault's.
+    /// The address to which the event refers, such as that of a page fault.
     pub address: u64,
-    /// Its weight in the event's unit.
+    /// The sample's weight in the event's unit.
     pub period: u64,
     /// The call chain, innermost first, as 8-byte words, including the kernel's markers (`PERF_CONTEXT_*`).
     pub chain: &'a [u8],
     /// A tracepoint's data.
     pub raw: &'a [u8],
-    /// The user's registers, in the order of the bits of [`Layout::user_registers`]. `None` if the sample has none.
+    /// The user's registers, in the order of the bits of [`Layout::user_registers`]. Empty if the sample has none.
     pub registers: &'a [u8],
     /// The top of the user's stack, from the stack pointer on.
     pub stack: &'a [u8],
@@ -68,21 +68,21 @@ pub struct Sample<'a> {
 /// A new mapping, of a file or of anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped<'a> {
-    /// Its process; `u32::MAX` is the kernel.
+    /// The process of the mapping; `u32::MAX` is the kernel.
     pub pid: u32,
     /// The thread that mapped it.
     pub tid: u32,
-    /// Where it begins.
+    /// The first address.
     pub start: u64,
-    /// How long it is.
+    /// The length in bytes.
     pub length: u64,
-    /// The offset in the file.
+    /// The offset in the file at which the mapping begins.
     pub file_offset: u64,
     /// The file's build ID, if recorded.
     pub build_id: Option<&'a [u8]>,
     /// The file or pseudo-file (`[vdso]`, `//anon`).
     pub path: &'a [u8],
-    /// Whether it is the kernel's.
+    /// Whether the mapping is the kernel's.
     pub is_kernel: bool,
 }
 
@@ -99,36 +99,36 @@ pub enum What<'a> {
         pid: u32,
         /// The thread.
         tid: u32,
-        /// Its name.
+        /// The new name.
         name: &'a [u8],
         /// Whether the process called exec, which removes all mappings.
         is_exec: bool,
     },
     /// A new thread.
     Forked {
-        /// Its process.
+        /// The process of the new thread.
         pid: u32,
-        /// The parent process.
+        /// The process of the thread that created the new one.
         parent_pid: u32,
-        /// The thread.
+        /// The new thread.
         tid: u32,
-        /// The parent thread.
+        /// The thread that created the new one.
         parent_tid: u32,
     },
     /// A thread has ended.
     Ended {
-        /// Its process.
+        /// The process of the thread.
         pid: u32,
         /// The thread.
         tid: u32,
     },
     /// A switch-in or switch-out of the thread of [`Record::id`].
     Switched {
-        /// Whether it is a switch-out.
+        /// Whether the thread lost the CPU. If false, it got the CPU.
         is_out: bool,
-        /// Whether the thread was runnable.
+        /// Whether the thread was still runnable when it lost the CPU.
         is_preempted: bool,
-        /// The process and thread that ran before or run next; only if whole CPUs are recorded.
+        /// The process and thread that ran before, or that runs next. None unless whole CPUs are recorded.
         other: Option<(u32, u32)>,
     },
     /// The number of records that were not read in time.
@@ -137,7 +137,7 @@ pub enum What<'a> {
     LostSamples(u64),
     /// The kernel paused sampling, because it took too much CPU time, or resumed it.
     Throttled {
-        /// Whether it paused.
+        /// Whether the kernel paused sampling. If false, it resumed sampling.
         is_stopped: bool,
     },
     /// Another kind of record.
@@ -147,7 +147,7 @@ pub enum What<'a> {
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its thread and time; zero if not recorded.
+    /// The thread and time of the record; zero if not recorded.
     pub id: Id,
     /// The content of the record.
     pub what: What<'a>,
@@ -156,9 +156,9 @@ pub struct Record<'a> {
 /// A record's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Its kind (`PERF_RECORD_*`).
+    /// The kind of the record (`PERF_RECORD_*`).
     pub kind: u32,
-    /// The `misc` flags.
+    /// The `misc` flags of the record.
     pub misc: u16,
     /// The length including the header.
     pub length: usize,
@@ -233,7 +233,7 @@ fn mapped<'a>(at: &mut Cursor<'a>, head: Head) -> Result<Mapped<'a>, Malformed> 
     if head.kind == kind::MMAP2 {
         let device_or_id = at.take(24)?;
         if head.misc & MISC_MMAP_BUILD_ID != 0 {
-            // The field has the ID's length, three unused bytes, and room for twenty bytes.
+            // The field consists of the ID's length, three unused bytes, and space for twenty bytes.
             build_id = device_or_id.get(4..4 + usize::from(device_or_id[0]).min(20));
         }
         let _protection_and_flags = at.u64()?;

@@ -12,7 +12,7 @@ pub(super) struct Piece<'a> {
     pub(super) head: Head,
     /// The whole record, head included.
     pub(super) whole: &'a [u8],
-    /// The whole record, and the bytes behind it that belong to it without being a record.
+    /// The record, and the bytes after it that belong to it but are not a record.
     pub(super) with_what_follows: &'a [u8],
 }
 
@@ -36,12 +36,12 @@ impl<'a> Walk<'a> {
         Walk { at, is_cut_off: false }
     }
 
-    /// Whether it ended because the last record is incomplete, and not because a record is invalid.
+    /// Whether the walk ended because the last record is incomplete, and not because a record is invalid.
     pub(super) fn is_cut_off(&self) -> bool {
         self.is_cut_off
     }
 
-    /// The next one; none at the end.
+    /// The next record. None at the end.
     ///
     /// # Errors
     /// If the next record is incomplete or invalid. The walk cannot continue then, because the position of the following record is unknown.
@@ -72,7 +72,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How many bytes follow a record without being a record.
+/// How many bytes after a record belong to it.
 fn behind(piece: &Piece<'_>) -> Result<usize, Malformed> {
     let mut at = piece.body();
     let length = match piece.head.kind {

@@ -29,20 +29,20 @@ mod feature {
 /// An event of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenEvent {
-    /// Its name in perf: `cpu-clock`, `sched:sched_waking`.
+    /// The name of the event in perf: `cpu-clock`, `sched:sched_waking`.
     pub name: String,
-    /// Its `struct perf_event_attr`; of one length in all events of a file.
+    /// The event's `struct perf_event_attr`. In all events of a file it has the same length.
     pub attributes: Vec<u8>,
     /// The IDs in its records: one for each CPU, or for each thread and CPU.
     pub ids: Vec<u64>,
 }
 
-/// The build of a file that ran.
+/// The build ID of a file that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildId {
-    /// The file's path; `[kernel.kallsyms]` of the kernel's own.
+    /// The path of the file; `[kernel.kallsyms]` for the kernel.
     pub path: String,
-    /// Its build id: 20 bytes at most.
+    /// The build ID: at most 20 bytes.
     pub id: Vec<u8>,
     /// Whether it is the kernel's.
     pub is_kernel: bool,
@@ -57,7 +57,7 @@ pub struct Described {
     pub cpus_present: Option<u32>,
     /// The version of the recording program.
     pub version: String,
-    /// Its events.
+    /// The events of the records.
     pub events: Vec<WrittenEvent>,
     /// The known build IDs of mapped files.
     pub build_ids: Vec<BuildId>,
@@ -82,7 +82,7 @@ impl<W: Write + Seek> PerfWriter<W> {
         Ok(PerfWriter { into, records_bytes: 0 })
     }
 
-    /// The bytes of records so far.
+    /// The size of all records so far, in bytes.
     pub fn records_bytes(&self) -> u64 {
         self.records_bytes
     }
@@ -161,7 +161,7 @@ fn head(attributes: &Section, each_bytes: u64, records: &Section, features: &[u8
     head.extend(each_bytes.to_ne_bytes());
     head.extend(attributes.bytes());
     head.extend(records.bytes());
-    // Event types, which are obsolete.
+    // The section of event types, which is obsolete and empty.
     head.extend(Section::default().bytes());
     head.extend(features);
     head
@@ -216,13 +216,13 @@ fn build_ids(all: &[BuildId]) -> Vec<u8> {
     let mut body = Vec::new();
     for one in all.iter().filter(|one| one.id.len() <= ID_BYTES) {
         let path_bytes = (one.path.len() + 1).next_multiple_of(TEXT_ALIGN);
-        // A path that is too long for a record can't be opened anyway.
+        // A path that is too long for a record is too long to be opened.
         let Ok(length) = u16::try_from(HEAD_BYTES + 4 + ROOM_BYTES + path_bytes) else { continue };
         let whose = if one.is_kernel { MISC_KERNEL } else { MISC_USER };
         body.extend(0_u32.to_ne_bytes());
         body.extend((whose | MISC_SIZE).to_ne_bytes());
         body.extend(length.to_ne_bytes());
-        // The build ID belongs to the machine itself, not to a guest on it.
+        // This pid means the machine itself, not a guest on it.
         body.extend(u32::MAX.to_ne_bytes());
         let (id_at, path_at) = (body.len(), body.len() + ROOM_BYTES);
         body.extend_from_slice(&one.id);

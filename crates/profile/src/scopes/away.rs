@@ -16,16 +16,16 @@ pub(super) struct Away {
 #[derive(Debug, Default)]
 struct Thread {
     intervals: Vec<AwayInterval>,
-    /// Since when it is away; none while it runs.
+    /// Since when the thread is off CPU. None while it runs.
     since_ns: Option<u64>,
-    /// Whether it has a switch yet.
+    /// Whether a switch of the thread was already read.
     is_known: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct AwayInterval {
     span: Span,
-    /// The total length of all earlier ones.
+    /// The total length of all earlier intervals.
     before_ns: u64,
 }
 
@@ -33,7 +33,7 @@ impl Thread {
     fn add(&mut self, span: Span) {
         let last = self.intervals.last();
         let before_ns = last.map_or(0, |last| last.before_ns.saturating_add(last.span.length_ns()));
-        // Drops overlap from records that are out of order.
+        // Records out of order could make intervals overlap, so cut the overlap off.
         let start_ns = span.start_ns.max(last.map_or(0, |last| last.span.end_ns));
         let end_ns = span.end_ns.max(start_ns);
         self.intervals.push(AwayInterval { span: Span { start_ns, end_ns }, before_ns });
@@ -64,7 +64,7 @@ impl Away {
                         thread.add(Span { start_ns, end_ns: switch.at_ns });
                     }
                 }
-                // Two switch-outs in a row: the switch-in between was lost, so the later one counts.
+                // Two switch-outs in a row: the switch-in between them was lost. The later switch-out counts.
                 Turn::Slept | Turn::Preempted => thread.since_ns = Some(switch.at_ns),
             }
             thread.is_known = true;
@@ -77,7 +77,7 @@ impl Away {
         Away { threads, span }
     }
 
-    /// A thread's time off CPU within a span. `None` if the recording does not cover it.
+    /// The time of a thread off CPU within a span. `None` if the recording does not cover the span.
     pub(super) fn within(&self, tid: u32, span: Span) -> Option<u64> {
         let is_covered = self.span.start_ns <= span.start_ns && span.end_ns <= self.span.end_ns;
         let thread = self.threads.get(&tid).filter(|_| is_covered)?;

@@ -17,14 +17,14 @@ pub use parse::{Scope, ScopeThread, Scopes, parse};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Which {
-    /// Only scopes without inner scopes, because outer scopes add nothing.
+    /// Only scopes without inner scopes. An outer scope's time would only repeat that of its inner scopes.
     #[default]
     Leaf,
     /// All scopes, also those that contain others.
     All,
 }
 
-/// Lengths in nanoseconds, of CPU time.
+/// CPU times of scopes, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lengths {
@@ -34,39 +34,39 @@ pub struct Lengths {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// All together.
+    /// The sum.
     pub total_ns: u64,
 }
 
-/// The long ones of one scope in one thread.
+/// The long passes through one scope in one thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
-    /// The scope.
+    /// The name of the scope.
     pub scope: String,
     /// The thread's name.
     pub thread: String,
-    /// Its process.
+    /// The process of the thread.
     pub pid: u64,
     /// The thread's kernel number, if known.
     pub tid: Option<u32>,
-    /// How many were long.
+    /// The number of long passes.
     pub count: u64,
-    /// How many were examined.
+    /// The number of all passes that were examined.
     pub of: u64,
-    /// How many of `count` contain a switch-out, whose time is subtracted.
+    /// The number of long passes in which the thread was switched out. That time is subtracted.
     pub switched_out: u64,
-    /// CPU time of the long ones.
+    /// The CPU times of the long passes.
     pub long: Lengths,
 }
 
-/// Scopes that could not be judged, by why.
+/// The number of scopes that could not be judged, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unjudged {
     /// The thread was switched out for an unknown time.
     pub switched_out: u64,
-    /// Long, but it is unknown whether the thread was switched out.
+    /// The scope took long, but it is unknown whether the thread was switched out.
     pub unknown: u64,
     /// Inner scopes may have been overwritten, so it is unknown whether they are leaves.
     pub cut: u64,
@@ -76,28 +76,28 @@ pub struct Unjudged {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Long {
-    /// Longer than this is long, in nanoseconds.
+    /// Scopes with more CPU time than this are long, in nanoseconds.
     pub over_ns: u64,
-    /// The scopes that were examined.
+    /// Which scopes were examined.
     pub which: Which,
-    /// From the first scope to the last, in nanoseconds.
+    /// The time from the first scope to the last, in nanoseconds.
     pub length_ns: u64,
     /// The number of examined scopes.
     pub scopes: u64,
-    /// How many of them the recording covers.
+    /// The number of examined scopes that the recording covers.
     pub covered: u64,
     /// The long scopes by name and thread, those with the most time first.
     pub rows: Vec<Row>,
     /// Scopes that could not be judged.
     pub unjudged: Unjudged,
-    /// Older scopes that were overwritten before they were read.
+    /// The number of older scopes that were overwritten before they were read.
     pub overwritten: u64,
 }
 
 /// Why a recording does not match the scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// Their clocks differ.
+    /// The clocks of the recording and of the scopes differ.
     #[error(
         "its clock is not CLOCK_MONOTONIC, which scopes use; record with `evenkeel profile record`, or `perf record -k CLOCK_MONOTONIC`"
     )]
@@ -105,10 +105,10 @@ pub enum Mismatch {
     /// The recording has no switches.
     #[error("it has no switches; record with `evenkeel profile record --switches`, or `perf record --switch-events`")]
     NoSwitches,
-    /// They are of different times.
+    /// The recording and the scopes are from different times.
     #[error("it does not cover the time of the scopes; record while the server records scopes")]
     Time,
-    /// They are of different threads.
+    /// The recording and the scopes are from different threads.
     #[error("it has none of the scopes' threads; record their process, or all CPUs")]
     Threads,
 }
@@ -116,7 +116,7 @@ pub enum Mismatch {
 /// The kernel's number of the monotonic clock.
 const CLOCK_MONOTONIC: i32 = 1;
 
-/// Scopes with more CPU time than `over_ns`. Time switched out comes from the recording.
+/// Finds scopes with more CPU time than `over_ns`. The recording shows the time in which a thread was switched out.
 ///
 /// # Errors
 /// If the recording does not match the scopes.
@@ -190,7 +190,7 @@ enum Judged {
 
 impl Found {
     fn thread(&mut self, at: usize, thread: &ScopeThread, which: Which) {
-        // Overwritten scopes ended before the oldest remaining one did.
+        // Any overwritten scope ended before the oldest remaining scope did.
         let oldest = thread.scopes.first().filter(|_| thread.overwritten > 0);
         let whole_from_ns = oldest.map_or(0, Scope::end_ns);
         let mut order: Vec<&Scope> = thread.scopes.iter().collect();
@@ -239,13 +239,13 @@ impl Found {
     }
 }
 
-/// Whether a scope is inside another that began no later. Counter readings may be some nanoseconds out of order, so the middle decides.
+/// Whether `inner` lies inside `outer`. The counter's readings may be some nanoseconds out of order, so the middle of `inner` decides.
 fn is_within(inner: &Scope, outer: &Scope) -> bool {
     inner.start_ns.saturating_add(inner.length_ns / 2) < outer.end_ns()
 }
 
 impl Lengthy {
-    /// None if no scope of this name was long.
+    /// The row of a scope. None if no pass through it was long.
     fn finish(mut self, scopes: &Scopes, at: usize, name: u32) -> Option<Row> {
         let thread = scopes.threads.get(at)?;
         self.lengths_ns.sort_unstable();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::perf::bytes::Malformed;
 
-/// `evenkeel-rt` has at most 4,096 names and 256 threads; these bounds are for several servers in one file.
+/// The maximum number of names. `evenkeel-rt` has at most 4,096 names and 256 threads, but a file may be from several servers.
 const NAMES_MAX: usize = 65_536;
 const THREADS_MAX: usize = 4_096;
 /// A longer name is a mistake.
@@ -21,9 +21,9 @@ const MONOTONIC: &str = "CLOCK_MONOTONIC";
 /// Scopes, as they were recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scopes {
-    /// Names, each once.
+    /// The names of scopes, each once.
     pub names: Vec<String>,
-    /// By thread.
+    /// The scopes of each thread.
     pub threads: Vec<ScopeThread>,
     /// The number of events of other kinds, which are ignored.
     pub other_events: u64,
@@ -34,15 +34,15 @@ pub struct Scopes {
 /// A thread that recorded scopes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeThread {
-    /// Its process.
+    /// The process of the thread.
     pub pid: u64,
-    /// Its name, or empty if the file has none.
+    /// The name of the thread, or empty if the file has none.
     pub name: String,
-    /// Its number in the kernel, if the file has it.
+    /// The kernel's number of the thread, if the file has it.
     pub tid: Option<u32>,
-    /// Older scopes that were overwritten before they were read.
+    /// The number of older scopes that were overwritten before they were read.
     pub overwritten: u64,
-    /// In the order of the file: as the thread left them, an inner one before the outer one.
+    /// The scopes in the order in which the thread left them: an inner scope before its outer scope.
     pub scopes: Vec<Scope>,
 }
 
@@ -55,7 +55,7 @@ pub struct Scope {
     pub start_ns: u64,
     /// How long it took, in nanoseconds.
     pub length_ns: u64,
-    /// Whether the thread was switched out meanwhile, if that is known.
+    /// Whether the thread was switched out during the scope, if known.
     pub switched_out: Option<bool>,
 }
 
@@ -69,7 +69,7 @@ impl Scope {
 /// Reads a whole file.
 ///
 /// # Errors
-/// If it is not JSON, not a trace, or has an impossible value. The error has the position.
+/// If the file is not JSON, is not a trace, or has an impossible value. The error has the position.
 pub fn parse(bytes: &[u8]) -> Result<Scopes, Malformed> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let scopes = Reader::deserialize(&mut reader).and_then(|read| reader.end().map(|()| read.scopes));
@@ -79,7 +79,7 @@ pub fn parse(bytes: &[u8]) -> Result<Scopes, Malformed> {
     })
 }
 
-/// Lines and columns count from one.
+/// The offset of a line and column, which count from one.
 fn offset(bytes: &[u8], line: usize, column: usize) -> u64 {
     let begins = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
     let begin = if line <= 1 { 0 } else { begins.take(line - 1).last().unwrap_or(0) };

@@ -29,7 +29,7 @@ fn written(overwritten: u64, scopes: &[(&str, f64, f64, Option<bool>)]) -> Scope
     parse((text + "]}").as_bytes()).unwrap()
 }
 
-/// Thread 70's switches, on the monotonic clock: when it was given the CPU, or gave it away.
+/// The switches of thread 70, on the monotonic clock: when the thread got or lost the CPU.
 fn switches(until_ms: u64, turns: &[(u64, Turn)]) -> Recording {
     let switch =
         |(at_ms, turn): &(u64, Turn)| Switch { at_ns: at_ms * MS, cpu: 0, pid: 7, tid: 70, turn: *turn, other: None };
@@ -98,7 +98,7 @@ fn the_time_switched_out_does_not_count() {
     );
     let turns =
         [(12, Turn::Slept), (17, Turn::In), (22, Turn::Preempted), (25, Turn::In), (39, Turn::Slept), (50, Turn::In)];
-    // The recording ends before the last ones.
+    // The recording ends before the last two passes do.
     let recording = switches(100, &turns);
     expect![[r#"
         slow in tick: 1 of 1, 1 switched out, p50 5 p99 5 max 5 total 5
@@ -178,7 +178,7 @@ proptest! {
         }
     }
 
-    /// With any switches, no scope gets longer, and the CPU time equals a count millisecond by millisecond.
+    /// Whatever the switches are, no scope gets longer, and its CPU time equals the count by single milliseconds.
     #[test]
     fn less_the_time_away_is_never_more(
         scopes in proptest::collection::vec((0..200_u32, 0..50_u32), 1..40),

@@ -16,9 +16,9 @@ use crate::names::Function;
 
 /// The first line of an entry. An entry with another number has another format and is replaced.
 const HEAD: &str = "evenkeel symbols 2";
-/// The longest entry; longer ones are not kept.
+/// The maximum length of an entry. Longer entries are not stored.
 const ENTRY_MAX_BYTES: u64 = 16 << 20;
-/// The maximum number of bytes of all entries together; the oldest are removed first.
+/// The maximum size of all entries together. If they exceed it, the oldest are removed.
 const ALL_MAX_BYTES: u64 = 256 << 20;
 /// The maximum number of entries that are kept.
 const ENTRIES_MAX: usize = 4096;
@@ -50,9 +50,9 @@ pub(crate) enum Scope {
 /// The cached names of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CachedNames {
-    /// Their source.
+    /// Where the names come from.
     pub(crate) grade: Grade,
-    /// The functions by offset; none for an offset without a name.
+    /// The functions by offset. The list is empty if an offset has no name.
     pub(crate) places: BTreeMap<u64, Vec<Function>>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Key<'k> {
 }
 
 impl Cache {
-    /// The folder, created on demand. None disables the cache.
+    /// Creates the folder if it does not exist. None disables the cache.
     pub(crate) fn new(folder: Option<&Path>) -> Cache {
         Cache(folder.map(Path::to_owned))
     }
@@ -156,7 +156,7 @@ impl Cache {
     }
 }
 
-/// Whether only this user can write to it.
+/// Whether only this user can write to a file.
 fn is_own(known: &std::fs::Metadata) -> bool {
     known.uid() == rustix::process::geteuid().as_raw() && known.mode() & 0o022 == 0
 }
@@ -255,7 +255,7 @@ mod tests {
         let cache = Cache::new(Some(folder.path()));
         for number in 0..3_u64 {
             let file = File::create(folder.path().join(format!("{number}"))).unwrap();
-            // A sparse file counts by its length.
+            // The file is sparse. The limit counts its length, not its blocks.
             file.set_len(ALL_MAX_BYTES / 2 - 1).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(number)).unwrap();
         }
@@ -274,7 +274,7 @@ mod tests {
             let mut flipped = whole.clone();
             let at = at % whole.len();
             flipped[at] ^= 1 << bit;
-            // The checksum's letters mean the same in either case.
+            // The checksum is hexadecimal, so upper and lower case are equal.
             if !flipped.eq_ignore_ascii_case(&whole) {
                 prop_assert_eq!(parse_entry(&flipped), None);
             }

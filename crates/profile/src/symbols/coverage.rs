@@ -28,7 +28,7 @@ impl Share {
     }
 }
 
-/// Frames of one file without a name.
+/// The frames of one file that have no name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unnamed {
@@ -36,13 +36,13 @@ pub struct Unnamed {
     pub file: String,
     /// Whether it is the kernel's.
     pub is_kernel: bool,
-    /// How many; one counts once for each sample that it is in.
+    /// The number of frames. A frame counts once for each sample that contains it.
     pub frames: u64,
-    /// Their share of all kernel frames, or of all user frames including addresses without code, from 0 to 1.
+    /// The share of these frames in all kernel frames, or in all user frames including addresses without code, from 0 to 1.
     pub share: f64,
-    /// The reason.
+    /// Why the frames have no name.
     pub why: Why,
-    /// The file or data that was found instead, if any.
+    /// What was found instead of the file, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The command that helps, if there is one.
@@ -60,7 +60,7 @@ pub struct NameCoverage {
     pub kernel: Share,
     /// Addresses without code, to which stacks without frame pointers led. They do not count as user frames, because the true frames are unknown.
     pub nowhere: u64,
-    /// By file, those with most frames first.
+    /// The frames without a name by file, the file with most frames first.
     pub unnamed: Vec<Unnamed>,
 }
 
@@ -137,7 +137,7 @@ fn process(recording: &Recording, pid: u32) -> String {
     name.map_or_else(|| format!("process {pid}"), |name| format!("{name} (process {pid})"))
 }
 
-/// How many samples contain each frame. A frame that is in a stack twice counts twice.
+/// How many samples contain each frame. If a frame is twice in a stack, it counts twice.
 fn counts(recording: &Recording) -> Vec<u64> {
     let stacks = &recording.stacks;
     let mut of_stacks = vec![0_u64; stacks.count()];

@@ -4,12 +4,12 @@ use std::fmt;
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions};
 
-/// The longest name that is demangled, because the result with templates can be far longer.
+/// The maximum length of a name to demangle. With templates, the readable name can be far longer.
 const MANGLED_MAX: usize = 16 * 1024;
-/// The longest readable name; the rest is cut off.
+/// The maximum length of a readable name. The rest is cut off.
 const NAME_MAX: usize = 4 * 1024;
 
-/// The readable name. A name in no known language's form stays as it is. Never longer than about 4,000 characters.
+/// The readable form of a linker name. A name that is in no known language's form is not changed. At most about 4,000 characters.
 pub fn demangle(raw: &str) -> String {
     let name = if raw.len() > MANGLED_MAX { None } else { rust(raw).or_else(|| cpp(raw)).or_else(|| go(raw)) };
     let mut name = name.unwrap_or_else(|| raw.to_owned());
@@ -25,7 +25,7 @@ pub fn demangle(raw: &str) -> String {
 fn rust(raw: &str) -> Option<String> {
     let name = rustc_demangle::try_demangle(raw).ok()?;
     let mut text = Bounded::default();
-    // The error only says that the text exceeds the limit; it is cut off there.
+    // The only possible error is that the text reached the limit. The name then ends there.
     let _ = fmt::Write::write_fmt(&mut text, format_args!("{name:#}"));
     Some(text.0)
 }
@@ -72,7 +72,7 @@ fn go(raw: &str) -> Option<String> {
     Some(name)
 }
 
-/// Text that stops growing at the longest name.
+/// Text that is cut off at the maximum length of a name.
 #[derive(Default)]
 struct Bounded(String);
 

@@ -22,7 +22,7 @@ const PACKED_MAX_TIMES: u64 = 1100;
 pub(crate) struct Symbol<'a> {
     /// The first address, in the file's own numbering.
     pub(crate) start: u64,
-    /// The address after its last.
+    /// The address after the function's last one.
     pub(crate) end: u64,
     /// The linker's name of the function.
     pub(crate) name: &'a [u8],
@@ -43,7 +43,7 @@ struct Rank {
 #[derive(Debug)]
 pub(crate) struct Image<'a, R: ReadRef<'a>> {
     file: object::File<'a, R>,
-    /// Its build id.
+    /// The build ID of the file.
     pub(crate) build_id: Option<&'a [u8]>,
     /// The separate debug file, and its checksum.
     pub(crate) debug_link: Option<(&'a [u8], u32)>,
@@ -52,10 +52,10 @@ pub(crate) struct Image<'a, R: ReadRef<'a>> {
 }
 
 impl<'a, R: ReadRef<'a>> Image<'a, R> {
-    /// Parses its headers.
+    /// Parses the headers of a file.
     ///
     /// # Errors
-    /// If it is not an ELF file, or is invalid.
+    /// If the file is not an ELF file, or its headers are invalid.
     pub(crate) fn parse(data: R) -> Result<Image<'a, R>, Odd> {
         let kind = object::FileKind::parse(data)?;
         if !matches!(kind, object::FileKind::Elf32 | object::FileKind::Elf64) {
@@ -68,7 +68,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         Ok(Image { file, build_id, debug_link, shared_link })
     }
 
-    /// Its build id, and which separate file belongs to it.
+    /// The build ID, and which separate debug file belongs to the file.
     pub(crate) fn links(&self) -> Links {
         Links {
             build_id: self.build_id.map(<[u8]>::to_vec),
@@ -76,7 +76,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         }
     }
 
-    /// The small file with the names of its own functions, unpacked; none if the file has none, or a damaged one.
+    /// The small ELF file with the names of the program's own functions, unpacked. None if the file has none, or if the section is damaged.
     pub(crate) fn mini_debug_info(&self) -> Option<Vec<u8>> {
         let section = self.section(MINI_DEBUG_INFO, &mut unpacked_max_bytes()).ok()?;
         mini_debug_info(&section)
@@ -105,7 +105,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         found
     }
 
-    /// The same address, if it is code.
+    /// The virtual address of a file offset, if it is in a segment with code.
     pub(crate) fn code_address_of(&self, offset: u64) -> Option<u64> {
         self.address_of(offset).filter(|address| self.offset_of(*address) == Some(offset))
     }
@@ -133,22 +133,22 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         }
     }
 
-    /// Whether it maps its code to source lines.
+    /// Whether the file maps its code to source lines.
     pub(crate) fn has_lines(&self) -> bool {
         let section = self.file.section_by_name(".debug_info");
         section.is_some_and(|section| section.size() > 0 && section.kind() != SectionKind::UninitializedData)
     }
 
-    /// Its functions, in the order of their addresses, one for each address.
+    /// The functions of the file, sorted by address, one for each address.
     ///
     /// # Errors
-    /// If the offsets of its tables are invalid.
+    /// If the offsets of the file's tables are invalid.
     pub(crate) fn functions(&self) -> Result<Vec<Symbol<'a>>, Odd> {
         self.all_functions().map(settled)
     }
 
-    /// The same functions, and those of the small file that [`Image::mini_debug_info`] unpacks. That file has the local functions, and not
-    /// the exported ones.
+    /// The functions of the file, and those of the small ELF file that [`Image::mini_debug_info`] unpacks. That file has the local
+    /// functions, and not the exported ones.
     ///
     /// # Errors
     /// If the offsets of this file's tables are invalid. A damaged small file has no functions.
@@ -159,7 +159,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         self.all_functions_with(mini).map(settled)
     }
 
-    /// The same functions, with all names of each.
+    /// As [`Image::functions_with`], but with all names of each function.
     ///
     /// # Errors
     /// If the offsets of this file's tables are invalid.
@@ -172,10 +172,10 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         Ok(found)
     }
 
-    /// The same functions, with all names of each.
+    /// As [`Image::functions`], but with all names of each function.
     ///
     /// # Errors
-    /// If the offsets of its tables are invalid.
+    /// If the offsets of the file's tables are invalid.
     pub(crate) fn all_functions(&self) -> Result<Vec<Symbol<'a>>, Odd> {
         let mut found = Vec::new();
         match &self.file {
@@ -189,7 +189,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
     /// The stubs that call into libraries. Each has the name of the function that it calls.
     ///
     /// # Errors
-    /// If the offsets of its tables are invalid.
+    /// If the offsets of the file's tables are invalid.
     pub(crate) fn calls(&self) -> Result<Vec<Piece<'a>>, Odd> {
         plt::pieces(&self.file)
     }
@@ -200,10 +200,10 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         Some((section.address(), section.address().checked_add(section.size())?))
     }
 
-    /// An unpacked section; nothing if the file has no section of this name.
+    /// The unpacked contents of a section. Empty if the file has no section of this name.
     ///
     /// # Errors
-    /// If its offset is invalid, or if it unpacks to more than the limit.
+    /// If the offset of the section is invalid, or if its unpacked contents exceed `left_bytes`.
     pub(crate) fn section(&self, name: &str, left_bytes: &mut u64) -> Result<Cow<'a, [u8]>, Odd> {
         let Some(section) = self.file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
         if section.kind() == SectionKind::UninitializedData {
@@ -265,7 +265,7 @@ fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
             continue;
         }
         let (start, size): (u64, u64) = (symbol.st_value(endian).into(), symbol.st_size(endian).into());
-        // A function without a size ends at the next one. With exported functions only, that would be too far.
+        // A function without a size ends where the next one begins. If the table only has exported functions, the next one is too far away.
         if size == 0 && !is_own {
             continue;
         }
@@ -282,7 +282,7 @@ fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
     Ok(())
 }
 
-/// Sorts functions by address, one for each. A function without a size ends where the next one begins.
+/// Sorts functions by address, and keeps one for each address. A function without a size ends where the next one begins.
 fn settled(mut found: Vec<Symbol<'_>>) -> Vec<Symbol<'_>> {
     found.sort_by(|one, other| (one.start, other.rank).cmp(&(other.start, one.rank)));
     found.dedup_by_key(|symbol| symbol.start);
@@ -295,8 +295,7 @@ fn settled(mut found: Vec<Symbol<'_>>) -> Vec<Symbol<'_>> {
     found
 }
 
-/// The function at an address, among those of [`Image::functions`]. Functions may be nested; only a limited number is
-/// searched.
+/// The function at an address, among those of [`Image::functions`]. Functions may be nested; only a limited number of them is examined.
 pub(crate) fn function_at<'s, 'a>(functions: &'s [Symbol<'a>], address: u64) -> Option<&'s Symbol<'a>> {
     const NESTED_MAX: usize = 16;
     let behind = functions.partition_point(|symbol| symbol.start <= address);

@@ -73,7 +73,7 @@ pub(super) fn resolve(
     }
 }
 
-/// Whether better names exist than the cached ones: a debug file that was installed since.
+/// Whether a debug file was installed since the names were cached, which gives better names.
 fn is_outdone(kept: &CachedNames, module: &Module, lookup: &Lookup) -> bool {
     let id = module.build_id.as_deref().unwrap_or_default();
     let package = split::package_path(Path::new(&module.path));
@@ -99,7 +99,7 @@ impl From<NotFound> for Reason {
     }
 }
 
-/// The cached names of a file. Only a build ID identifies it.
+/// The key of a file in the name cache. None without a build ID, because only that identifies the file.
 fn key<'r>(sought: &Sought<'_>, module: &'r Module) -> Option<Key<'r>> {
     let scope = if sought.is_of_container() { Scope::Container } else { Scope::Here };
     module.build_id.as_deref().map(|build_id| Key { build_id, path: &module.path, scope })
@@ -206,7 +206,7 @@ fn name_of(symbol: &Symbol<'_>) -> String {
     demangle(&String::from_utf8_lossy(symbol.name))
 }
 
-/// The file that an image shares with others of its package (dwz).
+/// The file that an image shares with other programs of its package (dwz).
 fn shared<'a, R: ReadRef<'a>>(image: &Image<'a, R>, path: &Path, lookup: &Lookup) -> Option<Source> {
     let (name, id) = image.shared_link?;
     if let Some((source, _)) = by_build_id(id, lookup) {

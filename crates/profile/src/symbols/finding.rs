@@ -11,7 +11,7 @@ use crate::names::Function;
 use crate::recording::{Mapping, Recording};
 use crate::stack::{Frame, ModuleId};
 
-/// The maximum number of processes tried for one file.
+/// The maximum number of processes in whose root one file is looked for.
 const PROCESSES_MAX: usize = 8;
 
 /// The name of the vDSO in recordings.
@@ -20,9 +20,9 @@ pub(super) const VDSO: &str = "[vdso]";
 /// The settings of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The end of the recording, if known. Later files were not in it.
+    /// The end of the recording, if known. A file that changed later is not the file that ran.
     pub recorded_until: Option<SystemTime>,
-    /// The folder of the name cache; `None` neither reads nor writes it.
+    /// The folder of the name cache. `None` disables the cache.
     pub cache_folder: Option<PathBuf>,
     /// The folders with debug files.
     pub debug_folders: Vec<PathBuf>,
@@ -63,9 +63,9 @@ pub(super) struct FramesToName {
 /// The mappings, indexed for the search.
 #[derive(Default)]
 pub(super) struct Mapped {
-    /// By file: one mapping in each of the first few processes.
+    /// The mappings of each file: one in each of the first few processes that mapped the file.
     pub(super) by_file: HashMap<ModuleId, Vec<Mapping>>,
-    /// By process: code ranges sorted by start, each with the furthest end so far.
+    /// The code ranges of each process, sorted by start. Each has the furthest end so far.
     pub(super) by_process: HashMap<u32, Vec<(u64, u64)>>,
     /// The vDSO of each process.
     pub(super) vdso: HashMap<u32, Vec<(u64, u64)>>,
@@ -118,7 +118,7 @@ pub(super) fn identity(recording: &Recording) -> [u8; 20] {
     identity
 }
 
-/// The cache key for one recording; none for a recording in memory, which is not read again.
+/// The key in the name cache for code of one recording only. None for a recording in memory, because it is not read again.
 pub(super) fn of_recording<'k>(identity: &'k [u8], path: &'k str, settings: &Settings) -> Option<Key<'k>> {
     settings.recorded_until.map(|_| Key { build_id: identity, path, scope: Scope::Recording })
 }

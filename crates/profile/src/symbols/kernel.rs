@@ -20,18 +20,18 @@ const LAST_MAX_BYTES: u64 = 1 << 20;
 /// A function of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelSymbol {
-    /// Its first address.
+    /// The first address of the function.
     pub start: u64,
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// The kernel module that it is in.
+    /// The kernel module of the function. None if it is in the kernel itself.
     pub module: Option<String>,
 }
 
 /// The contents of `/proc/kallsyms`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kallsyms {
-    /// Sorted, one for each address.
+    /// The functions, sorted by address, one for each address.
     symbols: Vec<KernelSymbol>,
     /// The addresses of the symbols by which recordings locate the kernel.
     marks: HashMap<String, u64>,
@@ -84,9 +84,9 @@ impl Kallsyms {
 pub(crate) struct Identity {
     /// The release, as in `uname -r`.
     pub release: Option<String>,
-    /// Its build id.
+    /// The build ID of the kernel, if known.
     pub build_id: Option<Vec<u8>>,
-    /// The symbol that locates it, and its address.
+    /// The symbol that locates the kernel, and its address.
     pub mark: Option<(String, u64)>,
 }
 
@@ -101,13 +101,13 @@ pub(crate) enum Relation {
     Other,
 }
 
-/// Compares the two, by build ID if both have one, else by release.
+/// Compares the recorded with the running kernel, by build ID if both have one, else by release.
 pub(crate) fn relation(recorded: &Identity, here: &Identity, kallsyms: &Kallsyms) -> Relation {
     let is_same = match (&recorded.build_id, &here.build_id) {
         (Some(one), Some(other)) => same_build(one, other),
         _ => match (&recorded.release, &here.release) {
             (Some(one), Some(other)) => one == other,
-            // Only the address is known. It is equal in two boots only by chance.
+            // Only the address of the kernel is known. The addresses of two boots are equal only by chance, so this is the same boot.
             _ => recorded.mark.as_ref().is_some_and(|(name, at)| kallsyms.mark(name) == Some(*at)),
         },
     };

@@ -17,9 +17,9 @@ use super::split::{self, Reader, Split, Units};
 use crate::binaries::source::Odd;
 use crate::names::Function;
 
-/// The most inlined functions at one address.
+/// The maximum number of inlined functions at one address.
 const INLINED_MAX: usize = 64;
-/// The longest name or path, in characters.
+/// The maximum length of a name or path, in characters.
 const PATH_MAX: usize = 1024;
 
 /// The sections for lines, decompressed.
@@ -35,7 +35,7 @@ impl<'a> Sections<'a> {
     /// Reads the sections of an image, of its shared file (dwz), and of its split units.
     ///
     /// # Errors
-    /// If they are not where the file says, or too long.
+    /// If the sections are not where the file says, or are too long.
     pub(super) fn read<'i: 'a, R: ReadRef<'i>>(
         image: &Image<'i, R>,
         shared: Option<&Image<'i, R>>,
@@ -45,7 +45,7 @@ impl<'a> Sections<'a> {
         let own = DwarfSections::load(|id| wanted(id, image, &mut left_bytes))?;
         let shared = shared.map(|image| DwarfSections::load(|id| wanted(id, image, &mut left_bytes))).transpose()?;
         let endian = if image.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
-        // A damaged package is ignored; the rest is still known.
+        // A damaged package is ignored. The other debug information is still used.
         let package = split.package.and_then(|image| split::packed(image, &mut left_bytes).ok());
         Ok(Sections { own, shared, package, units: Units::new(split), endian })
     }
@@ -53,7 +53,7 @@ impl<'a> Sections<'a> {
     /// Prepares the lookup.
     ///
     /// # Errors
-    /// If they contradict themselves.
+    /// If the sections are inconsistent.
     pub(crate) fn lines(&self) -> Result<Lines<'_>, Odd> {
         let dwarf = self.own.borrow_with_sup(self.shared.as_ref(), |section| EndianSlice::new(section, self.endian));
         let nothing = EndianSlice::new(&[], self.endian);
@@ -83,7 +83,7 @@ pub(crate) struct Lines<'a> {
     context: Context<Reader<'a>>,
     package: Option<DwarfPackage<Reader<'a>>>,
     sections: &'a Sections<'a>,
-    /// Requested split units, by number.
+    /// The split units that were requested so far, by ID. None if a unit was not found.
     units: RefCell<HashMap<u64, Option<Unit<'a>>>>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Lines<'a> {
         self.units.borrow().values().any(Option::is_some)
     }
 
-    /// A split unit, from the package or its own file.
+    /// Loads a split unit, from the package or from a separate file.
     fn unit(&self, wanted: &SplitDwarfLoad<Reader<'a>>) -> Option<Unit<'a>> {
         let find = || {
             let packed =
@@ -105,14 +105,14 @@ impl<'a> Lines<'a> {
         self.units.borrow_mut().entry(wanted.dwo_id.0).or_insert_with(find).clone()
     }
 
-    /// The functions at an address, outermost first, each inlined into the one before; none if unknown. The first may lack a name; each has its
-    /// line.
+    /// The functions at an address, outermost first; each later one is inlined into the one before. Empty if unknown. The first may lack a
+    /// name. Each has its source line.
     pub(crate) fn at(&self, address: u64) -> Vec<Function> {
         let mut asked = self.context.find_frames(address);
         let frames = loop {
             asked = match asked {
                 LookupResult::Output(frames) => break frames,
-                // The line is known without it.
+                // Even if the split unit is missing, the line is known.
                 LookupResult::Load { load, continuation } => continuation.resume(self.unit(&load)),
             };
         };

@@ -5,9 +5,9 @@ use std::path::Path;
 use super::why::Why;
 use crate::binaries::place;
 
-/// The maximum number of packages.
+/// The maximum number of packages to search.
 const PACKAGES_MAX: usize = 100_000;
-/// The longest list of a package's files.
+/// The maximum length of a package's list of files, in bytes.
 const LIST_MAX_BYTES: u64 = 32 << 20;
 
 /// The command that helps, if there is one.
@@ -47,7 +47,7 @@ fn debug_package(package: &str) -> String {
 
 /// The Debian package of a file, from dpkg's lists.
 fn package_of(lists: &Path, file: &str) -> Option<String> {
-    // `/lib` is a link to `/usr/lib`, and packages list either.
+    // `/lib` is a link to `/usr/lib`. The list of a package may have either path.
     let other = match file.strip_prefix("/usr") {
         Some(rest) => rest.to_owned(),
         None => format!("/usr{file}"),

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// The magic numbers of the two formats, whose used fields are at the same places.
+/// The magic numbers of the two formats. The fields that are used here have the same places in both.
 const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 /// Longer names are cut off.
 const NAME_BYTES_MAX: usize = 4096;
@@ -21,7 +21,7 @@ pub struct GoFunctions<'a> {
     names: &'a [u8],
 }
 
-/// Reads it. `text_start` is the start of Go's code, which tables of later Go versions lack. None if the table is invalid.
+/// Parses the table. `text_start` is the start of Go's code, which is not in the tables of later Go versions. None if the table is invalid.
 pub fn parse_pclntab(table: &[u8], text_start: u64) -> Option<GoFunctions<'_>> {
     let magic: [u8; 4] = table.get(..4)?.try_into().ok()?;
     let is_little = MAGICS.contains(&u32::from_le_bytes(magic));
@@ -52,7 +52,7 @@ pub fn parse_pclntab(table: &[u8], text_start: u64) -> Option<GoFunctions<'_>> {
 }
 
 impl<'a> GoFunctions<'a> {
-    /// The function at an address, as the file counts.
+    /// The function at an address, in the file's own numbering.
     pub fn at(&self, address: u64) -> Option<Cow<'a, str>> {
         let offset = u32::try_from(address.checked_sub(self.text_start)?).ok()?;
         let (mut low, mut high) = (0, self.count);
@@ -81,7 +81,8 @@ impl<'a> GoFunctions<'a> {
 /// The start of Go's code, from the runtime's `moduledata` (section `.go.module` from Go 1.26 on). None if it is missing, or filled in when the
 /// program is loaded.
 pub(super) fn parse_text_start(module: &[u8], table_at: u64, text: (u64, u64)) -> Option<u64> {
-    /// Words before it: the address of the table, six slices of three, another address, the first place and the last.
+    /// The number of words before the start of the code: the address of the table, six slices of three words, one address, and the first
+    /// and last address of functions.
     const WORDS: usize = 22;
     let word = |at: usize| Some(u64::from_le_bytes(module.get(at * 8..at * 8 + 8)?.try_into().ok()?));
     let (start, end) = (word(WORDS)?, word(WORDS + 1)?);
@@ -94,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A table of functions of ten bytes each, with these names.
+    /// A table with these functions, each ten bytes long.
     fn table(magic: u32, word_bytes: u8, is_little: bool, given_start: u64, names: &[&str]) -> Vec<u8> {
         let number = |value: u32| if is_little { value.to_le_bytes() } else { value.to_be_bytes() };
         let word = |value: u64| match (word_bytes, is_little) {

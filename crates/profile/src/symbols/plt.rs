@@ -10,9 +10,9 @@ use crate::binaries::source::Odd;
 
 /// The length of a stub, in bytes.
 pub(crate) const PIECE_BYTES: usize = 16;
-/// The maximum number of relocations; no real program has as many.
+/// The maximum number of relocations. No real program has this many.
 const SLOTS_MAX: usize = 4_000_000;
-/// The longest table that is read.
+/// The maximum number of bytes to read of a table.
 const TABLE_MAX_BYTES: u64 = 16 << 20;
 
 /// A stub: its address, and the name of the function that it calls.
@@ -21,7 +21,7 @@ pub(crate) type Piece<'a> = (u64, &'a [u8]);
 /// The stubs of a file; each is 16 bytes long.
 ///
 /// # Errors
-/// If its tables are not where it says.
+/// If the tables of the file are not where its headers say.
 pub(crate) fn pieces<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Result<Vec<Piece<'a>>, Odd> {
     let mut found = Vec::new();
     let slot_of: fn(&[u8], u64) -> Option<u64> = match file.architecture() {
@@ -47,7 +47,7 @@ pub(crate) fn pieces<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Result<V
     Ok(found)
 }
 
-/// The function of each slot.
+/// The name of the function whose address is in each slot.
 fn slots<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> HashMap<u64, &'a [u8]> {
     let (Some(relocations), Some(symbols)) = (file.dynamic_relocations(), file.dynamic_symbol_table()) else {
         return HashMap::new();
@@ -60,7 +60,7 @@ fn slots<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> HashMap<u64, &'a [u8
     named.collect()
 }
 
-/// `jmp *slot(%rip)`, after an optional marker of a valid jump target, and followed by padding.
+/// The slot of a stub on x86-64: `jmp *slot(%rip)`, after an optional marker of a valid jump target, and followed by padding.
 fn slot_x86_64(piece: &[u8], address: u64) -> Option<u64> {
     const JUMP: [u8; 2] = [0xff, 0x25];
     const JUMP_BYTES: usize = 6;
@@ -70,7 +70,7 @@ fn slot_x86_64(piece: &[u8], address: u64) -> Option<u64> {
     Some(address.wrapping_add((at + JUMP_BYTES) as u64).wrapping_add_signed(distance.into()))
 }
 
-/// `adrp x16, page`, then `ldr x17, [x16, offset]`.
+/// The slot of a stub on aarch64: `adrp x16, page`, then `ldr x17, [x16, offset]`.
 fn slot_aarch64(piece: &[u8], address: u64) -> Option<u64> {
     const PAGE_BYTES: u64 = 4096;
     let words = piece.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));

@@ -1,5 +1,5 @@
-//! `Split`: split DWARF: a file for each unit of a program (`.dwo`), or one package for all (`PROGRAM.dwp`). The program names each unit by an ID,
-//! and only a unit with that ID is used.
+//! `Split`: split DWARF. Each unit of a program has its own file (`.dwo`), or one package has all units (`PROGRAM.dwp`). The program names
+//! each unit by an ID, and only a unit with that ID is used.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -15,9 +15,9 @@ use object::read::ReadRef;
 use super::elf::{Image, unpacked_max_bytes};
 use crate::binaries::source::{Odd, Source, source};
 
-/// The most unit files of one program.
+/// The maximum number of unit files of one program.
 const FILES_MAX: usize = 4096;
-/// The longest unit file. Usual ones have some hundred kilobytes.
+/// The maximum length of a unit file in bytes. Usual files have some hundred kilobytes.
 const FILE_MAX_BYTES: u64 = 256 << 20;
 /// The kernel's limit for paths.
 const PATH_MAX_BYTES: usize = 4096;
@@ -25,7 +25,7 @@ const PATH_MAX_BYTES: usize = 4096;
 /// Reads sections of debug information.
 pub(super) type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 
-/// Opens a file next to the program: on this machine, or in a container.
+/// Opens a file next to the program, on this machine or in a container.
 pub(super) type Open<'o> = &'o dyn Fn(&Path) -> Option<File>;
 
 /// The units of a program.
@@ -39,7 +39,7 @@ pub(super) struct Split<'o, 'a> {
     pub(super) program: &'o Path,
 }
 
-/// The package of a program, named after the program or its debug file.
+/// Opens the package of a program. It is named after the program or after its debug file.
 pub(super) fn package(open: Open<'_>, programs: &[&Path]) -> Option<Source> {
     programs.iter().find_map(|program| {
         let source = source(open(&package_path(program))?).ok()?;
@@ -54,7 +54,7 @@ pub(super) fn package_path(program: &Path) -> PathBuf {
     name.into()
 }
 
-/// Reads a package. All sections in its index must exist, because the places of a unit are looked up together.
+/// Reads a package. All sections in its index must exist, because the offsets of a unit in all sections are looked up together.
 ///
 /// # Errors
 /// If a section is missing or too long.
@@ -72,11 +72,11 @@ fn section<'a, R: ReadRef<'a>>(id: SectionId, image: &Image<'a, R>, left: &mut u
 /// The sections of one unit file.
 type Place = OnceCell<DwarfSections<Vec<u8>>>;
 
-/// Unit files, read on demand and closed at once, because there may be more than a process may open.
+/// The unit files of a program. Each is read on demand and closed at once, because there may be more of them than a process may have open.
 pub(super) struct Units<'o> {
     open: Open<'o>,
     program_folder: PathBuf,
-    /// A slot for each, which does not move while others are read.
+    /// A slot for each unit. Slots do not move while other units are read.
     read: OnceCell<Box<[Place]>>,
     left_files: Cell<usize>,
     left_bytes: Cell<u64>,
@@ -93,7 +93,7 @@ impl<'o> Units<'o> {
         }
     }
 
-    /// The requested unit; none if it has no file.
+    /// The requested unit. None if its file was not found.
     pub(super) fn load<'s>(
         &'s self,
         wanted: &SplitDwarfLoad<Reader<'s>>,
@@ -107,7 +107,7 @@ impl<'o> Units<'o> {
         Some(unit)
     }
 
-    /// Looks where the build wrote it, and next to the program.
+    /// The paths at which a unit's file may be: where the build wrote it, and next to the program.
     fn paths(&self, wanted: &SplitDwarfLoad<Reader<'_>>) -> Vec<PathBuf> {
         let path = |bytes: &Reader<'_>| PathBuf::from(OsStr::from_bytes(bytes.slice()));
         let Some(name) = wanted.path.as_ref().map(path) else { return Vec::new() };
@@ -132,7 +132,7 @@ impl<'o> Units<'o> {
     }
 }
 
-/// Whether it is the unit with this ID.
+/// Whether these sections are of the unit with this ID.
 fn is_of(sections: &DwarfSections<Vec<u8>>, id: DwoId, endian: RunTimeEndian) -> bool {
     let dwarf = borrowed(sections, endian);
     let head = dwarf.units().next().ok().flatten();

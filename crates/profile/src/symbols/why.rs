@@ -25,13 +25,13 @@ pub enum Why {
     KernelHidden,
     /// The code was recorded under another kernel.
     OtherKernel,
-    /// Anonymous code without a `/tmp/perf-PID.map`.
+    /// The code is generated at run time, and there is no `/tmp/perf-PID.map`.
     NoMap,
     /// The `/tmp/perf-PID.map` belongs to another user than the process.
     MapOfOthers,
     /// No code is mapped there: the program keeps no frame pointers, so its stack leads nowhere.
     NoFramePointers,
-    /// The recording has no name for it.
+    /// The recording has no name for the frame.
     NotRecorded,
 }
 

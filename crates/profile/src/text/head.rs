@@ -24,12 +24,12 @@ pub(super) enum LineKind<'a> {
     Other,
 }
 
-/// The maximum number of words that are tried as the thread's number. A name has at most fifteen characters.
+/// The maximum number of words to try as the thread's number. A thread name has at most fifteen characters, so it has few words.
 const TRIES_MAX: usize = 10;
 
 impl<'a> Head<'a> {
-    /// Parses a line; none if it is not a first line. Names may contain spaces and numbers, so the thread's number is the first one for which the
-    /// rest of the line parses.
+    /// Parses a line. None if it is not the first line of a sample or of another record. Names may contain spaces and numbers, so the first
+    /// word after which the rest of the line parses is taken as the thread's number.
     pub(super) fn parse(line: &'a str) -> Option<Head<'a>> {
         let line = line.trim_start();
         let mut at = word(line)?.len();
@@ -49,7 +49,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// CPU, time, period and event. Only the event is required.
+/// Parses what follows the thread's number: CPU, time, period and event. Only the event is required.
 fn behind_numbers(text: &str) -> Option<(Option<u32>, Option<u64>, LineKind<'_>)> {
     let mut rest = text.trim_start();
     let mut next = |take: &dyn Fn(&str) -> bool| {
@@ -76,7 +76,7 @@ fn word(text: &str) -> Option<&str> {
     text.split([' ', '\t']).next().filter(|word| !word.is_empty())
 }
 
-/// `4711` or `4711/4713`.
+/// Parses the process and the thread: `4711` or `4711/4713`.
 fn numbers(word: &str) -> Option<(Option<u32>, u32)> {
     match word.split_once('/') {
         Some((pid, tid)) => Some((Some(number(pid)?), number(tid)?)),
@@ -93,12 +93,12 @@ fn number(text: &str) -> Option<u32> {
     }
 }
 
-/// `[003]`.
+/// Parses the CPU: `[003]`.
 fn cpu(word: &str) -> Option<u32> {
     number(word.strip_prefix('[')?.strip_suffix(']')?)
 }
 
-/// `12345.678901:`, in seconds.
+/// Parses the time in seconds: `12345.678901:`.
 fn time_ns(word: &str) -> Option<u64> {
     let (seconds, part) = word.strip_suffix(':')?.split_once('.')?;
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -109,13 +109,13 @@ fn time_ns(word: &str) -> Option<u64> {
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(part_ns)
 }
 
-/// `cycles:`, `sched:sched_switch:`, `cpu/event=0x3c/:`.
+/// Whether a word is an event: `cycles:`, `sched:sched_switch:`, `cpu/event=0x3c/:`.
 fn is_event(word: &str) -> bool {
     let name = word.trim_end_matches(':');
     word.ends_with(':') && name.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
-/// `PERF_RECORD_SWITCH_CPU_WIDE OUT preempt  next pid/tid: 0/0`.
+/// Parses a record other than a sample: `PERF_RECORD_SWITCH_CPU_WIDE OUT preempt  next pid/tid: 0/0`.
 fn record(text: &str) -> Option<LineKind<'_>> {
     let kind = text.strip_prefix("PERF_RECORD_")?;
     let Some(switch) = kind.strip_prefix("SWITCH_CPU_WIDE ").or_else(|| kind.strip_prefix("SWITCH ")) else {
@@ -170,7 +170,7 @@ mod tests {
                 "worker 3 17 12345.678901: 5 cpu-clock:",
                 head("worker 3", None, 17, None, at, sample("cpu-clock", Some(5), "")),
             ),
-            // Without call chains the frame stands behind; a tracepoint has its text there.
+            // Without call chains, the frame is at the end of the line. For a tracepoint, that is its text.
             (
                 "swapper 0 [000] 12345.678901: 1 cycles:  ffffffff8105a2b4 halt+0x4 ([kernel.kallsyms])",
                 head("swapper", None, 0, Some(0), at, sample("cycles", Some(1), rest)),

@@ -9,8 +9,8 @@ use crate::offcpu::OffCpuInterval;
 use crate::recording::{Recording, Sample, Unit};
 use crate::stack::StackId;
 
-/// A clock samples once a period while the thread runs. If this many periods have no sample, the CPU did not run or the kernel paused sampling.
-/// That time is not attributed to the places of other samples.
+/// While the thread runs, a clock takes one sample per period. If this many periods have no sample, the CPU did not run, or the kernel
+/// paused sampling. That time is not attributed to the stacks of other samples.
 const PERIODS_WITHOUT: u64 = 4;
 
 /// Kernel functions that handle a page fault.
@@ -36,12 +36,13 @@ pub struct Places {
     samples: Vec<(u64, StackId, u64)>,
     /// The stacks inside a page fault.
     faults: HashSet<StackId>,
-    /// The sampling period in nanoseconds of CPU time. `None` if there are too few samples.
+    /// The sampling period in nanoseconds of CPU time. `None` if there are not enough samples.
     pub period_ns: Option<u64>,
 }
 
 impl Places {
-    /// The samples of the threads `tids`, whose off-CPU intervals are `life`. Of several sampled events, the one with most samples counts.
+    /// Collects the samples of the threads `tids`, whose off-CPU intervals are `life`. If several events were sampled, the one with most
+    /// samples is used.
     pub fn from_recording(recording: &Recording, names: &Names, tids: &[u32], life: &[OffCpuInterval]) -> Places {
         let mut by_event: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
         for sample in recording.samples.iter().filter(|sample| tids.contains(&sample.tid)) {
@@ -55,7 +56,7 @@ impl Places {
         let is_time = recording.events.get(usize::from(event)).is_some_and(|event| event.unit == Unit::Nanoseconds);
         let weighed: u64 = samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.weight));
         let ran_ns = ran(life);
-        // Event counts are converted to time by their total.
+        // Counters have no times, so convert their weights such that the total is the time on CPU.
         let scale = if is_time || weighed == 0 { 1.0 } else { ran_ns as f64 / weighed as f64 };
         let of = |sample: &&Sample| (sample.at_ns, sample.stack, (sample.weight as f64 * scale) as u64);
         let samples: Vec<_> = samples.iter().map(of).collect();
@@ -116,7 +117,7 @@ pub fn account(life: &[OffCpuInterval], places: &Places, tick: &Tick) -> Account
         _ => ran_ns,
     };
     let sampled_ns = ran_ns - unsampled_ns;
-    // Rounds running sums, so that the parts add up to the whole exactly.
+    // Rounds the running sums, not each part. So the parts add up exactly to the whole.
     let (mut before, mut given_ns) = (0_u64, 0_u64);
     for (_, stack, weight) in seen {
         before = before.saturating_add(*weight);

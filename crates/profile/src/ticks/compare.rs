@@ -13,17 +13,17 @@ use crate::names::Names;
 use crate::offcpu::OffCpuInterval;
 use crate::recording::Recording;
 
-/// The fewest slow ticks, because a single one may have any cause.
+/// The minimum number of slow ticks, because a single one may have any cause.
 const SLOW_MIN: usize = 3;
-/// With fewer ticks, the slowest hundredth is too small.
+/// The minimum number of ticks for the slowest hundredth. If there are fewer, the result has a caveat.
 const TICKS_MIN: usize = 300;
-/// A thread with a smaller share of such waits is not named.
+/// A thread is named as the cause only if it has at least this share of the waits.
 const MOST: f64 = 0.5;
-/// A cause with a smaller share of the difference does not explain it.
+/// A cause is considered the explanation only if it has at least this share of the difference.
 const EXPLAINS: f64 = 0.5;
-/// With fewer sampling periods in the average tick, samples show too little.
+/// The minimum number of sampling periods in the average tick. With fewer, samples show too little.
 const PERIODS_A_TICK: u64 = 2;
-/// The most slow ticks in the list, the slowest first.
+/// The maximum number of slow ticks in the list. The slowest are kept.
 const LISTED_MAX: usize = 100;
 
 /// Slow ticks compared with the rest.
@@ -38,24 +38,24 @@ pub struct Comparison {
     pub slow_from_ns: u64,
     /// The average slow tick, in nanoseconds.
     pub slow_mean_ns: u64,
-    /// The average of the rest.
+    /// The average length of the other ticks, in nanoseconds.
     pub rest_mean_ns: u64,
     /// The average slow tick's time on a CPU.
     pub slow_ran_ns: u64,
-    /// The average of the rest.
+    /// The average time on a CPU of the other ticks.
     pub rest_ran_ns: u64,
-    /// Time by kind, the largest difference first.
+    /// The time of each kind in the average tick, the kind with the largest difference first.
     pub growth: Vec<Growth>,
-    /// The main cause of the difference; none if slow ticks are not longer.
+    /// The main cause of the difference. None if slow ticks are not longer.
     pub top: Option<Top>,
     /// The slow ticks, slowest first, at most a hundred.
     pub slow: Vec<Slow>,
     /// Caveats.
     pub caveats: Vec<TicksCaveat>,
-    /// By stack, the average nanoseconds per tick of the rest.
+    /// For each stack, the average nanoseconds per tick of the other ticks.
     #[serde(skip)]
     pub rest_folded: Folded,
-    /// By stack, the average nanoseconds per tick of the slow ticks.
+    /// For each stack, the average nanoseconds per slow tick.
     #[serde(skip)]
     pub slow_folded: Folded,
 }
@@ -64,11 +64,11 @@ pub struct Comparison {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Growth {
-    /// The kind.
+    /// The kind of time.
     pub spent: Spent,
-    /// In slow ticks, in nanoseconds.
+    /// The average in slow ticks, in nanoseconds.
     pub slow_ns: u64,
-    /// In the rest.
+    /// The average in the other ticks, in nanoseconds.
     pub rest_ns: u64,
 }
 
@@ -83,19 +83,19 @@ impl Growth {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Top {
-    /// Its kind of time.
+    /// The kind of time that grew most.
     pub spent: Spent,
     /// The difference of this kind, in nanoseconds.
     pub growth_ns: u64,
-    /// Its share of the whole difference, from 0 to 1.
+    /// The share of this kind in the whole difference, from 0 to 1.
     pub share: f64,
-    /// The program's function; none without stacks.
+    /// The program's function in which this time is spent. None without stacks.
     pub function: Option<String>,
-    /// Its caller.
+    /// The caller of that function, if known.
     pub from: Option<String>,
-    /// The thread that ended most of these waits.
+    /// The thread that ended most of these waits, if known.
     pub ended_by: Option<String>,
-    /// The thread that took the CPU for most of the time.
+    /// The thread that had the CPU for most of this time, if known.
     pub taken_by: Option<String>,
 }
 
@@ -103,23 +103,23 @@ pub struct Top {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slow {
-    /// Its number.
+    /// The number of the tick.
     pub number: u64,
-    /// Its due time, or its begin, in nanoseconds since the start of the recording.
+    /// The due time of the tick in nanoseconds since the start of the recording; its begin if the due time is unknown.
     pub at_ns: u64,
-    /// From due, or begun, to done.
+    /// The time from due to done, in nanoseconds; from begin to done if the due time is unknown.
     pub length_ns: u64,
-    /// How late it began.
+    /// How late the tick began, in nanoseconds.
     pub lateness_ns: u64,
-    /// Its time on a CPU.
+    /// The tick's time on a CPU, in nanoseconds.
     pub ran_ns: u64,
     /// The kind of time with the largest excess over the average of the rest.
     pub spent: Spent,
-    /// The excess of that kind.
+    /// The excess of that kind over the average of the rest, in nanoseconds.
     pub growth_ns: u64,
-    /// In which function.
+    /// The function in which that time was spent, if known.
     pub function: Option<String>,
-    /// The thread that ended its longest wait of that kind.
+    /// The thread that ended the tick's longest wait of that kind, if known.
     pub ended_by: Option<String>,
 }
 
@@ -130,7 +130,7 @@ pub struct Slow {
 pub enum TicksCaveat {
     /// There are too few ticks for a slowest hundredth.
     FewTicks {
-        /// The number that is enough.
+        /// The number of ticks that would be enough.
         enough: usize,
     },
     /// Data was lost.
@@ -162,13 +162,13 @@ pub struct TickData<'a> {
     pub recording: &'a Recording,
     /// The names of its functions.
     pub names: &'a Names,
-    /// The thread's intervals, in the order of time.
+    /// The off-CPU intervals of the tick's thread, sorted by time.
     pub life: &'a [OffCpuInterval],
-    /// Its ticks.
+    /// The ticks of the recording.
     pub cut: &'a Cut,
     /// The time account of each tick.
     pub accounts: &'a [Account],
-    /// The sampling period in nanoseconds.
+    /// The sampling period in nanoseconds. None if unknown.
     pub period_ns: Option<u64>,
 }
 
@@ -215,7 +215,7 @@ fn mean_of(values: impl ExactSizeIterator<Item = u64>) -> u64 {
     (values.map(u128::from).sum::<u128>() / count) as u64
 }
 
-/// Average nanoseconds a tick.
+/// The time of each kind and stack in the average of these ticks, in nanoseconds.
 fn mean(accounts: &[Account], of: &[usize]) -> Sums {
     let mut sums: BTreeMap<_, u128> = BTreeMap::new();
     for (spent, ns) in of.iter().filter_map(|at| accounts.get(*at)).flat_map(|account| &account.sums) {
@@ -251,7 +251,7 @@ impl TickData<'_> {
         }
     }
 
-    /// The intervals of one kind in these ticks.
+    /// The off-CPU intervals of one kind in these ticks.
     fn intervals(&self, of: &[usize], spent: Spent) -> impl Iterator<Item = &OffCpuInterval> {
         let ticks = of.iter().filter_map(|at| self.cut.ticks.get(*at));
         ticks.flat_map(move |tick| {

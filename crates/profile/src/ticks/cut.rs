@@ -20,19 +20,19 @@ use crate::offcpu::{OffCpuInterval, Reason};
 use crate::recording::{Recording, Span};
 use crate::stack::{Frame, FrameId};
 
-/// Waits are distinguished by up to this many innermost user frames: the most for which most waits before ticks are the same. Without frame
-/// pointers only the innermost frame is reliable.
+/// How many innermost user frames distinguish a wait from others. The largest of these numbers is used with which most ticks come after the
+/// same waits. Without frame pointers, only the innermost frame is reliable.
 const DEPTHS: [usize; 4] = [64, 4, 1, 0];
-/// A wait that precedes a smaller share of ticks is not the wait for a tick.
+/// If a wait precedes a smaller share of ticks, it is not the wait for a tick.
 const USUAL_SHARE: f64 = 0.1;
-/// The accepted waits must precede this share of all ticks, else the waits are unknown.
+/// The accepted waits must precede at least this share of all ticks. Otherwise it is unknown which waits end a tick.
 const USUAL_OF_ALL: f64 = 0.9;
-/// The earliest quarter of this many neighbours on each side gives a tick's expected time, because clocks drift and a server may restart its
-/// schedule.
+/// A tick's expected time comes from this many neighbours on each side: the earliest quarter of their offsets. The schedule may shift,
+/// because clocks drift and a server may restart its schedule.
 const NEIGHBOURS: usize = 16;
-/// A run that begins earlier than expected by less than this share of the period is that tick.
+/// A run may begin earlier than expected by up to this share of the period and still be that tick.
 const EARLY_SHARE: f64 = 0.25;
-/// The maximum number of loops in the error of an unclear choice.
+/// The maximum number of loops listed in the error that the tick is unclear.
 const LISTED_MAX: usize = 4;
 
 /// The event that ends a tick.
@@ -57,22 +57,22 @@ pub struct Cut {
     pub tid: u32,
     /// All threads that do the tick's work, most work first.
     pub tids: Vec<u32>,
-    /// The schedule of the ticks; none for marked ticks.
+    /// The schedule of the ticks. None if events mark the ticks.
     pub tempo: Option<Tempo>,
-    /// The event that ends a tick.
+    /// What ends a tick.
     pub ends: Ends,
-    /// Sorted by time, without overlap.
+    /// The ticks, sorted by time and without overlap.
     pub ticks: Vec<Tick>,
-    /// Ticks that were due and did not run.
+    /// The number of ticks that were due and did not run.
     pub missed: u64,
-    /// Ticks without an end event, which are left out.
+    /// The number of ticks that are left out because they have no end event.
     pub unended: u64,
 }
 
 /// The tick to look for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
-    /// The loop with most of the server's work.
+    /// The loop that does most of the server's work.
     Any,
     /// The loop of this rate, in ticks a second.
     Rate(f64),
@@ -110,7 +110,7 @@ pub enum NoTicks {
     },
 }
 
-/// The loops as text.
+/// The loops as text for an error message.
 fn listed(loops: &[TickLoop]) -> String {
     let loops: Vec<String> = loops.iter().take(LISTED_MAX).map(ToString::to_string).collect();
     if loops.is_empty() { String::new() } else { format!("; its loops: {}", loops.join(", ")) }
@@ -124,7 +124,7 @@ pub fn by_thread(intervals: &[OffCpuInterval]) -> BTreeMap<u32, Vec<OffCpuInterv
     }
     for life in lives.values_mut() {
         life.sort_by_key(|interval| (interval.span.start_ns, interval.span.end_ns));
-        // Overlapping intervals come from lost records and are dropped.
+        // Intervals overlap only if records were lost. The later ones are dropped.
         let mut last_ns = 0;
         life.retain(|interval| {
             let is_next = interval.span.start_ns >= last_ns && interval.span.end_ns >= interval.span.start_ns;
@@ -187,7 +187,7 @@ pub fn find(
 /// The ticks of threads by their schedule. `life` has their off-CPU intervals.
 ///
 /// # Errors
-/// Why there are no ticks.
+/// [`NoTicks`] says why there are no ticks.
 pub fn of_threads(recording: &Recording, tids: &[u32], life: &[OffCpuInterval], tempo: &Tempo) -> Result<Cut, NoTick> {
     let awake = stretches(life, |interval| sleeps(interval.reason));
     let (first_tempo, first) = followed(&beats(&awake), Some(tempo))?;
@@ -241,7 +241,7 @@ pub fn at(recording: &Recording, life: &[OffCpuInterval], marked: &ThreadTicks) 
     Cut { tid: *tid, tids: vec![*tid], tempo: None, ends, missed: missed(marked), ticks, unended: *unended }
 }
 
-/// The gaps in the numbers of ticks.
+/// The number of ticks that are missing, by the gaps in the ticks' numbers.
 fn missed(marked: &[MarkedTick]) -> u64 {
     let gaps = marked.windows(2).filter_map(|pair| pair[1].number?.checked_sub(pair[0].number?)?.checked_sub(1));
     gaps.fold(0, u64::saturating_add)
@@ -301,8 +301,8 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
     for slot in &found.slots {
         let (stretch, begins_ns) = match slot.found {
             Found::InTime(beat) | Found::Late(beat) => (work.get(beat), None),
-            // The thread was awake already, perhaps for a packet, and the tick began within that run. If the run already is a tick, that tick
-            // overran.
+            // The thread was already awake, perhaps for a packet, and the tick began within that run. If the run already belongs to an
+            // earlier tick, that tick overran.
             Found::Hidden(beat) => (work.get(beat), Some(slot.expected_ns.max(0.0) as u64)),
             Found::Missed => (None, None),
         };
@@ -310,7 +310,7 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
             missed += 1;
             continue;
         };
-        // On a busy machine most ticks are late, and so is the expected time. A tick slightly before it is in time.
+        // On a busy machine most ticks are late, so the expected time is late too. A tick slightly before it is on time.
         let early_ns = begins_ns.map_or(0, |begins_ns| begins_ns.saturating_sub(stretch.start_ns));
         let is_just_early = (early_ns as f64) < tempo.period_ns * EARLY_SHARE;
         let start_ns = begins_ns.filter(|_| !is_just_early).unwrap_or(stretch.start_ns).max(stretch.start_ns);
@@ -325,7 +325,7 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
     let mut last_ns = 0;
     let ticks = begun.iter().enumerate().map(|(at, (number, off_ns, stretch))| {
         let late_ns = off_ns - earliest(&offs, at);
-        // A tick that is timed from the end of the last one is not late after a long one.
+        // If ticks are timed from the end of the last one, a tick after a long one is not late.
         let late_ns = match tempo.pacing {
             Pacing::FixedTimes => late_ns,
             Pacing::Chained | Pacing::Unknown => late_ns.min(waits[at] - earliest(&waits, at)),
@@ -338,7 +338,7 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
     Cut { tid: tids[0], tids: tids.to_vec(), tempo: Some(tempo), ends, ticks, missed, unended: 0 }
 }
 
-/// The offset of the earliest quarter of a tick's neighbours.
+/// The earliest quarter of the offsets of a tick's neighbours: the value below which a quarter of them lies.
 fn earliest(offs_ns: &[f64], at: usize) -> f64 {
     let near = &offs_ns[at.saturating_sub(NEIGHBOURS)..(at + NEIGHBOURS + 1).min(offs_ns.len())];
     let mut near = near.to_vec();

@@ -6,34 +6,34 @@ use std::collections::BTreeMap;
 use crate::live::probe::{LIBRARY, LIBRARY_BEGINS, LIBRARY_ENDS};
 use crate::recording::{EventId, Recording, Sample};
 
-/// Suffixes of the names of events at which a tick ends: a function's return, or another place.
+/// Suffixes of the names of events that end a tick: a function's return, or another place.
 const RETURN: &str = "__return";
 const UNTIL: &str = "__until_";
 /// Prefixes of perf's names for probe events.
 const GROUPS: [&str; 3] = ["probe_", "uprobes:", "sdt_"];
 /// CLOCK_MONOTONIC, the clock of the library's times.
 const MONOTONIC: i32 = 1;
-/// A due time earlier than this before the begin is not a due time.
+/// The maximum time from due to begin, in nanoseconds. A value that is longer ago is no due time.
 const LATE_MAX_NS: u64 = 60_000_000_000;
-/// Fewer begin events are not ticks.
+/// The minimum number of begin events of a tick.
 const TICKS_MIN: usize = 2;
 /// The kernel's tracepoints for sent packets.
 const PACKETS: [&str; 2] = ["net:net_dev_queue", "net:net_dev_start_xmit"];
-/// Packets at most this far apart are one burst. A server that sends in a loop sends one every few microseconds.
+/// The maximum distance between packets of one burst, in nanoseconds. A server that sends in a loop sends one every few microseconds.
 const TOGETHER_NS: u64 = 1_000_000;
-/// The most event names in an error.
+/// The maximum number of event names in an error.
 const NAMES_MAX: usize = 12;
 
 /// A tick as its events mark it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkedTick {
-    /// Its number, if known.
+    /// The number of the tick, if known.
     pub number: Option<u64>,
-    /// Its due time, if known.
+    /// The due time of the tick, if known.
     pub due_ns: Option<u64>,
-    /// When it began.
+    /// When the tick began.
     pub begun_ns: u64,
-    /// When it was done, if known.
+    /// When the tick was done, if known.
     pub done_ns: Option<u64>,
 }
 
@@ -51,9 +51,9 @@ pub struct Marks {
     ends: Vec<EventId>,
     /// The event at which ticks begin.
     pub begin: String,
-    /// The event at which ticks end; none if no event marks the end.
+    /// The event at which ticks end. None if no event marks the end.
     pub end: Option<String>,
-    /// Whether they are the markers of evenkeel-rt, which have each tick's number and due time.
+    /// Whether these are the markers of `evenkeel-rt`, which contain the number and the due time of each tick.
     pub is_librarys: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct ThreadTicks {
     pub tid: u32,
     /// The ticks, sorted by time.
     pub ticks: Vec<MarkedTick>,
-    /// How many ticks lack an end event that they should have.
+    /// The number of ticks that should have an end event but have none.
     pub unended: u64,
 }
 
@@ -76,7 +76,7 @@ pub enum MarksError {
     NoEvent {
         /// The requested name.
         name: String,
-        /// The events of the recording.
+        /// The names of the events in the recording.
         there: Vec<String>,
     },
     /// The event occurred too rarely.
@@ -84,9 +84,9 @@ pub enum MarksError {
     TooFew {
         /// The event.
         event: String,
-        /// How often.
+        /// How many of these events the recording has.
         seen: usize,
-        /// In which threads.
+        /// The threads that were examined, as text.
         whose: String,
     },
 }
@@ -127,7 +127,7 @@ fn listed(names: &[String]) -> String {
 }
 
 impl Marks {
-    /// The event of this name, or the probe on this function: `tick` is `probe_server:tick`.
+    /// The event of this name, or the probe on this function: `tick` finds `probe_server:tick`.
     ///
     /// # Errors
     /// If the recording has no such event.
@@ -144,7 +144,7 @@ impl Marks {
         })
     }
 
-    /// The same with another end event.
+    /// The same begin with this end event.
     ///
     /// # Errors
     /// If the recording has no such event.
@@ -273,14 +273,14 @@ impl ThreadTicks {
     }
 }
 
-/// Whether a function is recursive: entered again before it returns, with a return for each entry. If a return was lost or the function was left by
-/// a jump, it is not recursive.
+/// Whether a function is recursive: it is entered again before it returns, and there is a return for each entry. If a return was lost, or a
+/// jump left the function, this is false.
 fn calls_itself(turns: impl Iterator<Item = bool>) -> bool {
     let (mut depth, mut was_deep) = (0_u64, false);
     for is_begin in turns {
         depth = if is_begin { depth + 1 } else { depth.saturating_sub(1) };
         was_deep |= depth > 1;
-        // A missing return stays missing.
+        // A return that was lost would leave the depth above zero for good.
         if was_deep && depth == 0 {
             return true;
         }
@@ -292,7 +292,7 @@ fn is_probe(event: &str) -> bool {
     GROUPS.iter().any(|group| event.starts_with(group)) && event.contains(':')
 }
 
-/// The arguments of the library's marker: a tick's number and due time.
+/// The number and the due time of a tick, from the arguments of the library's marker.
 fn arguments(recording: &Recording, sample: &Sample) -> Option<(u64, u64)> {
     let (from, length) = (usize::try_from(sample.raw.0).ok()?, usize::try_from(sample.raw.1).ok()?);
     let words = recording.raw.get(from..from.checked_add(length)?)?.as_chunks::<8>().0;

@@ -46,7 +46,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// The ticks of the wanted loop with most of the work. `intervals` has all threads.
+    /// Finds the ticks of the wanted loop. If there are several such loops, the one with most work is taken. `intervals` has all threads.
     ///
     /// # Errors
     /// If no such loop is found.
@@ -61,14 +61,14 @@ impl Ticks {
         Ok(Ticks::from_recording(recording, names, cut, &lives))
     }
 
-    /// The ticks of a thread that events mark.
+    /// The ticks of a thread, as events mark them.
     pub fn at(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], marked: &ThreadTicks) -> Ticks {
         let lives = cut::by_thread(intervals);
         let life = lives.get(&marked.tid).map_or(&[][..], Vec::as_slice);
         Ticks::from_recording(recording, names, cut::at(recording, life, marked), &lives)
     }
 
-    /// Ticks a second: the rate of the loop, or the average rate of marked ticks; none if unknown.
+    /// Ticks per second: the rate of the loop, or the average rate of marked ticks. None if unknown.
     pub fn hz(&self) -> Option<f64> {
         let came = || {
             let (first, last) = (self.cut.ticks.first()?, self.cut.ticks.last()?);

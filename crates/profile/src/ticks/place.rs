@@ -9,7 +9,8 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::{Frame, FrameId, StackId};
 
-/// A function with this share of the difference is followed inwards. The last such function is the place.
+/// If a function has at least this share of the difference, the search continues in the functions that it calls. The last such function is
+/// the place.
 const MOST: f64 = 0.6;
 /// System libraries. The place is their caller, not a function inside.
 const SYSTEMS: [&str; 9] =
@@ -29,16 +30,16 @@ struct Function {
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
     functions: Vec<Function>,
-    /// The outermost function first.
+    /// The functions of each stack, outermost first.
     by_stack: BTreeMap<StackId, Vec<usize>>,
 }
 
 /// A place in the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The innermost function of the program; without one, the innermost of any.
+    /// The innermost function of the program's own code, or else the innermost function of any code. None if unknown.
     pub function: Option<String>,
-    /// Its caller.
+    /// The caller of that function, if known.
     pub from: Option<String>,
 }
 
@@ -66,8 +67,8 @@ impl Paths {
         paths
     }
 
-    /// The place where one kind of time grows most. The search goes from the outermost function inwards, as long as one function has most
-    /// of the growth.
+    /// The function in which one kind of time grows most. The search goes from the outermost function inwards, as long as one function has
+    /// most of the growth.
     pub fn place(&self, spent: Spent, slow: &Sums, rest: &Sums) -> Place {
         let mut grown: BTreeMap<StackId, i64> = BTreeMap::new();
         let mut add = |sums: &Sums, sign: i64| {

@@ -8,9 +8,9 @@ pub(super) struct Stretch {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) ran_ns: u64,
-    /// The length of the wait before.
+    /// The length of the wait before this work.
     pub(super) waited_ns: u64,
-    /// The wait before.
+    /// The index of the wait before this work.
     pub(super) after: usize,
 }
 

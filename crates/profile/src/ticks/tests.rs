@@ -37,7 +37,7 @@ impl Server {
         Server { recording, intervals: Vec::new(), now_ns: 1_000 * MS, since_clock_ns: 0 }
     }
 
-    /// Functions from the outermost on; the kernel's end with `_k`.
+    /// A stack of these functions, outermost first. Kernel functions have names that end with `_k`.
     fn stack(&mut self, path: &str) -> StackId {
         let frames: Vec<Frame> = path
             .split(';')
@@ -234,7 +234,7 @@ fn a_lock_wait_names_the_holder_and_where_it_took_the_lock() {
     assert!(!said.rest_folded.lines.contains_key(line), "{:?}", said.rest_folded);
 }
 
-/// Packets wake it between ticks, and it waits for both at the same place.
+/// Packets wake the thread between ticks. It waits for packets and for ticks at the same place.
 #[test]
 fn work_between_ticks_is_not_part_of_them() {
     let mut server = Server::new();
@@ -347,7 +347,7 @@ fn ticks_begun_by_an_event_end_at_the_wait_or_at_the_next() {
 }
 
 proptest! {
-    /// For any recording, ticks do not overlap, and their accounts cover all of their time once.
+    /// For any recording, ticks do not overlap, and a tick's account covers its time exactly once.
     #[test]
     fn no_recording_is_a_panic(
         intervals in prop::collection::vec((0_u64..3_000_000, 0_u64..3_000_000, 0_u8..10), 0..200),

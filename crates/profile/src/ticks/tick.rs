@@ -8,16 +8,16 @@ use crate::recording::Span;
 /// A tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// Its number: periods since the first tick if it has a fixed rate, else its index.
+    /// The number of the tick: with a fixed rate, the periods since the first tick; else the tick's index.
     pub number: u64,
-    /// From due, or begun if the due time is unknown, to done.
+    /// The time from due to done. If the due time is unknown, from begin to done.
     pub span: Span,
-    /// When it got the CPU.
+    /// When the tick began, that is, got the CPU.
     pub begun_ns: u64,
 }
 
 impl Tick {
-    /// How late it began.
+    /// How late the tick began.
     pub fn lateness_ns(&self) -> u64 {
         self.begun_ns.saturating_sub(self.span.start_ns)
     }
@@ -27,25 +27,25 @@ impl Tick {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum Spent {
-    /// It ran, at a sampled place.
+    /// The tick ran, at a sampled place.
     Ran,
-    /// It ran in a page fault.
+    /// The tick ran in the kernel's handler of a page fault.
     Faulted,
-    /// It had a CPU, but no samples.
+    /// The tick had a CPU, but there are no samples.
     Unsampled,
-    /// It had no CPU.
+    /// The tick had no CPU, for this reason.
     Without(Reason),
-    /// It was due but had not begun.
+    /// The tick was due but had not begun.
     Late,
 }
 
 impl Spent {
-    /// The cause. A page fault is one cause, whether it uses the CPU or waits for a disk.
+    /// The cause of the time. A page fault is one cause, whether it uses the CPU or waits for a disk.
     pub fn kind(self) -> Spent {
         if self == Spent::Faulted { Spent::Without(Reason::PageFault) } else { self }
     }
 
-    /// Its name in JSON and graphs.
+    /// The name of the kind in JSON and graphs.
     pub fn name(self) -> &'static str {
         match self {
             Spent::Ran => "on a CPU",
@@ -56,7 +56,7 @@ impl Spent {
         }
     }
 
-    /// Its name in sentences.
+    /// The name of the kind in sentences.
     pub fn words(self) -> &'static str {
         match self {
             Spent::Ran => "work on a CPU",

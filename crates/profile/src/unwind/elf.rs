@@ -1,5 +1,5 @@
-//! `Image`: the unwind tables of a program or library. Only these parts of a file are read. Files are untrusted: each part has a size limit, and
-//! invalid ones are errors.
+//! `Image`: the unwind tables of a program or library. Only these parts of a file are read. Files are untrusted: each part has a size
+//! limit, and an invalid part is an error.
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
@@ -11,14 +11,14 @@ use crate::binaries::NotFound;
 type Header = FileHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
 
-/// The longest part. The tables of the largest programs are a tenth of this.
+/// The maximum number of bytes of one part. The tables of the largest programs have a tenth of this.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
 /// The maximum number of bytes after decompression.
 const MINI_BYTES_MAX: u64 = 32 << 20;
 /// The maximum number of sections, because the name of each is read.
 const SECTIONS_MAX: usize = 4096;
 const SEGMENTS_MAX: usize = 4096;
-/// The longest section of notes. A build ID usually has 20 bytes, so its notes are short.
+/// The maximum length of a section of notes. A build ID usually has 20 bytes, so its notes are short.
 const NOTES_BYTES_MAX: u64 = 1 << 20;
 
 /// A file that can't be used, and the reason.
@@ -27,16 +27,16 @@ pub enum Unusable {
     /// The file was not found.
     #[error(transparent)]
     NotFound(#[from] NotFound),
-    /// It is not an ELF file.
+    /// The file is not an ELF file.
     #[error("it is not a 64-bit ELF file of this byte order")]
     NoElf,
-    /// A part of it is invalid.
+    /// A part of the file is invalid.
     #[error("its {0} is unreadable")]
     Part(&'static str),
-    /// A part of it is too large.
+    /// A part of the file is too large.
     #[error("its {0} is implausibly large")]
     TooLarge(&'static str),
-    /// It has no table.
+    /// The file has no unwind table.
     #[error("it has no unwind table")]
     NoTable,
 }
@@ -52,9 +52,9 @@ struct Segment {
 /// A part of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Section {
-    /// Its address, as the file has it.
+    /// The virtual address of the section in the file's own numbering.
     pub(super) address: u64,
-    /// Its contents.
+    /// The contents of the section.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Image {
     segments: Vec<Segment>,
     /// `.eh_frame`.
     pub(super) eh_frame: Option<Section>,
-    /// `.eh_frame_hdr`, its index.
+    /// `.eh_frame_hdr`, the index of `.eh_frame`.
     pub(super) eh_frame_hdr: Option<Section>,
     /// `.debug_frame`.
     pub(super) debug_frame: Option<Section>,
@@ -74,7 +74,7 @@ pub(super) struct Image {
     pub(super) text: u64,
     /// The start of `.got`.
     pub(super) got: u64,
-    /// Its build id.
+    /// The build ID of the file.
     pub(super) build_id: Option<Vec<u8>>,
 }
 
@@ -141,7 +141,7 @@ impl Image {
                 }
                 _ => continue,
             };
-            // Compressed ones occur only for languages that keep frame pointers.
+            // Compressed sections occur only for languages that keep frame pointers.
             let is_packed = section.sh_flags(ENDIAN).contains(elf::SHF_COMPRESSED);
             if section.sh_type(ENDIAN) == elf::SHT_NOBITS || is_packed {
                 continue;
@@ -155,7 +155,7 @@ impl Image {
         Ok(())
     }
 
-    /// The virtual address of a file offset, if it is code.
+    /// The virtual address of a file offset, if code is there.
     pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self
             .segments
@@ -171,7 +171,7 @@ impl Image {
         self
     }
 
-    /// Whether it has any unwind table.
+    /// Whether the file has any unwind table.
     pub(super) fn has_table(&self) -> bool {
         self.eh_frame.is_some() || self.debug_frame.is_some()
     }

@@ -11,13 +11,13 @@ use crate::stack::Module;
 
 /// The name of the vDSO.
 pub(super) const VDSO: &str = "[vdso]";
-/// The maximum number of bytes of the vDSO, which has two pages.
+/// The maximum number of bytes of the vDSO. It really has two pages.
 const VDSO_BYTES_MAX: u64 = 1 << 20;
 
 /// The image of a module that a process has mapped.
 ///
 /// # Errors
-/// If it does not exist, or is unusable.
+/// If the file of the module does not exist, or is unusable.
 pub(super) fn image(module: &Module, mapping: Mapping, machine: &Machine, lookup: &Lookup) -> Result<Image, Unusable> {
     if module.path == VDSO {
         return vdso(machine);
@@ -61,7 +61,7 @@ pub(super) fn own_vdso() -> Result<Vec<u8>, Unusable> {
     Ok(bytes)
 }
 
-/// Its address range, if this line of `/proc/PID/maps` is the vDSO.
+/// The address range of the vDSO, if this line of `/proc/PID/maps` is that of the vDSO.
 fn vdso_of(line: &str) -> Option<(u64, u64)> {
     let (start, end) = line.strip_suffix(VDSO)?.split_whitespace().next()?.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))

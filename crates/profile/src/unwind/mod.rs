@@ -22,7 +22,7 @@ use crate::maps::Maps;
 use crate::recording::Machine;
 use crate::stack::Modules;
 
-/// The maximum number of frames of a stack, because endless recursion has any number.
+/// The maximum number of frames of a stack. Endless recursion would have an unlimited number.
 pub const FRAMES_MAX: usize = 1024;
 
 /// The user state of a thread in a sample.
@@ -30,13 +30,13 @@ pub const FRAMES_MAX: usize = 1024;
 pub struct SampledStack<'a> {
     /// The recorded machine.
     pub machine: &'a Machine,
-    /// Its process.
+    /// The process of the sample.
     pub pid: u32,
-    /// Its registers as words, in the order of the bits of `which`.
+    /// The registers as words, in the order of the bits of `which`.
     pub registers: &'a [u8],
     /// The mask of registers (`PERF_REG_X86_*`, `PERF_REG_ARM64_*`).
     pub which: u64,
-    /// The copied part of its stack, from the stack pointer on.
+    /// The copied top of the user stack, from the stack pointer on.
     pub stack: &'a [u8],
 }
 
@@ -51,8 +51,8 @@ pub enum End {
 
 /// Unwinds stacks.
 pub trait Unwind {
-    /// Appends the addresses of a stack to `into`, innermost first: the instruction pointer, then an address inside each call. Appends nothing if
-    /// it can't unwind.
+    /// Appends the addresses of a stack to `into`, innermost first: the instruction pointer, then an address inside each call. Appends
+    /// nothing if the stack cannot be unwound.
     fn unwind(&mut self, sampled: &SampledStack<'_>, maps: &Maps, modules: &Modules, into: &mut Vec<u64>) -> End;
 }
 

@@ -16,9 +16,9 @@ pub(super) struct Architecture {
     pub(super) return_address: u16,
     /// The bit of the program counter in a sample.
     counter_bit: u8,
-    /// For each used bit of a sample's register mask, the DWARF number.
+    /// The used bits of a sample's register mask, each with the DWARF number of its register.
     numbers: &'static [(u8, u16)],
-    /// The bits of a code address: aarch64 puts the signature of a return address into the bits above.
+    /// The mask of the bits of a code address. On aarch64, the bits above contain the signature of a return address.
     address_mask: u64,
 }
 
@@ -52,7 +52,7 @@ const X86_64: Architecture = Architecture {
 /// The register of the code segment, and its value in a 32-bit program.
 const X86_CODE_SEGMENT: (u8, u64) = (10, 0x23);
 
-/// `PERF_REG_ARM64_*`: the first 32 have DWARF's numbers.
+/// `PERF_REG_ARM64_*`: the first 32 have the same numbers as in DWARF.
 const AARCH64: Architecture = Architecture {
     stack_pointer: 31,
     frame_pointer: 29,
@@ -92,7 +92,7 @@ const AARCH64: Architecture = Architecture {
         (30, 30),
         (31, 31),
     ],
-    // Addresses have 48 bits unless a program requests more, so the bits above never belong to an address.
+    // Addresses have 48 bits unless a program requests more. So the bits above are not part of an address.
     address_mask: (1 << 48) - 1,
 };
 
@@ -135,7 +135,8 @@ impl Registers {
         Some(registers)
     }
 
-    /// The value of a register. In a frame that has not made a call yet, the return address is still in its register.
+    /// The value of a register. In a frame that has not made a call yet, the return address is still in its register, if the architecture
+    /// has one.
     pub(super) fn get(&self, number: u16) -> Option<u64> {
         if *self.architecture == X86_64 && number == X86_64.return_address {
             return Some(self.counter);
@@ -144,7 +145,7 @@ impl Registers {
         is_known.then(|| self.values.get(usize::from(number)).copied())?
     }
 
-    /// Sets the value of a register. Registers without a number here are ignored.
+    /// Sets the value of a register. Registers beyond the tracked ones are ignored.
     pub(super) fn set(&mut self, number: u16, value: u64) {
         if let Some(place) = self.values.get_mut(usize::from(number)) {
             *place = value;

@@ -4,7 +4,7 @@ use gimli::{EndianSlice, EvaluationResult, Expression, LittleEndian, Location, V
 
 use super::registers::{Memory, Registers};
 
-/// The maximum number of steps of an expression, which could loop forever.
+/// The maximum number of steps to evaluate an expression, because a hostile one could loop forever.
 const STEPS_MAX: u32 = 256;
 
 /// An expression: its offset in the section, and its length.
@@ -17,9 +17,9 @@ pub(super) struct Rule {
     pub(super) base: Base,
     /// The place of each saved register.
     pub(super) registers: Vec<(u16, Held)>,
-    /// There is no return address: this is the outermost frame.
+    /// Whether this is the outermost frame, which has no return address.
     pub(super) is_outermost: bool,
-    /// The caller was interrupted, so its address is not a return address.
+    /// Whether a signal interrupted the caller. Its address is then not a return address.
     pub(super) is_signal: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Base {
 /// The place of a caller's register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Held {
-    /// The value is lost.
+    /// The value is unknown.
     Nowhere,
     /// In memory, at this offset from the base.
     At(i64),
@@ -54,9 +54,9 @@ pub(super) enum Held {
 /// The result of unwinding a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// At its caller, after the call.
+    /// Now at the caller, after its call.
     Called,
-    /// At a frame that was interrupted.
+    /// Now at a frame that was interrupted by a signal.
     Interrupted,
     /// The frame was the outermost one.
     Outermost,
@@ -65,7 +65,7 @@ pub(super) enum Left {
 }
 
 impl Rule {
-    /// Replaces a frame's registers with its caller's, if it has one. `section` has the expressions.
+    /// Replaces the registers of a frame with those of its caller, if it has one. The expressions are in `section`.
     pub(super) fn leave(&self, registers: &mut Registers, memory: Memory<'_>, section: &[u8]) -> Left {
         if self.is_outermost {
             return Left::Outermost;
@@ -87,7 +87,8 @@ impl Rule {
         let architecture = registers.architecture;
         let mut left = *registers;
         left.set(architecture.stack_pointer, base);
-        // Without a rule, the return address is still in its register, if there is one: the function has made no call yet.
+        // If the row has no rule for the return address, it is still in its register, if the architecture has one. The function has made no
+        // call yet.
         let mut returns_to = registers.link();
         for (number, held) in &self.registers {
             let value = match *held {
@@ -104,7 +105,8 @@ impl Rule {
             }
             match (value, held) {
                 (Some(value), _) => left.set(*number, value),
-                // Memory below the stack pointer is not copied, but a table may still place a just-restored register there.
+                // Memory below the stack pointer is not copied. A table may still say that a register was saved there, if the register was
+                // just restored.
                 (None, Held::At(offset)) if base.saturating_add_signed(*offset) < memory.start => {}
                 (None, _) => left.forget(*number),
             }

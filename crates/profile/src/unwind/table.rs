@@ -12,19 +12,19 @@ use super::rule::{Base, Held, Rule};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The longest description of a function. In the largest programs it has some thousand bytes; a longer one is hostile.
+/// The maximum length of a function's description in bytes. In the largest programs it has some thousand bytes.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
-/// The most cached addresses; a recording has fewer in one file.
+/// The maximum number of cached addresses. A recording has fewer in one file.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// The section of a rule's expressions.
+/// Which section contains the expressions of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     EhFrame,
     DebugFrame,
 }
 
-/// A cached address: its rule's number and section.
+/// What is known of a cached address: the number of its rule and the section, or that there is no rule.
 type Known = Option<(u32, Which)>;
 
 /// The rules of a file.
@@ -150,7 +150,7 @@ fn debug_frame(part: &Section) -> DebugFrame<Slice<'_>> {
 }
 
 /// The index in `.eh_frame_hdr`, sorted by function: the first address of each function and the place of its description, both relative to
-/// the section's address. Every linker writes this one form; for any other, the index is built anew.
+/// the section's address. All linkers write the same form. For another form, the index is built from the descriptions.
 fn list_of(part: &Section) -> Option<&[[u8; 8]]> {
     const FORM: [u8; 4] = [1, 0x1b, 3, 0x3b];
     let (head, list) = part.bytes.split_at_checked(12)?;
@@ -167,7 +167,7 @@ fn offset_in_list(list: &Section, eh_frame: &Section, address: u64) -> Option<us
     usize::try_from(half([a, b, c, d]).checked_sub(eh_frame.address)?).ok()
 }
 
-/// The descriptions sorted by function. Damage ends the list, because each length leads to the next.
+/// The descriptions sorted by function, up to the first damaged one, because the length of each gives the place of the next.
 fn listed<'a, S: UnwindSection<Slice<'a>>>(section: S, bases: &BaseAddresses) -> Vec<(u64, usize)> {
     let mut found = Vec::new();
     let mut entries = section.entries(bases);

@@ -28,7 +28,7 @@ const BY_RBX: u64 = 0x1200;
 const OUTERMOST: u64 = 0x1300;
 const SIGNAL: u64 = 0x1400;
 const ENDLESS: u64 = 0x1500;
-/// A function that is in no table.
+/// The address of a function that is in no table.
 const NO_TABLE: u64 = 0x1600;
 
 fn entry(into: &mut Vec<u8>, body: &[u8]) -> usize {
@@ -44,7 +44,7 @@ fn cie(into: &mut Vec<u8>, kind: Kind, augmentation: &str) -> usize {
     body.push(1);
     let augmentation = if kind == Kind::EhFrame { augmentation } else { "" };
     body.extend(augmentation.as_bytes());
-    // The code factor 1, the data factor -8, and the return address in register 16.
+    // Code factor 1, data factor -8, and the return address in register 16.
     body.extend([0, 1, 0x78, 16]);
     if kind == Kind::EhFrame {
         body.extend([1, 0]);
@@ -70,12 +70,12 @@ fn image(kind: Kind) -> Image {
     let mut bytes = Vec::new();
     let plain = cie(&mut bytes, kind, "zR");
     function(&mut bytes, kind, plain, LEAF, &[]);
-    // The base is rsp + 40; rbx is saved at base - 16.
+    // The base is rsp + 40, and rbx is saved at base - 16.
     function(&mut bytes, kind, plain, PUSHED, &[0x0e, 40, 0x83, 2]);
     // The base is rbx + 32.
     function(&mut bytes, kind, plain, BY_RBX, &[0x0c, 3, 32]);
     function(&mut bytes, kind, plain, OUTERMOST, &[0x07, 16]);
-    // An expression that jumps back to its own start.
+    // An endless expression, which jumps back to its own start.
     function(&mut bytes, kind, plain, ENDLESS, &[0x0f, 3, 0x2f, 0xfd, 0xff]);
     let signal = cie(&mut bytes, kind, "zRS");
     // The interrupted frame's stack pointer is at rsp + 32, and its address at rsp + 40. Both are expressions, as in libc's tables.
@@ -101,7 +101,7 @@ fn process() -> Process {
     let mut modules = Modules::default();
     let module = modules.number(Module { path: "/nowhere/at/all".to_owned(), build_id: None });
     let mut maps = Maps::default();
-    // The file is mapped at another address than it says.
+    // The file is mapped at another address than the addresses in the file.
     maps.add(Map { start: BIAS + 0x1000, end: BIAS + 0x2000, module, file_offset: 0x1000, is_file: true });
     let machine = Machine { architecture: Some("x86_64".to_owned()), ..Machine::default() };
     Process { maps, modules, module, machine }
@@ -127,9 +127,9 @@ fn followed(kind: Kind, [rbx, rbp, ip]: [u64; 3], stack: &[u8]) -> (End, Vec<u64
     (end, found.into_iter().map(|address| address.wrapping_sub(BIAS)).collect())
 }
 
-/// The stack of a leaf function, called by a function that pushed rbx, called by one whose base is rbx, called by the outermost one.
+/// The stack of four functions: a leaf, its caller that pushed rbx, that one's caller whose base is rbx, and the outermost one.
 fn chain() -> Vec<u8> {
-    // The leaf's return address, then the second function's stack with rbx at the end, then its return address.
+    // The return address of the leaf; the stack of the second function, which ends with rbx; and the return address of the second function.
     let inner = [BIAS + PUSHED + 0x10, 7, 7, 7, STACK + 48, BIAS + BY_RBX + 0x20];
     words(&[&inner[..], &[7, 7, 7, BIAS + OUTERMOST + 5]].concat())
 }
@@ -141,7 +141,7 @@ fn each_way_to_leave_a_function_is_followed() {
     for kind in [Kind::EhFrame, Kind::DebugFrame] {
         assert_eq!(followed(kind, [0, 0, BIAS + LEAF], &stack), (End::Outermost, whole.clone()), "{kind:?}");
     }
-    // If less of the stack is copied, the result is the beginning of the full result, and it says that the stack continues.
+    // If less of the stack is copied, the result is a part of the full result from its beginning, and reports that the stack continues.
     for length in 0..80 {
         let (end, found) = followed(Kind::EhFrame, [0, 0, BIAS + LEAF], &stack[..length]);
         assert!(end == End::CutOff && whole.starts_with(&found) && found.len() < whole.len(), "{length}: {found:x?}");
@@ -151,7 +151,8 @@ fn each_way_to_leave_a_function_is_followed() {
 #[test]
 fn a_handler_of_a_signal_leads_to_who_was_interrupted_and_not_to_who_called() {
     let interrupted = STACK + 64;
-    // libc says that the code that ends a handler begins a byte early: the handler returns to it, and it calls nothing.
+    // In libc, the table for the code that ends a signal handler begins a byte before that code, because the handler returns to it and no
+    // call precedes it.
     let stack = words(&[BIAS + SIGNAL + 1, 7, 7, 7, 7, interrupted, BIAS + LEAF, 7, BIAS + OUTERMOST + 5]);
     let found = followed(Kind::EhFrame, [0, 0, BIAS + LEAF + 9], &stack);
     assert_eq!(found, (End::Outermost, vec![LEAF + 9, SIGNAL, LEAF, OUTERMOST + 4]));
@@ -216,8 +217,7 @@ fn the_kernels_own_piece_of_a_program_has_a_table() {
     assert!(found > 100, "{found} addresses");
 }
 
-/// Both the container's file and the host's have a table: by the wrong one, its frames
-/// would be made up.
+/// The container's file and the host's file at the same path both have a table. With the host's table, the frames would be wrong.
 #[test]
 fn a_containers_stack_is_followed_by_the_containers_file() {
     let table = |path: &std::path::Path| Image::parse(std::fs::read(path).unwrap().as_slice()).unwrap().eh_frame;
@@ -227,7 +227,7 @@ fn a_containers_stack_is_followed_by_the_containers_file() {
         let (own, others) = (table(&contained.inside), table(&contained.path));
         assert!(own.is_some() && own != others);
         let own_id = Image::parse(std::fs::read(&contained.inside).unwrap().as_slice()).unwrap().build_id;
-        // The kernel fills a short one up to 20 bytes if a fixed length is requested.
+        // If a fixed length is requested, the kernel pads a short build ID to 20 bytes.
         let filled = own_id.clone().map(|id| [id, vec![0; 4]].concat());
         for id in [own_id, filled] {
             let (module, mapping) = contained.module(id);
@@ -258,7 +258,7 @@ proptest! {
     #[test]
     fn a_file_with_flipped_bytes_is_no_harm(flips in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..40), cut in any::<u16>()) {
         if let Ok(mut bytes) = find::own_vdso() {
-            // The rest of the file is zeros, so the first pages have all contents.
+            // The rest of the file is zeros, so keep only the first pages.
             bytes.truncate(8192);
             let length = bytes.len();
             for (at, value) in flips {

@@ -12,20 +12,20 @@ use crate::maps::{Map, Maps};
 use crate::recording::Mapping;
 use crate::stack::{Module, ModuleId, Modules};
 
-/// The maximum number of processes tried for one file.
+/// The maximum number of processes through which one file is searched.
 const PROCESSES_MAX: usize = 8;
 
-/// Unwinds the stacks of one recording, which numbers the files.
+/// Unwinds the stacks of one recording. Files are cached by the recording's module numbers.
 #[derive(Debug, Default)]
 pub struct Unwinder {
     lookup: Lookup,
     pub(super) tables: HashMap<ModuleId, Result<Table, Unusable>>,
-    /// Processes through which a file was not found. Another process may still have it.
+    /// The processes through which a file was not found. It may still be found through another process.
     tried: HashMap<ModuleId, Vec<u32>>,
 }
 
 impl Unwinder {
-    /// An unwinder without files.
+    /// An unwinder with the default file lookup.
     pub fn new() -> Unwinder {
         Unwinder::default()
     }
@@ -35,7 +35,7 @@ impl Unwinder {
         Unwinder { lookup, ..Unwinder::default() }
     }
 
-    /// The files without usable tables, with the reasons, sorted by number.
+    /// The files without usable tables, with the reasons, sorted by module number.
     pub fn unusable(&self) -> Vec<(ModuleId, &Unusable)> {
         let mut found: Vec<_> =
             self.tables.iter().filter_map(|(module, table)| Some((*module, table.as_ref().err()?))).collect();
@@ -43,7 +43,7 @@ impl Unwinder {
         found
     }
 
-    /// Unwinds to the caller.
+    /// Unwinds from a frame to its caller.
     fn leave(&mut self, place: &Place<'_>, registers: &mut Registers, memory: Memory<'_>) -> Left {
         let Some(map) = place.maps.at(place.at) else { return Left::Lost };
         let Some((rule, section)) = self.table(map, place).and_then(|(table, address)| table.rule(address)) else {
@@ -51,13 +51,13 @@ impl Unwinder {
         };
         let before = registers.stack_pointer();
         let left = rule.leave(registers, memory, section);
-        // The stack grows down, so the caller's stack pointer is higher, by at least the return address if that is on the stack. A signal handler
-        // may have a stack elsewhere.
+        // The stack grows down. So the caller's stack pointer is higher, at least by the return address if that is on the stack. A signal
+        // handler may have a separate stack.
         let is_up = registers.stack_pointer() > before || place.is_innermost && registers.stack_pointer() == before;
         if left == Left::Called && !is_up { Left::Lost } else { left }
     }
 
-    /// The table of the mapped file, and the address in it.
+    /// The table of the mapped file, and the address of this place in the file.
     fn table(&mut self, map: &Map, place: &Place<'_>) -> Option<(&mut Table, u64)> {
         let module = place.modules.get(map.module)?;
         let is_vdso = module.path == find::VDSO;
@@ -73,7 +73,7 @@ impl Unwinder {
 }
 
 impl Unwinder {
-    /// Looks for the mapped file, unless it was found, or not found through this process, before.
+    /// Searches for the mapped file, unless it was found before, or not found through this process before.
     fn find(&mut self, map: &Map, module: &Module, sampled: &SampledStack<'_>) {
         if matches!(self.tables.get(&map.module), Some(Ok(_))) {
             return;
@@ -95,7 +95,7 @@ struct Place<'a> {
     maps: &'a Maps,
     modules: &'a Modules,
     at: u64,
-    /// The innermost frame, or an interrupted one: its address is not a return address.
+    /// Whether this is the innermost frame, or one that a signal interrupted. Its address is then not a return address.
     is_innermost: bool,
 }
 
@@ -107,13 +107,13 @@ impl Unwind for Unwinder {
         into.push(place.at);
         while into.len() < FRAMES_MAX {
             match self.leave(&place, &mut registers, memory) {
-                // The call is before the return address, which may already belong to the next function.
+                // The return address may already belong to the next function. The call is before it.
                 Left::Called => (place.at, place.is_innermost) = (registers.counter.wrapping_sub(1), false),
                 Left::Interrupted => (place.at, place.is_innermost) = (registers.counter, true),
                 Left::Outermost => return End::Outermost,
                 Left::Lost => return End::CutOff,
             }
-            // There is no code, so this was not a return address.
+            // No code is mapped there, so the address was not a return address.
             if maps.at(place.at).is_none() {
                 return End::CutOff;
             }
@@ -123,8 +123,8 @@ impl Unwind for Unwinder {
     }
 }
 
-/// Code without a table, such as code generated at run time. Most of it keeps a frame pointer, which points to the caller's, below the return
-/// address.
+/// Unwinds code that has no table, such as code generated at run time. Most of it keeps a frame pointer, which points to the caller's frame
+/// pointer; the return address is above that.
 fn by_frame_pointer(registers: &mut Registers, memory: Memory<'_>) -> Left {
     let architecture = registers.architecture;
     let Some(frame) = registers.get(architecture.frame_pointer) else { return Left::Lost };

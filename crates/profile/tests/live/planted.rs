@@ -20,27 +20,27 @@ use evenkeel_testkit::cgroup::Group;
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// The file is larger than one stall reads.
+/// The size of the mapped file in bytes. One stall reads less than that.
 const MAP_BYTES: usize = 64 << 20;
 const BYTES_MAX: usize = 256 << 20;
 
-/// How ticks are recognized.
+/// By what ticks are recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// The thread's wake-ups.
     Wakes,
-    /// Each time that `tick` is entered and returns.
+    /// The entry and the return of the function `tick`.
     Function,
 }
 
-/// The compiled server, and a file for it to map.
+/// The folder with the compiled server and a file that it maps, and the control group.
 struct Stage {
     folder: tempfile::TempDir,
     group: Group,
 }
 
 impl Stage {
-    /// `None`, visibly skipped, if there is no compiler or no such control group.
+    /// Prepares the test. `None`, recorded as skipped, if there is no compiler or no such control group.
     fn set() -> Option<Stage> {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/server.c");
@@ -56,7 +56,7 @@ impl Stage {
         let mut file = File::create(folder.path().join("map")).unwrap();
         file.write_all(&vec![1; MAP_BYTES]).unwrap();
         file.sync_all().unwrap();
-        // Use version 1, which lets a single thread in.
+        // Use version 1 of control groups, in which a single thread can join a group.
         let group = Group::with("cpu", &[("cpu.cfs_period_us", "1000000".to_owned())]).map_err(not_judged).ok()?;
         Some(Stage { folder, group })
     }
@@ -70,10 +70,10 @@ impl Stage {
             .unwrap()
     }
 
-    /// The report about a run of the server. None, visibly skipped, if this user may not record.
+    /// Runs the server and returns the report. None, recorded as skipped, if this user may not record.
     fn said(&self, kind: &str, ticks: u64, by: By) -> Option<Result<Comparison, Spoiled>> {
         let server = self.server(kind, ticks);
-        // A process exists slightly before its program is in its memory.
+        // A new process exists slightly before its program is mapped.
         let is_mapped = |_: &u32| {
             let maps = fs::read_to_string(format!("/proc/{}/maps", server.id())).unwrap_or_default();
             maps.lines().any(|line| line.ends_with("/server"))
@@ -94,7 +94,7 @@ impl Stage {
         let mut memory = Memory::new(BYTES_MAX);
         let limit_ns = ticks * 10_000_000;
         let recorded = live::record(&config, &mut |status| status.elapsed_ns < limit_ns, &mut memory);
-        // Names of functions are read from the files of a process, which need not run for that.
+        // Names of functions are read from files, so the process need not run any more.
         let own_output = server.wait_with_output_or_kill(recorded.is_err());
         match recorded {
             Err(LiveError::Denied { why, .. } | LiveError::NoProbe { why, .. }) => {
@@ -144,12 +144,12 @@ impl Awaited for Child {
     }
 }
 
-/// Why a run shows nothing, or something wrong.
+/// Why a run does not give the expected report.
 #[derive(Debug)]
 enum Spoiled {
-    /// The server itself recorded that it was delayed: the machine was busy or stalled.
+    /// By its own record, the server was delayed, because the machine was busy or stalled.
     ByTheMachine,
-    /// The server was on time, but the answer is wrong.
+    /// The server was on time, but the report is wrong.
     ByUs(String),
 }
 
@@ -159,7 +159,7 @@ fn own_record(output: &str) -> Vec<[u64; 4]> {
     output.lines().map(|line| line.split(' ').map(number).collect::<Vec<_>>().try_into().unwrap()).collect()
 }
 
-/// Whether many of the ticks without a plant began late or took long.
+/// Whether many ticks without a planted stall began late or took long.
 fn is_kept_from_its_time(own: &[[u64; 4]]) -> bool {
     let ordinary = own.iter().filter(|[number, ..]| number % 100 != 50);
     let kept = ordinary.filter(|[_, due_ns, begun_ns, done_ns]| {
@@ -168,7 +168,7 @@ fn is_kept_from_its_time(own: &[[u64; 4]]) -> bool {
     kept.count() * 20 > own.len()
 }
 
-/// The server's own record is the truth: the recording has nearly all of its ticks, with their lengths.
+/// Compares the recording with the server's own record: nearly all ticks must be found, with their lengths.
 fn agree(own: &[[u64; 4]], found: &Ticks) -> Result<(), String> {
     let mut close = 0;
     for tick in &found.cut.ticks {
@@ -193,7 +193,7 @@ fn expected(kind: &str) -> (Spent, &'static str) {
     }
 }
 
-/// Whether the report names it first, with its place and the thread that held the lock.
+/// Whether the report names the stall first, with its place and the thread that held the lock.
 fn is_first(kind: &str, said: &Comparison) -> Result<(), String> {
     let Some(top) = &said.top else { return Err("nothing makes slow ticks slow".to_owned()) };
     let Top { spent, growth_ns, function, ended_by, .. } = top;
@@ -203,8 +203,8 @@ fn is_first(kind: &str, said: &Comparison) -> Result<(), String> {
     if is_so && is_long { Ok(()) } else { Err(format!("{top:?} {:?}", said.growth)) }
 }
 
-/// Each recording must report the stall, in one of two tries. A try does not count if the server itself was delayed, or if a control thread
-/// without a plant shows that this machine cannot show the stall.
+/// Each recording must report the stall, in one of two attempts. An attempt does not count if the server itself was delayed. Nor does it
+/// count if a control thread without a stall shows that this machine disturbs the measurement.
 fn stall(kind: &str, by: By) {
     const RECORDINGS: usize = 3;
     const TICKS: u64 = 320;
@@ -213,7 +213,7 @@ fn stall(kind: &str, by: By) {
     for _ in 0..RECORDINGS {
         fitness::holds(2, || {
             let answer = match stage.said(kind, TICKS, by) {
-                // Already recorded as not judged.
+                // The reason was already recorded.
                 None => return Some(Ok(())),
                 Some(Err(Spoiled::ByTheMachine)) => return None,
                 Some(Err(Spoiled::ByUs(why))) => Err(why),

@@ -15,14 +15,14 @@ use evenkeel_sys::{clock, thread};
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// The number of tries. On a busy machine a pause may spoil one.
+/// The number of attempts, because a pause of a busy machine may spoil one.
 const RUNS: usize = 3;
 
 fn read(bytes: &[u8]) -> Recording {
     PerfFile::parse(bytes).unwrap().recording(&mut NoUnwind).unwrap()
 }
 
-/// Records into memory. None, visibly skipped, if this user may not.
+/// Records into memory. None, recorded as skipped, if this user may not record.
 fn recorded(config: &RecordConfig, until: &mut dyn FnMut(&Status) -> bool) -> Option<(RecordSummary, Vec<u8>)> {
     let mut sink = Memory::new(256 << 20);
     match record(config, until, &mut sink) {
@@ -39,12 +39,12 @@ fn for_ms(ms: u64) -> impl FnMut(&Status) -> bool {
     move |status| status.elapsed_ns < ms * 1_000_000
 }
 
-/// One of a few runs must be right.
+/// Checks that one of a few runs succeeds.
 fn one_of(run: impl Fn() -> Result<(), String>) {
     fitness::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
 
-/// Works under this name until it is stopped. Returns its CPU time.
+/// Starts a thread that works under this name until it is stopped. The thread returns its CPU time.
 fn busy<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     name: &str,
@@ -59,7 +59,7 @@ fn busy<'scope>(
     std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work).unwrap()
 }
 
-/// Samples of the threads of this name.
+/// The number of samples of threads with this name.
 fn samples_of(recording: &Recording, name: &str) -> usize {
     let is_of = |tid: &u32| recording.threads.get(tid).and_then(|thread| thread.name.as_deref()) == Some(name);
     recording.samples.iter().filter(|sample| is_of(&sample.tid)).count()
@@ -89,7 +89,7 @@ fn as_much_is_sampled_as_was_worked() {
         let Some((summary, bytes)) = recorded else { return Ok(()) };
         let recording = read(&bytes);
         for (name, worked_ns) in [("rec-before", worked_ns[0]), ("rec-late", worked_ns[1])] {
-            // It worked for some milliseconds before the recording began, or after it ended.
+            // The thread also worked for some milliseconds before the recording began and after it ended.
             let (seen, worked) = (samples_of(&recording, name) as f64, worked_ns as f64 / 1e9 * 997.0);
             if !(0.7..1.15).contains(&(seen / worked)) {
                 return Err(format!("{name}: {seen} samples for {worked} of work, {summary:?}"));
@@ -130,7 +130,7 @@ fn each_sleep_has_a_stack_of_the_same_moment() {
     assert!(with * 10 >= all * 9, "{with} of {all} have a stack");
 }
 
-/// A window in memory, saved when the flag is set.
+/// Keeps a window in memory when the flag is set.
 struct Shelf {
     ask: Arc<AtomicBool>,
     kept: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -192,7 +192,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
     assert_eq!(kept.len(), 2, "the one that was asked for, and the end");
     let [first, last] = [&kept[0], &kept[1]].map(|bytes| read(bytes));
     for recording in [&first, &last] {
-        // A few are enough, because it gets little of the CPU on a busy machine.
+        // A few samples are enough, because the thread gets little CPU time on a busy machine.
         assert!(samples_of(recording, "rec-late") > 2, "a name from before the window is known");
         let samples = recording.samples.len() as u64;
         assert!(samples < summary.status.samples * 3 / 4, "{samples} of {} samples", summary.status.samples);

@@ -25,14 +25,14 @@ use evenkeel_sys::{clock, thread};
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// Waits of each kind in one recording.
+/// The number of waits of each kind in a recording.
 const WAITS: usize = 10;
 const WAIT_MS: u64 = 4;
-/// The number of recordings to try. A pause of the whole machine, or a neighbour, may change the reason of a planted wait.
+/// The number of attempts. A pause of the machine, or another process, may change the reason of a planted wait.
 const TRIES: usize = 3;
 const RECORDING_BYTES_MAX: usize = 64 << 20;
 
-/// A planted wait.
+/// The time of a planted wait.
 #[derive(Clone, Copy, Debug)]
 struct Plant {
     tid: u32,
@@ -40,14 +40,14 @@ struct Plant {
     to_ns: u64,
 }
 
-/// Repeats an action, and returns the times of each.
+/// Repeats an action, and returns the time of each repetition.
 fn plants(mut one: impl FnMut()) -> Vec<Plant> {
     let tid = thread::id();
     let each = |_| {
         let from_ns = clock::monotonic_ns();
         one();
         let to_ns = clock::monotonic_ns();
-        // Work in between, so that the next wait is a separate one.
+        // Work in between, so that the next wait is a separate interval.
         let until_ns = to_ns + 300_000;
         while clock::monotonic_ns() < until_ns {
             std::hint::spin_loop();
@@ -57,7 +57,7 @@ fn plants(mut one: impl FnMut()) -> Vec<Plant> {
     (0..WAITS).map(each).collect()
 }
 
-/// The recording of an action.
+/// A recording that was made while an action ran.
 struct Recorded {
     recording: Recording,
     names: Names,
@@ -65,7 +65,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// The longest interval of the plant's thread within it.
+    /// The longest off-CPU interval of the plant's thread within the plant's time.
     fn longest_interval(&self, plant: &Plant) -> Option<&OffCpuInterval> {
         let within = |interval: &&OffCpuInterval| {
             interval.tid == plant.tid && interval.span.start_ns >= plant.from_ns && interval.span.start_ns < plant.to_ns
@@ -73,7 +73,7 @@ impl Recorded {
         self.intervals.iter().filter(within).max_by_key(|interval| interval.span.length_ns())
     }
 
-    /// Whether each plant is reported with its reason and length.
+    /// Checks that each planted wait is found with its reason and length.
     fn has(&self, plants: &[Plant], reason: Reason) -> Result<(), String> {
         for plant in plants {
             let interval = self.longest_interval(plant).ok_or_else(|| format!("{reason:?}: none in {plant:?}"))?;
@@ -95,7 +95,7 @@ impl Recorded {
     }
 }
 
-/// Records the whole machine while `run` works. None, visibly skipped, if that is not allowed.
+/// Records the whole machine while `run` works. None, recorded as skipped, if this user may not record.
 fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Recorded, T)> {
     let config = RecordConfig {
         targets: Targets::Machine,
@@ -111,7 +111,7 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Recorded, T)> {
     let (recorded, value) = scope(|scope| {
         let is_done = &is_done;
         let worker = scope.spawn(move || {
-            // The recorder calls back for the first time when everything is open.
+            // The recorder calls back for the first time when all events are open.
             let _ = has_begun.recv();
             let value = run();
             is_done.store(true, Ordering::Release);
@@ -143,7 +143,7 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Recorded, T)> {
         Err(error) => panic!("{error}"),
     }
     let recording = input::read(&memory.into_bytes(), &mut NoUnwind).unwrap();
-    // Resolve only the kernel's functions: other programs may have files of a gigabyte.
+    // Only the kernel's functions need names. The files of other programs may have a gigabyte.
     let kernel = fs::read_to_string("/proc/kallsyms").ok().and_then(|text| parse_kallsyms(&text));
     let names = Names::resolve(&recording, |frame| match frame {
         Frame::Kernel { address, .. } => {
@@ -166,7 +166,7 @@ fn names_the_kernel(recording: &Recording, names: &Names) -> bool {
     frames.filter(|named| named.is_kernel).any(|named| !named.functions.is_empty())
 }
 
-/// One of a few recordings must be right.
+/// Checks that one of a few recordings is right.
 fn one_of_some(run: impl Fn() -> Result<(), String>) {
     let _host = HostLock::take();
     fitness::one_of(TRIES, &Needs::on_last_cpu(), run);
@@ -190,7 +190,7 @@ fn waits_for_a_lock() -> Vec<Plant> {
                 sleep(wait());
             }
         });
-        // The longest wait is for the lock. The wait for the message that the lock is held is short.
+        // The wait for the lock is the longest. The wait for the message that the lock is held is short.
         let plants = plants(|| {
             asks.send(()).unwrap();
             now_held.recv().unwrap();
@@ -214,7 +214,7 @@ fn waits_for_sockets() -> Vec<Plant> {
     plants(|| readiness.wait(None, WAIT_MS as u32, &mut ready).unwrap())
 }
 
-/// The planted waits, and the thread that answered.
+/// The planted waits for one socket, and the thread that answered.
 fn waits_for_one_socket() -> (Vec<Plant>, u32) {
     let (mut ours, mut theirs) = UnixStream::pair().unwrap();
     scope(|scope| {
@@ -258,7 +258,7 @@ fn waits_have_their_reason() {
         seen.has(&sockets, Reason::Poll)?;
         seen.has(&sleeps, Reason::Sleep)?;
         seen.has(&reads, Reason::Socket)?;
-        // Tracepoints do not fire on all machines. Only if they do, the wakers are right.
+        // Tracepoints do not fire on all machines. If they do, the wakers must be right.
         match offcpu::trust(&seen.recording, &seen.intervals) {
             Trust::Whole => {
                 for plant in &reads {
@@ -319,8 +319,8 @@ fn a_real_time_hog_is_named() {
     });
 }
 
-/// A limited group with a process that wants a whole CPU. Dropping this removes both. If the test is killed, the group stays, with the
-/// owner in its name, and its process ends after a second.
+/// A limited control group, with a process that wants a whole CPU. Dropping this removes both. If the test is killed, the group stays (its
+/// name has the owner), and the process ends after a second.
 struct Limited {
     group: quota::Group,
     path: PathBuf,
@@ -329,7 +329,7 @@ struct Limited {
 
 impl Limited {
     fn start() -> Result<Limited, String> {
-        // 4 of each 40 ms: a kernel that counts in steps of 4 ms can enforce this.
+        // 4 ms of each 40 ms. Even a kernel that counts in steps of 4 ms can enforce this.
         let settings = quota::Settings { period_ns: 40_000_000, share_left: 0.1, cpus: 1 };
         let group = quota::Group::plan(&settings, &Root::live()).map_err(|error| error.to_string())?;
         group.make().map_err(|error| error.to_string())?;
@@ -377,7 +377,7 @@ fn a_limit_is_not_taken_for_another_thread() {
         if periods < 5 {
             return Err(format!("the group was stopped {periods} times: it got too little of the machine"));
         }
-        // When its time comes, other threads may have the CPU, and the kernel counts that as its own.
+        // When the limit allows the group to run again, other threads may have the CPU. The kernel counts that as throttled time too.
         let is_so = (stopped.len() as u64).abs_diff(periods) <= 1 + periods / 10;
         if is_so && stopped_ns.abs_diff(throttled_ns) < throttled_ns / 4 {
             return Ok(());
@@ -393,7 +393,7 @@ fn a_limit_is_not_taken_for_another_thread() {
     });
 }
 
-/// Drops a program's file from the page cache.
+/// Removes a program's file from the page cache.
 fn forget(file: &Path) {
     let file = fs::File::open(file).unwrap();
     file.sync_all().unwrap();

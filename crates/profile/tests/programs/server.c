@@ -1,6 +1,6 @@
 /* A server that ticks a hundred times a second, works for two milliseconds each time, and stalls for three in one tick of a hundred, in
- * the way that its first argument says: `lock`, `fault`, `loop`, `quota`, or `none`. What it did itself it prints: each tick's number,
- * and when it was due, began and was done, in nanoseconds of the monotonic clock.
+ * the way that its first argument names: `lock`, `fault`, `loop`, `quota`, or `none`. For each tick it prints the number, and when the
+ * tick was due, began and was done, in nanoseconds of the monotonic clock.
  *
  *     server KIND TICKS FILE-TO-MAP GROUP
  */
@@ -70,7 +70,7 @@ NOINLINE void world_lock(void) {
     __asm__ volatile("");
 }
 
-/* Reads a file that is mapped, and that is not in memory, until three milliseconds have passed. */
+/* Reads mapped pages of a file that are not in memory, until three milliseconds have passed. */
 NOINLINE void read_map(void) {
     int fd = open(file, O_RDONLY);
     struct stat about;
@@ -111,7 +111,7 @@ static void limit(const char *quota) {
     close(fd);
 }
 
-/* What makes the stalls that the tick does not make itself. */
+/* A thread that causes those stalls that the tick thread does not cause itself. */
 static void *saver(void *nothing) {
     pthread_setname_np(pthread_self(), "saver");
     for (uint64_t number = AT; number < ticks; number += EVERY) {

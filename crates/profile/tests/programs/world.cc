@@ -1,4 +1,4 @@
-// Names of C++: a method in a namespace, a template, an overload.
+// C++ names: a method in a namespace, a template, and an overloaded function.
 #include <cstdio>
 
 namespace game {

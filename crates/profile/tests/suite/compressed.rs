@@ -1,5 +1,5 @@
-//! Recordings of `perf record -z`. perf made `data/compressed.data`. Other tests pack the records of an uncompressed file in every way that
-//! perf could, and the reader must return the same records.
+//! Recordings of `perf record -z`. perf made `data/compressed.data`. Other tests compress the records of an uncompressed file in each way
+//! that perf may use. The reader must return the same records.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use evenkeel_profile::unwind::NoUnwind;
 /// `HEADER_COMPRESSED` of perf, and its number for zstd.
 const COMPRESSED: u64 = 27;
 const ZSTD: u32 = 1;
-/// The largest block of zstd.
+/// The maximum length of a block in zstd.
 const BLOCK_BYTES: usize = 128 << 10;
-/// The offsets of the length of the records and of the features, in the header of a file.
+/// The offsets in a file's header: of the length of the records, and of the bits of features.
 const LENGTH_AT: usize = 48;
 const FEATURES_AT: usize = 72;
 
@@ -36,7 +36,7 @@ fn parts(file: &[u8]) -> (&[u8], &[u8]) {
     (&file[..start], &file[start..start + length])
 }
 
-/// A file with these records. With a method it declares them compressed.
+/// A file with these records. If there is a method, the file declares that they are compressed by it.
 fn with_records(head: &[u8], records: &[u8], method: Option<u32>) -> Vec<u8> {
     let mut bytes = head.to_vec();
     bytes[LENGTH_AT..LENGTH_AT + 8].copy_from_slice(&(records.len() as u64).to_le_bytes());
@@ -73,7 +73,7 @@ fn stored(bytes: &[u8], is_ended: bool) -> Vec<u8> {
     frame
 }
 
-/// Splits a stream into records of at most this many bytes.
+/// Splits a stream into records, each with at most this many bytes of the stream.
 fn packed(stream: &[u8], each_bytes: usize, kind: u32) -> Vec<u8> {
     let mut records = Vec::new();
     for piece in stream.chunks(each_bytes) {
@@ -127,7 +127,7 @@ fn records_that_are_not_packed_stay_among_those_that_are() {
     assert_eq!(of_all(&recording), of_all(&expected));
 }
 
-/// A killed perf has written neither the length of the records nor that they are compressed.
+/// If perf was killed, the file has neither the length of the records nor the mark that they are compressed.
 #[test]
 fn a_killed_perf_leaves_what_is_unpacked_as_far_as_it_goes() {
     let plain = file("disk.data");
@@ -162,7 +162,7 @@ fn damaged_compression_is_refused_with_its_reason() {
     );
     refused(&with_records(head, &whole, None), "a compressed record in a file without the feature for compression");
     refused(&with_stream(b"nothing that zstd knows"), "its records are compressed, and are not a zstd stream");
-    // A repeated byte: every four bytes of the file unpack to 128 KiB, so 80 kB become 2.5 GB.
+    // A repeated byte: each four bytes of the file unpack to 128 KiB, so 80 kB become 2.5 GB.
     let mut bomb = frame_head();
     for _ in 0..20_000 {
         bomb.extend(block_head(false, 1, BLOCK_BYTES));
@@ -170,7 +170,7 @@ fn damaged_compression_is_refused_with_its_reason() {
     }
     let limit = bomb.len() * 256 + (1 << 20);
     refused(&with_stream(&bomb), &format!("its records are compressed, and would be more than {limit} bytes"));
-    // A window is allocated before it is filled.
+    // A decoder may allocate the whole window before it is filled.
     let greedy = [&[0x28, 0xb5, 0x2f, 0xfd, 0, 0xff], &block_head(false, 0, 1)[..], &[0]].concat();
     assert!(message(&with_stream(&greedy)).starts_with("its records are compressed, and can't be decompressed: "));
 }

@@ -63,7 +63,7 @@ fn converted(records: Vec<What<'_>>) -> Recording {
     converter.finish()
 }
 
-/// The place of each sample, in words.
+/// The place of each sample, as text.
 fn places(recording: &Recording) -> Vec<String> {
     let module = |id| recording.modules.get(id).unwrap().path.as_str();
     let described = |frame: Frame| match frame {
@@ -150,7 +150,7 @@ fn threads_have_their_last_name_and_files_their_build_id() {
     assert_eq!(recording.samples[0].weight, 10_101_010);
 }
 
-/// A sample with every field that is read, and the fields after them.
+/// A sample with every field that the reader uses, and with the fields that follow.
 #[test]
 fn a_sample_of_all_fields_is_read() {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
@@ -197,7 +197,7 @@ fn a_sample_of_all_fields_is_read() {
     assert_eq!((seen.ip, seen.address, seen.period, seen.is_user, seen.is_guest), (0x5100, 0xadd, 55, true, false));
     assert_eq!((seen.chain, seen.raw), (&words(&[0xa, 0xb])[..], &b"raw wordtail"[..]));
     assert_eq!((seen.registers, seen.stack), (&words(&[0x11, 0x22])[..], &words(&[0xdead])[..]));
-    // If the sample ends within any field, the error names the place.
+    // If the sample ends within a field, the error has the position.
     for length in 8..bytes.len() - 8 {
         let mut cut = bytes[..length].to_vec();
         cut[6..8].copy_from_slice(&(length as u16).to_ne_bytes());

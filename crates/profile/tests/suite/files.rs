@@ -188,7 +188,7 @@ fn the_output_of_perf_script_gives_the_same_samples_and_switches() {
         tiny;__libc_start_call_main;main;inner 40201000
     "#]]
     .assert_eq(&described(&text));
-    // The text has microseconds.
+    // The text has times in microseconds only.
     let samples = |recording: &Recording| -> Vec<_> {
         recording.samples.iter().map(|sample| (sample.at_ns / 1000, sample.tid, sample.weight)).collect()
     };
@@ -225,7 +225,7 @@ fn other_formats_are_named() {
     }
 }
 
-/// Each prefix of a file is read, or refused with a place inside it or right behind it.
+/// For each prefix of a file, the reader returns a recording, or an error whose position is within or right after the prefix.
 #[test]
 fn a_cut_off_file_is_refused_with_the_place() {
     for name in ALL {
@@ -242,7 +242,7 @@ fn a_cut_off_file_is_refused_with_the_place() {
     }
 }
 
-/// A mapping, a fork and another mapping, repeated. Each child has all mappings of its parent, but must not cost as much.
+/// A mapping, a fork and another mapping, repeated. Each child has all mappings of its parent, but they must not be copied each time.
 #[test]
 fn many_children_with_many_mappings_cost_no_more_than_their_records() {
     let disk = file("disk.data");
@@ -275,7 +275,7 @@ fn many_children_with_many_mappings_cost_no_more_than_their_records() {
     }
     let length = (bytes.len() - data_at) as u64;
     bytes[48..56].copy_from_slice(&length.to_ne_bytes());
-    // No features.
+    // Remove all features.
     bytes[72..104].fill(0);
     let recording = reads(&bytes).unwrap();
     assert_eq!(recording.mappings.len(), 39_998);
@@ -324,12 +324,12 @@ proptest! {
     }
 }
 
-/// Before Linux 5.12, a mapping's record contains no build ID, but the file's table does.
+/// In Linux before 5.12, records of mappings have no build ID. Then the build ID comes from the file's table.
 #[test]
 fn builds_of_a_table_that_was_written_are_read_again() {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
-    // The first word has the kind and the length. Then come the event, the period, the sample fields (thread and time), and the flag that
-    // all records end with them.
+    // The first word has the kind and the length. Then come the event, the period, the fields of a sample (thread and time), and the flag
+    // that all records end with these fields.
     let mut attributes = words(&[1 | (136 << 32), 0, 1_000_000, 6, 0, 1 << 18]);
     attributes.resize(136, 0);
     let layout = Layout::parse(&attributes, 0).unwrap();

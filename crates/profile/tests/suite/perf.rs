@@ -1,4 +1,4 @@
-//! `perf` itself reads our recordings.
+//! Tests that `perf` itself can read our recordings.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use evenkeel_testkit::skipped;
 
 use crate::recorder::{Busy, MS, Stop, one_at_a_time, ourselves, read, recorded};
 
-/// `perf` opens our files, and finds the same data.
+/// `perf` opens our files, and finds the same data as our reader.
 #[test]
 fn perf_reads_it() {
     if Command::new("perf").arg("--version").output().is_err() {
@@ -52,7 +52,7 @@ fn perf_reads_it() {
     }
     let report = perf(&["report", "--stdio", "--no-children", "-g", "none", "--sort", "comm"]);
     assert!(report.contains("rec-perf"), "{report}");
-    // Earlier mappings are identified by build ID, which `perf` finds in the program itself.
+    // For mappings from before the recording, `perf` finds the build ID in the program itself.
     let program = std::env::current_exe().unwrap();
     let recording = read(&bytes);
     let own = recording.modules.iter().find(|(_, module)| program.to_str() == Some(&module.path));

@@ -1,5 +1,5 @@
-//! Functions of this program, found by their names and recorded each time they run. Functions that cannot be found or must not be probed
-//! are refused with a reason.
+//! Probes on functions of this program: they are found by name, and recorded each time they run. If a function cannot be found or must not
+//! be probed, the error says why.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -34,7 +34,7 @@ extern "C" fn planted_step(number: u64) -> u64 {
     black_box(number) + 1
 }
 
-/// Two functions with one name.
+/// Two functions have the same name.
 mod one {
     #[inline(never)]
     pub(super) extern "C" fn planted_twice() -> u64 {
@@ -66,7 +66,7 @@ fn place(text: &str, until: &str) -> Result<RecordConfig, NoPlace> {
     })
 }
 
-/// Records while a thread runs `body`. None, visibly skipped, if this user or this kernel cannot.
+/// Records while a thread runs `body`. None, recorded as skipped, if this user or this kernel cannot record.
 fn recorded(config: &RecordConfig, body: fn()) -> Option<Result<(RecordSummary, Recording), LiveError>> {
     let mut sink = Memory::new(64 << 20);
     let mut worker = None;
@@ -94,7 +94,7 @@ fn tick_twenty_times() {
 fn each_entry_and_return_is_seen() {
     for (until, end) in [("return", "planted_tick__return"), ("planted_flush", "planted_tick__until_planted_flush")] {
         let config = place("planted_tick", until).unwrap();
-        // Work of other tests in this process is recorded too, and may exceed the space.
+        // Other tests in this process are recorded too, and their records may exceed the space.
         let said = wait_for("a recording that lost nothing", || {
             let said = recorded(&config, tick_twenty_times);
             let lost = said.as_ref().and_then(|said| said.as_ref().ok()).map_or(0, |(summary, _)| summary.status.lost);
@@ -154,7 +154,7 @@ fn a_missing_function_is_reported_with_similar_names() {
     assert!(matches!(odd, NoPlace::Odd { .. }), "{odd}");
 }
 
-/// The error says that the program is stripped. Its exception tables still show where a function begins.
+/// The error says that the program is stripped. With an offset, the exception tables still show whether a function begins there.
 #[test]
 fn of_a_stripped_program_an_offset_is_taken_where_a_function_begins() {
     let folder = tempfile::tempdir().unwrap();
@@ -195,7 +195,7 @@ fn a_probe_that_fires_too_often_ends_the_recording() {
     match recorded(&config, body) {
         None => {}
         Some(Err(LiveError::TooOften { per_s, .. })) => assert!(per_s > 10_000, "{per_s}"),
-        // A very busy machine runs it less often.
+        // On a very busy machine, the function is called less often.
         Some(Ok((summary, _))) => {
             let per_s = summary.status.samples * 1_000_000_000 / summary.status.elapsed_ns.max(1);
             assert!(per_s < 15_000, "{summary:?}");

@@ -1,4 +1,4 @@
-//! Programs whose files are damaged or malicious. Names are searched in them, and stacks are unwound by their tables.
+//! Programs whose files are damaged or malicious, in the search for names and in unwinding.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap()
 }
 
-/// A file whose name is as long as the space in the recording. It is removed when this is dropped.
+/// A file with a path as long as that of the program in the recording. Dropping this removes the file.
 struct Program(PathBuf);
 
 impl Program {
@@ -22,7 +22,7 @@ impl Program {
         Program(PathBuf::from(format!("/dev/shm/{:06}", std::process::id() % 1_000_000)))
     }
 
-    /// The recording of the program, with the path of this file in it.
+    /// The recording, with the path of this file in place of the program's.
     fn recording(&self) -> Vec<u8> {
         let mut bytes = file("dwarf.data");
         let mut path = self.0.to_str().unwrap().as_bytes().to_vec();
@@ -55,7 +55,7 @@ fn a_damaged_program_takes_nobody_down() {
     let whole = file("tiny");
     let folded = program.folded(&whole);
     assert!(folded.lines.keys().any(|line| line.contains("outer") || line.contains("inner")), "{folded:?}");
-    // Cut off anywhere, also to nothing.
+    // The file is cut off anywhere, even at its beginning.
     for length in (0..whole.len()).step_by(whole.len() / 6) {
         assert_eq!(program.folded(&whole[..length]).total(), folded.total(), "{length}");
     }
@@ -65,7 +65,7 @@ fn a_damaged_program_takes_nobody_down() {
         ..ProptestConfig::default()
     });
     let any_change = (any::<prop::sample::Index>(), prop::sample::select(vec![0_u8, 1, 4, 0x7f, 0x80, 0xff, 0x12]));
-    // Changes in the headers, the exception tables and the list of functions matter most.
+    // Most changes are in the headers, the exception tables and the list of functions, because these matter most.
     let changes = (
         prop::collection::vec(any_change, 1..40),
         prop::sample::select(vec![(0, 1024), (8192, 4096), (12288, 3856), (0, 16000)]),

@@ -1,5 +1,6 @@
-//! Live recordings must match the real actions. Threads of this test work, sleep, change their names and end; the recorder sees them and
-//! the file reader. A CPU clock samples the thread that has the CPU. So these tests wait for CPU time, never for a time.
+//! Tests that live recordings match what threads really did. Threads of this test work, sleep, change their names and end; the recorder
+//! must record this and the file reader must return it. A CPU clock samples the thread that has the CPU. So these tests wait until a thread
+//! has used CPU time, and not for a fixed time.
 
 use std::fs;
 use std::io::Cursor;
@@ -21,10 +22,10 @@ use evenkeel_sys::{clock, suspended_child::SuspendedChild, thread};
 use evenkeel_testkit::skipped;
 
 pub(crate) const MS: u64 = 1_000_000;
-/// The time limit for a hang: a minute.
+/// The time limit of waits that would only be reached by a hang: a minute.
 const LIMIT_NS: u64 = 60_000 * MS;
 
-/// Only one recording runs at a time, because the kernel limits the locked memory of a user's rings.
+/// Runs one recording at a time, because the kernel limits the locked memory of all rings of a user.
 pub(crate) fn one_at_a_time<T>(run: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +36,7 @@ pub(crate) fn read(bytes: &[u8]) -> Recording {
     PerfFile::parse(bytes).unwrap().recording(&mut NoUnwind).unwrap()
 }
 
-/// Records into memory. None, recorded as skipped, if this user may not.
+/// Records into memory. None, recorded as skipped, if this user may not record.
 pub(crate) fn recorded(
     config: &RecordConfig,
     until: &mut dyn FnMut(&Status) -> bool,
@@ -59,7 +60,7 @@ pub(crate) fn ourselves() -> Targets {
     Targets::Processes(vec![std::process::id()])
 }
 
-/// A thread that works under a name until it is stopped.
+/// A thread with a name that works until it is stopped.
 pub(crate) struct Busy {
     worked_ns: Arc<AtomicU64>,
 }
@@ -78,7 +79,7 @@ impl Busy {
         Busy { worked_ns }
     }
 
-    /// Its CPU time so far.
+    /// The CPU time of the thread so far.
     pub(crate) fn worked_ns(&self) -> u64 {
         self.worked_ns.load(Ordering::Relaxed)
     }
@@ -90,7 +91,7 @@ fn ran_ns(pid: u32) -> u64 {
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Stops the working threads when this is dropped, also by a panic.
+/// Stops the working threads when it is dropped, even by a panic.
 pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -99,7 +100,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Samples of the threads of this name.
+/// The number of samples of threads with this name.
 fn samples_of(recording: &Recording, name: &str) -> usize {
     let is_of = |tid: &u32| recording.threads.get(tid).and_then(|thread| thread.name.as_deref()) == Some(name);
     recording.samples.iter().filter(|sample| is_of(&sample.tid)).count()
@@ -130,7 +131,7 @@ fn who_works_is_sampled_whether_it_was_there_before_or_came_later() {
         assert!(recording.modules.iter().any(|(_, module)| module.path == program), "what was mapped before is known");
         assert!(recording.machine.kernel.is_some());
         for name in ["rec-before", "rec-late"] {
-            // There is a sample per millisecond of CPU time, but a busy kernel leaves some out.
+            // There should be a sample per millisecond of CPU time, but a busy kernel leaves some out.
             assert!(samples_of(&recording, name) > 5, "{name}: {summary:?}");
         }
     });
@@ -146,7 +147,7 @@ fn threads_of_a_name_are_seen_and_no_others() {
             let _stop = Stop(&stop);
             let named = Busy::start(scope, "rec-named", &stop);
             let other = Busy::start(scope, "rec-other", &stop);
-            // It gets its name when it first runs.
+            // The thread gets its name when it first runs.
             while named.worked_ns() == 0 {
                 std::thread::yield_now();
             }
@@ -197,7 +198,7 @@ fn switches_tell_who_slept() {
         if summary.unseen.iter().any(|unseen| unseen.what.contains("kernel")) {
             return skipped("this user may not see where threads sleep");
         }
-        // Sleeps have samples that show their place. A live check tests how close in time they are.
+        // Each sleep has a sample that shows its place. A live check tests how close in time the two are.
         assert!(recording.samples.iter().filter(|sample| sample.tid == tid).count() >= 28, "{summary:?}");
     });
 }
@@ -227,13 +228,13 @@ fn a_process_that_ends_meanwhile_is_recorded_up_to_its_end() {
     });
 }
 
-/// A shell that continues when it is signalled, with a file name as `$0`.
+/// A shell that runs a script when its input is closed. `$0` in the script is a file name.
 fn shell(script: &str, file: &Path) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("read line; {script}")]).arg(file).stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// The recording ends with the last process. It does not wait for the end of its time.
+/// The recording ends when the last process ends, before its time is over.
 #[test]
 fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
     one_at_a_time(|| {
@@ -251,7 +252,7 @@ fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
             let config =
                 RecordConfig { targets: Targets::Processes(pids.clone()), switches, ..RecordConfig::default() };
             let recorded = recorded(&config, &mut |_| {
-                // A shell continues when its input closes. Nobody waits for it, so it stays a zombie.
+                // A shell continues when its input is closed. Nobody waits for the shell, so it becomes a zombie.
                 shells.iter_mut().for_each(|shell| drop(shell.stdin.take()));
                 true
             });
@@ -261,11 +262,11 @@ fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
             }
             let Some((summary, _)) = recorded else { return };
             assert_eq!(summary.ended_with, pids, "{what}: {summary:?}");
-            // Everything before the end of the last process has happened.
+            // Everything that the last process did before its end has happened.
             assert_eq!(end.exists(), scripts.iter().any(|script| script.contains("$0")), "{what}: {summary:?}");
             drop(fs::remove_file(&end));
         }
-        // In a recording of the whole machine, only the named processes count.
+        // If the whole machine is recorded, only the end of the named processes counts.
         let mut about = shell(":", &end);
         let config = RecordConfig { about: vec![about.id()], ..RecordConfig::default() };
         let recorded = recorded(&config, &mut |_| {
@@ -322,7 +323,7 @@ fn what_finds_no_room_is_counted() {
             let _stop = Stop(&stop);
             let busy = Busy::start(scope, "rec-busy", &stop);
             recorded(&config, &mut |status| {
-                // Nothing reads the ring meanwhile.
+                // Meanwhile nothing reads the ring, so it overflows.
                 let from_ns = busy.worked_ns();
                 while busy.worked_ns() < from_ns + 50 * MS {
                     std::thread::sleep(Duration::from_millis(1));
@@ -336,7 +337,7 @@ fn what_finds_no_room_is_counted() {
     });
 }
 
-/// A window in memory, saved when the flag is set.
+/// Keeps a window in memory when the flag is set.
 struct Shelf {
     ask: Arc<AtomicBool>,
     kept: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -366,7 +367,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
         let (ask, kept) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Vec<u8>>>>::default());
         let shelf = Shelf { ask: Arc::clone(&ask), kept: Arc::clone(&kept) };
         let mut window = Window::new(WINDOW_NS, 64 << 20, shelf);
-        // Samples are large and the ring is small. So it is read often, and the window has many pieces.
+        // Samples are large and the ring is small. So the ring is read often, and the window has many pieces.
         let config = RecordConfig {
             targets: ourselves(),
             clock_hz: Some(997),
@@ -378,7 +379,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
         let summary = std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let mut late = None;
-            // The time of each check, and the CPU time of half a window before it.
+            // For each check: its time, and the CPU time so far. Checks of the last half window are kept.
             let mut lately: Vec<(u64, u64)> = Vec::new();
             let (mut early_ns, mut is_asked) = (None, false);
             let mut until = |status: &Status| {
@@ -387,7 +388,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
                 assert!(now_ns < LIMIT_NS, "waited in vain: {status:?}");
                 lately.retain(|(at_ns, _)| at_ns + WINDOW_NS / 2 > now_ns);
                 lately.push((now_ns, worked_ns));
-                // Some samples must be older than the windows, and some inside, however busy the machine is.
+                // However busy the machine is, some samples must be older than the window, and others within it.
                 if worked_ns > 20 * MS {
                     early_ns.get_or_insert(now_ns);
                 }
@@ -436,11 +437,11 @@ fn what_is_not_there_is_said() {
         let error = record(&config, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
-    // A user who may record whole machines also gets the error about a missing process.
+    // Even a user who may record the whole machine gets an error if the process does not exist.
     let config = RecordConfig { about: vec![4_194_300], ..RecordConfig::default() };
     let error = record(&config, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
     assert_eq!(error.to_string(), "record process 4194300: there is no such process");
-    // One valid process is enough, and the others are reported.
+    // One existing process is enough. The others are reported as missing.
     one_at_a_time(|| {
         let targets = Targets::Processes(vec![4_194_300, std::process::id()]);
         let config = RecordConfig { targets, ..RecordConfig::default() };
@@ -449,7 +450,7 @@ fn what_is_not_there_is_said() {
     });
 }
 
-/// A process that is killed when this is dropped.
+/// A child process that is killed on drop.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -459,7 +460,7 @@ impl Drop for Ended {
     }
 }
 
-/// Tests a group of the perf controller, and one of another controller. In both, only their members are recorded.
+/// A group of the perf_event controller, and a group of another controller. In both cases, only members of the group are recorded.
 #[test]
 fn a_group_is_recorded_whatever_its_controller() {
     one_at_a_time(|| {

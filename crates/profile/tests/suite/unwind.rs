@@ -1,5 +1,5 @@
-//! Records one of our threads that is twelve calls deep, in code without frame pointers, with the top of its stack. All calls must be
-//! found. If the copy of the stack is too short, the end of the stack says so.
+//! Records a thread of this process that is twelve calls deep, in code without frame pointers, with the top of its stack. All calls must be
+//! found. If too little of the stack is copied, the stack must end with a hint that it is cut off.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,15 +16,15 @@ use evenkeel_testkit::{skipped, wait_until};
 use crate::recorder::one_at_a_time;
 
 const DEEP: usize = 12;
-/// The least stack space of each call in the chain.
+/// The minimum stack space of each call in the chain, in bytes.
 const ROOM_BYTES: usize = 512;
-/// How long it works in each recording: some hundred samples.
+/// The CPU time for which the thread works in each recording, which gives some hundred samples.
 const WORKS_NS: u64 = 80_000_000;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static WORKED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Each number gives a separate function, which calls the next one.
+/// A link of the chain: for each number there is a separate function, which calls the next one.
 #[inline(never)]
 fn link<const N: usize>(next: fn(u64) -> u64, x: u64) -> u64 {
     let room = black_box([x; ROOM_BYTES / 8]);
@@ -39,7 +39,7 @@ macro_rules! chain {
     ($($name:ident $number:literal => $next:ident),*) => {$(
         #[inline(never)]
         fn $name(x: u64) -> u64 {
-            // The call must not be the last action: an optimised tail call leaves no frame.
+            // Do something after the call. Otherwise the compiler would make it a tail call, which leaves no frame.
             black_box(link::<$number>($next, x)).wrapping_add($number)
         }
     )*};
@@ -47,7 +47,7 @@ macro_rules! chain {
 
 chain!(l1 1 => l2, l2 2 => l3, l3 3 => l4, l4 4 => l5, l5 5 => l6, l6 6 => l7, l7 7 => l8, l8 8 => l9, l9 9 => l10, l10 10 => l11, l11 11 => l12, l12 12 => works);
 
-/// Samples of a thread that runs the chain, with this many bytes of its stack. None, recorded as skipped, if this user may not.
+/// Records a thread that runs the chain, with this many bytes of its stack. None, recorded as skipped, if this user may not record.
 fn recorded(user_stack_bytes: u32) -> Option<Recording> {
     STOP.store(false, Ordering::Relaxed);
     WORKED_NS.store(0, Ordering::Relaxed);
@@ -58,7 +58,7 @@ fn recorded(user_stack_bytes: u32) -> Option<Recording> {
             WORKED_NS.store(clock::thread_cpu_ns(), Ordering::Relaxed);
         }
     });
-    // It gets its name when it first runs.
+    // The thread gets its name when it first runs.
     wait_until("the thread's begin", || WORKED_NS.load(Ordering::Relaxed) > 0);
     let targets = Targets::Threads { name: "deep".to_owned(), pids: vec![std::process::id()] };
     let config = RecordConfig {
@@ -86,7 +86,7 @@ fn recorded(user_stack_bytes: u32) -> Option<Recording> {
     }
 }
 
-/// The samples inside the chain: how many there are, how many contain all of it in order, and how many end where their thread began.
+/// The number of samples inside the chain, of those that contain the whole chain in order, and of those that end where the thread began.
 fn seen(recording: &Recording) -> (usize, usize, usize) {
     let names = Symbols::new(Settings::default()).names(recording);
     let (mut of_chain, mut whole, mut outermost) = (0, 0, 0);
@@ -115,7 +115,7 @@ fn a_deep_stack_is_followed_as_far_as_it_was_copied() {
     let (Some(much), Some(little)) = one_at_a_time(|| (recorded(32_768), recorded(2048))) else { return };
     let (of_chain, whole, outermost) = seen(&much);
     let counts = format!("{of_chain} samples, {whole} whole, {outermost} to the end, {} cut off", much.lost.cut_off);
-    // A sample may fall between a function's first instruction and its frame.
+    // A few samples are within the first instructions of a function, before its frame is complete.
     assert!(of_chain >= 50 && whole * 100 >= of_chain * 95 && outermost * 100 >= of_chain * 95, "{counts}");
     let (of_chain, whole, outermost) = seen(&little);
     let counts = format!("{of_chain} samples, {whole} whole, {outermost} to the end, {} cut off", little.lost.cut_off);

@@ -17,7 +17,7 @@ pub struct EvenkeelFrameCounters {
     pub jobs: u64,
     /// The jobs that ran on the thread that opened the frame.
     pub by_caller: u64,
-    /// Those that ran on workers.
+    /// The jobs that ran on workers.
     pub by_workers: u64,
     /// Asynchronous jobs that ended during the frame.
     pub asynchronous: u64,
@@ -31,7 +31,8 @@ pub struct EvenkeelFrameCounters {
     pub busy_ns: u64,
     /// The duration of the longest job, in nanoseconds.
     pub longest_job_ns: u64,
-    /// How often a thread left a job to others because its CPU was about to go: see EvenkeelJobSettings.slice_cpus. It looks again every 50 us.
+    /// How often a thread left a job to others because its CPU was about to be taken away: see EvenkeelJobSettings.slice_cpus. The thread
+    /// looks for a job again every 50 us.
     pub left: u64,
 }
 

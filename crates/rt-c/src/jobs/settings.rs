@@ -20,7 +20,7 @@ pub struct EvenkeelJobSettings {
     pub version: u32,
     /// Threads that take from the frame queues in their order, and then from the asynchronous queue.
     pub workers: u32,
-    /// Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 together with the other workers.
+    /// Threads that take asynchronous jobs only, so that long jobs do not delay a frame. At most 63 together with the other workers.
     pub asynchronous_workers: u32,
     /// Frame queues, up to 8. 0: 1.
     pub frame_queues: u32,
@@ -45,9 +45,9 @@ pub struct EvenkeelJobSettings {
     pub own_workers: *const *const EvenkeelWorkerSettings,
     /// How many workers `own_workers` lists; at most 63 together with all other workers.
     pub own_workers_count: usize,
-    /// CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the middle
-    /// then begins on another CPU, if that is sooner. It is for threads that are pinned to one CPU each. A thread for each listed CPU follows its
-    /// slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
+    /// CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the
+    /// middle then begins on another CPU, if that is sooner. Use this for threads that are pinned to one CPU each. A thread for each listed
+    /// CPU follows its slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
     pub slice_cpus: *const c_char,
 }
 
@@ -59,11 +59,11 @@ pub struct EvenkeelWorkerSettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The numbers of the queues that it takes jobs from; each time from the first one that has a job.
+    /// The numbers of the queues that the worker takes jobs from; each time from the first queue that has a job.
     pub queues: [u32; 9],
-    /// How many of these numbers there are, 1 to 9.
+    /// How many queues the worker takes jobs from, 1 to 9.
     pub queues_count: u32,
-    /// The kernel settings of its thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
+    /// The kernel settings of the worker's thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
     pub thread: *const EvenkeelThreadConfig,
 }
 

@@ -33,7 +33,7 @@ pub struct EvenkeelCpuSlice {
     pub start_ns: u64,
     /// How long ago the current period began, in nanoseconds, at the time of the call.
     pub since_start_ns: u64,
-    /// How long the CPU is still available, in nanoseconds, at the time of the call; 0 while it is gone.
+    /// How long the CPU is still available, in nanoseconds, at the time of the call. 0 while it is taken away.
     pub left_ns: u64,
 }
 

@@ -73,8 +73,8 @@ pub unsafe extern "C" fn evenkeel_tick_loop_report_text(
     })
 }
 
-/// Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
-/// bytes, with the zero at the end.
+/// Writes to `text` a line for each setting that was requested and is not active, with what to do. Empty if all requested settings are
+/// active. `needed` is the number of bytes, with the zero at the end.
 ///
 /// Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
 ///
@@ -207,8 +207,8 @@ pub unsafe extern "C" fn evenkeel_tick_loop_quantum(
     })
 }
 
-/// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second, and without a
-/// rate.
+/// The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
+/// EVENKEEL_STATUS_NO_DATA in the first second, and without a rate.
 ///
 /// Threads: only the loop's own thread.
 ///

@@ -28,13 +28,13 @@ pub struct EvenkeelTickLoopSettings {
     pub period_ns: u64,
     /// One of EvenkeelOverrun.
     pub overrun: u32,
-    /// The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
+    /// The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
     pub catch_up_at_most: u32,
     /// One of EvenkeelSpinning.
     pub spinning: u32,
     /// One of EvenkeelAlign.
     pub align: u32,
-    /// The kernel settings of the loop's thread. Null: those that need no privileges.
+    /// The kernel settings of the loop's thread. Null: settings that need no privileges.
     pub thread: *const EvenkeelThreadConfig,
     /// Keeps the process's pages in memory, and counts the page faults of each tick. Null: off, because it affects the whole process.
     pub memory: *const EvenkeelMemoryConfig,
@@ -58,7 +58,7 @@ structs! {
     }
 }
 
-/// The struct that a pointer of the settings points to, or none if it is null.
+/// The struct that a pointer of the settings points to. None if the pointer is null.
 ///
 /// # Safety
 /// `structure` is null or points to a struct prepared by evenkeel_init.

@@ -78,7 +78,7 @@ pub struct EvenkeelPacket {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The sender's address, as the packet says.
+    /// The sender's address, which may be forged.
     pub from: EvenkeelAddress,
     /// The payload.
     pub bytes: *const u8,
@@ -86,14 +86,15 @@ pub struct EvenkeelPacket {
     pub bytes_count: usize,
     /// How long the packet waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings request time stamps.
     pub waited_ns: u64,
-    /// 1: it was longer than bytes_max, and the rest is cut off.
+    /// 1: the packet was longer than bytes_max, and its rest is cut off. Else 0.
     pub is_truncated: u32,
     /// Always 0.
     pub reserved: u32,
 }
 
-/// The library calls it with each received packet. It must return: no exception and no longjmp may leave it. It may answer with evenkeel_udp_send and
-/// evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return EVENKEEL_STATUS_BUSY meanwhile.
+/// A function that the library calls with each received packet. It must return: no exception and no longjmp may leave it. It may answer
+/// with evenkeel_udp_send and evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return
+/// EVENKEEL_STATUS_BUSY meanwhile.
 pub type EvenkeelOnPacket = Option<unsafe extern "C" fn(packet: *const EvenkeelPacket, context: *mut c_void)>;
 
 /// The counts of one call that received.
@@ -106,9 +107,9 @@ pub struct EvenkeelReceived {
     pub version: u32,
     /// The number of packets.
     pub packets: u64,
-    /// The sum of their payloads, in bytes.
+    /// The sum of the packets' payloads, in bytes.
     pub bytes: u64,
-    /// How many of them were cut off.
+    /// How many of the packets were cut off.
     pub truncated: u64,
     /// Errors of the network or the kernel that were reported in between.
     pub errors: u32,
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn evenkeel_udp_new(
 /// Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`. The kernel puts
 /// a packet into the socket of the CPU that handles it. So a thread that stays on that CPU finds the packet in the CPU's cache. The device
 /// (RSS) or the system (RPS) chooses which CPU handles a packet; packets of other CPUs are spread over all sockets. Other sockets of the
-/// same user can join the address. Either all are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
+/// same user can join the address. Either all sockets are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
 /// EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
 ///
 /// Threads: any. Free each with evenkeel_udp_free.

@@ -38,14 +38,14 @@ pub struct EvenkeelUdpReport {
     pub packets_in: u64,
     /// Packets that the kernel accepted for sending.
     pub packets_out: u64,
-    /// Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report it.
+    /// Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report them.
     pub dropped: u64,
     /// Packets that the kernel refused to send.
     pub refused: u64,
     /// Why the requested or best backend is not used for receiving: an errno; 0 if it is used. ENOSYS can also mean that the library was
     /// built without it.
     pub receive_backend_errno: i32,
-    /// The same for sending.
+    /// Why the requested or best backend is not used for sending: an errno; 0 if it is used.
     pub send_backend_errno: i32,
     /// Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
     pub shard: u32,
@@ -55,15 +55,15 @@ pub struct EvenkeelUdpReport {
     pub drops: u32,
     /// The errno of the field above.
     pub drops_errno: i32,
-    /// EvenkeelUdpSettings.stamps.
+    /// The status of EvenkeelUdpSettings.stamps.
     pub stamps: u32,
     /// The errno of the field above.
     pub stamps_errno: i32,
-    /// EvenkeelUdpSettings.hears_undelivered.
+    /// The status of EvenkeelUdpSettings.hears_undelivered.
     pub undelivered: u32,
     /// The errno of the field above.
     pub undelivered_errno: i32,
-    /// EvenkeelUdpSettings.busy_poll_us.
+    /// The status of EvenkeelUdpSettings.busy_poll_us.
     pub busy_poll: u32,
     /// The errno of the field above.
     pub busy_poll_errno: i32,
@@ -106,7 +106,7 @@ pub struct EvenkeelUdpTrial {
     pub version: u32,
     /// The number of rounds.
     pub rounds: u64,
-    /// How long it took, in nanoseconds.
+    /// How long the measurement took, in nanoseconds.
     pub took_ns: u64,
     /// CPU time per received packet, in nanoseconds, the median of the rounds: for One, Batched, Offloaded and Uring. Below 0 for a backend
     /// that is not available or was not measured.
@@ -129,7 +129,7 @@ pub struct EvenkeelUdpFailure {
     pub why_errno: i32,
     /// Always 0.
     pub reserved: u32,
-    /// How many packets did not reach it.
+    /// How many packets did not reach the peer.
     pub packets: u64,
 }
 
@@ -153,7 +153,7 @@ fn first_refused(refused: &[BackendRefusal], of: Half) -> i32 {
 
 /// Which settings of the socket are active, and its counters.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+/// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
 ///
 /// # Safety
 /// `report` is null or points to a struct prepared by evenkeel_init.
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn evenkeel_udp_report_text(
     })
 }
 
-/// Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if no half was to be measured.
+/// Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if neither half requested the backend Measured.
 ///
 /// Threads: any, at any time.
 ///
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn evenkeel_udp_trial(udp: *const EvenkeelUdp, trial: *mut
 
 /// How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and packets were received.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another receives.
+/// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives.
 ///
 /// # Safety
 /// `waited` is null or points to a struct prepared by evenkeel_init.
@@ -277,10 +277,10 @@ pub unsafe extern "C" fn evenkeel_udp_waited(udp: *const EvenkeelUdp, waited: *m
     })
 }
 
-/// One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most 64
-/// for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
+/// One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most
+/// 64 for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+/// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
 ///
 /// # Safety
 /// `failure` is null or points to a struct prepared by evenkeel_init.
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn evenkeel_udp_failure(
 
 /// Forgets the peers that packets did not reach, and starts to count them again.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+/// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_udp_forget_failures(udp: *mut EvenkeelUdp) -> EvenkeelStatus {
     caught(|| {

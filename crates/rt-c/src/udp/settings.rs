@@ -23,9 +23,9 @@ pub enum EvenkeelIoBackend {
     Measured = 1,
     /// A call for each packet.
     One = 2,
-    /// Up to 64 packets a call.
+    /// Up to 64 packets per call.
     Batched = 3,
-    /// As Batched, and the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+    /// The same as Batched, but the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
     Offloaded = 4,
     /// Receives with one standing request of io_uring; it needs a library that was built with it (`make install-rt FEATURES=io-uring`) and
     /// Linux 6.1 or later. The request belongs to the thread that first receives; if another thread receives, the socket continues as
@@ -41,9 +41,9 @@ pub struct EvenkeelUdpSettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
+    /// The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, IPv4.
     pub address: *const c_char,
-    /// The backend for receiving: one of EvenkeelIoBackend. If it is refused, the socket uses the next simpler one.
+    /// The backend for receiving: one of EvenkeelIoBackend. If the kernel refuses it, the socket uses the next simpler one.
     pub receive: u32,
     /// The backend for sending: one of EvenkeelIoBackend.
     pub send: u32,
@@ -53,7 +53,7 @@ pub struct EvenkeelUdpSettings {
     pub queue_packets: u32,
     /// How many players, or other peers, send to the socket: the receive buffer gets room for their packets. 0: the system's default size.
     pub players: u32,
-    /// How many packets each of them sends per second. Required if players is not 0.
+    /// How many packets each player sends per second. Required if players is not 0.
     pub packets_a_second: u32,
     /// The size of each packet, in bytes. Required if players is not 0.
     pub packet_bytes: u32,
@@ -106,7 +106,7 @@ pub(super) fn number(backend: IoBackend) -> u32 {
     }
 }
 
-/// An address from a text; none if it is null.
+/// An address from a text. None if the text is null.
 ///
 /// # Safety
 /// `text` is null or a text that ends with a zero.

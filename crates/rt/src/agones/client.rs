@@ -29,7 +29,7 @@ pub enum AgonesError {
         /// The value of the variable.
         said: String,
     },
-    /// Nobody answers, or not in time.
+    /// No sidecar answers at the port, or not in time.
     #[error("no answer of the sidecar at port {port} to {request}: {error}")]
     Connection {
         /// The sidecar's port.
@@ -46,7 +46,7 @@ pub enum AgonesError {
         port: u16,
         /// The request.
         request: Request,
-        /// Why it is invalid.
+        /// Why the answer is invalid.
         error: BadAnswer,
     },
     /// The sidecar refused the request.
@@ -184,7 +184,7 @@ impl Client {
 
     fn exchange(&self, request: Request) -> Result<Answer, HttpError> {
         let deadline = Instant::now() + self.timeout;
-        // The sidecar listens on "localhost", which is either.
+        // The sidecar listens on "localhost", which may be the IPv4 or the IPv6 address.
         let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         let mut stream = http::connect(addresses.map(|ip| SocketAddr::new(ip, self.port)), deadline)?;
         let line = request.line();

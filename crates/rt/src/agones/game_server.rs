@@ -21,48 +21,48 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GameServer {
-    /// Its name and labels.
+    /// The game server's name and labels.
     #[serde(alias = "objectMeta", deserialize_with = "or_default")]
     pub object_meta: ObjectMeta,
-    /// Its requested settings.
+    /// The game server's requested settings.
     #[serde(deserialize_with = "or_default")]
     pub spec: Spec,
-    /// Its state and address.
+    /// The game server's state and address.
     #[serde(deserialize_with = "or_default")]
     pub status: Status,
 }
 
-/// Its name and labels.
+/// The name and labels of a game server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ObjectMeta {
-    /// Its name in its namespace.
+    /// The game server's name in its namespace.
     pub name: Option<String>,
-    /// Its namespace.
+    /// The game server's namespace.
     pub namespace: Option<String>,
-    /// Distinguishes it from all others, past ones included.
+    /// An identifier that no other game server has or had.
     pub uid: Option<String>,
-    /// Its labels.
+    /// The game server's labels.
     #[serde(deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
-    /// Its annotations.
+    /// The game server's annotations.
     #[serde(deserialize_with = "or_default")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Its requested settings.
+/// The requested settings of a game server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Spec {
-    /// How Agones checks its health.
+    /// How Agones checks the game server's health.
     pub health: Option<HealthSpec>,
 }
 
-/// How Agones checks its health.
+/// How Agones checks a game server's health.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct HealthSpec {
-    /// Whether health is not checked.
+    /// Whether the health check is disabled.
     pub disabled: Option<bool>,
     /// Seconds in which one health message is required.
     #[serde(alias = "periodSeconds")]
@@ -75,11 +75,11 @@ pub struct HealthSpec {
     pub initial_delay_seconds: Option<u32>,
 }
 
-/// Its state and address.
+/// The state and address of a game server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// Such as `Ready` or `Allocated`.
+    /// The state, such as `Ready` or `Allocated`.
     pub state: Option<String>,
     /// The address for players.
     pub address: Option<String>,
@@ -88,13 +88,13 @@ pub struct Status {
     pub ports: Vec<Port>,
 }
 
-/// A port that players reach it at.
+/// A port at which players reach the game server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Port {
     /// The port's name in the game server's description.
     pub name: Option<String>,
-    /// Its number.
+    /// The port's number.
     pub port: Option<u16>,
 }
 

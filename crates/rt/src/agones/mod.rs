@@ -40,7 +40,7 @@ const READY: u32 = 1;
 const SHUTDOWN: u32 = 2;
 const END: u32 = 4;
 
-/// The first wait after a request that failed, and the longest.
+/// The wait before a failed request is repeated: the first one, and the longest.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(2);
 
@@ -56,7 +56,8 @@ pub struct AgonesSettings {
 }
 
 impl AgonesSettings {
-    /// For the sidecar that the environment names: a health message every two seconds, and none after two seconds without a tick.
+    /// The default settings for the sidecar that the environment names: a health message every two seconds, and none after two seconds
+    /// without a tick.
     pub fn from_environment() -> Result<AgonesSettings, AgonesError> {
         Ok(AgonesSettings::at(Client::from_environment()?))
     }
@@ -73,7 +74,7 @@ pub enum Progress {
     /// Not requested.
     #[default]
     NotRequested,
-    /// The sidecar has not accepted it yet. The thread repeats it.
+    /// The sidecar has not accepted the request yet. The thread repeats it.
     Asked,
     /// The sidecar accepted it.
     Done,
@@ -88,9 +89,9 @@ pub struct AgonesReport {
     pub health_withheld: u64,
     /// Requests of any kind that failed.
     pub failures: u64,
-    /// [`Agones::ready`].
+    /// The state of the request by [`Agones::ready`].
     pub ready: Progress,
-    /// [`Agones::shutdown`].
+    /// The state of the request by [`Agones::shutdown`].
     pub shutdown: Progress,
     /// The error of the last request that failed.
     pub last_failure: Option<String>,
@@ -146,12 +147,13 @@ impl Agones {
         self.shared.beats.store(beats.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Reports that players may come. Returns at once. The thread repeats it until the sidecar accepts it.
+    /// Reports that players may come. Returns at once. The thread repeats the report until the sidecar accepts it.
     pub fn ready(&self) {
         self.ask(READY);
     }
 
-    /// Requests the end of the game server. Returns at once. The thread repeats it until the sidecar accepts it, and once more when this is dropped.
+    /// Requests the end of the game server. Returns at once. The thread repeats the request until the sidecar accepts it, and once more
+    /// when this is dropped.
     pub fn shutdown(&self) {
         self.ask(SHUTDOWN);
     }
@@ -183,7 +185,7 @@ impl Agones {
 }
 
 impl Drop for Agones {
-    /// Ends the thread: after two time-outs of the client at the latest.
+    /// Ends the thread. This takes at most two timeouts of the client.
     fn drop(&mut self) {
         self.ask(END);
         if let Some(thread) = self.thread.take() {
@@ -295,7 +297,7 @@ impl Reporter {
         is_well
     }
 
-    /// How often to check for new ticks. A tick that the check sees late counts as late, so check often.
+    /// The time to the next check for new ticks. A tick that the check sees late counts as late, so check often.
     fn look(&self) -> Duration {
         let shorter = self.settings.stall.min(self.settings.health_period);
         (shorter / 4).clamp(Duration::from_millis(1), Duration::from_millis(500))

@@ -35,13 +35,13 @@ pub struct Asynchronous {
 pub enum Progress {
     /// No job was pushed with this completion yet.
     NotPushed,
-    /// It waits or runs.
+    /// The job waits or runs.
     Pending,
-    /// It is done.
+    /// The job is done.
     Done,
-    /// It panicked; see [`Jobs::take_panic`](super::Jobs::take_panic).
+    /// The job panicked; see [`Jobs::take_panic`](super::Jobs::take_panic).
     Panicked,
-    /// It was dropped without running: the queue was full, or the job system discarded it.
+    /// The job was dropped without running: the queue was full, or the job system discarded it.
     Dropped,
 }
 
@@ -66,7 +66,7 @@ impl Completion {
         }
     }
 
-    /// Whether it has ended, in any way.
+    /// Whether the job has ended, in any way.
     pub fn has_ended(&self) -> bool {
         !matches!(self.progress(), Progress::NotPushed | Progress::Pending)
     }
@@ -94,8 +94,8 @@ impl Drop for Ends {
 }
 
 impl Asynchronous {
-    /// Pushes a job. A worker runs it as soon as one is free. It wakes a sleeping worker whose first queue is this one, rather than one
-    /// that serves frames.
+    /// Pushes a job. A worker runs it as soon as one is free. If workers sleep, the push wakes one whose first queue is this one, rather
+    /// than one that serves frames.
     ///
     /// # Errors
     /// If the queue is full and refuses, is for frames, or is served by no worker; or if the job system has ended.
@@ -106,7 +106,7 @@ impl Asynchronous {
         self.put(queue, None, job)
     }
 
-    /// The same, and `completion` reports the state of the job.
+    /// Pushes a job as [`push`](Asynchronous::push) does. `completion` reports the state of the job.
     ///
     /// # Errors
     /// As for [`push`](Asynchronous::push); and if the completion's last job has not ended.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::parts::{CALLER, Counted, Shared};
 
-/// The counters of one frame. Printed, they are one line.
+/// The counters of one frame. `Display` writes one line.
 ///
 /// ```
 /// use evenkeel_rt::jobs::{FrameCounters, JobSettings, Jobs, Queue};
@@ -23,7 +23,7 @@ pub struct FrameCounters {
     pub jobs: u64,
     /// The jobs that ran on the thread that opened the frame.
     pub by_caller: u64,
-    /// Those that ran on workers.
+    /// The jobs that ran on workers.
     pub by_workers: u64,
     /// Asynchronous jobs that ended during the frame.
     pub asynchronous: u64,
@@ -35,7 +35,7 @@ pub struct FrameCounters {
     pub full: u64,
     /// Threads that the caller and workers woke.
     pub wakes: u64,
-    /// How often a thread left a job to others because its CPU was about to go. It looks again every 50 us.
+    /// How often a thread left a job to others because its CPU was about to be taken away. The thread looks for a job again every 50 us.
     pub left: u64,
     /// How long the caller slept because the remaining jobs ran on other threads, in nanoseconds.
     pub waited_ns: u64,
@@ -47,7 +47,7 @@ pub struct FrameCounters {
 }
 
 impl fmt::Display for FrameCounters {
-    /// One line, such as `100 jobs (60 here, 40 on workers) took 1.2ms of CPU, the longest 40.0µs; waited 12.0µs, woke 2`.
+    /// Writes one line, such as `100 jobs (60 here, 40 on workers) took 1.2ms of CPU, the longest 40.0µs; waited 12.0µs, woke 2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = Duration::from_nanos;
         write!(f, "{} jobs ({} here, {} on workers) ", self.jobs, self.by_caller, self.by_workers)?;

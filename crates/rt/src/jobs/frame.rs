@@ -206,7 +206,7 @@ impl<'env> Frame<'_, 'env> {
         self.push_after_with(others, queue, |_: &Frame<'_, 'env>| job())
     }
 
-    /// The same for a job that can push others to the same frame.
+    /// The same as [`push_after`](Frame::push_after), for a job that can push more jobs to the same frame.
     ///
     /// # Errors
     /// As for [`push_after`](Frame::push_after).
@@ -291,7 +291,7 @@ impl<'env> Frame<'_, 'env> {
         let all = || while turn() {};
         self.nested(|inner| {
             if helpers > 0 && self.slot.is_worth_sharing(chunks, || _ = turn()) {
-                // Without room for helpers, this thread does it all.
+                // If the queue has no room for helpers, this thread makes all calls.
                 let _ = (0..helpers).try_for_each(|_| inner.put(queue, |_: &Frame<'_, '_>| all()));
                 self.slot.wake(at.takers);
             }
@@ -300,8 +300,8 @@ impl<'env> Frame<'_, 'env> {
         Ok(())
     }
 
-    /// Opens a frame inside this one. Its jobs may borrow from here. It returns when they are done, and runs jobs until then. Below eight nested
-    /// frames, a push runs the job at once.
+    /// Opens a frame inside this one, whose jobs may borrow from here. It runs jobs, and returns when all jobs of the nested frame are
+    /// done. Below eight nested frames, a push runs the job at once.
     pub fn nested<'inner, R>(&self, body: impl FnOnce(&Frame<'_, 'inner>) -> R) -> R {
         open(self.slot, body)
     }

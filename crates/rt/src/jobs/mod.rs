@@ -56,8 +56,8 @@ use parts::{CALLER, Shared, WorkerSlot};
 
 /// Workers and their queues.
 ///
-/// Dropping it runs all asynchronous jobs that were pushed, waits for them, and ends the workers. [`discard`](Jobs::discard) drops the waiting
-/// jobs instead.
+/// Dropping a `Jobs` runs all asynchronous jobs that were pushed, waits for them, and ends the workers. [`discard`](Jobs::discard) drops
+/// the waiting jobs instead.
 pub struct Jobs {
     shared: Arc<Shared>,
     /// The slot of the thread that opens frames.
@@ -137,7 +137,8 @@ impl Jobs {
         self.slot.run_orphans(at_most)
     }
 
-    /// Ends the workers as soon as the jobs that run are done, and drops the asynchronous jobs that wait. Returns how many these were.
+    /// Ends the workers as soon as the jobs that run are done, and drops the asynchronous jobs that wait. Returns how many asynchronous
+    /// jobs it dropped.
     ///
     /// ```
     /// use evenkeel_rt::jobs::{JobSettings, Jobs, Queue};
@@ -203,7 +204,7 @@ impl Jobs {
     /// Refuses further jobs, and ends the workers.
     fn end_workers(&mut self) {
         self.shared.is_closed.store(true, Ordering::SeqCst);
-        // Each worker is awake and sees it before it sleeps, or sleeps and is woken. The first call has a fence.
+        // Each worker is awake and sees the request before it sleeps, or sleeps and is woken. The first call has a fence.
         (0..=self.threads.len()).for_each(|slot| _ = self.shared.gate.wake_one(1 << slot));
         let own = std::thread::current().id();
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != own) {

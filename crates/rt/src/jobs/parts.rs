@@ -61,12 +61,12 @@ pub(super) enum Sharing {
     OneCpu,
     /// Several CPUs with a limit on CPU time, so spinning while waiting is a waste.
     Limited,
-    /// Several CPUs.
+    /// Several CPUs without a limit on CPU time.
     Several,
 }
 
 pub(super) struct JobQueue {
-    /// Jobs that the caller pushes outside of jobs. These are by far the most, so this path must be the cheapest.
+    /// Jobs that the caller pushes outside of jobs. Most jobs are of this kind, so this path must be the cheapest.
     pub(super) from_caller: Sink<Task>,
     /// Jobs that are pushed inside jobs, jobs that have waited for others, and asynchronous jobs.
     pub(super) ring: Ring<Task>,
@@ -159,7 +159,7 @@ pub(super) struct WorkerSlot {
     pub(super) takes: Box<[u8]>,
     /// The frame queues among `takes`.
     pub(super) takes_for_frames: Box<[u8]>,
-    /// The caller's ends of all queues; other slots have none.
+    /// The caller's ends of all queues. Empty for other slots.
     pub(super) sources: Box<[Source<Task>]>,
     /// Jobs that were taken from a queue and have not run yet. A job that waits for others runs these before it sleeps.
     pub(super) claimed: RefCell<Option<Claim<Task>>>,

@@ -11,7 +11,7 @@ pub struct Queue(pub u8);
 /// Whether a frame waits for the jobs of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueKind {
-    /// A frame waits for them, and they may borrow what outlives the frame.
+    /// A frame waits for these jobs, and they may borrow what outlives the frame.
     Frame,
     /// No frame waits for these jobs, and they own the data that they use.
     Asynchronous,
@@ -49,9 +49,9 @@ pub enum WhenFull {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSettings {
-    /// Whether a frame waits for its jobs.
+    /// Whether a frame waits for the queue's jobs.
     pub kind: QueueKind,
-    /// How many jobs may wait in it, 1 to 1,048,576.
+    /// How many jobs may wait in the queue, 1 to 1,048,576.
     pub capacity: usize,
     /// What happens to a job that does not fit.
     pub when_full: WhenFull,
@@ -72,9 +72,9 @@ impl QueueSettings {
 /// Settings of a worker, which is a thread.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerSettings {
-    /// The queues that it takes jobs from; each time from the first one that has a job.
+    /// The queues that the worker takes jobs from; each time from the first one that has a job.
     pub queues: Vec<Queue>,
-    /// The kernel settings of its thread.
+    /// The kernel settings of the worker's thread.
     pub thread: ThreadConfig,
 }
 
@@ -88,13 +88,13 @@ impl WorkerSettings {
 /// Settings of a job system.
 #[derive(Clone, Debug)]
 pub struct JobSettings {
-    /// Its queues. The thread that opens a frame takes from the frame queues, in this order.
+    /// The queues. The thread that opens a frame takes from the frame queues, in this order.
     pub queues: Vec<QueueSettings>,
-    /// Its workers, at most 63. Without workers, the thread that opens a frame runs all of its jobs.
+    /// The workers, at most 63. Without workers, the thread that opens a frame runs all of its jobs.
     pub workers: Vec<WorkerSettings>,
     /// How many jobs of a frame may have dependencies or be dependencies, at most 1,048,576.
     pub linked_max: u32,
-    /// How many dependencies these may have together, at most 1,048,576.
+    /// How many dependencies all jobs of a frame may have together, at most 1,048,576.
     pub waits_max: u32,
     /// Whether asynchronous jobs may be pushed to queues that no worker takes from, because the thread that owns the job system calls
     /// [`run_asynchronous`](super::Jobs::run_asynchronous). Without it, such a push is an error.
@@ -181,7 +181,7 @@ pub enum JobsError {
     Thread {
         /// The number of the worker.
         worker: usize,
-        /// The reason.
+        /// The system's error.
         source: std::io::Error,
     },
 }

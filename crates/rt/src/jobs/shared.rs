@@ -14,8 +14,8 @@ use super::sliced::Sliced;
 /// sooner alone.
 const WORTH_WAKING_NS: u64 = 10_000;
 
-/// A thread takes as many jobs at once as probably last this long. One at a time would be slower, because an atomic operation, a look at
-/// more urgent queues and a reading of the clock each cost about as much as a short job.
+/// A thread takes as many jobs at once as probably last this long. Taking single jobs would be slower: an atomic operation, a look at more
+/// urgent queues and a reading of the clock each cost about as much as a short job.
 const CLAIMED_NS: u64 = 2000;
 
 /// How often a thread looks for another job before it sleeps. A look takes some 50 ns, so all together cost about as much as waking the
@@ -95,7 +95,7 @@ impl Shared {
         queues.iter().any(|queue| self.queues.get(usize::from(*queue)).is_some_and(JobQueue::has_ready))
     }
 
-    /// The link of a handle; none if the handle belongs to another frame.
+    /// The link of a handle. None if the handle belongs to another frame.
     pub(super) fn link_of(&self, generation: u64, link: Link) -> Option<Link> {
         (generation == self.generation.load(Ordering::Relaxed)).then_some(link)
     }
@@ -110,8 +110,8 @@ fn ticks_per_us() -> u64 {
     (ticks_then.saturating_sub(ticks) / us.max(1)).max(1)
 }
 
-/// How the threads share CPUs, and whether their CPU time is limited. If this cannot be read, they are taken for several CPUs without any
-/// to spare.
+/// How the threads share CPUs, and whether their CPU time is limited. If this cannot be read, the threads count as sharing several CPUs
+/// under a limit.
 fn sharing(settings: &JobSettings) -> Sharing {
     let Ok(own) = thread::affinity() else { return Sharing::Limited };
     let requested = settings.workers.iter().map(|worker| worker.thread.cpus.as_ref().unwrap_or(&own));

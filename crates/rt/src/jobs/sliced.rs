@@ -71,7 +71,7 @@ impl Sliced {
             return true;
         }
         let others = || self.others(cpu, offered.takers & !(1 << slot));
-        // Each of the others may be in the middle of a job.
+        // Each of the other CPUs may be in the middle of a job.
         let running_ns = others().count() as u64 * mean_ns / 2;
         let waiting = Waiting { next_ns, all_ns: offered.jobs.saturating_mul(mean_ns) + running_ns };
         begins(now_ns, waiting, own, others().map(|cpu| self.slices.cpu(cpu)))
@@ -107,7 +107,7 @@ impl Sliced {
         }
     }
 
-    /// Waits a moment for others to take a job.
+    /// Waits [`NAP_NS`] for other threads to take a job.
     pub(super) fn nap() {
         clock::sleep_until_ns(clock::monotonic_ns() + NAP_NS);
     }
@@ -123,7 +123,7 @@ mod tests {
     const CPUS: usize = 256;
     const ELSEWHERE: u32 = 300;
 
-    /// Slices by which every CPU is away for the next two seconds.
+    /// Slices for a machine on which every CPU is taken away for the next two seconds.
     fn gone() -> Slices {
         let slice =
             CpuSlice { start_ns: clock::monotonic_ns() - 2_000_000_000, period_ns: 4_000_000_000, share_ns: 1000 };

@@ -12,7 +12,7 @@ use super::parts::{CALLER, CLAIM_MOST, Counted, JobQueue, Shared, Sharing, Task,
 use super::settings::QueueKind;
 use super::sliced::{Offered, Sliced};
 
-/// The bit in a task's label (which is its link) that says that a dependency panicked. Such a task is not run.
+/// A bit in a task's label (which is its link): a dependency panicked. Such a task is not run.
 const SPOILT: u32 = 1 << 31;
 
 /// How many ended jobs a thread collects before it reports them to the waiting thread. It reports at once when it finds no other job.
@@ -116,7 +116,7 @@ impl WorkerSlot {
         self.pass_on();
     }
 
-    /// Runs jobs until a link is done. Only for the thread that opens frames, outside of jobs.
+    /// Runs jobs until a link is done. Only the thread that opens frames may call this, outside of jobs.
     pub(super) fn wait_for(&self, link: Link) {
         let shared = &self.shared;
         shared.awaited.store(link.index() as u32, Ordering::Relaxed);
@@ -304,7 +304,7 @@ impl WorkerSlot {
         (0..at_most).map_while(|_| next().map(|task| self.run_asynchronous(task))).count()
     }
 
-    /// Publishes its counts, then reports ended jobs, so that a waiting thread sees them counted.
+    /// Publishes the slot's counts, then reports ended jobs, so that a waiting thread sees these jobs counted.
     pub(super) fn report(&self) {
         let jobs = self.jobs.replace(0);
         if jobs > 0 {

@@ -18,7 +18,7 @@ use crate::quantum::Alignment;
 /// the number of sessions.
 const LOOK: Duration = Duration::from_millis(250);
 const LOOK_EACH: Duration = Duration::from_millis(5);
-/// How long the start waits for the thread at the most.
+/// The maximum time for which the start waits for the thread.
 const READY: Duration = Duration::from_millis(500);
 /// The weight of a new tick in the smoothed work is one over this.
 const WORK_PARTS: i64 = 64;
@@ -36,7 +36,7 @@ struct Shared {
     over: Condvar,
 }
 
-/// The part of a session that does not change, to recognise its neighbours by.
+/// The part of a session that does not change, by which it recognises its neighbours.
 #[derive(Clone, Copy, Debug)]
 struct Own {
     id: u64,
@@ -51,7 +51,7 @@ pub(crate) struct PhaseKeeper {
     shared: Arc<Shared>,
     own: Own,
     plan: Step,
-    /// The rest of the plan's distance.
+    /// How far the plan still has to move the ticks.
     left_ns: i64,
     shifted_ns: i64,
     work_ns: u64,
@@ -313,7 +313,7 @@ mod tests {
             assert_eq!(seen, [(50_000_000 + 20_000_000 * (at as u64 + 1), is_fixed)], "{at}");
             assert_eq!(keeper.report().state == PhaseState::Aligned, is_fixed, "{at}");
         }
-        // The others must see the place where this session holds its ticks.
+        // The other sessions must see the place where this session holds its ticks.
         assert_eq!(keeper.move_ns(Alignment::Held, 3_000_000), 0);
         keeper.publish(7);
         scanner.scan(|_, slot| assert_eq!((slot.due_ns, slot.is_fixed), (7, true))).unwrap();

@@ -39,23 +39,23 @@ pub(crate) use keeper::PhaseKeeper;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseSettings {
-    /// The folder of the sessions' files; none for /dev/shm. Sessions see each other if they use the same folder.
+    /// The folder of the sessions' files. None means /dev/shm. Sessions see each other if they use the same folder.
     pub folder: Option<PathBuf>,
 }
 
 /// What a clock does about the phases of other sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PhaseState {
-    /// Nothing: it was not requested.
+    /// The clock does nothing, because it was not requested.
     #[default]
     Off,
-    /// It keeps its phase, because the [`Align`](crate::Align) of its ticks needs it. Other sessions spread around it.
+    /// The clock keeps its phase, because the [`Align`](crate::Align) of its ticks needs it. Other sessions spread around it.
     Aligned,
     /// No other session shares CPUs with this one at a fitting period.
     Alone,
-    /// Its ticks move towards their place.
+    /// The clock's ticks move towards their place.
     Settling,
-    /// Its ticks are in their place, to within a two-hundredth of the period.
+    /// The clock's ticks are in their place, to within a two-hundredth of the period.
     Settled,
 }
 

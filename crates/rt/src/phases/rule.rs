@@ -6,8 +6,8 @@
 //! each order on the circle they balance in one arrangement. In it every tick has a share of the circle around it in proportion to its
 //! weight, as with DESYNC. DESYNC moves each tick towards the midpoint of its two neighbours, so a change spreads like heat, in a time that
 //! grows with the square of the number of sessions. Here each session sees all others, so the balance of the pushes gives its distance to
-//! the goal at once. All move straight to their goals, at speeds in proportion to their distances, and arrive together. Nobody overtakes
-//! anybody.
+//! the goal at once. All move straight to their goals, at speeds in proportion to their distances, and arrive together. No session
+//! overtakes another.
 //!
 //! Other periods join if the ratio is one of small whole numbers. Ticks of 20 ms and of 30 ms meet at distances that differ by multiples of
 //! 10 ms. So the circle of this pair has 10 ms, and the push counts once for each time that the circle fits into the period. Sessions whose
@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 pub(super) const SHIFT_PARTS: u64 = 2000;
 /// The maximum number of neighbours that count.
 pub(super) const NEIGHBOURS_MAX: usize = 256;
-/// A session has settled within this part of its period of its goal.
+/// A session has settled when its distance to the goal is at most one over this of its period.
 const SETTLED_PARTS: u64 = 200;
 /// Near the goal, a tick moves by at most this part of the distance, because what a session reads about others is slightly old.
 const NEAR: f64 = 1.0 / 32.0;
@@ -39,11 +39,11 @@ const STARTS: u64 = 512;
 /// The ticks of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticks {
-    /// Orders sessions whose ticks coincide. Each session has a different number.
+    /// The session's number. Each session has a different one, which orders sessions whose ticks coincide.
     pub(super) id: u64,
     /// From one tick to the next.
     pub(super) period_ns: u64,
-    /// When one of its ticks is due, on the clock that all share.
+    /// When one of the session's ticks is due, on the clock that all sessions share.
     pub(super) due_ns: u64,
     /// How long a tick works, smoothed.
     pub(super) work_ns: u64,
@@ -54,16 +54,16 @@ pub(super) struct Ticks {
 /// The plan of a session until it looks at the others again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
-    /// How far its goal is away; later is positive.
+    /// The distance to the session's goal. Positive means later.
     pub(super) distance_ns: i64,
-    /// By how much to shift each tick until then: at most [`SHIFT_PARTS`] of a period.
+    /// By how much to shift each tick until the next look: at most the period divided by [`SHIFT_PARTS`].
     pub(super) shift_ns: i64,
-    /// The sessions that it takes into account.
+    /// The number of sessions that the plan takes into account.
     pub(super) neighbours: u32,
 }
 
 impl Step {
-    /// Whether the session is where it belongs.
+    /// Whether the session has arrived at its goal, within the period divided by [`SETTLED_PARTS`].
     pub(super) fn is_settled(&self, period_ns: u64) -> bool {
         self.distance_ns.unsigned_abs() <= period_ns / SETTLED_PARTS
     }
@@ -101,7 +101,7 @@ impl Ratio {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     ratio: Ratio,
-    /// The middle of its work after the middle of the session's own, on the circle of the pair.
+    /// How much later the middle of the neighbour's work is than the middle of the session's own work, on the circle of the pair.
     after_ns: f64,
     work_ns: f64,
     id: u64,
@@ -226,7 +226,7 @@ pub(super) fn start(me: &Ticks, neighbours: &[Ticks]) -> u64 {
     let at = |start: u64| (u128::from(me.period_ns) * u128::from(start) / u128::from(STARTS)) as u64;
     let best = (0..STARTS).map(at).max_by(|one, other| {
         let order = clearance(*one as f64).partial_cmp(&clearance(*other as f64)).unwrap_or(Ordering::Equal);
-        // If several are equal, the first one wins.
+        // If several shifts are equally good, the first one wins.
         order.then(other.cmp(one))
     });
     best.unwrap_or_default()
@@ -331,7 +331,7 @@ mod tests {
                 .iter()
                 .map(|[id, period_ns, due_ns, work_ns]| Ticks {
                     id: id % 8,
-                    // Half of them have this session's period.
+                    // Half of the neighbours have this session's period.
                     period_ns: if id % 2 == 0 { me.period_ns } else { *period_ns },
                     due_ns: *due_ns,
                     work_ns: *work_ns,

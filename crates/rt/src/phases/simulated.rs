@@ -8,7 +8,7 @@ const PERIOD_NS: u64 = 20 * MS;
 /// Ten seconds at 50 Hz.
 const TEN_SECONDS_NS: u64 = 10_000 * MS;
 
-/// Numbers by chance, the same ones each time.
+/// Pseudo-random numbers, the same in each run.
 struct Chance(u64);
 
 impl Chance {
@@ -22,7 +22,7 @@ impl Chance {
 }
 
 struct Simulated {
-    /// The session's last published ticks, with the due time of its next one.
+    /// The session's last published ticks, with the due time of its next tick.
     ticks: Ticks,
     /// The session's plan until its next read: how far to move, and when to read.
     plan: Step,
@@ -47,9 +47,9 @@ impl Host {
         self.sessions.iter().map(|session| session.ticks).collect()
     }
 
-    /// A session whose next tick is due then, wherever the others are.
+    /// Adds a session whose next tick is due at `due_ns`, wherever the others are.
     fn put(&mut self, period_ns: u64, work_ns: u64, due_ns: u64) {
-        // Numbers in no order.
+        // Session numbers in no particular order.
         self.next_id += 1;
         let id = self.next_id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let ticks = Ticks { id, period_ns, due_ns, work_ns, is_fixed: false };
@@ -58,7 +58,7 @@ impl Host {
         self.sessions.push(Simulated { ticks, plan: Step::default(), left_ns: 0, looks_ns, every_ns });
     }
 
-    /// A session that starts now and looks for the largest gap.
+    /// Adds a session that starts now and looks for the largest gap.
     fn join(&mut self, period_ns: u64, work_ns: u64) {
         let due_ns = self.now_ns + period_ns;
         let me = Ticks { id: u64::MAX, period_ns, due_ns, work_ns, is_fixed: false };
@@ -223,7 +223,7 @@ fn work_and_rates_change() {
     let after_its_start = others.map(|other| (other.due_ns + 100 * PERIOD_NS - heavy.due_ns) % PERIOD_NS);
     assert!(after_its_start.min() > Some(4 * MS), "nobody starts during its work");
     host.sessions[3].ticks.work_ns = MS / 2;
-    // All slow down at their next ticks, as when a match begins, and then return.
+    // All sessions change to a longer period at their next ticks, as when a match begins, and then return to the old one.
     for period_ns in [30 * MS, PERIOD_NS] {
         host.sessions.iter_mut().for_each(|session| session.ticks.period_ns = period_ns);
         host.run(3 * TEN_SECONDS_NS);

@@ -11,7 +11,8 @@ use super::{Aligned, Alignment, GapsSeen, Quantum, Slot};
 const SECOND_NS: u64 = 1_000_000_000;
 /// When to judge the gaps found so far, counted from the beginning of a search. Each step has more gaps.
 const LOOKS_NS: [u64; 3] = [3 * SECOND_NS / 2, 3 * SECOND_NS, 5 * SECOND_NS];
-/// The average time between two wake-ups in each of these steps. It costs 1 % of a CPU, and later 2 % to see short gaps too.
+/// The average time between two wake-ups in each of these steps. The first step costs 1 % of a CPU. Later steps cost 2 %, and see shorter
+/// gaps too.
 const STEPS_NS: [u64; 3] = [500_000, 250_000, 250_000];
 /// The minimum time between the last wake-up and the tick.
 const CLEAR_NS: u64 = 300_000;
@@ -88,7 +89,7 @@ enum Why {
     },
     /// The control group has a CPU limit.
     Limit,
-    /// Ticks are hurt, and no period explains it.
+    /// Many ticks are disturbed, and no period explains it.
     Hurt,
 }
 
@@ -113,9 +114,9 @@ struct Hold {
     grid: Grid,
     offset_ns: f64,
     follows: bool,
-    /// False if they are held only until they are back at their old phase.
+    /// False if ticks are held only until they are back at their old phase.
     stays: bool,
-    /// The time from due to done, in nanoseconds: at the trial, and the recent average.
+    /// The mean time from due to done, in nanoseconds: during the trial, and recently.
     tried_ns: f64,
     lately_ns: f64,
 }
@@ -130,7 +131,7 @@ pub(super) struct Aligner {
     followed: Option<Followed>,
     hold: Option<Hold>,
     quantum: Quantum,
-    /// The recent share of hurt ticks, and the recent share of the time from due to done in which ticks did not run.
+    /// The recent share of disturbed ticks, and the recent share of the time from due to done in which ticks did not run.
     hurt: f64,
     next_look_ns: u64,
     wait_ns: u64,
@@ -197,7 +198,7 @@ impl Aligner {
         Aligned { quantum, alignment, moves: self.moves, probes: self.probes, gaps: self.gaps }
     }
 
-    /// When to wake next in the idle time from `now_ns` to the tick at `due_ns`; none to sleep until the tick.
+    /// When to wake next in the idle time from `now_ns` to the tick at `due_ns`. None means to sleep until the tick.
     pub(super) fn next_wake_ns(&mut self, now_ns: u64, due_ns: u64) -> Option<u64> {
         self.is_lookout = false;
         if let Activity::Looking { look, .. } = self.activity {
@@ -464,7 +465,7 @@ impl Aligner {
         self.followed = None;
     }
 
-    /// Whether it is time for another look or trial.
+    /// Starts another search or trial if it is time for one.
     fn reconsider(&mut self, now_ns: u64, due_ns: u64) {
         if !matches!(self.activity, Activity::Watching) || self.hold.is_some_and(|hold| !hold.stays) {
             return;
@@ -485,7 +486,7 @@ impl Aligner {
             (None, Some((_, period_ns))) if self.hurt >= HURTS => self.sweep(due_ns, period_ns as f64, Why::Limit),
             (None, Some(_)) => {}
             (_, None) => {
-                // The held place was the best without a known reason, and no longer is.
+                // The held place was the best without a known reason. It is no longer better, so give it up.
                 self.hold = None;
                 self.look(now_ns);
             }
@@ -497,7 +498,7 @@ impl Aligner {
         self.activity = Activity::Looking { since_ns: now_ns, look: 0, asked: false };
     }
 
-    /// The next look comes after a while, which gets longer.
+    /// Schedules the next search after a wait, which gets longer each time.
     fn wait(&mut self, now_ns: u64) {
         self.next_look_ns = now_ns + self.wait_ns;
         if self.soon > 0 {

@@ -10,7 +10,7 @@ use evenkeel_sys::thread;
 use super::watch::Watch;
 use crate::helper_thread::give_way;
 
-/// How long the start waits for the thread at most.
+/// The maximum time for which the start waits for the thread.
 const READY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -68,12 +68,12 @@ impl Finder {
         Some(Finder { shared })
     }
 
-    /// Hands the gaps over; false if the thread is busy.
+    /// Hands the gaps over. Returns false if the thread is busy.
     pub(super) fn ask(&self, watch: &Watch) -> bool {
         let Some(mut mailbox) = self.try_lock() else { return false };
         mailbox.windows.clear();
         mailbox.gaps.clear();
-        // The mailbox has room for all of them, so nothing is allocated.
+        // The mailbox has room for all windows and gaps, so nothing is allocated.
         mailbox.windows.extend_from_slice(watch.windows());
         mailbox.gaps.extend_from_slice(watch.gaps());
         mailbox.stage = Stage::Asked;
@@ -82,7 +82,7 @@ impl Finder {
         true
     }
 
-    /// The answer. It is returned once.
+    /// The answer to the last question, if there is one. Each answer is returned once.
     pub(super) fn answer(&self) -> Option<Periodicity> {
         let mut mailbox = self.try_lock()?;
         match std::mem::take(&mut mailbox.stage) {

@@ -105,7 +105,7 @@ impl Followed {
 pub(super) struct Grid {
     /// The distance between two points, in nanoseconds.
     pub(super) step_ns: f64,
-    /// One of the points, if they do not follow slots.
+    /// One of the points. Used if the points do not follow slots.
     pub(super) base_ns: u64,
 }
 

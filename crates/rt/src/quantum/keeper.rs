@@ -13,7 +13,7 @@ use super::aligner::{Aligner, Given, Seen};
 use super::finder::Finder;
 use super::own::{self, Descheduled};
 
-/// Tick periods that can be aligned. Shorter ones leave no idle time to search in; for longer ones a few milliseconds do not matter.
+/// Tick periods that can be aligned. Shorter periods leave no idle time to search in. In longer periods a few milliseconds do not matter.
 const PERIODS_NS: RangeInclusive<u64> = 4_000_000..=200_000_000;
 /// The work has met a gap if the time between two checkpoints is this much longer than usual: in nanoseconds, and as a multiple of the
 /// usual time.

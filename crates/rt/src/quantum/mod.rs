@@ -4,7 +4,7 @@
 //! | step | where |
 //! |---|---|
 //! | short sleeps in idle time, and which of them ended late | `watch` |
-//! | period, share and phase of the late ones, on a separate thread | `finder`, `evenkeel_stats::periodicity` |
+//! | period, share and phase of the gaps behind late sleeps, on a separate thread | `finder`, `evenkeel_stats::periodicity` |
 //! | the possible phases of a tick: points in time that drift with the hypervisor's clock | `grid` |
 //! | ticks at several of these phases, and where they finished soonest | `trial` |
 //! | what to do when; it has no clock and makes no system call, so a test simulates hours in a moment | `aligner` |
@@ -45,18 +45,18 @@ pub enum Quantum {
     /// Not known: the clock has not searched for long enough.
     #[default]
     Unknown,
-    /// It is not taken away.
+    /// The CPU is not taken away.
     None,
-    /// At fixed times, by a hypervisor that gives each virtual CPU a slice.
+    /// The CPU is taken away at fixed times, by a hypervisor that gives each virtual CPU a slice.
     FixedSlot(Slot),
-    /// When the quota of a CPU limit is used up, until its next period.
+    /// The CPU is taken away when the quota of a CPU limit is used up, until the limit's next period.
     TokenBucket {
         /// The quota: CPU time in each period, in nanoseconds.
         quota_ns: u64,
         /// The period of the limit, in nanoseconds.
         period_ns: u64,
     },
-    /// At irregular times.
+    /// The CPU is taken away at irregular times.
     Irregular,
 }
 
@@ -90,7 +90,7 @@ pub struct Slot {
     pub share: f64,
     /// When a recent slice began, in nanoseconds of the monotonic clock.
     pub phase_ns: u64,
-    /// The confidence in it, from 0 to 1.
+    /// The confidence that these slices exist, from 0 to 1.
     pub confidence: f64,
 }
 
@@ -118,16 +118,16 @@ impl Quantum {
 /// How the clock reacts to the quantum now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Alignment {
-    /// It does nothing: it may not, there are no slices, or no phase was better.
+    /// The clock does not move ticks: it may not, there are no slices, or no phase was better.
     #[default]
     Free,
-    /// It searches for gaps in idle time.
+    /// The clock searches for gaps in idle time.
     Looking,
-    /// It runs ticks at several phases, to find where they finish soonest.
+    /// The clock runs ticks at several phases, to find where they finish soonest.
     Trying,
-    /// It keeps ticks at the best phase.
+    /// The clock keeps ticks at the best phase.
     Held,
-    /// There are slices, but the tick period is neither a multiple of theirs nor a half or third of one.
+    /// There are slices, but the tick period is neither a multiple of their period nor a half or third of a multiple.
     NoMultiple,
 }
 
@@ -149,11 +149,11 @@ pub enum Alignment {
 pub struct Aligned {
     /// How the CPU is taken away.
     pub quantum: Quantum,
-    /// What the clock does about it.
+    /// How the clock reacts to the quantum now.
     pub alignment: Alignment,
     /// How often the clock shifted ticks by more than a twentieth of the quantum's period.
     pub moves: u64,
-    /// How often the clock woke in idle time to search; each wake costs some 5 us of CPU time.
+    /// How often the clock woke in idle time to search. Each wake-up costs some 5 us of CPU time.
     pub probes: u64,
     /// Observed gaps, by who took the CPU.
     pub gaps: GapsSeen,
@@ -162,11 +162,11 @@ pub struct Aligned {
 /// Observed gaps, by who took the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GapsSeen {
-    /// A hypervisor, or an interrupt.
+    /// Gaps in which a hypervisor or an interrupt took the CPU.
     pub foreign: u64,
-    /// Another thread, or a CPU limit.
+    /// Gaps in which another thread ran, or a CPU limit applied.
     pub preempted: u64,
-    /// Not known.
+    /// Gaps of unknown cause.
     pub unknown: u64,
 }
 

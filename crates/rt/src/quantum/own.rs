@@ -19,7 +19,7 @@ struct Own {
 }
 
 thread_local! {
-    /// Both belong to one thread. If a clock moves to another thread, it uses that thread's pair.
+    /// The mark and the count of the calling thread. If a clock moves to another thread, it uses those of that thread.
     static OWN: OnceCell<Own> = const { OnceCell::new() };
 }
 
@@ -67,9 +67,9 @@ pub(super) fn settle() {
 /// Who kept the thread from running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Descheduled {
-    /// Nobody inside the guest.
+    /// No thread inside the guest.
     Not,
-    /// Somebody inside the guest, for this many nanoseconds since the mark.
+    /// A thread inside the guest, for this many nanoseconds since the mark.
     For(u64),
     /// Not known.
     Unknown,

@@ -14,7 +14,8 @@ const NEVER: (u64, u64) = (0, 0);
 #[derive(Clone, Copy, Debug)]
 enum Machine {
     Quiet,
-    /// At fixed times: the period in milliseconds, our share, the jitter as a share of the period, and the drift in millionths.
+    /// The CPU is taken away at fixed times: the period in milliseconds, our share, the jitter as a share of the period, and the drift in
+    /// millionths.
     Slots {
         period_ms: f64,
         share: f64,
@@ -78,7 +79,7 @@ impl Cpu {
         every_s > 0 && second % every_s >= every_s - for_s
     }
 
-    /// Waits for the CPU.
+    /// Moves the time to the next moment at which the CPU is available.
     fn get(&mut self) {
         match self.machine {
             Machine::Quiet => {}

@@ -42,15 +42,15 @@ pub(super) struct Verdict {
 pub(super) struct Trial {
     places: [Place; PLACES_MAX],
     count: usize,
-    /// Ticks in a turn. The first one after a move is not counted.
+    /// Ticks in a turn. The first tick after a move is not counted.
     turn_ticks: u32,
     longest_ns: f64,
     at: usize,
-    /// Ticks of this turn that are done.
+    /// The number of finished ticks of this turn.
     done: u32,
     goes_back: bool,
     finals: Option<Finals>,
-    /// Another place wins only if its mean is below this factor of the mean of the first one after the original.
+    /// Another place wins only if its mean is below this factor of the mean of the first place after the original.
     gain: f64,
 }
 
@@ -137,7 +137,7 @@ impl Trial {
         }
     }
 
-    /// Keeps the better half, and the original place.
+    /// Keeps the better half of the places, and the original place.
     fn halve(&mut self) {
         let gain = self.gain;
         let others = &mut self.places[1..self.count];
@@ -215,7 +215,7 @@ mod tests {
         assert!(Trial::new(1.0, std::iter::empty(), 6, 20_000_000).is_none());
     }
 
-    /// One place is 2 % slower and known to be safe; about the other one nothing is known.
+    /// One place is 2 % slower but known to be safe. Nothing is known about the other place.
     #[test]
     fn a_safe_place_is_left_only_for_a_clear_gain() {
         let won = |other: f64| {

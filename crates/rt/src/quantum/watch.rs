@@ -9,7 +9,7 @@ use evenkeel_stats::periodicity::{Gap, Label, Window};
 
 /// The maximum number of gaps kept in one search: at ten gaps per tick of 4 ms, the gaps of 1.5 seconds.
 const GAPS_MAX: usize = 4096;
-/// The most watched stretches that are kept of one search: one per tick.
+/// The maximum number of watched stretches kept in one search: one per tick.
 const WINDOWS_MAX: usize = 2048;
 /// A sleep that ends this much later than usual has met a gap, in nanoseconds.
 const LATE_NS: u64 = 150_000;

@@ -23,7 +23,7 @@ pub struct RatePhase {
     pub fastest: Duration,
     /// The longest period.
     pub slowest: Duration,
-    /// Replaces [`RateSettings::sustainable`](super::RateSettings::sustainable) in this phase.
+    /// The highest sustainable load in this phase. None keeps [`RateSettings::sustainable`](super::RateSettings::sustainable).
     pub sustainable: Option<f64>,
 }
 
@@ -33,14 +33,14 @@ impl RatePhase {
         RatePhase { fastest, slowest, sustainable: None }
     }
 
-    /// The same phase with another highest sustainable load.
+    /// This phase with another highest sustainable load.
     #[must_use]
     pub const fn sustainable(self, sustainable: f64) -> RatePhase {
         RatePhase { sustainable: Some(sustainable), ..self }
     }
 }
 
-/// A change of the period. Printed, it is one line.
+/// A change of the period. `Display` writes one line.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,7 +52,7 @@ impl RatePhase {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateChange {
-    /// The period before.
+    /// The period before the change.
     pub from: Duration,
     /// The period from the next tick on.
     pub to: Duration,
@@ -100,7 +100,7 @@ pub enum RateReason {
     Starved,
     /// There was room for a shorter period for long enough.
     Calm,
-    /// Another phase of the game.
+    /// Another phase of the game began.
     Phase,
     /// The time slices of the CPU changed.
     TimeSlices,

@@ -9,12 +9,12 @@ use super::ladder::{Ladder, LadderError, SliceModel, TimeSlices};
 const TICKS_KEPT: usize = 256;
 /// The load is the 0.9 quantile of the ticks: the rest of the period absorbs rare long ones.
 const JUDGED_BY: f64 = 0.9;
-/// Overloaded windows of the last three that lengthen the period. A single one may be a pause of the whole machine.
+/// This many overloaded windows of the last three lengthen the period. A single one may be a pause of the whole machine.
 const OVERLOADED: u32 = 2;
 const LAST_WINDOWS: u8 = 0b111;
 /// Calm windows before the period becomes shorter again.
 pub(super) const CALM_WINDOWS: u32 = 10;
-/// The most calm windows that are required, after repeated unsuccessful returns.
+/// The maximum number of calm windows that are required, after repeated unsuccessful returns.
 pub(super) const CALM_WINDOWS_MAX: u32 = 640;
 /// A return is unsuccessful if the server is overloaded again within this many windows.
 const IN_VAIN_WINDOWS: u32 = 60;
@@ -32,7 +32,7 @@ pub(super) struct Readings {
     pub(super) run_wait_ns: Option<u64>,
     /// How long some thread of the system was ready but did not run, in nanoseconds.
     pub(super) pressure_ns: Option<u64>,
-    /// The same time for the server's control group.
+    /// How long some thread of the server's control group was ready but did not run, in nanoseconds.
     pub(super) group_pressure_ns: Option<u64>,
     /// How long a CPU limit stopped the server's control group, in nanoseconds, summed over CPUs.
     pub(super) throttled_ns: Option<u64>,
@@ -41,9 +41,9 @@ pub(super) struct Readings {
 /// The machine's CPUs, from which the limits follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Hardware {
-    /// CPUs that the server may run on.
+    /// The number of CPUs that the server may run on.
     pub(super) cpus: usize,
-    /// CPUs that a limit leaves it on average; none without a limit.
+    /// The number of CPUs that a limit leaves the server on average. None without a limit.
     pub(super) cpu_limit: Option<f64>,
 }
 
@@ -58,13 +58,13 @@ pub(super) struct Hardware {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Work over the tick's share of the period.
+    /// The load: how long a tick worked, divided by the part of the period in which it may run.
     pub load: f64,
-    /// Share of ticks that were missed.
+    /// The share of ticks that were missed.
     pub missed: f64,
-    /// Share of the time in which the tick's thread was ready but did not run.
+    /// The share of the time in which the tick's thread was ready but did not run.
     pub run_wait: f64,
-    /// Share of the time in which another thread was ready but did not run.
+    /// The share of the time in which another thread was ready but did not run.
     pub pressure: f64,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Decider {
     phase: RatePhase,
     thresholds: Thresholds,
     rung: usize,
-    /// Lengths of the window's last ticks, in nanoseconds.
+    /// How long the window's last ticks took, in nanoseconds.
     lasted_ns: [u64; TICKS_KEPT],
     ticks: u64,
     missed: u64,
@@ -101,7 +101,7 @@ pub(super) struct Decider {
     overloaded: u8,
     calm: u32,
     calm_needed: u32,
-    /// Windows since it came back to a faster rung.
+    /// The number of windows since the last return to a faster rung.
     since_back: u32,
     load: Option<f64>,
 }
@@ -165,7 +165,7 @@ impl Decider {
         self.missed = self.missed.saturating_add(missed);
     }
 
-    /// Another phase of the game begins.
+    /// Enters another phase of the game.
     pub(super) fn enter(&mut self, phase: RatePhase) -> Option<RateChange> {
         self.phase = phase;
         let sustainable = phase.sustainable.unwrap_or(self.sustainable);
@@ -174,7 +174,7 @@ impl Decider {
         self.go_to(self.rung.clamp(low, high), RateReason::Phase)
     }
 
-    /// The time slices of the CPU, or none if it no longer has any.
+    /// Sets the time slices of the CPU. None if it no longer has any.
     pub(super) fn set_slices(&mut self, slices: Option<TimeSlices>) -> Option<RateChange> {
         self.slices = slices.filter(TimeSlices::is_sound);
         let before_ns = self.period_ns();
@@ -182,7 +182,7 @@ impl Decider {
         self.changed(before_ns, RateReason::TimeSlices)
     }
 
-    /// A window is over.
+    /// Ends a window, with its readings. Returns a change of the period if one is due.
     pub(super) fn window(&mut self, readings: &Readings) -> Option<RateChange> {
         self.since_back = self.since_back.saturating_add(1);
         if self.ticks == 0 {
@@ -238,7 +238,8 @@ impl Decider {
         (had_ns, readings.cpu_ns.map(|cpu_ns| cpu_ns as f64 / self.ticks as f64))
     }
 
-    /// Work over share of the period: the larger of what the tick needs of its slices, and of its limit.
+    /// The load at this rung: how long a tick works, divided by the part of the period in which it may run. It is computed for the slices
+    /// and for the limit; the larger one counts.
     fn load_on(&self, rung: usize, (had_ns, cpu_ns): (f64, Option<f64>)) -> f64 {
         let period_ns = self.ladder.period_ns(rung) as f64;
         let (slots, bucket) = match self.slices {

@@ -6,7 +6,7 @@ use crate::quantum::Quantum;
 
 /// The maximum number of rungs of a ladder.
 pub const RUNGS_MAX: usize = 16;
-/// The shortest period. Players gain nothing from more than 100 ticks a second, and 1,000 leave no time to decide.
+/// The shortest period. Players gain nothing from more than 100 ticks per second, and below 1 ms there is no time for the decision.
 pub const RUNG_LEAST: Duration = Duration::from_millis(1);
 /// The longest period.
 pub const RUNG_MOST: Duration = Duration::from_secs(10);
@@ -67,7 +67,8 @@ pub enum SliceModel {
 }
 
 impl TimeSlices {
-    /// The slices that a clock detected ([`TickClock::quantum`](crate::TickClock::quantum)); none if they are not known, or the CPU is not sliced.
+    /// The slices that a clock detected ([`TickClock::quantum`](crate::TickClock::quantum)). None if they are not known, or the CPU is not
+    /// sliced.
     pub fn from_quantum(quantum: &Quantum) -> Option<TimeSlices> {
         let (period_ns, share) = (quantum.period_ns()?, quantum.share()?);
         let model = match quantum {
@@ -121,7 +122,7 @@ impl Ladder {
         self.rungs_ns.len() - 1
     }
 
-    /// The period of a rung; beyond the last one, the last one's.
+    /// The period of a rung. Beyond the last rung, the period of the last.
     pub(super) fn period_ns(&self, rung: usize) -> u64 {
         self.rungs_ns[rung.min(self.last())]
     }
@@ -134,15 +135,16 @@ impl Ladder {
         rungs.min_by(|one, other| apart(one.1).total_cmp(&apart(other.1))).map_or(0, |(at, _)| at)
     }
 
-    /// The first and the last rung within a range. If the range has none, the one nearest to its start.
+    /// The first and the last rung within a range. If the range has no rung, the rung nearest to its start.
     pub(super) fn within(&self, fastest: Duration, slowest: Duration) -> (usize, usize) {
         let low = self.asked_ns.partition_point(|rung| u128::from(*rung) < fastest.as_nanos());
         let high = self.asked_ns.partition_point(|rung| u128::from(*rung) <= slowest.as_nanos());
         if low < high { (low, high - 1) } else { (self.nearest(fastest), self.nearest(fastest)) }
     }
 
-    /// Moves the rungs to multiples of the CPU's own period, or back to where the user put them. Upwards: a tick may come later than
-    /// asked for, not more often. A period longer than the longest rung has no multiples here, and changes nothing.
+    /// Moves the rungs to multiples of the CPU's own period, or back to where the user put them. Rungs move to longer periods: ticks may
+    /// come less often than requested, but not more often. A period longer than the longest rung has no multiples here, and changes
+    /// nothing.
     pub(super) fn align(&mut self, to: Option<Duration>) {
         let longest_ns = self.asked_ns[self.last()] as f64;
         let to_ns = to.map_or(0.0, |period| period.as_nanos() as f64);

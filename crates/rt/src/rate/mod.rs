@@ -29,19 +29,20 @@ const ROOM_NS: u64 = 500_000;
 pub struct RateSettings {
     /// The periods to choose from, 1 ms to 10 s, up to 16, in any order.
     pub ladder: Vec<Duration>,
-    /// The period to start with: the nearest one of the ladder.
+    /// The period to start with. The nearest period of the ladder is used.
     pub start: Duration,
     /// The phase of the game to start in.
     pub phase: RatePhase,
-    /// The highest sustainable load: work over the tick's share of the period, 0.05 to 1. Above it, a single gap costs ticks.
+    /// The highest sustainable load, 0.05 to 1: how long a tick works, divided by the part of the period in which it may run. Above this
+    /// load, a single gap makes the server miss ticks.
     pub sustainable: f64,
     /// With one CPU, the share that is left to the system, 0 to 0.95. With more CPUs it has no effect.
     pub system_share: f64,
 }
 
 impl Default for RateSettings {
-    /// Periods of 10, 20, 30 and 50 ms, where 10 ms is only for a phase that requests it; a load of up to 0.75; half of a single CPU for the
-    /// system.
+    /// Periods of 10, 20, 30 and 50 ms, a load of up to 0.75, and half of a single CPU for the system. Only a phase that requests it uses
+    /// 10 ms.
     fn default() -> RateSettings {
         RateSettings {
             ladder: [10, 20, 30, 50].map(Duration::from_millis).to_vec(),
@@ -114,7 +115,7 @@ impl fmt::Debug for TickRate {
 }
 
 impl TickRate {
-    /// Opens the files that it reads, and allocates all memory. A file that cannot be opened has no influence.
+    /// Opens the files with the kernel's counters, and allocates all memory. A file that cannot be opened has no influence.
     ///
     /// # Errors
     /// If the ladder or a share is out of range.
@@ -156,7 +157,8 @@ impl TickRate {
         Duration::from_nanos(self.decider.period_ns())
     }
 
-    /// Work over the tick's share of the period in the last window, such as 0.6; none in the first window.
+    /// The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run. None
+    /// in the first second.
     ///
     /// ```
     /// use evenkeel_rt::rate::{RateSettings, TickRate};

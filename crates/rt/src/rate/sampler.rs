@@ -16,7 +16,7 @@ struct Counts {
     throttled_ns: Option<u64>,
 }
 
-/// Open files; none for each that this machine does not have.
+/// The open files. None for each file that this machine does not have.
 #[derive(Debug)]
 pub(super) struct Sampler {
     own: Option<RunDelay>,

@@ -12,7 +12,7 @@ enum Event<'a> {
     Thread { name: &'a str, ph: &'a str, pid: u32, tid: usize, args: Named<'a> },
 }
 
-/// Left out where it is not known.
+/// Whether the thread was switched out. Left out if it is not known.
 #[derive(Serialize)]
 struct Switched {
     #[serde(skip_serializing_if = "Option::is_none")]

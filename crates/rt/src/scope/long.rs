@@ -9,7 +9,7 @@ use evenkeel_sys::IS_LINUX;
 
 use super::error::ScopeError;
 
-/// The most that wait to be taken.
+/// The maximum number of scopes to hold until they are taken.
 const KEPT_MAX: usize = 4096;
 /// No scope runs that long, so none is logged.
 const OFF: u64 = u64::MAX;
@@ -17,16 +17,16 @@ const OFF: u64 = u64::MAX;
 static OVER_NS: AtomicU64 = AtomicU64::new(OFF);
 static LOG: Mutex<LongScopes> = Mutex::new(LongScopes { scopes: Vec::new(), lost: 0 });
 
-/// A scope that ran long.
+/// A scope that used the CPU for longer than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongScope {
-    /// Its name.
+    /// The scope's name.
     pub name: &'static str,
     /// The kernel's id of the thread that ran it.
     pub thread: u32,
-    /// When it ended, in nanoseconds of the monotonic clock.
+    /// When the scope ended, in nanoseconds of the monotonic clock.
     pub end_ns: u64,
-    /// Its CPU time, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
+    /// The CPU time of the scope, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
     pub cpu_ns: u64,
 }
 
@@ -43,9 +43,9 @@ pub struct LongScope {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LongScopes {
-    /// In the order in which they ended.
+    /// The scopes, in the order in which they ended.
     pub scopes: Vec<LongScope>,
-    /// How many were lost for lack of room.
+    /// How many scopes were lost because the log was full.
     pub lost: u64,
 }
 
@@ -81,7 +81,7 @@ pub fn log_long(over: Duration) -> Result<(), ScopeError> {
     Ok(())
 }
 
-/// Logs no more scopes. Those in the log can still be taken.
+/// Logs no more scopes. Scopes in the log can still be taken.
 pub fn stop_long() {
     OVER_NS.store(OFF, Ordering::Relaxed);
 }

@@ -56,7 +56,7 @@ const NAMES_MAX: usize = 4096;
 /// The maximum number of scopes that a thread's ring holds: 24 MB.
 const RING_MAX: usize = 1 << 20;
 
-/// A name that is not known yet, and one for which there was no room.
+/// The number of a name that is not known yet, and of a name for which there was no room.
 const UNKNOWN: u32 = 0;
 const NO_ROOM: u32 = u32::MAX;
 
@@ -70,9 +70,9 @@ static KNOWN: Mutex<Known> = Mutex::new(Known { names: Vec::new(), threads: Vec:
 struct Known {
     names: Vec<&'static str>,
     threads: Vec<Arc<Thread>>,
-    /// Threads for which there was no room.
+    /// The number of threads for which there was no room.
     refused: u64,
-    /// The counter and the clock when the first thread began.
+    /// The cycle counter and the clock at the time when the first thread began to record. None before that.
     first: Option<(u64, u64)>,
 }
 
@@ -86,14 +86,14 @@ struct Thread {
 /// The part that only the thread itself uses.
 struct Own {
     thread: Arc<Thread>,
-    /// None if the kernel does not report preemptions.
+    /// The thread's count of preemptions. None if the kernel does not report them.
     preemptions: Option<Rc<Preemptions>>,
-    /// Whether no scope has ended since the last one began, which makes that one an innermost scope.
+    /// Whether no scope has ended since the last scope began, so that the last one is an innermost scope.
     is_innermost: Cell<bool>,
 }
 
 thread_local! {
-    /// `Some(None)` if there was no room for this thread.
+    /// The calling thread's recorder. `Some(None)` if there was no room for this thread.
     static OWN: OnceCell<Option<Own>> = const { OnceCell::new() };
 }
 
@@ -121,7 +121,7 @@ pub struct Entered {
     scope: &'static Scope,
     start_preemptions: u64,
     start_ticks: u64,
-    /// 0 while long scopes are not logged.
+    /// The thread's CPU time at the start. 0 while long scopes are not logged.
     start_cpu_ns: u64,
     /// The thread that entered it must leave it: not `Send`.
     thread: PhantomData<*mut ()>,
@@ -181,7 +181,7 @@ impl Scope {
         }
     }
 
-    /// Assigns its number; two threads at once get the same one.
+    /// Assigns the scope's number. If two threads do this at once, both get the same number.
     #[cold]
     fn learn(&'static self) {
         let mut known = known();
@@ -230,7 +230,7 @@ pub fn start_thread(name: &str, scopes: usize) -> Result<(), ScopeError> {
     })
 }
 
-/// For a thread that enters a scope without [`start_thread`], while others record.
+/// Starts to record a thread that enters a scope without [`start_thread`], while others record.
 #[cold]
 fn start_by_itself(own: &OnceCell<Option<Own>>) -> Option<&Own> {
     let thread = std::thread::current();
@@ -284,28 +284,28 @@ pub struct Recording {
 /// The scopes of one thread.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// Its name.
+    /// The thread's name.
     pub name: String,
     /// The kernel's thread id, as in `/proc/PID/task`.
     pub thread: u32,
-    /// In the order in which they ended: inner scopes before outer ones.
+    /// The passes, in the order in which they ended: inner scopes before outer ones.
     pub spans: Vec<Span>,
-    /// Older scopes that are no longer in the ring.
+    /// The number of older passes that are no longer in the ring.
     pub overwritten: u64,
-    /// Scopes without a name, because the recorder has room for 4,096 names.
+    /// The number of passes through scopes without a name, because the recorder has room for 4,096 names.
     pub unnamed: u64,
 }
 
 /// One pass through a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The scope.
+    /// The scope's name.
     pub name: &'static str,
-    /// When it was entered, in nanoseconds of the monotonic clock.
+    /// When the scope was entered, in nanoseconds of the monotonic clock.
     pub start_ns: u64,
-    /// How long it took, in nanoseconds.
+    /// How long the scope took, in nanoseconds.
     pub length_ns: u64,
-    /// Whether the thread was preempted or slept in it. `None` if the kernel does not report that. If a scope is unusually long
+    /// Whether the thread was preempted or slept in the scope. `None` if the kernel does not report that. If a scope is unusually long
     /// without it, the cause is the hypervisor, an interrupt, or the work itself.
     pub switched_out: Option<bool>,
 }

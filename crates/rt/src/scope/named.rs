@@ -10,8 +10,8 @@ const NAME_BYTES_MAX: usize = 128;
 static NAMED: Mutex<Vec<&'static Scope>> = Mutex::new(Vec::new());
 
 impl Scope {
-    /// The scope with this name of 1 to 128 bytes. The same name always gives the same scope. `None` if the name is longer or empty,
-    /// or 4,096 names exist. It takes a lock, and memory that it never frees. Call it at the start, not in a tick.
+    /// The scope with this name of 1 to 128 bytes. The same name always gives the same scope. `None` if the name is longer or empty, or
+    /// 4,096 names exist. The call takes a lock, and allocates memory that is never freed. Call it at the start, not in a tick.
     ///
     /// ```
     /// use evenkeel_rt::scope::{self, Scope};
@@ -33,7 +33,7 @@ impl Scope {
         if known.len() >= NAMES_MAX {
             return None;
         }
-        // Recordings hand names out for as long as the process lives; how many there can be is bounded.
+        // Recordings hand out references to names as long as the process lives. The number of names is bounded.
         let scope: &'static Scope = Box::leak(Box::new(Scope::new(String::leak(name.to_owned()))));
         known.push(scope);
         Some(scope)

@@ -55,7 +55,7 @@ fn stream(thread: &Recorded, ids: &HashMap<&str, ScopeId>, apart_ns: i64) -> Str
         while let Some((offset, end_ns)) = open.pop_if(|(_, end_ns)| *end_ns <= span.start_ns) {
             stream.end_scope(offset, at(end_ns));
         }
-        // Readings of the counter may be some nanoseconds out of order; a scope ends no later than what it is in.
+        // Readings of the counter may be some nanoseconds out of order. Cut a scope at the end of the scope that contains it.
         let within_ns = open.last().map_or(u64::MAX, |(_, end_ns)| *end_ns);
         let (offset, _) = stream.begin_scope(|| at(span.start_ns), *id, "");
         open.push((offset, span.start_ns.saturating_add(span.length_ns).min(within_ns)));

@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) kept: Option<bool>,
 }
 
-/// Above the scope's number.
+/// The position of the `KeptCpu` in `id`, above the scope's number.
 const KEPT_SHIFT: u32 = 32;
 
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Ring {
         Ring { slots, begun: AtomicU64::new(0), done: AtomicU64::new(0) }
     }
 
-    /// Only one thread may call it.
+    /// Adds an entry. Only one thread may call this.
     #[inline]
     pub(super) fn push(&self, id: u32, kept: KeptCpu, start_ticks: u64, end_ticks: u64) {
         // Only this thread writes these two counters, so it reads back what it wrote.

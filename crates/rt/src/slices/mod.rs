@@ -21,7 +21,7 @@ use table::Table;
 
 use crate::thread::ApplyStatus;
 
-/// The most CPUs that are followed.
+/// The maximum number of CPUs that are followed.
 const CPUS_MAX: usize = 256;
 /// The slices of some CPUs. Clones share them. The threads that follow them end with the last clone.
 ///
@@ -58,7 +58,7 @@ impl Slices {
     /// CPU.
     ///
     /// # Errors
-    /// If a CPU's number is above 255, or the system starts no more threads; then none is left.
+    /// If a CPU's number is above 255, or the system starts no more threads. Then no thread keeps running.
     pub fn start(cpus: &CpuSet) -> io::Result<Slices> {
         let places = cpus.iter().max().map_or(0, |cpu| cpu + 1);
         if places > CPUS_MAX {
@@ -92,14 +92,14 @@ impl Slices {
         place.and_then(|place| place.pinned.get().copied()).unwrap_or(ApplyStatus::NotRequested)
     }
 
-    /// Slices that are given, for tests.
+    /// Slices with these values, for tests.
     #[cfg(test)]
     pub(crate) fn given(slices: &[Option<CpuSlice>]) -> Slices {
         let table = Table::given(slices);
         Slices { scouts: Arc::new(Scouts { table: Arc::new(table), threads: Vec::new() }) }
     }
 
-    /// The slices of a CPU. `None` if it has none, or they are not known.
+    /// The slices of a CPU. `None` if the CPU has no slices, or they are not known.
     #[inline]
     pub fn cpu(&self, cpu: usize) -> Option<CpuSlice> {
         self.scouts.table.places.get(cpu)?.read()

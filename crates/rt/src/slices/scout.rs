@@ -12,7 +12,7 @@ use crate::quantum::Align;
 use crate::thread::{ApplyStatus, ThreadConfig, TickThread};
 use crate::tick::{Spinning, TickClock, TickSettings};
 
-/// Most hypervisors' slices are a part or a multiple of it.
+/// The tick period. The periods of most hypervisors are a part or a multiple of it.
 const PERIOD: Duration = Duration::from_millis(20);
 
 pub(super) fn start(cpu: usize, table: Arc<Table>) -> io::Result<JoinHandle<()>> {
@@ -26,7 +26,7 @@ fn follow(cpu: usize, table: &Table) {
     let pinned = *place.pinned.get_or_init(|| thread.report().cpus);
     let settings =
         TickSettings { period: PERIOD, spinning: Spinning::Never, align: Align::Measured, ..TickSettings::default() };
-    // On another CPU it would measure the wrong slices.
+    // A thread that is not pinned to this CPU would measure the wrong slices.
     let (ApplyStatus::Active, Ok(mut clock)) = (pinned, TickClock::start(settings)) else { return };
     while !table.stop.load(Ordering::Relaxed) {
         clock.wait();

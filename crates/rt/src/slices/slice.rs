@@ -58,7 +58,7 @@ impl CpuSlice {
         self.given_ns(at_ns.saturating_sub(length_ns), at_ns) < length_ns.min(at_ns)
     }
 
-    /// How long before `at_ns` its period began.
+    /// How long before `at_ns` the period began that contains `at_ns`.
     ///
     /// ```
     /// let slice = evenkeel_rt::CpuSlice { start_ns: 7, period_ns: 10_000_000, share_ns: 4_000_000 };
@@ -80,7 +80,7 @@ impl CpuSlice {
     }
 }
 
-/// Work that waits.
+/// The jobs that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// How long the next job may take.
@@ -92,7 +92,7 @@ pub(crate) struct Waiting {
 /// Whether the next job should begin on this CPU now. A job that does not finish before the CPU is taken away can only be finished here,
 /// after the gap. So it is left to the other CPUs if they finish all waiting work before that.
 ///
-/// `others` are the other CPUs that can run the job. `None` stands for one that is always available.
+/// `others` are the other CPUs that can run the job. `None` stands for a CPU that is always available.
 pub(crate) fn begins(
     now_ns: u64,
     waiting: Waiting,
@@ -106,7 +106,7 @@ pub(crate) fn begins(
     let given_ns = others.fold(0_u64, |sum_ns, other| {
         sum_ns.saturating_add(other.map_or(done_ns - now_ns, |other| other.given_ns(now_ns, done_ns)))
     });
-    // One of the others may leave a job in the middle too.
+    // One of the other CPUs may also leave a job in the middle.
     given_ns < waiting.all_ns.saturating_add(waiting.next_ns)
 }
 

@@ -7,12 +7,12 @@ use super::slice::CpuSlice;
 use crate::quantum::{Quantum, Slot};
 use crate::thread::ApplyStatus;
 
-/// How much sooner than expected a CPU may go, in nanoseconds. The end of a slice is known less exactly than its start.
+/// How much sooner than expected a CPU may be taken away, in nanoseconds. The end of a slice is known less exactly than its start.
 const GOES_EARLY_NS: f64 = 50_000.0;
 /// Minimum confidence of slices, from 0 to 1. Below it they count as unknown.
 const CONFIDENT: f64 = 0.5;
 
-/// What the threads know. The index is the number of the CPU.
+/// The known slices. The index is the number of the CPU.
 pub(super) struct Table {
     pub(super) places: Box<[Place]>,
     pub(super) stop: AtomicBool,
@@ -25,17 +25,17 @@ pub(super) struct Place {
     /// The period and the share in nanoseconds, in the upper and the lower half; 0 if no slices are known.
     lengths: AtomicU64,
     start_ns: AtomicU64,
-    /// Whether the CPU's thread runs there; empty until it has started.
+    /// Whether the thread that follows this CPU runs on it. Empty until the thread has started.
     pub(super) pinned: OnceLock<ApplyStatus>,
 }
 
 impl Table {
-    /// With a place for each CPU below this number.
+    /// A table with a place for each CPU below this number.
     pub(super) fn new(cpus: usize) -> Table {
         Table { places: (0..cpus).map(|_| Place::default()).collect(), stop: AtomicBool::new(false) }
     }
 
-    /// With slices that are given, for tests.
+    /// A table with these slices, for tests.
     #[cfg(test)]
     pub(super) fn given(slices: &[Option<CpuSlice>]) -> Table {
         let table = Table::new(slices.len());

@@ -36,9 +36,9 @@ use crate::tick::Done;
 pub struct TelemetrySettings {
     /// The session's name: any text of 1 to 64 bytes. In the file's name, characters other than letters, digits and `-` become `_`.
     pub session: String,
-    /// The folder of the page; none for /dev/shm, or `$XDG_RUNTIME_DIR` if /dev/shm is not writable.
+    /// The folder of the page. None means /dev/shm, or `$XDG_RUNTIME_DIR` if /dev/shm is not writable.
     pub folder: Option<PathBuf>,
-    /// Who else may read it besides the server's user.
+    /// Who may read the page besides the server's user.
     pub access: Access,
 }
 
@@ -59,7 +59,7 @@ impl TelemetrySettings {
 /// # let here = tempfile::tempdir().unwrap();
 /// # let folder = Some(here.path().to_owned());
 ///
-/// // Without a folder it is in /dev/shm.
+/// // Without a folder the page is in /dev/shm.
 /// let settings = TelemetrySettings { folder, ..TelemetrySettings::named("match 7") };
 /// let mut telemetry = Telemetry::create(&settings)?;
 /// let counters = telemetry.counters(); // for any thread
@@ -176,7 +176,7 @@ impl Telemetry {
 
     /// Writes the entry of a tick that has ended. Call it on the tick's thread: the entry has what this thread waited for locks since the tick began.
     pub fn after(&mut self, done: &Done) {
-        // Without waits, another thread does the ticks.
+        // If this thread has no count of waits, another thread does the ticks.
         let waits = tick_waits::end();
         if waits.is_some() && self.thread.is_none() {
             self.thread = Some(thread::id());

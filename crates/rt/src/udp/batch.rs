@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) enum Grouping {
     /// Each packet is a message of its own.
     Alone,
-    /// Packets to one peer of one length, each up to this many bytes.
+    /// Packets of one length to one peer form a message. Packets longer than this many bytes are messages of their own.
     ByPeer { segment_bytes_max: u16 },
 }
 
@@ -30,7 +30,7 @@ struct Queued {
     next: u32,
 }
 
-/// One message.
+/// The packets of one message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub(crate) to: SocketAddr,
@@ -64,13 +64,13 @@ pub(crate) struct Batch {
     packets: Vec<Queued>,
     packets_max: usize,
     groups: Vec<Group>,
-    /// How many groups were sent.
+    /// How many of the groups were sent.
     gone: usize,
     grouping: Grouping,
     /// The latest group of each peer.
     slots: Vec<Slot>,
     epoch: u32,
-    /// A secret that addresses are hashed with, so that nobody can choose addresses that collide.
+    /// A secret for the hash of addresses, so that nobody can choose addresses that collide.
     key: u64,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Batch {
 pub(crate) struct Full;
 
 impl Batch {
-    /// Room for this many packets, with this many bytes together.
+    /// An empty batch with room for this many packets, with this many bytes together.
     pub(crate) fn new(packets: usize, bytes: usize, grouping: Grouping, key: u64) -> Batch {
         let packets = packets.clamp(1, 1 << 16);
         let slots = (packets * 2).next_power_of_two();
@@ -239,7 +239,7 @@ impl Batch {
         })
     }
 
-    /// Groups packets like this from now on.
+    /// Groups later packets in this way.
     pub(crate) fn regroup(&mut self, grouping: Grouping) {
         self.grouping = grouping;
     }

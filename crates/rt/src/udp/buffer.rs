@@ -32,7 +32,7 @@ const OPTION_MAX: u64 = (i32::MAX / 2) as u64;
 pub struct BufferNeed {
     /// Players, or other senders.
     pub players: u32,
-    /// Packets a second of each of them.
+    /// Packets per second of each player.
     pub packets_a_second: u32,
     /// Bytes of each packet, without headers.
     pub bytes: u32,
@@ -48,14 +48,14 @@ impl BufferNeed {
         u64::from(self.players).saturating_mul(each.max(1))
     }
 
-    /// The bytes that they need, as the kernel counts them, and a third more: the kernel frees the memory of read packets only when that
-    /// memory is a quarter of the buffer.
+    /// The bytes that these packets need, as the kernel counts them, and a third more. The kernel frees the memory of read packets only
+    /// when that memory is a quarter of the buffer.
     pub fn buffer_bytes(&self) -> u64 {
         let bytes = self.packets().saturating_mul(kernel_bytes(u64::from(self.bytes)));
         bytes.saturating_add(bytes / 3).min(2 * OPTION_MAX)
     }
 
-    /// The size to request: the kernel doubles it.
+    /// The size to request: half of [`buffer_bytes`](Self::buffer_bytes), because the kernel doubles it.
     pub(crate) fn option_bytes(&self) -> u32 {
         u32::try_from(self.buffer_bytes().div_ceil(2).min(OPTION_MAX)).unwrap_or(u32::MAX / 4)
     }

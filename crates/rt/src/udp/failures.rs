@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use evenkeel_sys::Errno;
 
-/// The size of the table.
+/// The maximum number of peers in the table.
 const PEERS_MAX: usize = 64;
 
 /// A peer that packets did not reach.
@@ -14,7 +14,7 @@ pub struct PeerFailure {
     pub to: SocketAddr,
     /// The error of the last packet.
     pub why: Errno,
-    /// How many packets.
+    /// How many packets did not reach the peer.
     pub packets: u64,
 }
 

@@ -22,22 +22,22 @@ const BEHIND: u32 = 1 << 31;
 /// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// Its source address, which the sender can forge.
+    /// The packet's source address, which the sender can forge.
     pub from: SocketAddr,
-    /// Its bytes; only the beginning if it was truncated.
+    /// The packet's bytes. Only the beginning if the packet was truncated.
     pub bytes: &'a [u8],
-    /// How long it waited in the kernel, in nanoseconds of the wall clock; none unless the settings request stamps.
+    /// How long the packet waited in the kernel, in nanoseconds of the wall clock. None unless the settings request stamps.
     pub waited_ns: Option<u64>,
-    /// Whether it was longer than the settings' `bytes_max`.
+    /// Whether the packet was longer than the settings' `bytes_max`.
     pub is_truncated: bool,
 }
 
 /// The counters of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets.
+    /// Packets that were passed on.
     pub packets: usize,
-    /// Their bytes, without headers.
+    /// The bytes of these packets, without headers.
     pub bytes: u64,
     /// Truncated packets.
     pub truncated: usize,
@@ -50,9 +50,9 @@ pub struct Counts {
 /// The counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveCounters {
-    /// Packets.
+    /// Packets that were passed on.
     pub packets: u64,
-    /// Their bytes, without headers.
+    /// The bytes of these packets, without headers.
     pub bytes: u64,
     /// Truncated packets.
     pub truncated: u64,
@@ -178,7 +178,7 @@ pub struct Incoming {
 struct Left {
     /// The rest of the first packet begins at this byte.
     from_byte: usize,
-    /// When the kernel returned them, on the wall clock.
+    /// When the kernel returned the packets, on the wall clock.
     now_ns: u64,
     bytes_max: usize,
     waited: Option<Histogram>,
@@ -352,7 +352,7 @@ impl Incoming {
         }
     }
 
-    /// A call failed. The backend may not work from now on.
+    /// Handles an error of a call. The backend may not work from now on.
     fn trouble(&mut self, errno: Errno) {
         if self.undelivered == Undelivered::Reported {
             take_undelivered(&self.socket, &mut self.failures);
@@ -379,7 +379,7 @@ impl Incoming {
         self.counters
     }
 
-    /// How long packets waited in the kernel, in nanoseconds; none unless the settings request stamps.
+    /// How long packets waited in the kernel, in nanoseconds. None unless the settings request stamps.
     pub fn waited_ns(&self) -> Option<Summary> {
         self.left.waited.as_ref()?.summary()
     }
@@ -399,7 +399,7 @@ impl Incoming {
         self.failures.others()
     }
 
-    /// Resets these counts.
+    /// Resets the counts of failures.
     pub fn forget_failures(&mut self) {
         self.failures.forget();
     }

@@ -13,16 +13,16 @@ use crate::thread::ApplyStatus;
 /// A half of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
-    /// The one that receives.
+    /// The half that receives.
     Receive,
-    /// The one that sends.
+    /// The half that sends.
     Send,
 }
 
 /// A backend that the kernel refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendRefusal {
-    /// For which half.
+    /// The half that requested the backend.
     pub half: Half,
     /// The backend.
     pub backend: IoBackend,
@@ -50,7 +50,7 @@ impl BufferReport {
     }
 }
 
-/// Which settings of a socket are active. Printed, it has a line for each problem and each figure.
+/// Which settings of a socket are active. `Display` writes a line for each problem and each figure.
 ///
 /// ```
 /// use evenkeel_rt::udp::{BackendRefusal, BufferReport, Half, Udp, UdpReport, UdpSettings};
@@ -74,24 +74,24 @@ pub struct UdpReport {
     pub send_backend: IoBackend,
     /// Requested backends that the kernel refused.
     pub refused: Vec<BackendRefusal>,
-    /// [`UdpSettings::buffer`](super::UdpSettings::buffer), if requested.
+    /// The result of [`UdpSettings::buffer`](super::UdpSettings::buffer). None if it was not requested.
     pub buffer: Option<BufferReport>,
     /// Whether the kernel reports drops: on request (`SO_MEMINFO`, since Linux 4.12), else with each packet (`SO_RXQ_OVFL`).
     pub drops: ApplyStatus,
-    /// [`UdpSettings::stamps`](super::UdpSettings::stamps).
+    /// The status of [`UdpSettings::stamps`](super::UdpSettings::stamps).
     pub stamps: ApplyStatus,
-    /// [`UdpSettings::undelivered`](super::UdpSettings::undelivered).
+    /// The status of [`UdpSettings::undelivered`](super::UdpSettings::undelivered).
     pub undelivered: ApplyStatus,
-    /// [`UdpSettings::busy_poll_us`](super::UdpSettings::busy_poll_us).
+    /// The status of [`UdpSettings::busy_poll_us`](super::UdpSettings::busy_poll_us).
     pub busy_poll: ApplyStatus,
     /// Whether packets go to the socket of the CPU that handles them.
     pub shard: ApplyStatus,
-    /// The measurements of the backends, if there were any.
+    /// The measurements of the backends. None unless a half uses [`BackendChoice::Measured`](super::BackendChoice::Measured).
     pub trial: Option<BackendTrial>,
 }
 
 impl fmt::Display for UdpReport {
-    /// One line for each fact that an administrator may need.
+    /// Writes one line for each fact that an administrator may need.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "receives {}, sends {}", self.receive_backend, self.send_backend)?;
         for BackendRefusal { half, backend, why } in &self.refused {

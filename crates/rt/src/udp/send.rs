@@ -44,9 +44,9 @@ impl std::error::Error for SendError {}
 pub struct Flushed {
     /// Packets that the kernel accepted.
     pub sent: usize,
-    /// Packets that it refused, and that are dropped: see [`Outgoing::failures`].
+    /// Packets that the kernel refused, and that are dropped: see [`Outgoing::failures`].
     pub refused: usize,
-    /// Packets that stay queued, because it had no room.
+    /// Packets that stay queued, because the kernel had no room.
     pub waiting: usize,
 }
 
@@ -55,9 +55,9 @@ pub struct Flushed {
 pub struct SendCounters {
     /// Packets that the kernel accepted.
     pub packets: u64,
-    /// Their bytes, without headers.
+    /// The bytes of these packets, without headers.
     pub bytes: u64,
-    /// Packets that it refused.
+    /// Packets that the kernel refused.
     pub refused: u64,
     /// Packets that were not queued, for lack of room or because they were too long.
     pub not_queued: u64,
@@ -270,7 +270,8 @@ impl Outgoing {
         true
     }
 
-    /// Sends the packets of a message one by one, because the kernel refused them as one message. If it accepts any of them, learns from that.
+    /// Sends the packets of a message one by one, because the kernel refused them as one message. If the kernel accepts any of them, later
+    /// messages are sent accordingly: see [`learn`](Self::learn).
     fn send_apart(&mut self, group: &Group, whole: Errno, flushed: &mut Flushed) -> bool {
         let Outgoing { socket, sender, batch, counters, failures, .. } = self;
         let mut load = sender.load();
@@ -333,12 +334,12 @@ impl Outgoing {
         self.failures.peers()
     }
 
-    /// Packets to all other peers.
+    /// Failed packets to all other peers.
     pub fn failures_of_others(&self) -> u64 {
         self.failures.others()
     }
 
-    /// Resets these counts.
+    /// Resets the counts of failures.
     pub fn forget_failures(&mut self) {
         self.failures.forget();
     }

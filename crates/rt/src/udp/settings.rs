@@ -27,7 +27,7 @@ impl IoBackend {
     /// All backends, the simplest first.
     pub const ALL: [IoBackend; 4] = [IoBackend::One, IoBackend::Batched, IoBackend::Offloaded, IoBackend::Uring];
 
-    /// The next simpler backend, for when this one is refused.
+    /// The next simpler backend, to use if this one is refused. None for the simplest.
     pub(crate) fn plainer(self) -> Option<IoBackend> {
         match self {
             IoBackend::One => None,
@@ -52,12 +52,13 @@ impl fmt::Display for IoBackend {
 /// Which backend to use. If the kernel refuses it, the socket uses the next simpler one, and the report says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The fastest one in measurements on loopback: [`IoBackend::Uring`] to receive with the feature `io-uring`, else [`IoBackend::Offloaded`].
+    /// The fastest backend in measurements on loopback: [`IoBackend::Uring`] to receive with the feature `io-uring`, else
+    /// [`IoBackend::Offloaded`].
     #[default]
     Auto,
-    /// The one with the least CPU time a packet on this machine, for the expected traffic: see [`TrialSettings`].
+    /// The backend that takes the least CPU time per packet on this machine, for the expected traffic: see [`TrialSettings`].
     Measured,
-    /// This one.
+    /// This backend.
     Is(IoBackend),
 }
 
@@ -66,7 +67,7 @@ pub enum BackendChoice {
 pub struct Traffic {
     /// Peers that send or get packets in a tick.
     pub peers: u16,
-    /// Packets of each of them in a tick.
+    /// Packets of each peer in a tick.
     pub packets_a_peer: u16,
     /// Bytes of a packet.
     pub bytes: u16,
@@ -98,7 +99,7 @@ impl Default for TrialSettings {
 /// Whether the kernel reports how long packets waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stamps {
-    /// No.
+    /// The kernel reports no times.
     #[default]
     Off,
     /// The kernel stamps each packet on arrival (`SO_TIMESTAMPNS`), for [`Received::waited_ns`](super::Received::waited_ns).
@@ -111,8 +112,8 @@ pub enum Undelivered {
     /// Ignores them: absent peers, and forged reports about peers, do not affect the socket.
     #[default]
     Ignored,
-    /// Yes (`IP_RECVERR`): [`Udp::failures`](super::Udp::failures) has what routers and peers report about unreachable hosts and ports. Nothing
-    /// authenticates these reports.
+    /// Reports them (`IP_RECVERR`): [`Udp::failures`](super::Udp::failures) lists what routers and peers report about unreachable hosts and
+    /// ports. Nothing authenticates these reports.
     Reported,
 }
 
@@ -158,7 +159,7 @@ pub struct UdpSettings {
     pub queue_packets: usize,
     /// Maximum number of packets that one call of [`Udp::receive`](super::Udp::receive) returns.
     pub receive_packets_max: usize,
-    /// The traffic that the receive buffer must hold; none keeps the system's size.
+    /// The traffic that the receive buffer must hold. None keeps the system's size.
     pub buffer: Option<BufferNeed>,
     /// Whether the kernel reports how long packets waited.
     pub stamps: Stamps,
@@ -189,7 +190,7 @@ impl Default for UdpSettings {
     }
 }
 
-/// The fastest one in most measurements, on loopback.
+/// The backend that was the fastest in most measurements, on loopback.
 pub(super) fn fastest() -> IoBackend {
     if cfg!(feature = "io-uring") { IoBackend::Uring } else { IoBackend::Offloaded }
 }

@@ -22,7 +22,7 @@ use crate::thread::ApplyStatus;
 ///
 /// let settings = UdpSettings { address: "192.0.2.1:7777".parse()?, ..UdpSettings::default() };
 /// if let Err(error @ UdpError { why, .. }) = Udp::open(settings) {
-///     eprintln!("{error}"); // with what to do
+///     eprintln!("{error}"); // says what to do
 ///     assert_eq!(why, evenkeel_rt::Errno::ADDRNOTAVAIL);
 /// }
 /// # Ok::<(), std::net::AddrParseError>(())
@@ -198,7 +198,7 @@ impl Udp {
         self.outgoing.failures().iter().chain(self.incoming.failures())
     }
 
-    /// Resets these counts.
+    /// Resets the counts of failures.
     pub fn forget_failures(&mut self) {
         self.outgoing.forget_failures();
         self.incoming.forget_failures();
@@ -207,8 +207,8 @@ impl Udp {
 
 #[cfg(unix)]
 impl std::os::fd::AsFd for Udp {
-    /// For `epoll` and similar calls. The descriptor is readable while packets wait in the kernel. Packets that a limit left over from the last call
-    /// do not count.
+    /// The socket's descriptor, for `epoll` and similar calls. It is readable while packets wait in the kernel. Packets that a limit left
+    /// over from the last call do not count.
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.socket.as_fd()
     }

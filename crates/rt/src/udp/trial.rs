@@ -15,7 +15,7 @@ const PACKETS_MAX: usize = 256;
 /// The maximum number of peers to simulate: each further peer would cost the same again.
 const PEERS_MAX: usize = 16;
 const ROUNDS_MAX: usize = 200;
-/// Fewer rounds give no figure.
+/// The minimum number of rounds. With fewer, there are no figures.
 const ROUNDS_MIN: usize = 3;
 /// The maximum number of packets that go to an address that the user gave.
 const TOWARD_PACKETS_MAX: usize = 4096;
@@ -54,7 +54,7 @@ impl Round {
     }
 }
 
-/// Measures the backends. One that cannot be measured has no figures.
+/// Measures the backends. A backend that cannot be measured has no figures.
 pub(super) fn run(settings: &UdpSettings) -> BackendTrial {
     let start_ns = monotonic_ns();
     let TrialSettings { at_most, toward } = settings.trial;
@@ -110,7 +110,7 @@ fn open(
 }
 
 impl Contender {
-    /// `None` if neither half can use the backend.
+    /// Opens the sockets of a backend. `None` if neither half can use it.
     fn open(settings: &UdpSettings, backend: IoBackend) -> Option<Contender> {
         let receiver =
             open(settings, backend, backend, None).ok().filter(|udp| udp.report().receive_backend == backend);

@@ -13,7 +13,8 @@ pub struct BackendTrialRow {
     /// CPU time of a received packet, in nanoseconds: the median of the rounds. `None` if the backend is not available, or was not
     /// measured.
     pub receive_ns: Option<f64>,
-    /// CPU time a sent packet, in nanoseconds. On loopback it includes the receiving side of the kernel.
+    /// CPU time of a sent packet, in nanoseconds: the median of the rounds. On loopback it includes the receiving side of the kernel.
+    /// `None` if the backend is not available, or was not measured.
     pub send_ns: Option<f64>,
 }
 
@@ -40,19 +41,19 @@ pub struct BackendTrial {
     pub rows: Vec<BackendTrialRow>,
     /// The number of rounds.
     pub rounds: usize,
-    /// How long it took, in nanoseconds.
+    /// How long the measurement took, in nanoseconds.
     pub took_ns: u64,
-    /// The address that packets were sent to, if not to loopback.
+    /// The address that packets were sent to. None for loopback.
     pub toward: Option<SocketAddr>,
 }
 
 impl BackendTrial {
-    /// The best backend for receiving; none after too few rounds.
+    /// The best backend for receiving. None after too few rounds.
     pub fn receive_backend(&self) -> Option<IoBackend> {
         self.best(|row| row.receive_ns)
     }
 
-    /// The best backend for sending; none after too few rounds.
+    /// The best backend for sending. None after too few rounds.
     pub fn send_backend(&self) -> Option<IoBackend> {
         self.best(|row| row.send_ns)
     }

@@ -97,7 +97,7 @@ fn spread_ticks_allocate_nothing() {
         }
     };
     see_each_other(100);
-    // This is long enough for several checks.
+    // 400 ticks are long enough for several reads of the slots.
     let change = counted::count(|| see_each_other(400));
     assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");
 }

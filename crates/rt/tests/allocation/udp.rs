@@ -28,7 +28,7 @@ fn sending_and_receiving_allocates_nothing() {
             ticks += 1;
             for number in 0..64_u8 {
                 client.send(to, &[number; 100]).unwrap();
-                // One in sixteen goes to a closed port, and one is longer than those before it.
+                // One packet in sixteen goes to a closed port, and one is longer than those before it.
                 if number % 16 == 3 {
                     client.send(nobody, &[number; 200]).unwrap();
                 }

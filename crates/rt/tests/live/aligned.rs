@@ -21,7 +21,7 @@ struct Server {
     /// The start of our share and its period in milliseconds, for a clock that knows them.
     informed: Option<(u64, f64)>,
     sets_up: bool,
-    /// The control group that its thread enters.
+    /// The control group that the server's thread enters.
     group: Option<&'static Group>,
 }
 
@@ -110,8 +110,8 @@ fn holds(mut try_it: impl FnMut() -> (String, bool, bool)) {
     });
 }
 
-/// Runs the clock with an RT hog, and then a clock that knows where the share begins, for three seconds. Also returns whether the hog was
-/// on time in both runs.
+/// Runs the clock next to an RT hog. Then runs a clock that knows where the share begins for three seconds. Also returns whether the hog
+/// was on time in both runs.
 fn next_to_a_hog(slots: Slots, server: Server) -> (Ran, Ran, bool) {
     let cpu = cpu();
     // The first tick may be at any phase.

@@ -18,7 +18,8 @@ fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
         let thread = TickThread::set_up(&ThreadConfig { fifo: Some(1), ..ThreadConfig::default() });
         let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
         let mut clock = TickClock::start(settings).unwrap().on(thread);
-        // Allows some windows of a second on each side. They start anew whenever the machine keeps the thread from being busy.
+        // This allows for several windows of a second before and after the change. Windows start anew whenever the machine keeps the thread
+        // from being busy.
         let give_up_ns = clock::monotonic_ns() + 60_000_000_000;
         while clock.thread().unwrap().fifo == ApplyStatus::Active && clock::monotonic_ns() < give_up_ns {
             let tick = clock.wait();

@@ -112,7 +112,7 @@ fn spread_ticks_wait_less() {
 fn a_thousand_killed_sessions_disturb_nobody() {
     if let Some(folder) = std::env::var_os(SESSION) {
         let mut clock = clock_of(Some(folder.as_ref()));
-        // The parent kills it long before. If the parent is gone, it ends after ten minutes.
+        // The parent kills this session long before. If the parent is gone, it ends after ten minutes.
         return (0..30_000).for_each(|_| _ = clock.wait());
     }
     let _host = HostLock::take();

@@ -19,7 +19,7 @@ struct Part {
     /// Work per tick in milliseconds.
     work_ms: f64,
     seconds: f64,
-    /// It ends earlier when this is the period.
+    /// The part ends early when the period has this value.
     until: Option<Duration>,
 }
 
@@ -32,11 +32,11 @@ const PAUSES: u64 = 2;
 
 #[derive(Debug)]
 struct Ran {
-    /// At the end of each part.
+    /// The period at the end of each part.
     periods: Vec<Duration>,
     #[expect(dead_code, reason = "printed with the rest")]
     changes: Vec<RateChange>,
-    /// For the last second of each part.
+    /// The missed ticks in the last second of each part.
     missed: Vec<u64>,
     /// How often the machine stalled in each part, as seen by an independent watcher.
     pauses: Vec<u64>,
@@ -126,7 +126,7 @@ fn with_the_whole_cpu_the_period_stays_and_comes_back() {
         return;
     }
     fitness::holds(TRIES, || {
-        // It returns after ten calm seconds per rung. The number of rungs depends on the machine.
+        // The rate returns after ten calm seconds per rung. The number of rungs depends on the machine.
         let back = Part { until: Some(ms(20)), ..part(3.0, 60.0) };
         let ran = serve(None, vec![part(6.5, 4.0), part(18.0, 5.0), back, part(3.0, 2.0)]);
         let [stays, slows, comes_back, stays_again] = ran.periods[..] else { unreachable!() };

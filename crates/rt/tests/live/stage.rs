@@ -70,7 +70,7 @@ pub(crate) const OFF_NS: u64 = 400_000;
 const BEGAN_OFF_NS: u64 = 1_000_000;
 /// The watcher wakes rarely and out of step with the ticks, so that the clock does not take it for a hypervisor.
 const WATCHED_EVERY_NS: u64 = 17_000_000;
-/// Later than any timer is by itself.
+/// A watcher that wakes this late saw a pause: no timer is that late by itself.
 const PAUSE_NS: u64 = 3_000_000;
 
 #[derive(Clone, Copy, Debug)]

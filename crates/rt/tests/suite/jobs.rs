@@ -49,7 +49,7 @@ fn each_job_runs_once_before_the_frame_ends() {
             assert_eq!(jobs.workers().len(), workers);
             for frame in 0..200 {
                 let mut ran = [0_u32; 900];
-                // Some frames have work for several, some have none.
+                // Some frames have work for several threads, some have no work.
                 let spins = if frame % 10 == 0 { 3000 } else { 0 };
                 jobs.frame(|frame| {
                     let (one_by_one, batch) = ran.split_at_mut(450);

@@ -24,7 +24,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Ticks until the condition holds.
+/// Runs the clocks until the condition holds.
 fn until(clocks: &mut [TickClock], mut is_so: impl FnMut(&[TickClock]) -> bool) {
     let began = Instant::now();
     while !is_so(clocks) {
@@ -91,7 +91,7 @@ fn sessions_that_are_killed_at_any_moment_disturb_nobody() {
     let mut chance = 1_u64;
     for killed in 0..50 {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // Kill it at any moment of the start, or of later ticks.
+        // Kill the session at any moment of the start, or of later ticks.
         let until_ns = evenkeel_rt::monotonic_ns() + (chance >> 33) % 30_000_000;
         while evenkeel_rt::monotonic_ns() < until_ns {
             clocks[0].wait();
@@ -122,7 +122,7 @@ fn session(folder: &Path) -> Child {
 
 fn serve(folder: &Path) {
     let mut clock = clock(folder, Duration::from_millis(2));
-    // The parent kills it long before. If the parent is gone, it ends after a minute.
+    // The parent kills this session long before. If the parent is gone, it ends after a minute.
     for _ in 0..30_000 {
         clock.wait();
         clock.done();

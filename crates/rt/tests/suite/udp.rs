@@ -167,7 +167,7 @@ fn long_packets_are_cut_off_and_reported() {
     each_way(|backend, address| {
         let mut server = open(address, backend, |settings| UdpSettings { bytes_max: 100, ..settings }).unwrap();
         let mut client = open(address, backend, |settings| settings).unwrap();
-        // Two that the kernel may merge, a long one alone, and one that fits.
+        // Two packets that the kernel may merge, a long packet alone, and a packet that fits.
         for length in [150, 150, 1000, 100] {
             client.send(server.local_address(), &numbered(1, length)).unwrap();
         }
@@ -214,7 +214,7 @@ fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
                 (0..20).map(|number| numbered(number, 30)).collect::<Vec<_>>(),
                 "{backend} {undelivered:?}"
             );
-            // The other backend still works, too.
+            // After undelivered packets, the client can still send to the server.
             client.send(server.local_address(), b"here").unwrap();
             client.flush();
             assert_eq!(receive(&mut server, 1).len(), 1, "{backend} {undelivered:?}");
@@ -224,7 +224,7 @@ fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
             };
             assert_eq!(of(&nowhere), 20, "{backend} {undelivered:?}: {refused:?}");
             for to in &nobody {
-                // The network may not report some of them.
+                // The network need not report every undelivered packet.
                 assert_eq!(of(to) > 0, undelivered == Undelivered::Reported, "{backend} {undelivered:?}: {refused:?}");
                 assert!(of(to) <= 20, "{refused:?}");
             }
@@ -251,7 +251,7 @@ fn packets_beyond_the_buffer_are_counted() {
             got += receive(&mut server, 1).len() as u64;
             got += server.receive(|_| {}).packets as u64;
         }
-        // If the kernel was interrupted for long, it may have delayed the last ones.
+        // If the kernel was interrupted for long, it may have delayed the last packets.
         let end = Instant::now() + PATIENCE;
         let mut counters = server.received();
         while counters.packets + counters.dropped.unwrap_or(400) < 400 && Instant::now() < end {
@@ -399,7 +399,7 @@ fn ways_are_tried_and_told() {
     let udp = Udp::open(settings).unwrap();
     let trial = udp.report().trial.clone().unwrap();
     assert!(trial.rounds > 0);
-    // With fewer rounds, they decide nothing.
+    // With fewer rounds, the figures decide nothing.
     if trial.rounds >= 3 {
         assert_eq!(Some(udp.report().receive_backend), trial.receive_backend());
         assert_eq!(Some(udp.report().send_backend), trial.send_backend());
@@ -495,7 +495,7 @@ fn long_on_a_short_path(backend: IoBackend, address: &str) {
             assert!(got == wanted, "{backend} {length}: {} packets", got.len());
         }
     }
-    // The socket has learned the limit, and still joins shorter ones.
+    // The socket now knows which messages are too long for this path to be sent together, and still sends shorter ones in one call.
     let (_, outgoing) = client.halves();
     let before = outgoing.counters().calls;
     (0..20).for_each(|number| outgoing.send(to, &numbered(number, 1100)).unwrap());

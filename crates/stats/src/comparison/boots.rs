@@ -2,11 +2,11 @@
 //!
 //! # Assumptions
 //!
-//! Boots go A-B-B-A in blocks of four, or B-A-A-B, by a coin, so an even drift cancels within every block. There are far too few blocks to
-//! base a test on the coin alone (four boots have one toss). So from eight boots on, the p-value is that of the permutation test over all
-//! assignments of half of the boots to B. It is exact if the effects of single boots are exchangeable. If neighbouring boots are alike (a
-//! lasting neighbour on the host, a slow drift), A-B-B-A differs less by chance than other orders do, and the test errs less often than
-//! promised. It fails for noise that comes and goes in step with the order.
+//! Boots come in blocks of four, A-B-B-A or B-A-A-B, as a coin decides. So an even drift cancels within every block. There are far too few
+//! blocks to base a test on the coin alone (four boots have one toss). So from eight boots on, the p-value is that of the permutation test
+//! over all assignments of half of the boots to B. It is exact if the effects of single boots are exchangeable. If neighbouring boots are
+//! alike (a lasting neighbour on the host, a slow drift), chance makes A and B differ less in this order than in others. Then the test errs
+//! less often than promised. It fails for noise that comes and goes in step with the order.
 //!
 //! Four boots have six assignments, so chance alone could never give more than one in three. Here we also assume that the effect of a boot
 //! on the logarithm of the number is normal, and use Student's test with two degrees of freedom. A claim then needs all boots of B on one
@@ -26,18 +26,18 @@ pub const BOOTS_BLOCK: usize = 4;
 /// The maximum number of boots of one comparison: 12,870 assignments of half of them to B.
 pub const BOOTS_MAX: usize = 16;
 
-/// How often a claim may be wrong.
+/// The maximum share of comparisons of equal arms that claim a difference.
 pub const BOOTS_ERROR: f64 = 0.05;
 
 /// The maximum number of bisections for an end of the interval: more than the bits of a double.
 const BISECTIONS: u32 = 64;
 
-/// One boot's number.
+/// A boot and its measured number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Boot {
-    /// Whether it was a boot of B.
+    /// Whether the boot had arm B.
     pub is_b: bool,
-    /// Its number.
+    /// The number measured in the boot.
     pub value: f64,
 }
 
@@ -51,7 +51,7 @@ pub struct BootsComparison {
     pub ratio: f64,
     /// The lower end of the interval.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of the interval.
     pub high: f64,
     /// The confidence of the interval: how often it contains the true ratio, at least.
     pub confidence: f64,
@@ -136,7 +136,7 @@ fn is_apart(boots: &[Boot]) -> bool {
 struct Normal {
     /// Mean log of B minus mean log of A.
     difference: f64,
-    /// Its standard error, pooled over both arms.
+    /// The standard error of `difference`, pooled over both arms.
     standard_error: f64,
     /// The possible rounding difference between means of the same numbers in another order.
     slack: f64,
@@ -265,7 +265,7 @@ mod tests {
         let rows: [([f64; 4], Verdict, bool); 6] = [
             ([100.0, 80.0, 82.0, 101.0], Verdict::Better, true),
             ([80.0, 100.0, 101.0, 82.0], Verdict::Worse, true),
-            // They do not overlap, as happens with equal arms 1 time in 3, but they are not far enough apart.
+            // The arms do not overlap, which equal arms do 1 time in 3. But they are not far enough apart for a claim.
             ([100.0, 80.0, 95.0, 120.0], Verdict::Undecided, true),
             ([100.0, 80.0, 104.0, 101.0], Verdict::Undecided, false),
             ([100.0, 100.5, 99.8, 100.1], Verdict::Same, false),
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(four([1.0, f64::INFINITY, 1.0, 1.0]), StatsError::Value { pair: 0, arm: 'b', value: f64::INFINITY });
         let odd = compare_boots(&boots(&[false, true, true, true], &[1.0; 4]), options);
         assert_eq!(odd, Err(StatsError::Neighbours { pair: 1 }));
-        // A fifth boot starts an incomplete block.
+        // The fifth boot starts an incomplete block, which is ignored.
         let five = boots(&[false, true, true, false, true], &[100.0, 80.0, 82.0, 101.0, 1.0]);
         assert_eq!(compare_boots(&five, options), compare_boots(&five[..4], options));
     }

@@ -26,17 +26,18 @@ const FOUND_IN: f64 = 0.8;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Calibration {
     /// The test's result on the A/A phase itself. "Better" or "worse" here is a false claim. At a confidence of 0.95, one in twenty phases
-    /// may have one. A second one means that the order of the arms affects the server somehow.
+    /// may have one. False claims in two phases mean that the order of the arms affects the server somehow.
     pub stretch: Look,
     /// The pairs of each simulated run, evaluated after every pair.
     pub pairs_planned: usize,
     /// The number of simulated runs. Each consists of random pieces of this phase, with A and B of each pair swapped at random.
     pub runs: usize,
-    /// In how many of them the test found a difference between the equal arms.
+    /// The number of simulated runs in which the test claimed a difference between the equal arms.
     pub claims: usize,
     /// `claims` divided by `runs`: at most 1 - confidence, apart from chance over this many runs.
     pub claim_rate: f64,
-    /// The smallest effect, as a share, that four in five of the runs would have detected in B. Infinite if no effect is.
+    /// The smallest effect, as a share, that four in five of the runs would have detected in B. Infinite if no effect is detectable that
+    /// often.
     pub smallest_visible_ratio: f64,
 }
 
@@ -115,7 +116,7 @@ mod tests {
         let (calm, wild, long) = (calibrated(1.0, 20), calibrated(10.0, 20), calibrated(1.0, 80));
         assert!(calm.smallest_visible_ratio < wild.smallest_visible_ratio, "{calm:?} {wild:?}");
         assert!(long.smallest_visible_ratio < calm.smallest_visible_ratio, "{calm:?} {long:?}");
-        // Ten times the noise hides ten times the effect on the log scale, because nothing else there has a unit.
+        // On the log scale, the smallest detectable effect grows in proportion to the noise.
         let times = wild.smallest_visible_ratio.ln_1p() / calm.smallest_visible_ratio.ln_1p();
         assert!((times - 10.0).abs() < 0.01, "{times}");
         for one in [calm, wild, long] {

@@ -13,7 +13,7 @@ use crate::comparison::error::StatsError;
 /// ```
 /// use evenkeel_stats::e_benjamini_hochberg;
 ///
-/// // Alone, 25 would be enough at 5 %; as one of four it has to be 80, or two have to be 40.
+/// // A single e-value of 25 is enough at 5 %. Among four e-values, one must reach 80, or two must reach 40.
 /// assert_eq!(e_benjamini_hochberg(&[25.0, 0.1, 1.0, 0.5], 0.05)?, [false; 4]);
 /// assert_eq!(e_benjamini_hochberg(&[45.0, 0.1, 41.0, 0.5], 0.05)?, [true, false, true, false]);
 /// # Ok::<(), evenkeel_stats::StatsError>(())

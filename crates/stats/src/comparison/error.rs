@@ -26,7 +26,7 @@ pub enum StatsError {
         pair: usize,
         /// Name of the arm: `a` or `b`.
         arm: char,
-        /// The given number.
+        /// The value that was given.
         value: f64,
     },
     /// [`Options::confidence`](crate::Options::confidence) is not strictly between 0 and 1.
@@ -41,17 +41,17 @@ pub enum StatsError {
     /// An e-value is negative or not a number.
     #[error("e-value {index} is {value}, not a number of 0 or more")]
     EValue {
-        /// Its index, from 0.
+        /// The index of the value, from 0.
         index: usize,
-        /// The given number.
+        /// The value that was given.
         value: f64,
     },
     /// A p-value is not from 0 to 1.
     #[error("p-value {index} is {value}, not a number from 0 to 1")]
     PValue {
-        /// Its index, from 0.
+        /// The index of the value, from 0.
         index: usize,
-        /// The given number.
+        /// The value that was given.
         value: f64,
     },
     /// Two neighbouring boots to compare belong to the same arm.

@@ -49,7 +49,7 @@ impl ShareSum {
         self.sum += other.sum;
     }
 
-    /// The same windows with at least this mean.
+    /// These windows, with a mean of at least this.
     #[must_use]
     pub fn with_mean_of_at_least(&self, mean: f64) -> ShareSum {
         ShareSum { sum: self.sum.max(self.weight * mean.clamp(0.0, 1.0)), ..*self }

@@ -13,7 +13,7 @@
 //! Two cases need an argument. An interval that excludes 0 but lies wholly within ±L is *same*: a real difference that is too small is no
 //! reason to change a host. An interval that excludes 0 and reaches beyond L, while its estimate does not, is *undecided*: the difference
 //! is real, but whether it matters is still open. A stricter rule (the whole interval beyond L) would forever reject a true effect of L or
-//! slightly more. A weaker one would sell effects that the user called too small.
+//! slightly more. A weaker rule would claim effects that the user called too small.
 //!
 //! Both claims need the interval to exclude 0. So two equal arms are called different at most as often as the interval errs, whatever the
 //! smallest effect. *Same* errs if the truth is L or more and the interval still lies within ±L, which is an error of one of its ends: at

@@ -12,7 +12,7 @@ pub(super) struct Train {
 }
 
 impl Train {
-    /// How long it is gone before `ns`, counted from its own start.
+    /// How long the CPU is gone between the start of the train and `ns`.
     fn gone_before(&self, ns: f64) -> f64 {
         let turns = (ns - self.from_ns) / self.period_ns;
         let whole = turns.floor();
@@ -23,7 +23,7 @@ impl Train {
         self.gone_before(to) - self.gone_before(from)
     }
 
-    /// How many of its gaps begin within.
+    /// How many gaps of the train begin between `from` and `to`.
     pub(super) fn beginnings(&self, from: f64, to: f64) -> u64 {
         let index = |ns: f64| ((ns - self.from_ns) / self.period_ns).ceil();
         (index(to) - index(from)).max(0.0) as u64

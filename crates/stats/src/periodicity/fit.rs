@@ -44,7 +44,7 @@ struct Line {
 /// The residuals of edges from a line.
 #[derive(Debug, Default)]
 struct Residuals {
-    /// The turn, and the lateness.
+    /// For each edge: its turn number, and its lateness.
     points: Vec<(f64, f64)>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For this many gaps.
+    /// Memory for this many gaps.
     pub(super) fn with_capacity(gaps: usize) -> Room {
         let residuals = || Residuals { points: Vec::with_capacity(gaps) };
         let edges = || Vec::with_capacity(gaps);

@@ -30,24 +30,24 @@ pub enum Label {
 /// Time in which the watching thread did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Its start, in nanoseconds on any one clock.
+    /// The start of the gap, in nanoseconds on any one clock.
     pub start_ns: u64,
-    /// Its length, in nanoseconds.
+    /// The length of the gap, in nanoseconds.
     pub length_ns: u64,
-    /// Who took it.
+    /// Who took the CPU.
     pub label: Label,
 }
 
 /// Time in which a thread watched. Outside gaps the CPU was available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its start, in nanoseconds on the gaps' clock.
+    /// The start of the window, in nanoseconds on the gaps' clock.
     pub start_ns: u64,
-    /// Its end.
+    /// The end of the window, in nanoseconds on the gaps' clock.
     pub end_ns: u64,
 }
 
-/// The median. The values are reordered.
+/// The median of the values, which are reordered.
 pub(super) fn middle_of(values: &mut [f64]) -> Option<f64> {
     if values.is_empty() {
         return None;

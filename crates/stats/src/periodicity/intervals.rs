@@ -41,7 +41,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For this many gaps.
+    /// Memory for this many gaps.
     pub(super) fn with_capacity(gaps: usize) -> Room {
         let numbers = || Vec::with_capacity(gaps);
         Room { lengths: numbers(), intervals: numbers(), apart: numbers() }
@@ -105,7 +105,7 @@ fn collect(observed: &Observed, least_ns: f64, intervals: &mut Vec<f64>) {
     }
 }
 
-/// Half of the sum is in values of this size or more. The values must be sorted.
+/// The value for which half of the sum is in values of this size or more. The values must be sorted.
 fn middle_by_time(sorted: &[f64]) -> Option<f64> {
     let half = sorted.iter().sum::<f64>() / 2.0;
     let mut sum = 0.0;

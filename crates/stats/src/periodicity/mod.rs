@@ -48,7 +48,7 @@ const SEEN_SHARE_MIN: f64 = 0.6;
 /// Gaps whose starts vary more than this, as a share of the period, are not slots.
 const SPREAD_MAX: f64 = 0.08;
 /// Minimum share of the missing time in gaps that begin near their predicted time. This and the next constants are for gaps with strong
-/// jitter, whose agreement in time says little.
+/// jitter. Their lengths vary so much that `AGREEMENT_MIN` would reject them.
 const IN_TIME_MIN: f64 = 0.8;
 /// Minimum share of the expected gaps that must be observed, with strong jitter.
 const SEEN_SHARE_MIN_JITTER: f64 = 0.8;
@@ -99,7 +99,7 @@ pub struct Limit {
 pub struct Known {
     /// Which gaps count.
     pub count: Count,
-    /// The limit on the thread.
+    /// The CPU limit on the thread, if there is one.
     pub limit: Option<Limit>,
     /// The scheduler's tick in nanoseconds, if counted gaps may be time slices of other threads in the same guest. The scheduler ends
     /// slices at its tick, so these are periodic too. None for a real-time thread.
@@ -111,13 +111,13 @@ pub struct Known {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
-    /// It is always available.
+    /// The CPU is always available.
     None,
-    /// At fixed times, as by a hypervisor that gives each virtual CPU a slot.
+    /// The CPU is taken away at fixed times, as by a hypervisor that gives each virtual CPU a slot.
     FixedSlot,
-    /// When a budget has run out, until it is refilled.
+    /// The CPU is taken away from the moment when a budget has run out until the budget is refilled.
     TokenBucket,
-    /// Without a recognisable schedule.
+    /// The CPU is taken away without a recognisable schedule.
     Irregular,
 }
 
@@ -215,9 +215,10 @@ pub struct Periodicity {
     pub model: Model,
     /// The period of [`Model::FixedSlot`]. None for others.
     pub period: Option<Period>,
-    /// Its slots, if they had fixed times while watched. With [`Reason::Wandering`] those times will soon change.
+    /// The slots of [`Model::FixedSlot`]. None unless they had fixed times while watched. With [`Reason::Wandering`] those times will soon
+    /// change.
     pub slots: Option<Slots>,
-    /// The confidence, from 0 to 1.
+    /// The confidence in the model, from 0 to 1.
     pub confidence: f64,
     /// The share of the watched time in which the CPU was gone, from 0 to 1.
     pub lost_share: f64,
@@ -225,9 +226,9 @@ pub struct Periodicity {
     pub agreement: f64,
     /// Watched time in nanoseconds, without ignored gaps.
     pub watched_ns: u64,
-    /// Counted gaps.
+    /// The number of gaps that counted, by [`Known::count`].
     pub counted: usize,
-    /// Ignored gaps.
+    /// The number of gaps that did not count.
     pub set_aside: usize,
     /// The reason.
     pub why: Reason,
@@ -248,7 +249,7 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// With memory for this many windows and gaps. More are allowed, and allocate what they need.
+    /// A detector with memory for this many windows and gaps. More are allowed, but allocate memory.
     pub fn with_room(windows: usize, gaps: usize) -> Detector {
         Detector {
             observed: Observed::with_room(windows, gaps),
@@ -258,7 +259,7 @@ impl Detector {
         }
     }
 
-    /// The same as the function [`detect`].
+    /// Finds how the CPU is taken away, as the function [`detect`] does.
     pub fn detect(&mut self, windows: &[Window], gaps: &[Gap], known: &Known) -> Periodicity {
         let limit = known.limit.filter(|limit| bites(windows, gaps, limit));
         // Under a limit, gaps are preempted or of unknown cause. Neither kind gives evidence about a hypervisor.
@@ -357,7 +358,7 @@ fn is_periodic(fit: &Fit) -> bool {
         && fit.spread_ns <= SPREAD_MAX * fit.period_ns
 }
 
-/// As [`is_periodic`], for gaps that jitter by a large part of their length, so that the agreement in time is low.
+/// The same as [`is_periodic`], for gaps that jitter by a large part of their length, so that the agreement in time is low.
 fn is_periodic_with_jitter(fit: &Fit, cycle: &Cycle) -> bool {
     fit.in_time >= IN_TIME_MIN
         && fit.seen >= INTERVALS_MIN

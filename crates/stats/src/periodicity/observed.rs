@@ -16,7 +16,7 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// For this many windows and gaps. An ignored gap divides a window in two.
+    /// Memory for this many windows and gaps. An ignored gap divides a window in two.
     pub(super) fn with_room(windows: usize, gaps: usize) -> Observed {
         Observed { base_ns: 0, windows: Vec::with_capacity(windows + gaps), gaps: Vec::with_capacity(gaps) }
     }
@@ -47,7 +47,7 @@ impl Observed {
                 }
                 if counts(gap.label) && (gap.length_ns as f64) < PERIOD_MAX_NS {
                     match observed.gaps.last_mut() {
-                        // The same gap, reported in two parts by who took it.
+                        // Two reports that touch are one gap, reported in two parts by who took the CPU.
                         Some(last) if start <= last.1 && last.0 >= from => last.1 = stop,
                         _ => observed.gaps.push((start, stop)),
                     }

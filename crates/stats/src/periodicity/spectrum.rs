@@ -10,7 +10,7 @@ use super::observed::{Observed, Stretch, total};
 
 /// Frequencies per line width.
 const FINE: f64 = 5.0;
-/// The most peaks to try.
+/// The maximum number of peaks to try.
 const PEAKS: usize = 6;
 const NS: f64 = 1e9;
 
@@ -28,7 +28,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For this many windows and gaps.
+    /// Memory for this many windows and gaps.
     pub(super) fn with_capacity(windows: usize, gaps: usize) -> Room {
         Room {
             windows: Vec::with_capacity(windows + gaps),

@@ -16,14 +16,14 @@ const BASE_NS: f64 = 12_345_678_901_234.0;
 /// Shorter gaps are not reported.
 const THRESHOLD_NS: f64 = 100_000.0;
 
-/// The program that takes the CPU, and how it is watched.
+/// How the CPU is taken away, and how it is watched.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     period_ms: f64,
     share: f64,
     /// Each start is shifted by up to this share of the period, in either direction.
     jitter: f64,
-    /// Whether each start counts from the previous one, so that the jitter adds up.
+    /// Whether each start is timed from the previous one, so that the jitter adds up.
     adds_up: bool,
     drift_ppm: f64,
     /// Random gaps per second, 0.1 to 4 ms each.
@@ -306,7 +306,7 @@ fn a_period_is_reported_with_its_jitter() {
     }
 }
 
-/// An ordinary neighbour. Its time slices and the test's end at the scheduler's tick, and last about one tick each.
+/// An ordinary thread on the same CPU. Its time slices and those of the test end at the scheduler's tick, and last about one tick each.
 fn neighbour(seed: u64, label: Label, steady: bool) -> SimulatedGaps {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut at, mut taken) = (random.random_range(0.0..4.0) * MS, Vec::new());

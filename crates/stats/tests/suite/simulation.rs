@@ -133,7 +133,8 @@ fn equal_arms_differ_no_more_often_than_promised() {
     for noise in NOISES {
         let rate = alike(noise).rate(claims);
         assert!(rate <= 0.05 + slack(0.05), "{noise:?}: {rate}");
-        // The interval is not simply infinite: with 20 pairs the error can be 0.048, and the method should use it.
+        // A method that always gave an infinite interval would never err. With 20 pairs an error of 0.048 is possible, and the method
+        // should use it.
         assert!(rate >= 0.048 - slack(0.048), "{noise:?}: {rate}");
     }
 }
@@ -187,7 +188,7 @@ fn coverage(noise: Noise) -> f64 {
     Trial { ratio, ..alike(noise) }.rate(|c| c.low <= ratio && ratio <= c.high)
 }
 
-/// This has more pairs than the exact distribution covers.
+/// More pairs than the exact distribution covers.
 #[test]
 fn beyond_the_exact_distribution_the_rate_holds() {
     let rate = Trial { pairs: 201, ..alike(Noise::Drifting) }.rate(claims);

@@ -24,7 +24,7 @@ pub struct Gate {
 struct Word(AtomicU32);
 
 impl Gate {
-    /// For this many threads, at most [`SLOTS_MAX`].
+    /// A gate for this many threads, at most [`SLOTS_MAX`].
     pub fn new(slots: usize) -> Gate {
         let words = (0..slots.min(SLOTS_MAX)).map(|_| Word(AtomicU32::new(AWAKE))).collect();
         Gate { idle: AtomicU64::new(0), words }
@@ -44,12 +44,12 @@ impl Gate {
         fence(Ordering::SeqCst);
     }
 
-    /// The thread does not sleep after all.
+    /// Withdraws the announcement: the thread does not sleep after all.
     pub fn stay(&self, slot: usize) {
         self.idle.fetch_and(!bit(slot), Ordering::Relaxed);
     }
 
-    /// Sleeps until this thread is called. Before that it polls `looks` times for a call. It may end without a call.
+    /// Sleeps until this thread is called. Before that it polls `looks` times for a call. It may return without a call.
     pub fn sleep(&self, slot: usize, looks: u32) {
         let Some(Word(word)) = self.words.get(slot) else { return };
         for _ in 0..looks {
@@ -66,7 +66,7 @@ impl Gate {
         self.stay(slot);
     }
 
-    /// Wakes one of the threads with these bits, the lowest first. Returns its number, or none if all are awake.
+    /// Wakes one of the threads with these bits, the lowest first. Returns its number. None if all are awake.
     pub fn wake_one(&self, of: u64) -> Option<usize> {
         fence(Ordering::SeqCst);
         let mut idle = self.idle.load(Ordering::Relaxed);

@@ -17,7 +17,7 @@ const SPOILT: u32 = 1 << 31;
 pub struct Link(u32);
 
 impl Link {
-    /// Its index among all links.
+    /// The index of this link among all links.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -30,9 +30,9 @@ impl Link {
 
 #[derive(Debug)]
 struct Node {
-    /// The number of links that it waits for, including itself until it is started, and [`SPOILT`].
+    /// The number of links that this link waits for, including itself until it is started. The bit [`SPOILT`] is in it too.
     waits_for: AtomicU32,
-    /// The first edge to those that wait for it, or [`NONE`], or [`DONE`].
+    /// The first edge to links that wait for this link, or [`NONE`], [`DONE`] or [`FAILED`].
     first: AtomicU32,
 }
 
@@ -68,7 +68,7 @@ impl Links {
         self.nodes.len()
     }
 
-    /// Frees all links. Call it when none is in use; otherwise only the order is lost.
+    /// Frees all links. Call it when no link is in use. Otherwise jobs may start in the wrong order, but nothing worse happens.
     pub fn clear(&self) {
         self.nodes_used.store(0, Ordering::Relaxed);
         self.edges_used.store(0, Ordering::Relaxed);
@@ -131,8 +131,8 @@ impl Links {
         self.nodes.get(link.index()).is_none_or(|node| matches!(node.first.load(Ordering::Acquire), DONE | FAILED))
     }
 
-    /// Marks the link's work as done; `well` is its success. Calls `free` for each link that no longer waits, with whether all its dependencies
-    /// succeeded.
+    /// Marks the link's work as done; `well` is its success. Calls `free` for each link that no longer waits, and passes whether all
+    /// dependencies of that link succeeded.
     pub fn done(&self, link: Link, well: bool, mut free: impl FnMut(Link, bool)) {
         let Some(node) = self.nodes.get(link.index()) else { return };
         // Release is for threads that ask later. Acquire is for the edges.

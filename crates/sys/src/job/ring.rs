@@ -25,7 +25,7 @@ pub struct Ring<T> {
 }
 
 struct Slot<T> {
-    /// N means free for value N. N + 1 means that it holds value N. The next value in this slot is N + slots.
+    /// N means that the slot is free for value N. N + 1 means that it holds value N. The next value in this slot has number N + slots.
     turn: AtomicU64,
     value: UnsafeCell<MaybeUninit<T>>,
 }
@@ -57,7 +57,7 @@ impl<T> Ring<T> {
         self.tail.0.load(Ordering::Acquire).saturating_sub(head) as usize
     }
 
-    /// Whether it is empty, as far as one thread can see.
+    /// Whether the queue is empty, as far as one thread can see.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -170,7 +170,7 @@ impl<T> Source<T> {
         self.next.get().saturating_sub(self.ring.head.0.load(Ordering::Relaxed)) as usize
     }
 
-    /// Whether it is empty.
+    /// Whether the queue is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -212,7 +212,7 @@ impl<T> Claim<T> {
         (self.end - self.next) as usize
     }
 
-    /// Whether none is left.
+    /// Whether no value is left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.next == self.end
@@ -264,25 +264,25 @@ impl<T> Sink<T> {
         }
     }
 
-    /// As [`Ring::pop`].
+    /// The same as [`Ring::pop`].
     #[inline]
     pub fn pop(&self) -> Option<T> {
         self.ring.pop()
     }
 
-    /// As [`Ring::len`].
+    /// The same as [`Ring::len`].
     #[inline]
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// As [`Ring::is_empty`].
+    /// The same as [`Ring::is_empty`].
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
 
-    /// As [`Ring::has_ready`].
+    /// The same as [`Ring::has_ready`].
     #[inline]
     pub fn has_ready(&self) -> bool {
         self.ring.has_ready()

@@ -92,9 +92,9 @@ impl fmt::Debug for Left<'_> {
     }
 }
 
-/// Calls `body`, which may make tasks that borrow for `'env`, and returns when all of them are gone. Until then it calls `settle` repeatedly.
-/// `settle` should run tasks, or sleep until a [`Tally`](super::Tally) releases the bit `waiter`. Returns `data` too. If `body`
-/// panics, it still waits for the tasks. If `settle` panics, the process ends.
+/// Calls `body`, which may make tasks that borrow for `'env`, and returns when all of them are gone. Until then it calls `settle`
+/// repeatedly. `settle` should run tasks, or sleep until a [`Tally`](super::Tally) releases the bit `waiter`. Returns `data` too. If `body`
+/// panics, this function still waits for the tasks. If `settle` panics, the process ends.
 pub fn open<'env, D, R>(
     waiter: u64,
     data: D,

@@ -22,7 +22,7 @@ type Call<S, D> = unsafe fn(*mut Words, Option<&S>, *const Ledger<D>);
 pub struct Task<S, D> {
     words: Words,
     call: Call<S, D>,
-    /// Its ledger. Null if nothing waits for it.
+    /// The ledger that counts this task. Null if nothing waits for the task.
     ledger: *const Ledger<D>,
     label: u32,
 }
@@ -47,35 +47,35 @@ impl<S, D> Task<S, D> {
             assert!(align_of::<F>() <= align_of::<Words>(), "the closure captures what is aligned to more than a word");
         }
         let mut words = Words::uninit();
-        // SAFETY: the assertions above show that it fits and is aligned.
+        // SAFETY: the assertions above show that the closure fits and is aligned.
         unsafe { words.as_mut_ptr().cast::<F>().write(job) };
         Task { words, call, ledger, label }
     }
 
-    /// Its label.
+    /// The task's label.
     #[inline]
     pub fn label(&self) -> u32 {
         self.label
     }
 
-    /// Whether nothing waits for it.
+    /// Whether no thread waits for this task.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.ledger.is_null()
     }
 
-    /// Changes its label.
+    /// Changes the task's label.
     pub fn set_label(&mut self, label: u32) {
         self.label = label;
     }
 
-    /// Runs it, and counts it as gone, even if it panics.
+    /// Runs the task, and counts it as gone, even if it panics.
     #[inline]
     pub fn run(self, slot: &S, tally: &Tally<D>) {
         self.end(Some(slot), tally);
     }
 
-    /// Drops it without running, and counts it as gone.
+    /// Drops the task without running it, and counts it as gone.
     pub fn discard(self, tally: &Tally<D>) {
         self.end(None, tally);
     }
@@ -142,7 +142,7 @@ pub struct Tally<D> {
 }
 
 impl<D> Tally<D> {
-    /// An empty one.
+    /// An empty tally.
     pub const fn new() -> Tally<D> {
         Tally { ledger: Cell::new(ptr::null()), count: Cell::new(0), released: Cell::new(0) }
     }

@@ -47,12 +47,12 @@ impl Event {
         }
     }
 
-    /// Whether it has happened.
+    /// Whether the event has happened.
     pub fn is_set(&self) -> bool {
         self.word.load(Ordering::Acquire) == HAPPENED
     }
 
-    /// Whether a thread may sleep until it happens.
+    /// Whether a thread may be sleeping until the event happens.
     pub fn is_awaited(&self) -> bool {
         self.word.load(Ordering::Relaxed) == WAITED_FOR
     }
@@ -63,7 +63,7 @@ impl Event {
         let _ = self.word.compare_exchange(HAPPENED, NOT_YET, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Sleeps until it has happened.
+    /// Sleeps until the event has happened.
     pub fn wait(&self) {
         if self.is_set() {
             return;

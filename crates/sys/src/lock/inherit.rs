@@ -1,6 +1,6 @@
 //! `Inherit`: a lock whose holder runs with the priority of its most urgent waiter (`FUTEX_LOCK_PI`). If a real-time tick thread shares
-//! data with ordinary threads, any other lock makes it wait as long as third threads keep the holder from running. We measured 1 to 2.8 s
-//! for a spin lock. With this lock it waits only as long as the holder itself takes.
+//! data with ordinary threads, any other lock makes the tick thread wait as long as third threads keep the holder from running. We measured
+//! 1 to 2.8 s for a spin lock. With this lock the tick thread waits only as long as the holder itself takes.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,8 +16,8 @@ const FREE: u32 = 0;
 const HOLDER: u32 = 0x3fff_ffff;
 
 thread_local! {
-    /// The kernel's number of this thread, read once, because a lock must not cost a system call. A forked child has another number, so it must not
-    /// take these locks before exec. Most locks have this rule.
+    /// The kernel's number of this thread, read once, because a lock must not cost a system call. A forked child has another number, so it
+    /// must not take these locks before exec. The same holds for most locks.
     static OWN: Cell<u32> = const { Cell::new(FREE) };
 }
 

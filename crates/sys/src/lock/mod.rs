@@ -6,7 +6,7 @@ mod event;
 #[cfg(not(loom))]
 #[cfg_attr(not(target_os = "linux"), path = "inherit_portable.rs")]
 mod inherit;
-/// Its tests run on Linux too.
+/// The portable version, whose tests also run on Linux.
 #[cfg(all(test, target_os = "linux", not(loom)))]
 mod inherit_portable;
 #[cfg(not(loom))]

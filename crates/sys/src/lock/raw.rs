@@ -6,7 +6,7 @@ use super::read_write::ReadWrite;
 
 /// A lock for data that only ordinary threads share, or only real-time threads.
 pub type Mutex<T> = lock_api::Mutex<RawPlain, T>;
-/// Holds the lock until it is dropped.
+/// Holds the lock until this guard is dropped.
 ///
 /// ```
 /// use evenkeel_sys::lock::{InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -23,14 +23,14 @@ pub type Mutex<T> = lock_api::Mutex<RawPlain, T>;
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawPlain, T>;
 /// A lock for data that a real-time thread shares with ordinary threads.
 pub type InheritMutex<T> = lock_api::Mutex<RawInherit, T>;
-/// Holds the lock until it is dropped, by the thread that took it.
+/// Holds the lock until this guard is dropped, by the thread that took it.
 pub type InheritMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawInherit, T>;
 
 /// A lock for many readers or one writer. A waiting writer goes before readers that arrive later.
 pub type RwLock<T> = lock_api::RwLock<RawReadWrite, T>;
-/// Holds the lock for reading until it is dropped.
+/// Holds the lock for reading until this guard is dropped.
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawReadWrite, T>;
-/// Holds the lock for writing until it is dropped.
+/// Holds the lock for writing until this guard is dropped.
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawReadWrite, T>;
 
 /// The lock of a [`Mutex`].

@@ -3,7 +3,7 @@
 
 use super::primitive::{AtomicU32, By, Kind, Ordering, Releaser, begin, relax, spins, wait, wake};
 
-/// The number of readers that hold it, in the lower 30 bits. All bits set means a writer.
+/// The unit of the number of readers that hold the lock, in the lower 30 bits of `state`. If all 30 bits are set, a writer holds it.
 const ONE_READER: u32 = 1;
 const HOLDERS: u32 = (1 << 30) - 1;
 const WRITER: u32 = HOLDERS;
@@ -172,7 +172,7 @@ impl ReadWrite {
                 continue;
             }
             others = WRITERS_WAIT;
-            // Acquire this before the state is read again. If the number changes, there was a wake in between.
+            // Read this number (with acquire) before the state is read again. If the number changes, there was a wake in between.
             let number = self.writers.load(Ordering::Acquire);
             state = self.state.load(Ordering::Relaxed);
             if is_free(state) || state & WRITERS_WAIT == 0 {
@@ -223,7 +223,7 @@ impl ReadWrite {
         }
     }
 
-    /// Wakes one writer. Returns whether one slept.
+    /// Wakes one writer. Returns whether a writer slept.
     fn wake_writer(&self) -> bool {
         // Release: a thread that sees this number sees the earlier state.
         self.writers.fetch_add(1, Ordering::Release);

@@ -17,9 +17,9 @@ thread_local! {
 /// The waits for locks and events inside one tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickWaits {
-    /// Their sum in nanoseconds, with the time in which the thread could have continued but had no CPU.
+    /// The sum of all waits in nanoseconds. It includes the time in which the thread could have continued but had no CPU.
     pub total_ns: u64,
-    /// The longest of them.
+    /// The longest wait. None if the tick never waited.
     pub longest: Option<TickWait>,
 }
 
@@ -28,9 +28,9 @@ pub struct TickWaits {
 pub struct TickWait {
     /// The kind of the awaited object.
     pub kind: Kind,
-    /// Its address.
+    /// The address of the awaited object.
     pub address: usize,
-    /// How long it took, in nanoseconds.
+    /// How long the wait took, in nanoseconds.
     pub length_ns: u64,
     /// The thread that held the lock last or set the event, by the kernel's number, if that is known.
     pub by: Option<u32>,

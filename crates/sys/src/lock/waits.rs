@@ -21,7 +21,7 @@ static OVER_NS: AtomicU64 = AtomicU64::new(OFF);
 static LOG: Mutex<LongWaits> = Mutex::new(LongWaits { waits: Vec::new(), lost: 0 });
 
 thread_local! {
-    /// None if the kernel does not count how long this thread waited for a CPU.
+    /// The kernel's count of how long this thread waited for a CPU. The inner None means that the kernel does not count it.
     static RUN_DELAY: OnceCell<Option<RunDelay>> = const { OnceCell::new() };
 }
 
@@ -30,13 +30,13 @@ thread_local! {
 pub struct LongWait {
     /// The kind of the awaited object.
     pub kind: Kind,
-    /// Its address.
+    /// The address of the awaited object.
     pub address: usize,
     /// The waiting thread, by the kernel's number.
     pub thread: u32,
     /// When the wait began, in nanoseconds of the monotonic clock.
     pub start_ns: u64,
-    /// How long it took, in nanoseconds, without `no_cpu_ns`.
+    /// How long the wait took, in nanoseconds, without `no_cpu_ns`.
     pub length_ns: u64,
     /// How long the thread had no CPU after the wait was over, in nanoseconds. None if the kernel does not count this; `length_ns` then
     /// includes it.
@@ -59,13 +59,13 @@ pub struct LongWait {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LongWaits {
-    /// In the order in which they ended.
+    /// The waits, in the order in which they ended.
     pub waits: Vec<LongWait>,
-    /// Waits that did not fit.
+    /// The number of waits that did not fit into the log.
     pub lost: u64,
 }
 
-/// From now on logs every wait longer than this, in nanoseconds. Allocates the memory for it.
+/// From now on logs every wait longer than this, in nanoseconds. Allocates the memory of the log.
 pub fn log_over_ns(over_ns: u64) {
     let mut log = log();
     let missing = KEPT_MAX.saturating_sub(log.waits.capacity());

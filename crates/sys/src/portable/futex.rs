@@ -32,7 +32,7 @@ fn lock(queue: &Queue) -> MutexGuard<'_, Sleepers> {
     queue.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits as long as `word` is `value`. It may also end sooner for no reason.
+/// Waits as long as `word` is `value`. The wait may also end early without a reason.
 pub(crate) fn wait(word: &AtomicU32, value: u32) {
     let address = std::ptr::from_ref(word).addr();
     let queue = queue(address);
@@ -49,7 +49,7 @@ pub(crate) fn wait(word: &AtomicU32, value: u32) {
     }
 }
 
-/// Wakes up to `count` threads that wait on `word`. Returns whether there was one.
+/// Wakes up to `count` threads that wait on `word`. Returns whether any thread waited.
 pub(crate) fn wake(word: &AtomicU32, count: u32) -> bool {
     let address = std::ptr::from_ref(word).addr();
     let queue = queue(address);

@@ -140,10 +140,10 @@ pub mod shared_page {
     /// Who else may read the file.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Access {
-        /// Nobody but its owner.
+        /// Only the file's owner.
         #[default]
         Owner,
-        /// Its group too.
+        /// The file's group too.
         Group,
         /// All users.
         Everyone,

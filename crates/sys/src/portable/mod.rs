@@ -194,7 +194,7 @@ pub mod cpu_limit {
     }
 
     impl CpuLimit {
-        /// The number of CPUs that it allows.
+        /// The number of CPUs that the limit allows.
         pub fn cpus(&self) -> f64 {
             self.quota_ns as f64 / self.period_ns as f64
         }
@@ -248,13 +248,13 @@ pub mod schedstat {
     /// The kernel's counts of a thread.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Counted {
-        /// The monotonic clock.
+        /// The monotonic clock at the reading.
         pub wall_ns: u64,
-        /// The time that it ran.
+        /// The time that the thread ran.
         pub cpu_ns: u64,
-        /// The time that it waited for a CPU.
+        /// The time that the thread waited for a CPU.
         pub run_delay_ns: u64,
-        /// How often it got a CPU.
+        /// How often the thread got a CPU.
         pub turns: u64,
     }
 
@@ -371,7 +371,7 @@ pub mod rseq {
             Err(Errno::OPNOTSUPP)
         }
 
-        /// From now on a preemption is noticed.
+        /// Makes [`intact`](Watcher::intact) notice preemptions from now on.
         pub fn arm(&self) {
             match *self {}
         }

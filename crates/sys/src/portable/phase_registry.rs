@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::Errno;
 use crate::phase_slot::Slot;
 
-/// The most session files to read in a scan.
+/// The maximum number of session files to read in a scan.
 pub const SLOTS_MAX: usize = 256;
 
 /// A slot. None can be made here.

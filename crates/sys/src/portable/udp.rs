@@ -14,9 +14,9 @@ pub const SHARDS_MAX: usize = 64;
 /// Whether other sockets may have the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// No.
+    /// Only this socket has the address.
     Alone,
-    /// Those of the same user.
+    /// Other sockets of the same user may have the address.
     SameUser,
 }
 
@@ -33,15 +33,15 @@ pub fn open(_: SocketAddr, _: Sharing) -> Result<UdpSocket, Errno> {
 pub struct Packet<'a> {
     /// The payload.
     pub bytes: &'a [u8],
-    /// Its source address, which may be forged.
+    /// The packet's source address, which may be forged.
     pub from: Option<SocketAddr>,
-    /// When the kernel first had it, on the wall clock in nanoseconds.
+    /// When the kernel first had the packet, on the wall clock in nanoseconds.
     pub stamp_ns: Option<u64>,
     /// Several merged packets of this size; the last may be shorter.
     pub segment_bytes: Option<NonZeroU16>,
     /// How many packets the socket had dropped when this one arrived.
     pub dropped: Option<u32>,
-    /// Whether it was longer than the buffer.
+    /// Whether the packet was longer than the buffer.
     pub truncated: bool,
 }
 
@@ -146,7 +146,7 @@ pub struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// How many messages it holds.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.messages
     }
@@ -182,9 +182,9 @@ impl<'a> Load<'a> {
 /// An undelivered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undelivered {
-    /// To whom.
+    /// The packet's destination.
     pub to: Option<SocketAddr>,
-    /// Why.
+    /// Why the packet did not arrive.
     pub why: Errno,
 }
 

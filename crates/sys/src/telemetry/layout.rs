@@ -22,15 +22,15 @@ pub mod head {
     pub const TICK_AT: usize = 3;
     /// The length of the tick's part, in words.
     pub const TICK_WORDS: usize = 4;
-    /// Where the counters' part begins.
+    /// Where the counters' part begins, as a word index.
     pub const COUNTS_AT: usize = 5;
     /// The length of the counters' part, in words.
     pub const COUNTS_WORDS: usize = 6;
-    /// Where the first histogram begins.
+    /// Where the first histogram begins, as a word index.
     pub const HISTOGRAMS_AT: usize = 7;
     /// How many histograms there are, one right after another.
     pub const HISTOGRAMS: usize = 8;
-    /// The length of each.
+    /// The length of each histogram, in words.
     pub const HISTOGRAM_WORDS: usize = 9;
     /// The writer's process, by the number in its own namespace.
     pub const PID: usize = 10;
@@ -64,11 +64,11 @@ pub mod tick {
     pub const MISSED: usize = 1;
     /// The last tick's number.
     pub const NUMBER: usize = 2;
-    /// When it was due, in nanoseconds.
+    /// When the last tick was due, in nanoseconds.
     pub const DUE: usize = 3;
-    /// When it began.
+    /// When the last tick began, in nanoseconds.
     pub const BEGAN: usize = 4;
-    /// When it was done.
+    /// When the last tick was done, in nanoseconds.
     pub const DONE: usize = 5;
     /// The time from one tick to the next, in nanoseconds.
     pub const PERIOD: usize = 6;
@@ -94,15 +94,15 @@ pub mod tick {
     pub const THREAD: usize = 16;
     /// Time that ticks waited for locks and events, in nanoseconds, since the session began.
     pub const LOCK_WAIT: usize = 17;
-    /// The part of it in ticks that waited for at least an eighth of the period.
+    /// The part of [`LOCK_WAIT`] in ticks that waited for at least an eighth of the period.
     pub const LONG_LOCK_WAIT: usize = 18;
-    /// The longest wait of the last such tick: its length in nanoseconds.
+    /// The length of the longest wait in the last tick that waited for at least an eighth of the period, in nanoseconds.
     pub const LAST_LOCK_WAIT: usize = 19;
-    /// The kind of the awaited object: 0 a mutex, 1 a mutex whose holder inherits priority, 2 to read, 3 to write, 4 an event.
+    /// The kind of the object awaited then: 0 a mutex, 1 a mutex whose holder inherits priority, 2 to read, 3 to write, 4 an event.
     pub const LAST_LOCK_KIND: usize = 20;
     /// The address of that lock in the server's memory.
     pub const LAST_LOCK_ADDRESS: usize = 21;
-    /// The thread that held it or set the event, in the same namespace as [`THREAD`].
+    /// The thread that held that lock or set the event, in the same namespace as [`THREAD`].
     pub const LAST_LOCK_THREAD: usize = 22;
     /// Words of the part.
     pub const WORDS: usize = 24;
@@ -128,7 +128,7 @@ pub enum Count {
 }
 
 impl Count {
-    /// All of them, in the order of their words.
+    /// All counters, in the order of their words.
     pub const ALL: [Count; 7] = [
         Count::Jobs,
         Count::PacketsIn,
@@ -148,11 +148,11 @@ pub const HISTOGRAMS: [&str; 3] = ["lateness", "work", "due_to_done"];
 
 /// Words of a histogram: count, sum and longest in nanoseconds, then one word per bucket.
 pub mod histogram {
-    /// How many values there are.
+    /// The number of values.
     pub const COUNT: usize = 0;
-    /// Their sum in nanoseconds.
+    /// The sum of the values, in nanoseconds.
     pub const SUM: usize = 1;
-    /// The longest in nanoseconds.
+    /// The longest value, in nanoseconds.
     pub const MAX: usize = 2;
     /// The first bucket.
     pub const BUCKETS: usize = 4;
@@ -202,7 +202,7 @@ pub fn bucket(value_ns: u64) -> usize {
     BOUNDS_NS.partition_point(|bound| *bound < value_ns)
 }
 
-/// The lower bound of a bucket, in nanoseconds: every value in it is above that.
+/// The lower bound of a bucket, in nanoseconds: every value in the bucket is above that.
 pub fn lower_bound_ns(bucket: usize) -> u64 {
     bucket.checked_sub(1).and_then(|at| BOUNDS_NS.get(at)).copied().unwrap_or(0)
 }

@@ -20,11 +20,11 @@ use crate::shared_page;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its number in its own namespace.
+    /// The process's number in its own namespace.
     pub pid: u64,
-    /// When it started, in the kernel's ticks since boot.
+    /// When the process started, in the kernel's ticks since boot.
     pub start_ticks: u64,
-    /// The inode of its PID namespace.
+    /// The inode of the process's PID namespace.
     pub namespace: u64,
     /// The boot's identifier.
     pub boot: [u64; 2],
@@ -33,9 +33,9 @@ pub struct Owner {
 /// Whether the writer of a page still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It runs.
+    /// The writer runs.
     Live,
-    /// It has ended, and left the page behind.
+    /// The writer has ended, and left the page behind.
     Gone,
 }
 

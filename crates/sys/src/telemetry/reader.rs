@@ -58,7 +58,7 @@ pub enum PageError {
     /// Only Linux has such pages.
     #[error("telemetry pages need Linux: leave telemetry out on this system")]
     Unsupported,
-    /// There is no folder for it.
+    /// There is no folder for the page.
     #[error("no folder for a page of telemetry: {0}; name one that this user can write to, best on a tmpfs")]
     NoFolder(String),
 }
@@ -83,7 +83,7 @@ impl TelemetryReader {
         Ok(TelemetryReader { file, path: path.to_owned() })
     }
 
-    /// Its current contents, all from one moment.
+    /// The page's current contents, all from one moment.
     ///
     /// # Errors
     /// If it is not a valid page, or stays half-written for a tenth of a second.
@@ -101,10 +101,10 @@ impl TelemetryReader {
         Err(PageError::HalfWritten { path: self.path.clone() })
     }
 
-    /// Its current contents as text for Prometheus.
+    /// The page's current contents as text for Prometheus.
     ///
     /// # Errors
-    /// As [`TelemetryReader::read`].
+    /// The same errors as [`TelemetryReader::read`].
     pub fn prometheus(&self) -> Result<String, PageError> {
         Ok(prometheus(&[self.read()?]))
     }
@@ -188,9 +188,9 @@ impl TelemetryReader {
 /// ```
 #[derive(Debug)]
 pub struct Session {
-    /// Its page.
+    /// The session's page.
     pub reader: TelemetryReader,
-    /// Its path.
+    /// The path of the page.
     pub path: PathBuf,
     /// Whether its server still exists.
     pub state: State,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Begins an entry, and returns its number. Only one thread may call this.
 pub fn begin(begun: &AtomicU64) -> u64 {
-    // Only this thread writes it, so this read is current.
+    // Only this thread writes the number, so this read is current.
     let number = begun.load(Ordering::Relaxed).wrapping_add(1);
     begun.store(number, Ordering::Relaxed);
     // A reader that sees any of the following writes also sees that the entry was begun.
@@ -17,7 +17,7 @@ pub fn begin(begun: &AtomicU64) -> u64 {
     number
 }
 
-/// The entry with this number is complete.
+/// Marks the entry with this number as complete.
 pub fn end(done: &AtomicU64, number: u64) {
     // Release: a reader that sees the number sees the entry.
     done.store(number, Ordering::Release);

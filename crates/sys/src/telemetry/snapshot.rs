@@ -11,13 +11,13 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 /// What is wrong with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Odd {
-    /// It is too short for its announced contents.
+    /// The page is too short for its announced contents.
     #[error("it has {0} bytes, and says that it needs {1}")]
     Short(usize, u64),
-    /// It is another kind of file, from a machine of the other byte order, or not ready yet.
+    /// The file is of another kind, from a machine of the other byte order, or not ready yet.
     #[error("it does not begin as a page of telemetry does")]
     Foreign,
-    /// Its format is unknown to this reader.
+    /// The page's format is unknown to this reader.
     #[error("it has format {0}, and this reader knows {known}", known = layout::FORMAT)]
     Format(u64),
     /// A part is shorter than in this format.
@@ -34,19 +34,19 @@ pub enum Odd {
 /// How the CPU is provided.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum PageSlices {
-    /// Not known.
+    /// How the CPU is provided is not known.
     #[default]
     Unknown,
-    /// Always.
+    /// The CPU is always available.
     Whole,
-    /// By a hypervisor, at fixed times.
+    /// A hypervisor provides the CPU at fixed times.
     Slots {
         /// The period, in nanoseconds.
         period_ns: u64,
         /// Our share of it, 0 to 1.
         share: f64,
     },
-    /// By a limit on CPU time.
+    /// A limit on CPU time applies.
     Bucket {
         /// The period, in nanoseconds.
         period_ns: u64,
@@ -81,21 +81,21 @@ impl PageSlices {
 /// Page faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Without disk access.
+    /// Page faults without disk access.
     pub minor: u64,
-    /// With a wait for a disk: for a file, or for swapped memory.
+    /// Page faults that waited for a disk: for a file, or for swapped memory.
     pub major: u64,
 }
 
 /// The waits of ticks for locks and events since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageWaits {
-    /// All of it, in nanoseconds.
+    /// The total time of all waits, in nanoseconds.
     pub total_ns: u64,
-    /// The part in ticks that waited for at least an eighth of the period. A shorter wait cannot make a tick late by a quarter of the
-    /// period.
+    /// The part of `total_ns` in ticks that waited for at least an eighth of the period. A shorter wait cannot make a tick late by a
+    /// quarter of the period.
     pub long_ns: u64,
-    /// The longest wait of the last such tick.
+    /// The longest wait of the last such tick. None if there was no such tick.
     pub last: Option<TickWait>,
 }
 
@@ -129,13 +129,13 @@ impl PageWaits {
 pub struct LastTick {
     /// The number of earlier ticks.
     pub number: u64,
-    /// When it was due.
+    /// When the tick was due.
     pub due_ns: u64,
-    /// When it began.
+    /// When the tick began.
     pub began_ns: u64,
-    /// When it was done.
+    /// When the tick was done.
     pub done_ns: u64,
-    /// Its page faults, if known.
+    /// The tick's page faults. None if unknown.
     pub faults: Option<Faults>,
 }
 
@@ -144,16 +144,17 @@ pub struct LastTick {
 pub struct PageHistogram {
     /// The number of values.
     pub count: u64,
-    /// Their sum in nanoseconds.
+    /// The sum of the values, in nanoseconds.
     pub sum_ns: u64,
-    /// The longest in nanoseconds. None if empty.
+    /// The longest value, in nanoseconds. None if the histogram is empty.
     pub max_ns: Option<u64>,
     /// The count of each bucket, by [`BOUNDS_NS`] plus one for longer values.
     pub buckets: Vec<u64>,
 }
 
 impl PageHistogram {
-    /// The bound that the share `q` (0 to 1) of the values do not exceed, in nanoseconds. It is at most a seventh too long. None if empty.
+    /// The bound that the share `q` (0 to 1) of the values do not exceed, in nanoseconds. The bound is at most a seventh too long. None if
+    /// the histogram is empty.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         if self.count == 0 || !(0.0..=1.0).contains(&q) {
             return None;
@@ -223,7 +224,7 @@ impl PageHistogram {
 pub struct Snapshot {
     /// The session's name, as the server set it: any text of up to 64 bytes.
     pub session: String,
-    /// The server.
+    /// The server's process.
     pub owner: Owner,
     /// When the session began, in nanoseconds since 1970 UTC.
     pub began_realtime_ns: u64,
@@ -250,11 +251,11 @@ pub struct Snapshot {
     pub waits: Option<PageWaits>,
     /// Counters, in the order of [`Count::ALL`]. None for those that were never set.
     pub counts: [Option<u64>; Count::ALL.len()],
-    /// From due to begun.
+    /// The times from due to begun.
     pub lateness: PageHistogram,
-    /// From begun to done.
+    /// The times from begun to done.
     pub work: PageHistogram,
-    /// From due to done: what players notice.
+    /// The times from due to done: what players notice.
     pub due_to_done: PageHistogram,
 }
 
@@ -262,7 +263,7 @@ impl Snapshot {
     /// Parses a page's bytes.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong with the bytes.
     pub fn parse(bytes: &[u8]) -> Result<Snapshot, Odd> {
         let page = Page { words: bytes.as_chunks().0, bytes: bytes.len() };
         let head = page.words.get(..head::WORDS).ok_or(Odd::Foreign)?;
@@ -312,7 +313,7 @@ impl Snapshot {
         })
     }
 
-    /// A counter. None if nobody sets it.
+    /// The value of a counter. None if the server never set it.
     pub fn count(&self, count: Count) -> Option<u64> {
         self.counts[count as usize]
     }

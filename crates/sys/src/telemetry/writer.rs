@@ -25,11 +25,11 @@ pub struct TickEntry {
     pub number: u64,
     /// How many ticks right before it were missed.
     pub missed: u64,
-    /// When it was due, in nanoseconds of the monotonic clock.
+    /// When the tick was due, in nanoseconds of the monotonic clock.
     pub due_ns: u64,
-    /// When it began.
+    /// When the tick began.
     pub began_ns: u64,
-    /// When it was done.
+    /// When the tick was done.
     pub done_ns: u64,
     /// The tick period, in nanoseconds, if it is known.
     pub period_ns: Option<u64>,

@@ -16,7 +16,7 @@ impl Name {
         Name { v6: unsafe { std::mem::zeroed() } }
     }
 
-    /// Sets it, and returns its length.
+    /// Sets the address, and returns its length.
     #[inline]
     pub(super) fn set(&mut self, to: SocketAddr) -> libc::socklen_t {
         match to {

@@ -14,9 +14,9 @@ pub(super) const UDP_SEGMENT: libc::c_int = 103;
 /// The control messages of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ControlData {
-    /// When the kernel first had it.
+    /// When the kernel first had the packet, on the wall clock in nanoseconds. None without a timestamp.
     pub(super) stamp_ns: Option<u64>,
-    /// Several merged packets of this size; the last may be shorter.
+    /// The size of each packet that the kernel merged into this one; the last may be shorter. None if it merged none.
     pub(super) segment_bytes: Option<NonZeroU16>,
     /// How many packets the socket had dropped when this one was queued.
     pub(super) dropped: Option<u32>,

@@ -23,26 +23,27 @@ pub enum Wait {
     Sleep,
     /// Return at once, with all available packets.
     Not,
-    /// Return at once, with at most one: faster if no more is expected.
+    /// Return at once, with at most one packet. This is faster if no more packets are expected.
     NotForOne,
 }
 
 /// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Its contents; only the beginning if `truncated`.
+    /// The payload; only the beginning if `truncated`.
     pub bytes: &'a [u8],
-    /// Its source address, which may be forged.
+    /// The packet's source address, which may be forged.
     pub from: Option<SocketAddr>,
     /// When the kernel first had the packet, on the wall clock in nanoseconds. None unless [`super::stamp_received`] or
     /// [`super::stamp_arrivals`] was called.
     pub stamp_ns: Option<u64>,
-    /// Several packets of one sender, merged by the kernel. Each has this size; the last may be shorter: see [`super::merge_received`].
+    /// The size of each packet of one sender that the kernel merged into this one; the last may be shorter: see [`super::merge_received`].
+    /// None if it merged none.
     pub segment_bytes: Option<NonZeroU16>,
     /// How many packets the socket had dropped when this one arrived, if it ever dropped one: see [`super::report_dropped`]. The number wraps
     /// at 2^32.
     pub dropped: Option<u32>,
-    /// Whether it was longer than the buffer.
+    /// Whether the packet was longer than the buffer.
     pub truncated: bool,
 }
 
@@ -121,7 +122,7 @@ impl Inbox {
         }
     }
 
-    /// Like [`Inbox::receive`] without waiting, but at most this many.
+    /// Like [`Inbox::receive`] without waiting, but takes at most this many packets.
     ///
     /// # Errors
     /// The same.

@@ -31,8 +31,8 @@ const SO_MEMINFO: libc::c_int = 55;
 const MEMINFO_NUMBERS: usize = 9;
 const MEMINFO_DROPS: usize = 8;
 
-/// The receive buffer (`SO_RCVBUF`), in bytes as the kernel counts them, which is twice the request. They include its overhead per packet,
-/// which for a small packet is several times the packet.
+/// The receive buffer (`SO_RCVBUF`), in bytes as the kernel counts them, which is twice the request. The bytes include the kernel's
+/// overhead per packet, which is several times the size of a small packet.
 ///
 /// # Errors
 /// The kernel's error.
@@ -59,13 +59,13 @@ pub fn await_packet(socket: &UdpSocket, alarm: &Alarm) -> Result<(), Errno> {
     Ok(())
 }
 
-/// How many packets the socket has dropped since it was created, mostly for lack of buffer. None if the kernel does not report it. The
+/// How many packets the socket has dropped since it was created, mostly for lack of buffer. None if the kernel does not report this. The
 /// number wraps at 2^32.
 pub fn dropped(socket: &UdpSocket) -> Option<u32> {
     meminfo(socket).map(|numbers| numbers[MEMINFO_DROPS])
 }
 
-/// How much unread data the socket holds, in bytes as the kernel counts them. None if it does not report it.
+/// How much unread data the socket holds, in bytes as the kernel counts them. None if the kernel does not report this.
 pub fn held_bytes(socket: &UdpSocket) -> Option<u32> {
     meminfo(socket).map(|numbers| numbers[0])
 }
@@ -210,7 +210,7 @@ mod tests {
         while dropped(socket) == Some(0) && clock::monotonic_ns() < until_ns {
             clock::sleep_until_ns(clock::monotonic_ns() + 1_000_000);
         }
-        // Wait until it has handled all the others, too.
+        // Wait until the kernel has handled all other packets too.
         clock::sleep_until_ns(clock::monotonic_ns() + 50_000_000);
     }
 

@@ -22,10 +22,10 @@ const THIS_CPU: u32 = 0xFFFF_F000 + 36;
 /// The maximum number of sockets that share an address.
 pub const SHARDS_MAX: usize = 64;
 
-/// Who else may use the address.
+/// Whether other sockets may use the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Nobody.
+    /// Only this socket may use the address.
     Alone,
     /// Sockets of the same user with the same option (`SO_REUSEPORT`).
     SameUser,
@@ -110,7 +110,7 @@ pub fn keep_undelivered(socket: &UdpSocket) -> Result<(), Errno> {
     if !is_v4 {
         set_option_of(socket, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)?;
     }
-    // A dual-stack socket has IPv4 packets too; an IPv6-only one accepts this option as well.
+    // A dual-stack socket has IPv4 packets too. An IPv6-only socket also accepts this option.
     match set_option_of(socket, libc::SOL_IP, libc::IP_RECVERR, 1) {
         Err(errno) if is_v4 => Err(errno),
         _ => Ok(()),
@@ -120,9 +120,9 @@ pub fn keep_undelivered(socket: &UdpSocket) -> Result<(), Errno> {
 /// A packet that the network, or this machine, reported as undelivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undelivered {
-    /// Its destination.
+    /// The packet's destination.
     pub to: Option<SocketAddr>,
-    /// Why it did not arrive: `ECONNREFUSED` for a closed port, `EHOSTUNREACH`, `EMSGSIZE`, and so on.
+    /// Why the packet did not arrive: `ECONNREFUSED` for a closed port, `EHOSTUNREACH`, `EMSGSIZE`, and so on.
     pub why: Errno,
 }
 

@@ -37,7 +37,7 @@ impl Sender {
         }
     }
 
-    /// An empty call.
+    /// An empty set of messages.
     pub fn load<'a>(&'a mut self) -> Load<'a> {
         Load { sender: self, messages: 0, parts: 0, bytes: PhantomData }
     }
@@ -110,7 +110,7 @@ impl<'a> Load<'a> {
     /// Sends the messages of this range in one non-blocking call. Returns how many the kernel accepted: at least one.
     ///
     /// # Errors
-    /// The kernel's error for the first message; none was accepted. `EINVAL` for a range that is empty or out of bounds.
+    /// The kernel's error for the first message. No message was accepted. `EINVAL` for a range that is empty or out of bounds.
     pub fn send(&mut self, socket: &UdpSocket, range: Range<usize>) -> Result<usize, Errno> {
         self.call(socket, range, libc::MSG_DONTWAIT)
     }
@@ -168,7 +168,7 @@ pub struct Sent {
     pub sent: usize,
     /// The number of refused packets.
     pub refused: usize,
-    /// The kernel's error for the last refused packet.
+    /// The kernel's error for the last refused packet. None if no packet was refused.
     pub why: Option<Errno>,
 }
 
@@ -203,8 +203,8 @@ impl Outbox {
         self.packets.is_empty()
     }
 
-    /// The bytes of one more packet of this size, for the caller to write. They contain earlier data or zeros. No address means the
-    /// connected one. None if the outbox is full, or the packet is too long for it.
+    /// The bytes of one more packet of this size, for the caller to write. They contain earlier data or zeros. Without an address, the
+    /// packet goes to the connected one. None if the outbox is full, or the packet is too long for it.
     pub fn push(&mut self, to: Option<SocketAddr>, length: usize) -> Option<&mut [u8]> {
         let at = self.packets.len();
         if at >= BATCH || length > self.bytes_each {
@@ -215,7 +215,7 @@ impl Outbox {
         Some(bytes)
     }
 
-    /// Sends all, one after another. Refused packets are counted, and the next is tried.
+    /// Sends all packets, one after another. Refused packets are counted, and the next packet is tried.
     pub fn send(&mut self, socket: &UdpSocket) -> Sent {
         let mut load = self.sender.load();
         for (bytes, (length, to)) in self.bytes.chunks_exact(self.bytes_each).zip(&self.packets) {

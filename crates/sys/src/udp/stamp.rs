@@ -16,11 +16,11 @@ const STAMP_TO_QUEUE: u32 = 1;
 /// An event of a sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// It was about to be queued for the network device.
+    /// The packet was about to be queued for the network device.
     ToQueue,
-    /// The device's driver got it.
+    /// The device's driver got the packet.
     ToDriver,
-    /// Something else, by the kernel's number.
+    /// Another event, by the kernel's number.
     Other(u32),
 }
 
@@ -31,7 +31,7 @@ pub struct SentStamp {
     pub id: u32,
     /// The event.
     pub moment: Moment,
-    /// When, on the wall clock, in nanoseconds.
+    /// When the event happened, on the wall clock, in nanoseconds.
     pub ns: u64,
 }
 

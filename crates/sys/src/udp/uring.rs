@@ -51,10 +51,10 @@ struct Received {
 
 /// Receives packets by one standing request. It belongs to the thread that first receives.
 pub struct RingInbox {
-    // This is dropped first. After that the kernel no longer writes to the memory below.
+    // The ring is dropped first. After that the kernel no longer writes to the memory below.
     ring: IoUring,
     socket: UdpSocket,
-    // Its address must not change until the request is made, in the same call. Later it is needed to parse answers.
+    // The address of this header must not change until the request is made, in the same call. Later the header is needed to parse answers.
     template: libc::msghdr,
     entries: Mapping,
     buffers: Mapping,
@@ -78,7 +78,8 @@ pub struct RingInbox {
 unsafe impl Send for RingInbox {}
 
 impl RingInbox {
-    /// Space for this many packets, rounded up to a power of two of at most 1,024, of up to this many bytes each. It does not receive yet.
+    /// Prepares space for this many packets, rounded up to a power of two of at most 1,024, of up to this many bytes each. Nothing is
+    /// received before the first call of [`receive`](RingInbox::receive).
     ///
     /// # Errors
     /// `EINVAL` or `ENOSYS` if the kernel is too old; `EPERM` if `kernel.io_uring_disabled` or a sandbox forbids it; `ENOMEM`.
@@ -303,7 +304,7 @@ impl RingInbox {
     #[inline]
     fn control_data(&self, control: &[u8], length: usize) -> Option<ControlData> {
         let control = control.get(..length)?;
-        // Most merged packets have only this one.
+        // Most merged packets have only the control message with their size.
         match merged(control) {
             Some(segment_bytes) => {
                 Some(ControlData { segment_bytes: NonZeroU16::new(segment_bytes), ..ControlData::default() })

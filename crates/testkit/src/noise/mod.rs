@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 /// A kind of noise by its name.
 pub struct Noise {
-    /// Its name.
+    /// The name of the kind.
     pub name: &'static str,
     made: Made,
 }
@@ -19,7 +19,7 @@ enum Made {
     Independent(f64),
     /// Autoregressive with lag-1 correlation 0.9 and a standard deviation of 10 %.
     Autocorrelated,
-    /// As `Autocorrelated`, on a machine that gets 1 % slower with each window.
+    /// The same as `Autocorrelated`, on a machine that gets 1 % slower with each window.
     Drifting,
     /// A standard deviation of 3 %. Now and then, for four windows on average, a neighbour costs a third more and raises it to 40 %.
     Bursty,

@@ -15,25 +15,25 @@ use crate::words::as_change;
 pub enum BootsCaveat {
     /// A caveat that a trial without reboots may have too.
     OfTrial(Caveat),
-    /// A boot does not count.
+    /// A boot does not count, for this reason.
     Missed { boot: usize, why: String },
-    /// The machine or evenkeel went down in a boot.
+    /// The machine or evenkeel went down while the boot was measured.
     CutOff { boot: usize },
     /// An extra boot was not measured, because it was not prepared for the due arm.
     Passed { boot: usize },
-    /// Many windows of a boot were dropped.
+    /// Many windows of a boot were dropped: `dropped` of `of`.
     Dropped { boot: usize, dropped: usize, of: usize },
-    /// The machine was not the same in all boots that count.
+    /// The machine was not the same in all boots that count: `seen` are the different values.
     Differ { what: Part, seen: Vec<String> },
     /// The boots of one arm had several command lines.
     CommandLines { arm: ArmName },
     /// The boots could not be compared.
     NotCompared { why: String },
-    /// A claim was made before all boots were compared.
+    /// A claim was made before all planned boots were compared.
     Early { boots: usize, of: usize },
-    /// A guard got worse.
+    /// A guard got worse in every boot of B.
     GuardWorse { metric: String, ratio: f64 },
-    /// Whether a guard got worse is not known.
+    /// It is unknown whether a guard got worse.
     GuardUnknown { metric: String, harm_ratio: f64, why: GuardUnknown },
 }
 
@@ -45,13 +45,13 @@ pub enum Part {
     Processors,
 }
 
-/// Why it is not known whether a guard got worse.
+/// Why it is unknown whether a guard got worse.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 pub enum GuardUnknown {
-    /// Some boots have no number of it.
+    /// Only `have` of `boots` boots have a value of the guard.
     Missing { have: usize, boots: usize },
-    /// The medians have no ratio.
+    /// The medians of the guard have no ratio, for example because one is zero.
     NoRatio,
     /// B is worse by the medians, but the ranges of the two arms overlap.
     Overlap { ratio: f64 },
@@ -105,7 +105,7 @@ impl fmt::Display for GuardUnknown {
     }
 }
 
-/// In JSON it is its sentence.
+/// In JSON, a caveat is its sentence.
 impl Serialize for BootsCaveat {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -10,16 +10,16 @@ use crate::session::NetworkPath;
 
 /// The maximum number of counters stored per boot. Interrupts have one counter per CPU.
 pub const BOOT_COUNTERS_MAX: usize = 2048;
-/// The longest name of a counter, in bytes.
+/// The maximum length of a counter's name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
 /// The settings' counters in the counted windows of one boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootCounters {
-    /// Which way the workload's packets went.
+    /// Whether the workload's packets passed a network device or stayed on loopback.
     pub network: NetworkPath,
-    /// How often CPUs went idle, per second. This and the next two are present only if a setting concerns idling.
+    /// How often CPUs went idle, per second. This and the next two values are absent unless a setting concerns idling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_entries_per_s: Option<f64>,
     /// The mean exit latency of the idle states that were entered, in microseconds.
@@ -34,7 +34,7 @@ pub struct BootCounters {
     /// The share of the time that some task waited for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_pressure_share: Option<f64>,
-    /// The mean change or value of each counter per window. It is not 0 if the counter moved in any window.
+    /// For each counter, its mean change or value per window. It is not 0 if the counter moved in any window.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, f64>,
 }
@@ -60,12 +60,12 @@ impl BootCounters {
             idle_polling_share: middle(|window| window.idle_polling_share),
             busy_share: middle(|window| window.busy_share),
             cpu_pressure_share: middle(|window| window.cpu_pressure_share),
-            // Counters of only some CPUs would not represent the machine, so beyond the limit all are left out.
+            // Counters of only some CPUs would not represent the machine. So if there are too many, all are left out.
             counters: if counters.len() > BOOT_COUNTERS_MAX { BTreeMap::new() } else { counters },
         }
     }
 
-    /// Whether its values are valid.
+    /// Whether all values are valid.
     pub(super) fn check(&self) -> bool {
         let numbers = [
             self.idle_entries_per_s,

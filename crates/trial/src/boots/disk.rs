@@ -12,20 +12,20 @@ use super::state::{BYTES_MAX, BootsState, InvalidBoots, parse};
 /// Why a state can't be stored or read. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum BootsFileError {
-    /// The kernel refused.
+    /// The kernel refused an access to the file.
     #[error("{doing} {path}: {why}")]
     Io {
-        /// The action.
+        /// What evenkeel tried to do.
         doing: &'static str,
         /// The path of the file.
         path: String,
         /// The error of the kernel.
         why: std::io::Error,
     },
-    /// Somebody else could have written it.
+    /// Another user could have written the file.
     #[error("trust the trial over boots in {path}: {why}")]
     Unsafe {
-        /// The file.
+        /// The path of the file.
         path: String,
         /// Why the file is not trusted.
         why: String,
@@ -33,17 +33,17 @@ pub enum BootsFileError {
     /// The file's content is invalid.
     #[error("read the trial over boots in {path}: {why}")]
     Damaged {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The reason.
+        /// What is invalid.
         why: InvalidBoots,
     },
 }
 
-/// Reads it, if it exists. Root runs what it contains, so only root or this user may own it.
+/// Reads the state file. None if it does not exist. It contains commands that root runs, so its owner must be root or this user.
 ///
 /// # Errors
-/// If it can't be read, other users can write it, or its content is invalid.
+/// If the file can't be read, if other users can write to it, or if its content is invalid.
 pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
     let named = || path.display().to_string();
     let io = |doing, why| BootsFileError::Io { doing, path: named(), why };
@@ -72,12 +72,12 @@ pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
 /// Replaces the state file. The new content is on disk when this returns.
 ///
 /// # Errors
-/// If the disk refuses it. The earlier file then remains.
+/// If the file can't be written. The earlier file then remains.
 pub fn write(path: &Path, state: &BootsState) -> Result<(), BootsFileError> {
     let io = |doing, why| BootsFileError::Io { doing, path: path.display().to_string(), why };
     let text = state.text().map_err(|why| BootsFileError::Damaged { path: path.display().to_string(), why })?;
     let new = path.with_extension("new");
-    // A killed evenkeel may have left this file. It is removed and created again, so that a link at its path is not followed.
+    // This file may be left from an evenkeel that was killed. It is removed and created again, so that a link at its path is not followed.
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(io("remove the old temporary file of", error));

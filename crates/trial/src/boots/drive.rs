@@ -10,7 +10,7 @@ use super::guards::medians;
 use super::next::{Action, BootStatus, next};
 use super::state::{Armed, BootOutcome, BootsDesign, BootsEnded, BootsState};
 
-/// The maximum number of actions in one boot: measure, prepare the next boot, and some spare ones.
+/// The maximum number of actions in one boot. A boot needs two (measure it, prepare the next one), plus some in reserve.
 const PASSES_MAX: usize = 16;
 
 /// The measurements of one boot.
@@ -18,9 +18,9 @@ const PASSES_MAX: usize = 16;
 pub struct Windows {
     /// The value of each counted window, in the order of measurement.
     pub samples: Vec<Sample>,
-    /// The number of windows that a rule dropped. The rule does not know the arm.
+    /// The number of windows that a rule dropped. Rules do not use the arm.
     pub dropped: usize,
-    /// What the settings' counters showed in the counted windows.
+    /// The settings' counters in the counted windows. None if no counter was read.
     pub counted: Option<BootCounters>,
 }
 
@@ -35,22 +35,22 @@ pub trait Machine {
     /// Stores the state so that it survives a power cut.
     ///
     /// # Errors
-    /// If the disk refuses it.
+    /// If the state can't be written.
     fn keep(&mut self, state: &BootsState) -> Result<(), BootsError>;
 
-    /// Whether the arm is in force in this boot.
+    /// Checks that the settings have the values of this arm in this boot.
     ///
     /// # Errors
     /// The first setting that differs.
     fn reads_back(&mut self, arm: ArmName) -> Result<(), BootsError>;
 
-    /// Waits until the machine has settled, and measures the windows. None if it was asked to stop.
+    /// Waits until the machine has settled, and measures the windows. None if the run should stop.
     ///
     /// # Errors
-    /// Why there are no values.
+    /// The reason why there are no values.
     fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, BootsError>;
 
-    /// Prepares the next boot for this arm; `anew` if the existing files of the arm may be wrong.
+    /// Prepares the next boot for this arm; `anew` writes the files of the arm again, because the existing ones may be wrong.
     ///
     /// # Errors
     /// If the change fails. Then either nothing of it remains, or the journal lists it.
@@ -59,7 +59,7 @@ pub trait Machine {
     /// Whether the run should stop, because of a user or because the machine shuts down.
     fn is_stopped(&mut self) -> bool;
 
-    /// Restores everything, and removes the unit. A second call does no harm.
+    /// Restores all settings, and removes the unit. A second call does no harm.
     ///
     /// # Errors
     /// What could not be restored.
@@ -71,18 +71,18 @@ pub trait Machine {
 pub enum Ending {
     /// The machine has to reboot.
     Reboot,
-    /// Somebody stopped the run; it continues at the next start.
+    /// The run should stop. It continues when the unit starts again.
     Stopped,
     /// The trial has ended, and the host is restored.
     Ended {
-        /// How it ended.
+        /// How the trial ended.
         ended: BootsEnded,
         /// Whether the running kernel still has values of an arm, so that one more reboot is needed.
         reboot_left: bool,
     },
 }
 
-/// Carries out actions until this boot can do no more.
+/// Carries out actions until the machine must reboot, the run is stopped, or the trial has ended.
 ///
 /// # Errors
 /// If the host could not be restored, or the machine can't be read.
@@ -105,7 +105,7 @@ pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending
                 let armed = Armed { slot, boot_id: status.boot_id };
                 match get_ready(state, machine, (arm, anew), armed) {
                     Ok(()) => continue,
-                    // A shutdown interrupts programs that write the boot menu, so the next boot tries again.
+                    // A shutdown also ends programs that write the boot menu. The failure may be due to that, so the next boot tries again.
                     Err(_) if machine.is_stopped() => return Ok(Ending::Stopped),
                     Err(error) => given_up(&error),
                 }
@@ -121,7 +121,7 @@ fn given_up(error: &BootsError) -> BootsEnded {
     BootsEnded::GivenUp { why: error.to_string() }
 }
 
-/// Records the reboot request. Refuses if the machine reboots without end.
+/// Counts the reboot request. Fails if the machine seems to reboot endlessly.
 fn ask(state: &mut BootsState, machine: &mut dyn Machine) -> Result<(), BootsError> {
     if !state.design.reboots {
         return Ok(());
@@ -135,7 +135,7 @@ fn ask(state: &mut BootsState, machine: &mut dyn Machine) -> Result<(), BootsErr
 
 /// Measures this boot and stores the result. Returns whether to continue.
 fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> Result<bool, BootsError> {
-    // The start is stored first, so that a machine that crashes under this load does not retry for ever.
+    // Store the start first. So a machine that crashes under this load does not measure again endlessly.
     machine.keep(state)?;
     let measured = machine.reads_back(arm).and_then(|()| machine.measure(&state.design));
     let outcome = match measured {
@@ -150,8 +150,7 @@ fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> R
     Ok(true)
 }
 
-/// The stored part of a boot's windows: each window's value, and only the median of each guard, so that the state stays
-/// small.
+/// The part of a boot's windows that is stored: the value of each window, but only the median of each guard, so that the state stays small.
 fn outcome(design: &BootsDesign, windows: &Windows) -> BootOutcome {
     let number = |sample: &Sample| sample.get(design.metric.name.as_ref()).copied().filter(|value| value.is_finite());
     let counting: Vec<&Sample> = windows.samples.iter().filter(|sample| number(sample).is_some()).collect();
@@ -178,7 +177,7 @@ fn get_ready(
     machine.keep(state)
 }
 
-/// The end is stored before anything is restored. If evenkeel is killed in between, the next start restores the rest.
+/// Stores the end before anything is restored. If evenkeel is killed in between, the next start restores the rest.
 fn end(state: &mut BootsState, machine: &mut dyn Machine, ended: BootsEnded) -> Result<Ending, BootsError> {
     state.ended = Some(ended.clone());
     let kept = machine.keep(state);

@@ -10,8 +10,7 @@ use crate::session::NetworkPath;
 
 use super::state::{BootOutcome, BootsState};
 
-/// Whether each setting's knob was engaged, by its counter in the boots. Nothing without counters, or with boots of one
-/// arm only.
+/// For each setting's knob, whether it was engaged, by its counter in the boots. Empty if there are no counters, or boots of one arm only.
 pub(super) fn mechanisms(state: &BootsState) -> Vec<Mechanism> {
     let counted = state.measured().filter_map(|(boot, _)| match &boot.outcome {
         BootOutcome::Measured { counted: Some(counted), .. } => Some((boot.arm, counted.network, counted.conditions())),

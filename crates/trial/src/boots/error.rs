@@ -1,4 +1,4 @@
-//! `BootsError`: why a trial over boots can't continue. The state stores its sentence.
+//! `BootsError`: why a trial over boots can't continue. The state file stores the sentence of the error.
 
 use evenkeel_change::{ApplyError, RevertError, StateError};
 use evenkeel_host::PlanError;
@@ -8,13 +8,13 @@ use super::disk::BootsFileError;
 /// Why a trial over boots can't continue. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum BootsError {
-    /// Another evenkeel holds a file that must be written or restored.
+    /// Another evenkeel has locked a file that must be written or restored.
     #[error("{why}")]
     Held {
-        /// The action that failed.
+        /// What failed, and who has the lock.
         why: String,
     },
-    /// The root is read-only.
+    /// The host's root is read-only.
     #[error("{why}")]
     ReadOnly {
         /// The text of the error.
@@ -26,12 +26,12 @@ pub enum BootsError {
     /// No plan can be made for a setting on this host.
     #[error(transparent)]
     NoPlan(#[from] PlanError),
-    /// A setting cannot persist over a boot.
+    /// A setting's value cannot persist over a boot.
     #[error("make {setting} outlive a boot: {why}")]
     NotLasting {
         /// The setting.
         setting: String,
-        /// The reason.
+        /// Why the value cannot persist.
         why: String,
         /// What to do instead.
         todo: String,
@@ -39,7 +39,7 @@ pub enum BootsError {
     /// The unit that continues after a boot can't be made.
     #[error("{why}")]
     NoUnit {
-        /// The reason.
+        /// Why the unit can't be made.
         why: String,
     },
     /// The unit or the settings were not written.
@@ -48,38 +48,38 @@ pub enum BootsError {
     /// A transaction can't be reverted alone.
     #[error(transparent)]
     Revert(#[from] RevertError),
-    /// A value of a transaction is not restored.
+    /// The first value of a setting is not restored.
     #[error("revert transaction {id}{}; `evenkeel revert` tries again and shows what is left", in_brackets(why.as_deref()))]
     NotPutBack {
-        /// The transaction.
+        /// The number of the transaction.
         id: u64,
         /// Why the first value is not restored.
         why: Option<String>,
     },
-    /// The user reverted the unit.
+    /// The user reverted the transaction of the unit.
     #[error("`evenkeel revert` restored its settings meanwhile")]
     PutBackMeanwhile,
     /// The user ended the trial.
     #[error("another process cancelled it meanwhile")]
     EndedMeanwhile,
-    /// A boot of B is without a setting.
+    /// In a boot of B, a setting does not have its requested value.
     #[error("{setting} is not active in this boot of B")]
     NotInForce {
         /// The setting.
         setting: String,
     },
-    /// A boot of A has a setting.
+    /// In a boot of A, a setting has its requested value.
     #[error("{setting} is active in this boot of A")]
     InForce {
         /// The setting.
         setting: String,
     },
-    /// The trial requested more reboots than the machine made.
+    /// The trial requested more reboots than the machine made, so its boots cannot be counted.
     #[error("it asked for {asked} reboots, but the machine booted only {boots} times")]
     TooManyReboots {
-        /// The number of requests.
+        /// The number of requested reboots.
         asked: usize,
-        /// The number of boots.
+        /// The number of boots that were seen.
         boots: usize,
     },
     /// The kernel reports no boot id.
@@ -91,13 +91,13 @@ pub enum BootsError {
     /// There are no windows to compare.
     #[error("{why}")]
     NotMeasured {
-        /// The reason.
+        /// Why there are no windows.
         why: String,
     },
 }
 
 impl BootsError {
-    /// Whether another evenkeel is in the way: a retry may then succeed.
+    /// Whether another evenkeel has locked a file. A retry may then succeed.
     pub fn is_held(&self) -> bool {
         matches!(self, BootsError::Held { .. } | BootsError::Journal(StateError::Busy { .. }))
     }

@@ -14,22 +14,22 @@ use crate::words::as_change;
 use super::caveat::{BootsCaveat, GuardUnknown};
 use super::state::{BootOutcome, BootsState};
 
-/// A number that may not get worse, over the boots so far.
+/// A metric that must not get worse, with its values in the boots so far.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuardOfBoots {
-    /// The number.
+    /// The metric.
     pub metric: Metric,
-    /// The smallest harm that vetoes, as a share.
+    /// The guard counts as worse only if its median is worse by at least this share.
     pub margin: f64,
-    /// Each boot of A: the median of its windows. A boot that has no number is left out.
+    /// The values in the boots of A, each the median of the boot's windows. Boots without a value are left out.
     pub a: Vec<f64>,
-    /// Each boot of B.
+    /// The values in the boots of B, likewise.
     pub b: Vec<f64>,
-    /// The median of B's boots divided by the median of A's; absent if it cannot be computed.
+    /// The median of B's boots divided by the median of A's. None if it cannot be computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// Whether every boot of B is worse than every boot of A, and the ratio reaches the margin.
+    /// Whether the guard got worse: every boot of B is worse than every boot of A, and the medians differ by at least the margin.
     pub is_harmed: bool,
 }
 
@@ -48,7 +48,7 @@ impl GuardOfBoots {
         let middle = |values: &[f64]| median(values).filter(|middle| VALUE_RANGE.contains(middle));
         let ratio = middle(&a).zip(middle(&b)).map(|(a, b)| b / a);
         let mut found = GuardOfBoots { metric, margin, a, b, ratio, is_harmed: false };
-        // A missing boot might have overlapped the boots of the other arm.
+        // A missing value might have overlapped with the values of the other arm.
         let boots = state.measured().count();
         found.is_harmed = boots >= BOOTS_BLOCK && found.has_all(boots) && found.is_apart() && found.is_beyond();
         found
@@ -68,18 +68,18 @@ impl GuardOfBoots {
         }
     }
 
-    /// Whether the medians differ by the margin or more.
+    /// Whether the median of B is worse by at least the margin.
     fn is_beyond(&self) -> bool {
         self.ratio.is_some_and(|ratio| self.metric.times_worse(ratio) >= 1.0 + self.margin)
     }
 
-    /// Why the guard objects to B, as the end of a sentence that begins "in every boot of B".
+    /// How the guard got worse, as the end of a sentence that begins with "in every boot of B". None if it did not.
     pub(super) fn harm(&self) -> Option<String> {
         let ratio = self.ratio.filter(|_| self.is_harmed)?;
         Some(format!("{} is {}", self.metric.name, as_change(ratio)))
     }
 
-    /// The caveat of this guard, if any, for a number of boots and a verdict.
+    /// The caveat of this guard, if any. It depends on whether B is better, and on the number of boots.
     pub(super) fn caveat(&self, is_better: bool, boots: usize) -> Option<BootsCaveat> {
         let metric = self.metric.name.to_string();
         if !is_better {
@@ -101,8 +101,8 @@ pub(super) fn guards(state: &BootsState) -> Vec<GuardOfBoots> {
     state.design.guards.iter().map(|guard| GuardOfBoots::new(guard, state)).collect()
 }
 
-/// Each guard's median over the windows of a boot. A guard with values in fewer than half of the windows is left out, because it would
-/// represent other windows than the primary metric.
+/// The median of each guard over the windows of a boot. If a guard has values in fewer than half of the windows, it is left out. Otherwise
+/// it would represent other windows than the primary metric.
 pub(super) fn medians(guards: &[Guard], windows: &[&Sample]) -> BTreeMap<String, f64> {
     let of = |guard: &Guard| {
         let name = guard.metric.name.as_ref();

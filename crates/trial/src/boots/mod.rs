@@ -6,8 +6,8 @@
 //! journal, so `evenkeel revert` always restores the host. `report` has the result, `guards` the vetoes, and `engaged` whether the
 //! settings were engaged at all.
 //!
-//! A kill at any moment leaves one of two things. Either the state is behind, and the action is safely repeated; or the journal has an
-//! interrupted transaction, which is reverted before the next one begins.
+//! A kill at any moment leaves one of two things. Either the state does not yet contain the last action, which is then safely repeated. Or
+//! the journal has an interrupted transaction, which is reverted before the next one begins.
 
 mod caveat;
 mod counters;

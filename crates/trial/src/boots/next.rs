@@ -11,25 +11,25 @@ pub struct BootStatus {
     pub boot_id: String,
     /// The wall clock, in seconds since 1970 UTC.
     pub now_s: u64,
-    /// Whether the journal still has the transaction that allows the trial to continue after boots.
+    /// Whether the transaction of the unit is still in force in the journal. If the user reverted it, the trial ends.
     pub is_licensed: bool,
-    /// The machine.
+    /// The kernel, processor and CPUs of this boot.
     pub machine: BootWords,
 }
 
 /// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// This boot was prepared: check that the arm is in force, and measure it.
+    /// This boot was prepared: check that the arm's values are in force, and measure.
     Measure {
-        /// The arm.
+        /// The arm of this boot.
         arm: ArmName,
     },
-    /// Prepare the next boot. Then the machine must reboot.
+    /// Prepare the next boot. After that, the machine must reboot.
     Arm {
-        /// The index of the wanted boot.
+        /// The index of the planned boot.
         slot: usize,
-        /// Its arm.
+        /// The arm of the planned boot.
         arm: ArmName,
         /// Whether to write the arm's files again, because its last boot had other values.
         anew: bool,
@@ -40,7 +40,7 @@ pub enum Action {
     End(BootsEnded),
 }
 
-/// Chooses the next action, and enters this boot in the state.
+/// Chooses the next action, and adds this boot to the state if it is new.
 pub fn next(state: &mut BootsState, status: &BootStatus) -> Action {
     if let Some(ended) = &state.ended {
         return Action::End(ended.clone());
@@ -81,7 +81,7 @@ pub fn next(state: &mut BootsState, status: &BootStatus) -> Action {
     ready(state, status)
 }
 
-/// Enters this boot if it is new.
+/// Adds this boot to the state if it is new.
 fn arrive(state: &mut BootsState, status: &BootStatus) -> Result<(), Action> {
     if state.seen.iter().any(|boot| boot.boot_id == status.boot_id) {
         return Ok(());
@@ -93,8 +93,7 @@ fn arrive(state: &mut BootsState, status: &BootStatus) -> Result<(), Action> {
     if state.seen.len() >= state.boots_max() {
         return Err(give_up(format!("{} boots are the most that it may take", state.boots_max())));
     }
-    // A boot that was not prepared, or was prepared for another slot, is not measured as the due arm. After an
-    // interrupted boot, the preparation still holds.
+    // A boot is measured only if it was prepared for the slot that is due. After an interrupted boot, the preparation is still valid.
     let is_ready = state.armed.as_ref().is_some_and(|armed| armed.slot == slot && armed.boot_id != status.boot_id);
     let outcome = if is_ready { BootOutcome::Begun } else { BootOutcome::Passed };
     let machine = status.machine.clone();
@@ -102,7 +101,7 @@ fn arrive(state: &mut BootsState, status: &BootStatus) -> Result<(), Action> {
     Ok(())
 }
 
-/// Prepares the next boot, unless it is prepared.
+/// Prepares the next boot, unless that was already done.
 fn ready(state: &BootsState, status: &BootStatus) -> Action {
     let Some((slot, arm)) = state.next_slot() else { return Action::End(BootsEnded::Whole) };
     let now = Armed { slot, boot_id: status.boot_id.clone() };

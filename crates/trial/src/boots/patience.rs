@@ -1,22 +1,22 @@
-//! Waits for another evenkeel that holds the journal or a setting. A trial over boots has taken hours, and the other process ends soon.
+//! Waits while another evenkeel has locked the journal or a setting. A trial over boots takes hours, and the other process ends soon.
 
 use std::time::Duration;
 
 use super::error::BootsError;
 
-/// The longest total wait, the same as that of the watchdog of `apply --try`.
+/// The maximum total wait. The watchdog of `apply --try` has the same limit.
 const LIMIT: Duration = Duration::from_secs(600);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// The longest pause between attempts. Pauses grow, because each failed attempt adds a transaction to the journal.
+/// The maximum pause between attempts. Each pause is longer than the last, because each failed attempt adds a transaction to the journal.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Waits this long and shows the reason; returns false if waiting should end instead.
+/// Shows the reason and waits this long. Returns false if the wait should end instead.
 pub type Wait<'w> = dyn FnMut(&str, Duration) -> bool + 'w;
 
-/// Tries again while another evenkeel holds what it needs.
+/// Calls a function again while it fails because another evenkeel has locked a file.
 ///
 /// # Errors
-/// Any other error. If the time is over or the wait was ended, the error names the holder.
+/// Any other error. If the time is over or the wait was ended, the error names who has the lock.
 pub(super) fn patiently(
     wait: &mut Wait<'_>,
     mut attempt: impl FnMut() -> Result<(), BootsError>,
@@ -65,7 +65,8 @@ mod tests {
         }
     }
 
-    /// The number of attempts, the time waited, and the result; `end` says whether to end the wait.
+    /// Runs attempts with these results. Returns the number of attempts, the time waited, and the result. `end` returns whether the wait
+    /// should end.
     fn retried(tries: &[Try], mut end: impl FnMut(Duration) -> bool) -> (usize, Duration, Result<(), BootsError>) {
         let (mut tried, mut waited) = (0, Duration::ZERO);
         let mut wait = |why: &str, pause: Duration| {
@@ -90,16 +91,16 @@ mod tests {
         let (tried, waited, done) = retried(&[Try::Held, Try::Other], never);
         assert!((tried, waited) == (2, seconds(1)) && done.is_err());
         assert!(matches!(retried(&[Try::Other], never), (1, Duration::ZERO, Err(BootsError::NotMeasured { .. }))));
-        // Somebody ends the wait.
+        // `end` ends the wait after two seconds.
         let (tried, waited, done) = retried(&[Try::Busy], |waited| waited > seconds(2));
         assert!((tried, waited) == (2, seconds(3)) && done.is_err_and(|error| error.is_held()));
-        // While another process holds the lock, it waits a limited time, tries rarely, and reports who holds the lock.
+        // If the lock is never released, the wait is limited and attempts are rare. The error names who has the lock.
         let (tried, waited, done) = retried(&[Try::Busy], never);
         assert!((10..=30).contains(&tried) && waited >= LIMIT && waited < LIMIT + PAUSE_MAX, "{tried} {waited:?}");
         assert!(done.is_err_and(|error| error.to_string().contains("process 7, journal in /x")));
     }
 
-    /// The wait also covers opening the journal itself, because its holder is what we wait for.
+    /// Opening the journal is also retried, because that fails while another process has locked it.
     #[test]
     fn a_journal_that_is_held_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();

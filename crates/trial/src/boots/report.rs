@@ -1,4 +1,4 @@
-//! The result of a trial over boots, for people and programs. It never says "better" without the evidence.
+//! The result of a trial over boots, for people and programs. It reports "better" only if the evidence is sufficient.
 
 use std::collections::BTreeSet;
 
@@ -15,23 +15,24 @@ use super::engaged::mechanisms;
 use super::guards::{GuardOfBoots, guards};
 use super::state::{BootOutcome, BootsDesign, BootsEnded, BootsState, SeenBoot};
 
-/// One arm over its boots.
+/// The boots of one arm.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmOfBoots {
     /// The name of the arm.
     pub arm: ArmName,
-    /// Each boot's number: the median of its windows.
+    /// The value of each boot: the median of its windows.
     pub boots: Vec<f64>,
-    /// The spread of its boots: the highest minus the lowest, as a share of their median.
+    /// The spread between the arm's boots: the highest value minus the lowest, as a share of their median. None if it cannot be computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub between_boots_share: Option<f64>,
-    /// The spread of the windows within a boot: the width of their middle half, as a share of their median. It is the largest of all its boots.
+    /// The spread of windows within a boot: the width of their middle half, as a share of their median. This is the largest spread of all
+    /// boots of the arm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_boot_share: Option<f64>,
 }
 
-/// The result so far.
+/// The result of a trial over boots so far.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootsReport {
@@ -39,44 +40,45 @@ pub struct BootsReport {
     pub id: String,
     /// The version of the program.
     pub evenkeel: String,
-    /// The design.
+    /// The design of the trial.
     pub design: BootsDesign,
-    /// The order of the arms, such as ABBA.
+    /// The order of the arms, for example ABBA.
     pub order: String,
     /// The workload in words.
     pub workload: String,
-    /// Every boot.
+    /// Every boot so far.
     pub boots: Vec<SeenBoot>,
-    /// The arms.
+    /// The two arms.
     pub arms: [ArmOfBoots; 2],
-    /// B compared with A, if there is a whole block.
+    /// B compared with A. None before one block of boots is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<BootsComparison>,
     /// The verdict with its evidence.
     pub verdict: String,
-    /// The verdict in one word, as in a trial without reboots; none without a comparison.
+    /// The verdict in one word, as in a trial without reboots. None without a comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// The guard that turned the verdict from *better* to *worse*.
+    /// The guard that changed the verdict from *better* to *worse*, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
-    /// The numbers that may not get worse.
+    /// The guards: metrics that must not get worse.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<GuardOfBoots>,
-    /// Whether each setting's knob was engaged, by its counter; nothing if no counter was read.
+    /// For each setting's knob, whether it was engaged, by its counter. Empty if no counter was read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mechanism: Vec<Mechanism>,
     /// The caveats.
     pub caveats: Vec<BootsCaveat>,
-    /// How it ended; none while it runs.
+    /// How the trial ended. None while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<BootsEnded>,
-    /// Whether all settings are restored; only known if the trial has ended and the journal was read. The report comes before that.
+    /// Whether all settings are restored. None unless the trial has ended and the journal was read, because the report is made before the
+    /// restore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_put_back: Option<bool>,
 }
 
-/// The verdict as in a trial, with the guard that vetoed.
+/// The verdict as in a trial without reboots, and the guard that vetoed it.
 fn decided(seen: Verdict, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> (Outcome, Option<String>) {
     verdict(Found {
         seen: seen.into(),
@@ -87,8 +89,8 @@ fn decided(seen: Verdict, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> (
     })
 }
 
-/// The verdict with its number of boots, because a trial that switches at run time has more evidence. It always includes the guards that
-/// got worse, and why no setting was engaged.
+/// The verdict with the number of boots, because there are far fewer values than in a trial that switches at run time. It includes each
+/// guard that got worse, and if no setting was engaged, the reason.
 pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> String {
     let Some(found) = comparison else { return "nothing is known yet".to_owned() };
     let (outcome, _) = decided(found.verdict, &[], mechanism);
@@ -105,7 +107,7 @@ pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots], mech
         return format!("{verdict}, because {}", whys(mechanism).join("; "));
     }
     let harms: Vec<String> = guards.iter().filter_map(GuardOfBoots::harm).collect();
-    // Only a claim can be vetoed. So similar arms are called worse no more often than they are called better.
+    // Only *better* can be vetoed. So equal arms are not called worse more often than they are called better.
     if found.verdict != Verdict::Better || harms.is_empty() {
         return verdict;
     }
@@ -116,7 +118,7 @@ fn claims(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Better | Verdict::Worse)
 }
 
-/// Why each was not engaged.
+/// Why each knob was not engaged.
 fn whys(mechanism: &[Mechanism]) -> Vec<String> {
     let why = |knob: &Mechanism| match &knob.engaged {
         Engaged::No { why } if mechanism.len() > 1 => Some(format!("of {}, {why}", knob.knob)),
@@ -127,7 +129,7 @@ fn whys(mechanism: &[Mechanism]) -> Vec<String> {
 }
 
 impl BootsState {
-    /// The result so far.
+    /// The result of the trial so far.
     pub fn report(&self) -> BootsReport {
         let options = Options {
             smallest_effect_ratio: self.design.smallest_effect_ratio,
@@ -155,7 +157,8 @@ impl BootsState {
         let is_better = comparison.is_some_and(|found| found.verdict == Verdict::Better);
         caveats.extend(guards.iter().filter_map(|guard| guard.caveat(is_better, boots.len())));
         let (outcome, vetoed_by) = decided.map_or((None, None), |(outcome, guard)| (Some(outcome), guard));
-        // As in a trial without reboots, the comparison's own verdict becomes Worse, so that a reader of it alone does not see a gain.
+        // As in a trial without reboots, the comparison's own verdict also becomes *worse*. So programs that read only the comparison do
+        // not see an improvement.
         if let (Some(found), true) = (&mut comparison, vetoed_by.is_some()) {
             found.verdict = Verdict::Worse;
         }

@@ -1,4 +1,4 @@
-//! `BootsState`: all that a trial over boots knows, from one boot to the next.
+//! `BootsState`: everything that a trial over boots stores from one boot to the next.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,24 @@ use crate::design::{Guard, check_guards};
 
 use super::counters::BootCounters;
 
-/// The number in the state's `format`.
+/// The value of the state's field `format`.
 const FORMAT: u32 = 1;
-/// The longest state that is read, in bytes: far more than the maximum number of windows of the maximum number of boots.
+/// The maximum length of a state file that is read, in bytes. It is far above the length of the largest valid state.
 pub(super) const BYTES_MAX: u64 = 4 << 20;
-/// Extra boots, for boots that were cut off or did not come up as requested. With more than these the trial gives up, so that a machine
-/// never reboots for ever.
+/// The maximum number of extra boots, which replace boots that were interrupted or did not have the arm's values. If more are needed, the
+/// trial gives up, so that a machine does not reboot endlessly.
 pub const EXTRA_BOOTS: usize = 3;
 /// The maximum number of windows of a boot.
 pub const WINDOWS_MAX: usize = 1000;
-/// The maximum number of guards: each boot keeps a number for each.
+/// The maximum number of guards. Each boot stores one value for each.
 pub const BOOT_GUARDS_MAX: usize = 8;
-/// An upper limit for the windows that a boot can have dropped.
+/// The maximum number of dropped windows that a valid state has for a boot.
 const DROPPED_MAX: usize = 10 * WINDOWS_MAX;
-/// How often one boot may be measured, because a unit can be started again. After that, the boot is given up.
+/// The maximum number of measurements that are started in one boot, because the unit may be started again. After that, the boot does not
+/// count.
 pub(super) const TRIES_MAX: u32 = 3;
 
-/// An invalid state or design. evenkeel shows it, and acts on nothing in it.
+/// Why a state or a design is invalid. evenkeel shows the text, and uses nothing of the state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidBoots(String);
@@ -43,32 +44,32 @@ fn invalid<T>(why: impl Into<InvalidBoots>) -> Result<T, InvalidBoots> {
     Err(why.into())
 }
 
-/// The decisions that were made before the first boot.
+/// The design of a trial over boots, decided before the first boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootsDesign {
     /// The settings of arm B, as `KNOB=VALUE`.
     pub settings: Vec<String>,
-    /// The metric that decides.
+    /// The primary metric, which decides.
     pub metric: Metric,
-    /// Metrics that must not get worse: each can veto a *better*.
+    /// Metrics that must not get worse. Each can veto a *better*.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<Guard>,
-    /// The smallest effect that matters, as a share.
+    /// The smallest effect that matters, as a share: 0.05 is 5 %.
     pub smallest_effect_ratio: f64,
-    /// The number of wanted boots: whole blocks of four.
+    /// The number of planned boots: a multiple of four.
     pub boots: usize,
-    /// Windows per boot.
+    /// The number of windows per boot.
     pub windows: usize,
-    /// Length of a window in milliseconds.
+    /// The length of a window in milliseconds.
     pub window_ms: u64,
-    /// How long evenkeel waits after a boot, in milliseconds.
+    /// How long evenkeel waits after a boot before it measures, in milliseconds.
     pub settle_ms: u64,
-    /// Seed of the order.
+    /// The seed of the order of the arms.
     pub seed: u64,
     /// Whether evenkeel reboots the machine by itself; otherwise it waits for the user.
     pub reboots: bool,
-    /// The maximum duration of the trial, in seconds.
+    /// The maximum duration of the trial in seconds.
     pub limit_s: u64,
 }
 
@@ -78,8 +79,10 @@ impl BootsDesign {
         Metric::us("due_to_done_us_p99", "from due to done, p99")
     }
 
+    /// Checks the design.
+    ///
     /// # Errors
-    /// What is invalid, in words.
+    /// Says what is invalid.
     pub fn check(&self) -> Result<(), InvalidBoots> {
         let settings = &self.settings;
         if settings.is_empty() || settings.len() > 64 || !settings.iter().all(|setting| is_line(setting, 1000)) {
@@ -110,25 +113,25 @@ impl BootsDesign {
     }
 }
 
-/// Whether it is one line, and no longer than that.
+/// Whether a text is a single line of at most `bytes_max` bytes.
 fn is_line(text: &str, bytes_max: usize) -> bool {
     text.len() <= bytes_max && !text.chars().any(char::is_control)
 }
 
-/// The machine in one boot, as far as known.
+/// The kernel, processor and CPUs of the machine in one boot, as far as known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootWords {
-    /// The kernel's release.
+    /// The release of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// Its command line.
+    /// The command line of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_line: Option<String>,
     /// The processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
-    /// Running CPUs, as a list.
+    /// The online CPUs, as a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
 }
@@ -140,25 +143,25 @@ pub struct BootWords {
 pub enum BootOutcome {
     /// The machine has booted, and the boot has no result yet.
     Begun,
-    /// Each window's number; their median is the boot's.
+    /// The boot was measured. Its value is the median of the windows' values.
     Measured {
-        /// In the order of measurement.
+        /// The value of each window, in the order of measurement.
         values: Vec<f64>,
-        /// The number of windows that a rule dropped. The rule does not know the arm.
+        /// The number of windows that a rule dropped. Rules do not use the arm.
         dropped: usize,
-        /// The value of each guard, by its name: the median of the same windows. A guard without values is missing.
+        /// The value of each guard, by its name: the median over the same windows. A guard without a value is absent.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         guards: BTreeMap<String, f64>,
-        /// The readings of the settings' counters; none for a boot of an older version.
+        /// The settings' counters. None if an older version measured the boot.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         counted: Option<BootCounters>,
     },
-    /// The boot does not count: its knobs did not have the arm's values, or the measurement failed.
+    /// The boot does not count: the settings did not have the arm's values, or the measurement failed.
     Missed {
-        /// The reason, in words.
+        /// The reason as text.
         why: String,
     },
-    /// The machine or evenkeel ended during the measurement.
+    /// The machine or evenkeel went down during the measurement.
     CutOff,
     /// An extra boot, used only to prepare the next one.
     Passed,
@@ -170,13 +173,13 @@ pub enum BootOutcome {
 pub struct SeenBoot {
     /// The kernel's boot id.
     pub boot_id: String,
-    /// The index of the wanted boot, from 0.
+    /// The index of the planned boot, from 0.
     pub slot: usize,
     /// The planned arm.
     pub arm: ArmName,
-    /// How often its measurement was started.
+    /// How often the measurement of this boot was started.
     pub tries: u32,
-    /// The machine in this boot.
+    /// The kernel, processor and CPUs of this boot.
     #[serde(default)]
     pub machine: BootWords,
     /// The result.
@@ -184,28 +187,28 @@ pub struct SeenBoot {
     pub outcome: BootOutcome,
 }
 
-/// The next boot.
+/// The preparation of the next boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Armed {
-    /// The index of the wanted boot, from 0.
+    /// The index of the planned boot, from 0.
     pub slot: usize,
-    /// The boot that prepared it.
+    /// The boot id of the boot in which it was prepared.
     pub boot_id: String,
 }
 
-/// How it ended.
+/// How a trial over boots ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BootsEnded {
-    /// All boots were measured.
+    /// All planned boots were measured.
     Whole,
-    /// The user ended it, by `prove boots cancel` or `evenkeel revert`.
+    /// The user ended the trial, with `prove boots cancel` or `evenkeel revert`.
     Cancelled,
     /// evenkeel gave up.
     GivenUp {
-        /// The reason, in words.
+        /// The reason as text.
         why: String,
     },
 }
@@ -216,39 +219,40 @@ pub enum BootsEnded {
 pub struct BootsState {
     /// The format number.
     pub format: u32,
-    /// The version of the program that began it.
+    /// The version of the program that began the trial.
     pub evenkeel: String,
     /// The trial's name in the journal: eight hexadecimal digits.
     pub id: String,
-    /// When it began, in seconds since 1970 UTC.
+    /// When the trial began, in seconds since 1970 UTC.
     pub begun_s: u64,
-    /// The boot in which it began.
+    /// The boot id of the boot in which the trial began.
     pub begun_boot: String,
     /// The design, decided before the first boot.
     pub design: BootsDesign,
-    /// The arguments that name the workload, in shell syntax. They are not in the unit, because systemd expands its
+    /// The arguments that name the workload, in shell syntax. They are not in the unit file, because systemd expands variables in its
     /// lines.
     pub workload: String,
     /// The workload in words.
     pub workload_words: String,
-    /// The folder in which the workload starts.
+    /// The working directory of the workload.
     pub folder: String,
-    /// The next boot.
+    /// The preparation of the next boot, if it is prepared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub armed: Option<Armed>,
-    /// How often the trial requested a reboot. This limit stops a machine whose boots all have the same id.
+    /// How often the trial requested a reboot. This detects a machine whose boots all have the same id, so that it does not reboot
+    /// endlessly.
     #[serde(default)]
     pub asked: usize,
-    /// Every boot since.
+    /// Every boot since the trial began.
     #[serde(default)]
     pub seen: Vec<SeenBoot>,
-    /// How it ended; none while it runs.
+    /// How the trial ended. None while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<BootsEnded>,
 }
 
 impl BootsState {
-    /// A trial that begins now.
+    /// The state of a trial that begins now.
     pub fn begin(design: BootsDesign, begun_s: u64, begun_boot: &str) -> BootsState {
         BootsState {
             format: FORMAT,
@@ -267,13 +271,13 @@ impl BootsState {
         }
     }
 
-    /// The arm of each wanted boot.
+    /// The arm of each planned boot.
     pub fn order(&self) -> Vec<ArmName> {
         let arm = |is_b| if is_b { ArmName::B } else { ArmName::A };
         boot_order(self.design.boots, self.design.seed).into_iter().map(arm).collect()
     }
 
-    /// The counted boots so far, in the order of measurement.
+    /// The boots that count so far, in the order of measurement, each with the values of its windows.
     pub fn measured(&self) -> impl Iterator<Item = (&SeenBoot, &[f64])> {
         self.seen.iter().filter_map(|boot| match &boot.outcome {
             BootOutcome::Measured { values, .. } => Some((boot, values.as_slice())),
@@ -281,18 +285,18 @@ impl BootsState {
         })
     }
 
-    /// The next wanted boot: its index and its arm. None if all were measured.
+    /// The index and the arm of the next planned boot. None if all were measured.
     pub fn next_slot(&self) -> Option<(usize, ArmName)> {
         let slot = self.measured().count();
         Some((slot, *self.order().get(slot)?))
     }
 
-    /// The maximum number of boots.
+    /// The maximum number of boots, including extra boots.
     pub fn boots_max(&self) -> usize {
         self.design.boots + EXTRA_BOOTS
     }
 
-    /// Checks every field, because the file may be damaged or hostile.
+    /// Checks every field, because the file may be damaged or malicious.
     fn check(&self) -> Result<(), InvalidBoots> {
         let design = &self.design;
         if self.id.len() != 8 || !self.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -337,20 +341,20 @@ impl BootsState {
         Ok(())
     }
 
-    /// The text of the file: the checksum of the rest, as in the journal, and one line.
+    /// The text of the file: one line with a checksum, as in the journal, followed by JSON.
     ///
     /// # Errors
-    /// If a number in it has no JSON form.
+    /// If a number has no JSON form, such as NaN.
     pub fn text(&self) -> Result<String, InvalidBoots> {
         let json = serde_json::to_string(self).map_err(|error| InvalidBoots::from(error.to_string()))?;
         Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
     }
 }
 
-/// Reads the text of [`BootsState::text`]. Total: any bytes give a valid state or an error.
+/// Parses the text of [`BootsState::text`]. Any bytes give either a valid state or an error.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// Says what is invalid.
 pub fn parse(bytes: &[u8]) -> Result<BootsState, InvalidBoots> {
     if bytes.len() as u64 > BYTES_MAX {
         return invalid(format!("it has more than {BYTES_MAX} bytes"));
@@ -358,17 +362,18 @@ pub fn parse(bytes: &[u8]) -> Result<BootsState, InvalidBoots> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not a text")?;
     let line = text.strip_suffix('\n').ok_or("it has no end")?;
     let (sum, json) = line.split_once(' ').ok_or("it has no checksum")?;
-    // Only the exact spelling is accepted: a number has several spellings, and a flipped bit can turn one into another.
+    // Compare the checksum's exact spelling. Parsing it as a number would accept several spellings, and a flipped bit can turn one into
+    // another.
     if sum != format!("{:08x}", crc32fast::hash(json.as_bytes())) {
         return invalid("the checksum does not match");
     }
     parse_json(json)
 }
 
-/// The same without the checksum. The fields must still be valid.
+/// Parses a state without a checksum. The fields must be valid.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// Says what is invalid.
 pub fn parse_json(json: &str) -> Result<BootsState, InvalidBoots> {
     #[derive(Deserialize)]
     struct Format {

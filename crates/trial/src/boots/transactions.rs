@@ -1,5 +1,5 @@
-//! The changes that a trial over boots makes to the host: its unit, and the settings of arm B. Each is a transaction of the journal, found
-//! by its owner. They are recorded nowhere else, so a damaged state or `evenkeel revert` loses nothing.
+//! The changes that a trial over boots makes to the host: its unit, and the settings of arm B. Each change is a transaction of the journal,
+//! which is found by its owner. The changes are recorded nowhere else, so a damaged state or `evenkeel revert` loses nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ impl<'a> BootTransactions<'a> {
         Ok(BootTransactions { root, writer, dir: dir.to_owned(), id: id.to_owned(), settings })
     }
 
-    /// Runs one change with the journal open. If another evenkeel holds the journal or a file, it retries for a while.
+    /// Runs one change with the journal open. If another evenkeel has locked the journal or a file, it retries for a while.
     fn patiently(
         &self,
         wait: &mut Wait<'_>,
@@ -59,7 +59,7 @@ impl<'a> BootTransactions<'a> {
         })
     }
 
-    /// The transactions of this trial that may not be fully undone, the newest first.
+    /// The transactions of this trial that may not be fully reverted, the newest first.
     fn open_ones(&self, log: &Log) -> Vec<Transaction> {
         let is_ours = |owner: &Owner| match owner {
             Owner::Boots { trial, .. } => self.id.is_empty() || *trial == self.id,
@@ -82,7 +82,7 @@ impl<'a> BootTransactions<'a> {
         Owner::Boots { trial: self.id.clone(), part }
     }
 
-    /// The plan that makes arm B persist. Changes nothing.
+    /// Makes the plan that persists the settings of arm B. The host is not changed.
     ///
     /// # Errors
     /// If a setting cannot be set on this host, or cannot persist over a boot.
@@ -112,7 +112,7 @@ impl<'a> BootTransactions<'a> {
     /// Writes the unit that continues the trial after each boot.
     ///
     /// # Errors
-    /// If it can't be written. Nothing of it remains then.
+    /// If the unit can't be written. No part of it remains then.
     pub fn begin(&self, program: &str, file: &Path, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         let facts = Facts::probe(self.root);
         let persist = boots_unit(&facts, program, &self.dir, file).map_err(|why| BootsError::NoUnit { why })?;
@@ -146,10 +146,10 @@ impl<'a> BootTransactions<'a> {
         Ok(history(self.root, &log).iter().any(|done| self.is_unit(done) && ended(done)))
     }
 
-    /// Prepares the next boot for this arm. If another evenkeel holds the journal or a file, it retries for a while.
+    /// Prepares the next boot for this arm. If another evenkeel has locked the journal or a file, it retries for a while.
     ///
     /// # Errors
-    /// If the boot can't be prepared, or if another evenkeel holds a file for too long.
+    /// If the boot can't be prepared, or if another evenkeel keeps a file locked for too long.
     pub fn arm(&self, arm: ArmName, anew: bool, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         self.patiently(wait, |state| self.arm_once(state, arm, anew))
     }
@@ -185,11 +185,11 @@ impl<'a> BootTransactions<'a> {
         Ok(())
     }
 
-    /// Restores everything of this trial, the settings before the unit: while the unit exists, a boot finds the rest.
-    /// An empty id restores all trials over boots. If another evenkeel holds a file, it retries for a while.
+    /// Reverts all changes of this trial. The unit is removed last, because while it exists, the next boot can revert the rest. An empty id
+    /// restores all trials over boots. If another evenkeel has locked a file, it retries for a while.
     ///
     /// # Errors
-    /// What could not be restored, and who holds it.
+    /// Says what could not be restored, and who has the lock.
     pub fn put_back(&self, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         self.patiently(wait, |state| {
             for done in self.open_ones(state.log()) {
@@ -207,7 +207,7 @@ impl<'a> BootTransactions<'a> {
         }
     }
 
-    /// Whether the settings have the values of the arm: in B they are active, and in A those that need a boot are not.
+    /// Checks that the settings have the values of the arm: in B they are active, and in A those that need a boot are not.
     ///
     /// # Errors
     /// The first setting that differs.

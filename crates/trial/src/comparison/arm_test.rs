@@ -5,21 +5,21 @@ use evenkeel_stats::{Pair, Verdict};
 use super::{GuardNumbers, GuardSet, Judge};
 use crate::error::TrialError;
 
-/// A decided arm continues up to this multiple of its pairs while a guard looks worse.
+/// If an arm is decided but a guard looks worse, it continues up to this multiple of its pairs.
 const GUARD_PATIENCE: usize = 2;
 
 /// The comparisons of one arm.
 pub(crate) struct ArmTest {
-    /// The test of the primary metric.
+    /// The comparison of the primary metric.
     pub(crate) judge: Judge,
-    /// The numbers that may not get worse.
+    /// The comparisons of the guards.
     pub(crate) guards: GuardSet,
-    /// The pairs that it took to decide, if it was decided.
+    /// The number of pairs when the arm was first decided. None if it was not decided yet.
     decided_at: Option<usize>,
 }
 
 impl ArmTest {
-    /// Before its first pair.
+    /// A test before the arm's first pair.
     pub(crate) fn new(judge: Judge, guards: GuardSet) -> ArmTest {
         ArmTest { judge, guards, decided_at: None }
     }
@@ -27,14 +27,14 @@ impl ArmTest {
     /// Adds a pair, with the guards' values in both of its windows.
     ///
     /// # Errors
-    /// If a value of the primary metric has no ratio to another.
+    /// If a value of the primary metric has no ratio, such as zero.
     pub(crate) fn add(&mut self, pair: Pair, guards: [&GuardNumbers; 2]) -> Result<(), TrialError> {
         self.judge.add(pair)?;
         self.guards.add(guards);
         Ok(())
     }
 
-    /// Records that the arm is decided, once it is. Fewer pairs than `pairs_min` decide nothing.
+    /// Notes the number of pairs when the arm is first decided. With fewer than `pairs_min` pairs, it is not decided.
     pub(crate) fn note_decision(&mut self, pairs_min: usize) {
         let pairs = self.judge.pairs();
         if self.decided_at.is_none() && pairs >= pairs_min && self.judge.verdict() != Verdict::Undecided {
@@ -42,24 +42,24 @@ impl ArmTest {
         }
     }
 
-    /// Whether it was decided at some time.
+    /// Whether the arm was ever decided.
     pub(crate) fn was_decided(&self) -> bool {
         self.decided_at.is_some()
     }
 
-    /// Whether it was decided, and is better.
+    /// Whether the arm was decided to be better.
     pub(crate) fn is_better(&self) -> bool {
         self.was_decided() && self.judge.verdict() == Verdict::Better
     }
 
-    /// Whether it continues although B is better: a guard seems harmed, and further pairs may show it.
+    /// Whether the arm continues although it is better, because a guard looks worse and more pairs may show whether it is.
     pub(crate) fn waits_for_guards(&self) -> bool {
         self.is_better()
             && self.decided_at.is_some_and(|at| self.judge.pairs() < at.saturating_mul(GUARD_PATIENCE))
             && self.guards.looks_harmed()
     }
 
-    /// The estimated ratio to the unchanged machine, inverted if higher is better, so that less is better.
+    /// The estimated ratio to the unchanged machine. It is inverted if higher values are better, so that less is better.
     pub(crate) fn cost(&self) -> f64 {
         self.judge.look().map_or(f64::INFINITY, |seen| self.judge.cost(seen.ratio))
     }

@@ -1,5 +1,5 @@
-//! Compares one metric over the pairs of a phase, for every way in which a design can stop. The loop uses it after every pair and the
-//! report at the end, so both agree.
+//! Compares one metric over the pairs of a phase, for each way in which a design can stop. The session uses it after every pair, and the
+//! report at the end. So both have the same result.
 
 use evenkeel_stats::{Comparison, Direction, Look, Options, Pair, Sequential, StatsError, Verdict, compare};
 
@@ -15,13 +15,13 @@ pub(crate) struct Judge {
 }
 
 enum TestKind {
-    /// The signed-rank interval of all pairs, for a single look.
+    /// All pairs, which are tested once at the end with the signed-rank interval.
     Once(Vec<Pair>),
-    /// The test that allows a look after every pair.
+    /// The test that can be evaluated after every pair.
     Always(Box<Sequential>),
 }
 
-/// The result of a look: B against A.
+/// The effect of B relative to A over the pairs so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PairEffect {
     pub(crate) pairs: usize,
@@ -56,7 +56,7 @@ impl From<Look> for PairEffect {
             ratio: seen.ratio,
             low: seen.low,
             high: seen.high,
-            // By Markov's inequality an e-value of 20 is a p-value of 1 in 20, at every look.
+            // By Markov's inequality, an e-value of 20 corresponds to a p-value of 1 in 20, whenever the test is evaluated.
             p_value: (1.0 / seen.e_value).min(1.0),
             e_value: Some(seen.e_value),
             smallest_visible_ratio: seen.smallest_visible_ratio,
@@ -66,15 +66,15 @@ impl From<Look> for PairEffect {
 }
 
 impl PairEffect {
-    /// An end of the interval, where the pairs bound it.
+    /// An end of the interval. None if the pairs do not bound it.
     pub(crate) fn bounded(end: f64) -> Option<f64> {
         Some(end).filter(|end| end.is_finite() && *end > 0.0)
     }
 }
 
 impl Judge {
-    /// The judge of the primary metric, in one of several comparisons. All together may err as often as one alone, so each gets its
-    /// share of the error. Then all intervals hold at once, at every look, whichever comparison ends early.
+    /// The judge of the primary metric in one of several comparisons. The error of one comparison is divided among all of them. So all
+    /// intervals are valid together and at any time, whichever comparison ends early.
     ///
     /// # Errors
     /// If the options are invalid.
@@ -104,7 +104,7 @@ impl Judge {
         Ok(judge)
     }
 
-    /// The judge of a metric for a single look, when all pairs are complete.
+    /// The judge of a metric that is tested once, when all pairs are complete.
     pub(crate) fn at_end(metric: &Metric, smallest_effect_ratio: f64, confidence: f64) -> Judge {
         let options = Options { confidence, smallest_effect_ratio, better: metric.better };
         Judge { name: metric.name.to_string(), options, kind: TestKind::Once(Vec::new()) }
@@ -113,7 +113,7 @@ impl Judge {
     /// Adds a pair.
     ///
     /// # Errors
-    /// If one of its numbers has no ratio to another.
+    /// If a value of the pair has no ratio, such as zero.
     pub(crate) fn add(&mut self, pair: Pair) -> Result<(), TrialError> {
         let added = match &mut self.kind {
             TestKind::Once(pairs) => compare(&[pair], self.options).map(|_| pairs.push(pair)),
@@ -130,7 +130,7 @@ impl Judge {
         }
     }
 
-    /// The result so far, before the end. Cheap, unlike a look.
+    /// The verdict on the pairs so far, before the end. This is cheaper than [`Judge::look`].
     pub(crate) fn verdict(&self) -> Verdict {
         match &self.kind {
             TestKind::Once(_) => Verdict::Undecided,
@@ -138,7 +138,7 @@ impl Judge {
         }
     }
 
-    /// The result at the end.
+    /// The verdict on all pairs, at the end.
     pub(crate) fn verdict_at_end(&self) -> Verdict {
         match &self.kind {
             TestKind::Once(_) => self.look().map_or(Verdict::Undecided, |seen| seen.verdict),
@@ -146,7 +146,7 @@ impl Judge {
         }
     }
 
-    /// A ratio turned so that less is better.
+    /// A ratio, inverted if higher values are better, so that less is better.
     pub(crate) fn cost(&self, ratio: f64) -> f64 {
         match self.options.better {
             Direction::Lower => ratio,
@@ -154,7 +154,7 @@ impl Judge {
         }
     }
 
-    /// The result of the pairs so far; nothing without pairs.
+    /// The effect over the pairs so far. None without pairs.
     pub(crate) fn look(&self) -> Option<PairEffect> {
         match &self.kind {
             TestKind::Once(pairs) => compare(pairs, self.options).ok().map(PairEffect::from),
@@ -162,7 +162,7 @@ impl Judge {
         }
     }
 
-    /// Whether its interval holds at every look.
+    /// Whether the interval is valid after every pair.
     pub(crate) fn is_sequential(&self) -> bool {
         matches!(self.kind, TestKind::Always(_))
     }

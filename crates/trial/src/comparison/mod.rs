@@ -1,5 +1,5 @@
 //! Compares two arms, however their windows were measured: the primary metric (`judge`), the guards (`guards`), and whether an arm is
-//! decided (`arm_test`). Trials of two or more arms and the proof of a search all decide here.
+//! decided (`arm_test`). Trials of two or more arms use this, and so does the confirmation of a search.
 
 mod arm_test;
 mod guards;

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use evenkeel_hostfs::Root;
 
 const CPUS: &str = "/sys/devices/system/cpu";
-/// The name of the idle driver. If it is `none`, idle knobs have no state to act on.
+/// The file with the name of the idle driver. If the name is `none`, idle knobs have no effect.
 const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
-/// The name of the number of idle states in a window.
+/// The name of the counter that gives the number of idle states.
 pub(crate) const IDLE_STATES: &str = "idle_states";
 
-/// How CPUs idled since boot, all of them together.
+/// How all CPUs together idled since boot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct IdleEntries {
-    /// How often each state was entered, by its exit latency in microseconds.
+    /// How often the states were entered, by exit latency in microseconds.
     entries: BTreeMap<u64, u64>,
     /// The time in the states that poll, in microseconds.
     polled_us: Option<u64>,
-    /// The CPUs with idle statistics.
+    /// The number of CPUs with idle statistics.
     cpus: usize,
 }
 
-/// How CPUs idled for a while.
+/// How CPUs idled between two readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Idled {
     pub(crate) entries: u64,
@@ -31,12 +31,12 @@ pub(crate) struct Idled {
     /// The time in the states that poll, in microseconds of one CPU.
     pub(crate) polled_us: Option<f64>,
     pub(crate) cpus: usize,
-    /// The states that there are.
+    /// The number of idle states.
     pub(crate) states: usize,
 }
 
 impl IdleEntries {
-    /// `None` if the kernel does not report it. Without a driver, no state is ever entered, and that is a known 0.
+    /// `None` if the kernel does not report idle states. Without a driver, no state is ever entered, so the count is 0.
     pub(crate) fn read(root: &Root) -> Option<IdleEntries> {
         let number = |path: String| root.text(&path).ok()?.trim().parse::<u64>().ok();
         let mut idle = IdleEntries::default();
@@ -48,7 +48,7 @@ impl IdleEntries {
                 let (latency_us, usage) = (number(format!("{at}/latency"))?, number(format!("{at}/usage"))?);
                 let sum: &mut u64 = idle.entries.entry(latency_us).or_default();
                 *sum = sum.saturating_add(usage);
-                // A state that polls leaves at once; no other does.
+                // A polling state has an exit latency of 0. No other state has.
                 if latency_us == 0
                     && let Some(time_us) = number(format!("{at}/time"))
                 {
@@ -60,7 +60,7 @@ impl IdleEntries {
         (!idle.entries.is_empty() || has_none).then_some(idle)
     }
 
-    /// The increase since `start`.
+    /// The change since `start`.
     pub(crate) fn since(&self, start: &IdleEntries) -> Idled {
         let mut entries = 0_u64;
         let mut latency_us = 0.0;

@@ -20,15 +20,15 @@ const DISKSTATS: &str = "/proc/diskstats";
 const CONNTRACK: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
 const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
-/// The positions of the columns of /proc/net/softnet_stat that are read.
+/// The columns of /proc/net/softnet_stat that are read: position and name.
 const SOFTNET_COLUMNS: [(usize, &str); 4] =
     [(0, "softnet_processed"), (1, "softnet_dropped"), (2, "softnet_time_squeeze"), (9, "softnet_received_rps")];
 
-/// The fields of /proc/net/snmp that are read.
+/// The fields of /proc/net/snmp that are read: the kernel's name, and the name in windows.
 const SNMP_FIELDS: [(&str, &str); 3] =
     [("udp_rcvbuf_errors", "RcvbufErrors"), ("udp_mem_errors", "MemErrors"), ("udp_in_datagrams", "InDatagrams")];
 
-/// Names in windows for counters that are read in several places.
+/// Names of counters that several places in the code use.
 const BUSY_POLLED: &str = "BusyPollRxPackets";
 const DISK_REQUESTS: &str = "disk_requests";
 const HUGE_PAGES: &str = "huge_pages_in_use";
@@ -37,10 +37,10 @@ pub(crate) const FREQUENCY: &str = "frequency_khz";
 const COMPACTION: &[&str] = &["compact_migrate_scanned", "compact_daemon_migrate_scanned"];
 const RECLAIM: &[&str] = &["pgscan_kswapd", "pgscan_direct", "pswpin", "pswpout"];
 
-/// The prefix of counters of interrupts by CPU.
+/// The prefix of the names of counters that count the interrupts of one CPU.
 const INTERRUPTS_OF: &str = "interrupts_cpu";
 
-/// The counter of a knob, where there is one.
+/// The counter of a knob. None if the knob has none.
 pub(crate) fn counter_of(knob: &str) -> Option<Counter> {
     knobs::find(knob).ok()?.extras.counter
 }
@@ -48,19 +48,19 @@ pub(crate) fn counter_of(knob: &str) -> Option<Counter> {
 /// A number of the kernel at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
-    /// The value only grows; its increase in a window is reported.
+    /// A value that only grows. Its increase in a window is reported.
     Count(u64),
-    /// A current value.
+    /// A current value, which may also fall.
     Level(f64),
 }
 
-/// The counters to read, and the devices to read them from.
+/// The counters to read, and the devices from which to read them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Wanted {
     kinds: Vec<Counter>,
-    /// Interrupts of the plans' places.
+    /// The interrupts that the plans concern.
     irqs: Vec<String>,
-    /// Disks of the plans' places.
+    /// The disks that the plans concern.
     disks: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Wanted {
         self.kinds.contains(&kind)
     }
 
-    /// Their current values; a value that the kernel does not report is absent.
+    /// Reads the current values. If the kernel does not report a value, it is absent.
     pub(crate) fn read(&self, root: &Root) -> BTreeMap<String, Value> {
         let mut values = BTreeMap::new();
         for kind in &self.kinds {
@@ -154,7 +154,7 @@ impl Wanted {
 /// The table in which a counter is found.
 #[derive(Clone, Copy)]
 enum Table {
-    /// The counter is in no table of the kernel: it is among the conditions of every window, or read back from the server.
+    /// In no table: the counter is among the conditions of every window, or is read back from the server.
     Conditions,
     Netstat,
     Softnet,
@@ -167,12 +167,12 @@ enum Table {
     Frequency,
 }
 
-/// The counter of a knob, and the readings that show that the knob was engaged.
+/// How a counter shows that its knob was engaged.
 pub(crate) struct Sign {
     table: Table,
-    /// The knob was engaged if one of these moved. Empty if that takes a more complex check.
+    /// If any of these values moved, the knob was engaged. Empty if the check is more complex.
     pub(crate) moved: &'static [&'static str],
-    /// The message if none moved.
+    /// The message if none of these values moved.
     pub(crate) stood_still: &'static str,
 }
 
@@ -232,7 +232,7 @@ impl Sign {
         Sign { table, moved, stood_still }
     }
 
-    /// The names of the counter in windows that read all of `counted`.
+    /// The names of this counter in windows that read all of `counted`.
     pub(crate) fn names<'c>(&self, counted: impl Iterator<Item = &'c String>) -> Vec<String> {
         let fixed: Vec<&str> = match self.table {
             Table::Conditions => Vec::new(),
@@ -253,7 +253,7 @@ impl Sign {
     }
 }
 
-/// The change between two readings of one machine.
+/// The change of each value between two readings of one machine.
 pub(crate) fn between(start: &BTreeMap<String, Value>, end: &BTreeMap<String, Value>) -> BTreeMap<String, f64> {
     let passed = |(name, end): (&String, &Value)| match (start.get(name), end) {
         (Some(Value::Count(start)), Value::Count(end)) => Some((name.clone(), end.saturating_sub(*start) as f64)),
@@ -267,7 +267,7 @@ fn under(text: &str, group: &str, name: &str) -> Option<u64> {
     proc::under_name(text, Some(group), name)?.parse().ok()
 }
 
-/// How often the interrupts with these numbers came, by CPU.
+/// How often each CPU got the interrupts with these numbers.
 fn interrupts_by_cpu(text: &str, irqs: &[String]) -> BTreeMap<usize, u64> {
     let table = proc::parse_per_cpu(text);
     let mut sums: BTreeMap<usize, u64> = table.cpus.iter().map(|cpu| (*cpu, 0)).collect();
@@ -279,7 +279,7 @@ fn interrupts_by_cpu(text: &str, irqs: &[String]) -> BTreeMap<usize, u64> {
     sums
 }
 
-/// Reads and writes that the disks with these names completed.
+/// The number of reads and writes that the disks with these names completed.
 fn disk_requests(text: &str, disks: &[String]) -> Option<u64> {
     let mut sum = None;
     for line in text.lines() {

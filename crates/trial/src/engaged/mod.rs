@@ -1,5 +1,5 @@
-//! Decides whether a knob was engaged. If a neighbour keeps the CPUs awake, no idle knob has an effect. Then "no effect" would be a false
-//! answer: the true one is "not engaged".
+//! Decides whether a knob was engaged. For example, if other programs keep the CPUs awake, no idle knob has an effect. "No effect" would
+//! then be a false answer; the true one is "not engaged".
 
 mod observed;
 
@@ -16,41 +16,41 @@ use crate::session::{NetworkPath, Record};
 pub(crate) use observed::Observed;
 use observed::median_of;
 
-/// If all CPUs together go idle less often than this per second, no idle knob can matter to a server.
+/// If all CPUs together go idle less often than this per second, no idle knob matters to a server.
 const ENTRIES_A_SECOND_MIN: f64 = 100.0;
 /// Above this share of busy time the CPUs hardly ever idle, so an idle knob has nothing to act on.
 const BUSY_SHARE_MAX: f64 = 0.9;
-/// The reading of how busy the CPUs were.
+/// The name of the reading that says how busy the CPUs were.
 const BUSY_SHARE: &str = "busy_share";
-/// The mean exit latencies of the entered states must differ between the arms by at least this share.
+/// An idle knob was engaged if the mean exit latency of the entered states differs between the arms by more than this share.
 const EXIT_LATENCY_RATIO_MIN: f64 = 0.05;
-/// If threads wait for a CPU for a smaller share of the time, a scheduler setting has no effect.
+/// If threads wait for a CPU for a smaller share of the time, a scheduler setting is not engaged.
 const WAITING_SHARE_MIN: f64 = 0.001;
-/// Frequencies, and shares of interrupts, count as equal if they differ by less than this.
+/// If frequencies, or shares of interrupts, differ by less than this, they count as equal.
 const DIFFERENCE_MIN: f64 = 0.01;
 
-/// The counters that show whether a knob was engaged.
+/// Whether a knob was engaged, with the counters that show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mechanism {
     /// The knob.
     pub knob: String,
-    /// The counters: the median over each arm's windows.
+    /// The counters. Each value is the median over the windows of an arm.
     pub readings: Vec<Reading>,
     /// Whether it was engaged.
     pub engaged: Engaged,
 }
 
-/// One counter in both arms: its increase in a window, or its value at the end of the window.
+/// The value of one counter in both arms: its increase during a window, or its value at the end of the window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reading {
     /// The counter's name.
     pub name: String,
-    /// In arm A.
+    /// The value in arm A. None if no window has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub a: Option<f64>,
-    /// In arm B.
+    /// The value in arm B. None if no window has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub b: Option<f64>,
 }
@@ -60,20 +60,20 @@ pub struct Reading {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Engaged {
-    /// A counter shows it.
+    /// A counter shows that the knob was engaged.
     Yes,
-    /// A counter shows that it was not.
+    /// A counter shows that the knob was not engaged.
     No {
         /// Why it was not engaged.
         why: String,
     },
-    /// The knob has no counter, or the kernel does not report it.
+    /// Unknown: the knob has no counter, or the kernel does not report it.
     Unknown,
 }
 
 /// For each knob of a record, whether its windows show that the knob was engaged.
 pub(crate) fn mechanisms(record: &Record) -> Vec<Mechanism> {
-    // Two arms that are the same have nothing to engage.
+    // Two equal arms differ in no knob, so no knob can be engaged.
     let is_control = record.arms[0] == record.arms[1];
     let windows: Vec<Observed<'_>> =
         record.windows.iter().map(|window| Observed { arm: window.arm, conditions: &window.conditions }).collect();
@@ -104,8 +104,8 @@ pub(crate) fn caveats(mechanism: &[Mechanism], verdict: Outcome) -> Vec<Caveat> 
             Engaged::No { why } if verdict == Outcome::NotEngaged => {
                 Some(Caveat::NotEngaged { knob, why: why.clone() })
             }
-            // A counter covers one path of an effect. If it stood still, a measured difference may still be real, and a missing one may
-            // still be an effect by another path.
+            // A counter covers only one path by which a knob acts. If it stood still, a measured difference may still be real. If there is
+            // no difference, another path may still have a small effect.
             Engaged::No { why } => Some(Caveat::MechanismUnseen { knob, why: why.clone() }),
             Engaged::Yes if counter_of(&seen.knob) == Some(Counter::IdleStates) => {
                 let busy = seen.readings.iter().find(|reading| reading.name == BUSY_SHARE)?;
@@ -163,7 +163,7 @@ fn judge(windows: &[Observed<'_>], network: NetworkPath, knob: &str, counter: Co
         (Counter::WaitingThreads, _) => waiting(windows),
         (Counter::Frequency, _) => differs(windows, FREQUENCY, "the CPUs ran at the same frequency in both arms"),
         (Counter::ReadBack, _) => differs(windows, knob, "the server read the same value in both arms"),
-        // Loopback traffic passes the backlog, which has a limit, whether or not it is ever reached.
+        // Loopback packets pass the backlog queue. The knob limits that queue even if the limit is never reached.
         (Counter::Backlog, NetworkPath::Loopback) => {
             moved(windows, &["softnet_processed"], "no packet passed the queue that it limits")
         }
@@ -193,7 +193,7 @@ fn moved(windows: &[Observed<'_>], names: &[&str], why: &str) -> Engaged {
     }
 }
 
-/// Whether a reading differs between the arms.
+/// Whether this reading differs between the arms.
 fn differs(windows: &[Observed<'_>], name: &str, why: &str) -> Engaged {
     let of = |arm| median_of(windows, arm, |window| window.conditions.counters.get(name).copied());
     match (of(ArmName::A), of(ArmName::B)) {
@@ -248,7 +248,7 @@ fn idleness(windows: &[Observed<'_>]) -> Engaged {
     let has_no_state = |window: &Observed<'_>| window.conditions.counters.get(IDLE_STATES) == Some(&0.0);
     let without = windows.iter().filter(|window| has_no_state(window)).count();
     if without > 0 && without < windows.len() {
-        // In a trial over boots, a kernel argument may remove the idle driver in one arm.
+        // One arm has no idle driver. In a trial over boots, a kernel argument may remove it.
         return Engaged::Yes;
     }
     if without > 0 {
@@ -259,8 +259,8 @@ fn idleness(windows: &[Observed<'_>]) -> Engaged {
     }
     let exit_us = |arm| median_of(windows, arm, |window| window.conditions.idle_exit_latency_us);
     let exits = exit_us(ArmName::A).zip(exit_us(ArmName::B));
-    // A knob of idle states is engaged whenever the CPUs idle, however busy they are. If they idle too rarely for it to matter, that is the
-    // result.
+    // A knob of idle states is engaged if the entered states differ, even if the CPUs are busy. If they idle too rarely for that to matter,
+    // the trial's result shows it.
     if entries.is_some() && exits.is_some_and(|(a, b)| (a - b).abs() > EXIT_LATENCY_RATIO_MIN * a.max(b)) {
         return Engaged::Yes;
     }

@@ -1,4 +1,4 @@
-//! `Observed`: the arms with their conditions, by which the counters of a knob are judged. They come from windows or from boots.
+//! `Observed`: the conditions of an arm in a window or a boot. The counters of a knob are judged by them.
 
 use evenkeel_stats::median;
 
@@ -14,7 +14,7 @@ pub(crate) struct Observed<'a> {
     pub(crate) conditions: &'a Conditions,
 }
 
-/// The median of a number over the windows of an arm that have it.
+/// The median of a number over the windows of an arm in which it is known.
 pub(super) fn median_of(
     windows: &[Observed<'_>],
     arm: ArmName,

@@ -1,4 +1,4 @@
-//! A table from readings to answers, with a row for both results of each counter.
+//! A table of readings and the expected answers, with a row for each answer of each counter.
 
 use evenkeel_workload::{Metric, Sample};
 
@@ -45,7 +45,7 @@ fn why(record: &Record) -> Option<String> {
 fn an_idle_knob_is_engaged_only_if_its_states_were_entered() {
     let table = [
         (idle(0.1, 9000.0, 1.0), idle(0.1, 12000.0, 0.2), "yes"),
-        // Sixteen connections of memcached on two CPUs: little idleness, and all of it polled.
+        // memcached with sixteen connections on two CPUs: the CPUs hardly idle, and always in the polling state.
         (idle(0.965, 1376.0, 1.0), idle(0.975, 3136.0, 0.018), "yes"),
         (
             idle(0.99, 900.0, 1.0),

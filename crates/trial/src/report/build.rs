@@ -1,4 +1,4 @@
-//! Builds a report from a record. It reads nothing from the machine, so a stored record gives the same report later.
+//! Builds a report from a record. It reads nothing from the machine, so a stored record always gives the same report.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +22,13 @@ use crate::titles::Titles;
 /// The reports of all arms against A, and the choice among them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answers {
-    /// Each arm against A, in order.
+    /// The report of each arm against A, in order.
     pub reports: Vec<Report>,
-    /// The choice among several arms.
+    /// The choice among several arms. None with two arms.
     pub choice: Option<Choice>,
 }
 
-/// A cost: its name, its title, and how to read it from a window.
+/// A cost: its name, its title, and the function that reads it from a window.
 type Price = (&'static str, &'static str, fn(&Window) -> Option<f64>);
 
 const PRICES: [Price; 6] = [
@@ -42,7 +42,7 @@ const PRICES: [Price; 6] = [
     ("own_cpu_us", "CPU time of evenkeel itself in a window", |window| window.conditions.own_cpu_us),
 ];
 
-/// The number of windows without a value, by reason. These windows may be the worst of their arm.
+/// The number of windows that have no value for this reason, by arm. They may be the worst windows of their arm.
 #[derive(Clone, Copy)]
 struct Lost {
     no_cpu: ByArm,
@@ -56,7 +56,7 @@ impl Lost {
 }
 
 impl Record {
-    /// Judges two arms; with several arms, A and the first other arm.
+    /// Makes the report of the first arm other than A.
     ///
     /// # Errors
     /// If the value of a window can't be compared (zero, negative or not finite).
@@ -68,7 +68,7 @@ impl Record {
         }
     }
 
-    /// Judges each arm against A, and chooses the best of several.
+    /// Makes the report of each arm against A, and chooses the best of several arms.
     ///
     /// # Errors
     /// As [`Record::report`].
@@ -89,7 +89,7 @@ impl Record {
         Ok(Answers { reports, choice })
     }
 
-    /// The record of one arm and A without the other arms. The arm is called B here, as in a trial of two arms.
+    /// The record of A and one other arm. The report calls that arm B, as in a trial of two arms.
     fn against_a(&self, test: &MultiArmTest, state: &ArmState, titles: &Titles) -> Record {
         let is_in = |arm: ArmName| arm == ArmName::A || arm == state.name;
         let named = |arm: ArmName| if arm == state.name { ArmName::B } else { arm };
@@ -107,7 +107,7 @@ impl Record {
                 view.windows.extend(two.into_iter().map(|window| Window { arm: named(window.arm), ..window.clone() }));
             }
         }
-        // Count a dropped pair once, even if both of its windows broke a rule.
+        // Count a dropped pair once, even if a rule rejects both of its windows.
         let mut seen = BTreeSet::new();
         for dropped in &self.dropped {
             let concerns = dropped.stretch != Stretch::Trial || (is_in(dropped.arm) && dropped.pair <= last);
@@ -120,7 +120,7 @@ impl Record {
         if let Some(away) = titles.away.get(state.name as usize) {
             view.knobs.retain(|knob| away.knobs.contains(knob));
         }
-        // An arm that was decided earlier is not cut by the end of the session.
+        // An arm that was decided earlier is not affected by the end of the session.
         let is_cut =
             matches!(view.ended, Ended::Whole | Ended::OutOfTime | Ended::OutOfSpares | Ended::Stopped | Ended::CutOff);
         if test.further().len() > 1 && is_cut && test.is_settled(state) {
@@ -129,7 +129,7 @@ impl Record {
         view
     }
 
-    /// The number of windows of A and of one arm that were dropped for such a reason. Both windows of a pair count.
+    /// The number of windows of A and of one arm that were dropped for such a reason. Both windows of a dropped pair count.
     fn lost(&self, state: &ArmState, is_one: fn(&DropReason) -> bool) -> ByArm {
         let last = state.left.as_ref().map_or(usize::MAX, |left| left.block);
         let of = |arm: ArmName| {
@@ -213,7 +213,7 @@ impl Record {
 }
 
 impl Report {
-    /// Gives the arm its own name again, if there are several.
+    /// If there are several arms, gives the arm its own name again instead of B.
     fn name(&mut self, arm: ArmName) {
         let own = |name: &mut ArmName| {
             if *name == ArmName::B {
@@ -222,14 +222,14 @@ impl Report {
         };
         self.arms.iter_mut().for_each(|report| own(&mut report.arm));
         self.windows.iter_mut().for_each(|window| own(&mut window.arm));
-        // In the phases before the trial, both arms were the unchanged machine.
+        // Before the trial phase, both arms were the unchanged machine.
         let of_trial = self.dropped.iter_mut().filter(|dropped| dropped.stretch == Stretch::Trial);
         of_trial.for_each(|dropped| own(&mut dropped.arm));
     }
 }
 
-/// Whether the session ended before it had the minimum number of pairs. A counter that stood still then proves nothing either: in a few
-/// windows this can be chance.
+/// Whether the session ended before it had the minimum number of pairs. Then a counter that stood still proves nothing either, because with
+/// few windows this can be chance.
 fn is_too_short(ended: &Ended, design: &Design, pairs: usize) -> bool {
     !matches!(ended, Ended::Whole | Ended::Decided) && pairs < design.stop.pairs_min()
 }

@@ -14,36 +14,36 @@ use crate::outcome::Outcome;
 use crate::rules::DropReason;
 use crate::session::{Dropped, Ended, Left, LeftWhy, Stretch, Window, pairs_of};
 
-/// Above this share of dropped pairs, a caveat says that the machine was too unsteady.
+/// If more than this share of pairs was dropped, a caveat says that the machine was too unsteady.
 const DROPPED_SHARE_CAVEAT: f64 = 0.2;
-/// Above this share of stolen time in the median window, there is a caveat on the hypervisor.
+/// If the median window has more than this share of stolen time, a caveat names the hypervisor.
 const STEAL_SHARE_CAVEAT: f64 = 0.02;
-/// The same for the CPU time of other programs, and for the time in which some task waited for a CPU.
+/// The share above which the CPU time of other programs gets a caveat, and likewise the time in which some task waited for a CPU.
 const OTHERS_SHARE_CAVEAT: f64 = 0.5;
 const PRESSURE_SHARE_CAVEAT: f64 = 0.25;
-/// A server fills a CPU, or all of them, if its CPU time is within this share of the whole.
+/// A server fills a CPU, or all of them, if its CPU time is below the maximum by at most this share.
 const FULL_SHARE: f64 = 0.05;
-/// The noise of a single pair gets a caveat from this multiple of the smallest effect that matters.
+/// If the noise of a single pair is at least this multiple of the smallest effect that matters, it gets a caveat.
 const NOISE_TIMES_CAVEAT: f64 = 3.0;
-/// Converts a median absolute deviation to the standard deviation of a normal distribution.
+/// The factor from the median absolute deviation to the standard deviation of a normal distribution.
 const MAD_TO_SD: f64 = 1.4826;
 
 pub(super) fn caveats(report: &Report, no_value: ByArm) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     let (pairs, of) = (report.pairs, report.design.stop.pairs_max());
-    // This caveat comes first, because every other one is about only a part of a failed run.
+    // This caveat comes first, because the others only concern the part of the run that was measured.
     if let Ended::Failed { why } = &report.ended {
         caveats.push(Caveat::Failed { why: why.clone(), pairs, of });
     }
     if let Some(control) = report.control_stretch.as_ref().filter(|control| control.is_claimed) {
         caveats.push(Caveat::ControlClaimed { verdict: control.verdict });
     }
-    // Report even a few. These windows were the worst of their arm, and no other number includes them.
+    // Even a few such windows are reported. They were the worst of their arm, and no other number includes them.
     let ByArm { a, b } = report.no_cpu_by_arm;
     if a + b > 0 {
         caveats.push(Caveat::NoCpu { with: b, without: a });
     }
-    // Only if one arm alone loses windows. If both do, the caveat on dropped windows covers it.
+    // This is reported only if one arm alone has such windows. If both have, the caveat on dropped pairs covers it.
     caveats.extend(no_value.only().map(|arm| {
         let windows = if arm == ArmName::A { no_value.a } else { no_value.b };
         Caveat::NoValue { arm, windows }
@@ -94,7 +94,7 @@ fn of_drops(report: &Report, caveats: &mut Vec<Caveat>) {
         }
         caveats.push(Caveat::Dropped { dropped, tried, reasons });
     }
-    // Even a few count, because the change continues after the trial, unobserved.
+    // Even a few such windows are reported, because the other program may still change the setting after the trial.
     let changed = report.dropped.iter().filter_map(|dropped| match &dropped.reason {
         DropReason::Changed { what } => Some(what),
         _ => None,
@@ -105,7 +105,7 @@ fn of_drops(report: &Report, caveats: &mut Vec<Caveat>) {
     }
 }
 
-/// How reliable the estimate and its interval are.
+/// Adds the caveats on the estimate and its interval.
 fn of_effect(report: &Report, caveats: &mut Vec<Caveat>) {
     let Some(effect) = report.effect else { return };
     let Some((low, high)) = effect.low.zip(effect.high) else {
@@ -130,14 +130,14 @@ fn of_effect(report: &Report, caveats: &mut Vec<Caveat>) {
     }
 }
 
-/// The other trials during each window, including the dropped windows, which another trial may have disturbed.
+/// The other trials that ran during each window. Dropped windows are included, because another trial may have disturbed them.
 fn others(report: &Report) -> impl Iterator<Item = &[String]> {
     let control = report.control_stretch.iter().flat_map(|control| &control.windows);
     let counted = report.windows.iter().chain(control).map(|window| &window.conditions.other_trials[..]);
     counted.chain(report.dropped.iter().map(|dropped| &dropped.other_trials[..]))
 }
 
-/// The machine and the server in the median window.
+/// Adds the caveats on the machine and the server in the median window.
 fn of_conditions(report: &Report, caveats: &mut Vec<Caveat>) {
     let median_of =
         |of: &dyn Fn(&Window) -> Option<f64>| median(&report.windows.iter().filter_map(of).collect::<Vec<_>>());
@@ -167,7 +167,7 @@ fn of_conditions(report: &Report, caveats: &mut Vec<Caveat>) {
     }
 }
 
-/// CPU use of all other processes, as a share of all CPUs.
+/// The CPU time of all other processes, as a share of all CPUs.
 fn others_share(window: &Window) -> Option<f64> {
     let Conditions { busy_share, cpus, own_cpu_us, span_us, .. } = &window.conditions;
     let own = own_cpu_us.filter(|_| *span_us > 0.0).map_or(0.0, |own| own / span_us);
@@ -175,7 +175,8 @@ fn others_share(window: &Window) -> Option<f64> {
     Some((*busy_share)? - known / f64::from((*cpus)?.max(1)))
 }
 
-/// The fewest ticks for the quantile that this metric's name ends with: twice the number at which one tick is beyond it. 0 for others.
+/// The number of ticks that a window should have for the quantile in this metric's name: twice the number at which one tick is beyond the
+/// quantile. 0 for metrics without a quantile.
 pub fn ticks_wanted(metric: &str) -> f64 {
     let beyond = [("_p999", 1000.0), ("_p99", 100.0), ("_p95", 20.0), ("_p90", 10.0)];
     beyond.iter().find(|(tail, _)| metric.ends_with(tail)).map_or(0.0, |(_, ticks)| 2.0 * ticks)

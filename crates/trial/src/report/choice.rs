@@ -1,5 +1,5 @@
 //! Chooses one of several arms. Arms that are better than the unchanged machine are compared with each other, on the blocks that have both.
-//! If some do not differ, the one with the smallest change wins.
+//! If several do not differ, the one with the smallest change is chosen.
 
 use std::cmp::Ordering;
 
@@ -17,16 +17,16 @@ use crate::titles::Titles;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Choice {
-    /// One minus the share of sessions in which any comparison with A may err. The comparisons among the other arms have the same
+    /// One minus the probability that any of the comparisons with A is wrong. The comparisons among the other arms have the same
     /// confidence, and so have the guards.
     pub confidence: f64,
-    /// The arms that are better than A, by their estimates, the best first.
+    /// The arms that are better than A, sorted by their estimates, the best first.
     pub better: Vec<ArmName>,
-    /// The arms among them that no other arm beats.
+    /// Those of the better arms that no other arm beats.
     pub alike: Vec<ArmName>,
-    /// The arm to take. Of similar arms it is the one nearest to the unchanged machine; A if none is better.
+    /// The advised arm. If several arms are alike, it is the one nearest to the unchanged machine. If no arm is better, it is A.
     pub advised: ArmName,
-    /// The arms other than A, compared with each other.
+    /// The comparisons between arms other than A.
     pub between: Vec<Between>,
 }
 
@@ -36,14 +36,14 @@ pub struct Choice {
 pub struct Between {
     /// The arm.
     pub arm: ArmName,
-    /// The arm that it is compared with.
+    /// The arm with which it is compared.
     pub against: ArmName,
-    /// Pairs that count.
+    /// The number of counted pairs.
     pub pairs: usize,
     /// The ratio of `arm` to `against`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// The verdict on the arm.
+    /// The verdict on `arm`.
     pub verdict: Outcome,
 }
 
@@ -60,7 +60,7 @@ impl Choice {
         let better: Vec<ArmName> = better.into_iter().map(|(name, _)| name).collect();
         let unbeaten = |arm: &&ArmName| !better.iter().any(|by| test.is_beaten(**arm, *by));
         let mut alike: Vec<ArmName> = better.iter().filter(unbeaten).copied().collect();
-        // Every arm is beaten by another one: the comparisons contradict each other, so no arm is the best.
+        // Every arm is beaten by another one, so the comparisons contradict each other. Then no arm is the best.
         if alike.is_empty() {
             alike.clone_from(&better);
         }
@@ -86,8 +86,8 @@ impl Choice {
     }
 }
 
-/// Orders two arms by how little they change: fewer settings that differ from the machine's, then values nearer to the machine's, then the
-/// order of the request.
+/// Orders two arms by how little they change. The number of settings that differ from the machine's counts first, then how near the values
+/// are to the machine's, then the order of the request.
 fn nearer(one: ArmName, other: ArmName, titles: &Titles) -> Ordering {
     let away = |arm: ArmName| titles.away.get(arm as usize);
     let (Some(of_one), Some(of_other)) = (away(one), away(other)) else { return one.cmp(&other) };

@@ -1,5 +1,5 @@
-//! The result of the A/A phase, which compares the machine with itself just before the trial, by the same path. It shows the machine's
-//! noise, and the smallest effect that a trial of the planned length can detect.
+//! The result of the A/A phase, which compares the machine with itself just before the trial, by the same path as the trial. It shows the
+//! machine's noise, and the smallest effect that a trial of the planned length can detect.
 
 use evenkeel_stats::calibrate;
 use serde::{Deserialize, Serialize};
@@ -15,22 +15,24 @@ use crate::session::{Detectable, PLANNED_MAX, Window, pairs_of};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ControlReport {
-    /// Pairs that count.
+    /// The number of counted pairs.
     pub pairs: usize,
-    /// The ratio of the two arms.
+    /// The ratio of the two arms. None without counted pairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// The verdict.
+    /// The verdict, which should not be a difference.
     pub verdict: Outcome,
-    /// Whether it claimed a difference, which must be a false alarm.
+    /// Whether the phase claimed a difference, which is a false alarm.
     pub is_claimed: bool,
-    /// The share of simulated trials that claim a difference by chance. They have the noise of this phase, and a test after every pair.
+    /// The share of simulated trials that claim a difference by chance. They have the noise of this phase, and test after every pair. None
+    /// if not simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_share: Option<f64>,
-    /// The smallest effect that a trial of `detectable_pairs` pairs could detect in this noise, as a share.
+    /// The smallest effect that a trial of `detectable_pairs` pairs could detect with this noise, as a share. None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_visible_ratio: Option<f64>,
-    /// The number of pairs that `smallest_visible_ratio` assumes: the pairs of the trial, or of this phase if the trial had none.
+    /// The number of pairs that `smallest_visible_ratio` assumes: those of the trial, or of this phase if the trial had none. None if
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detectable_pairs: Option<usize>,
     /// The windows of the phase.
@@ -38,7 +40,7 @@ pub struct ControlReport {
 }
 
 impl ControlReport {
-    /// None without an A/A phase.
+    /// The result of the phase. None if there was no A/A phase.
     pub(super) fn new(
         design: &Design,
         windows: &[Window],
@@ -49,12 +51,12 @@ impl ControlReport {
             return Ok(None);
         }
         let mut judge = Judge::of_metric(design, 1)?;
-        // A session of an older version may have values without a ratio. Drop those pairs, and report the others.
+        // A session of an older version may contain values without a ratio. Leave out those pairs.
         let mut pairs = pairs_of(windows, |window| Some(window.value));
         pairs.retain(|pair| judge.add(*pair).is_ok());
         let seen = judge.look();
         let verdict = seen.map_or(Outcome::Undecided, |seen| seen.verdict.into());
-        // Simulated trials with this noise use the same test as this trial, for each arm if there are several.
+        // The simulated trials use the same test as this trial. If there are several arms, this is the test of each arm.
         let made_up = match judge.is_sequential() {
             true => {
                 let options = Judge::of_metric(design, comparisons)?.options();

@@ -31,62 +31,61 @@ pub(crate) use verdict::{Found, verdict};
 pub struct Report {
     /// The question: the settings as the user gave them.
     pub title: String,
-    /// The number that decided.
+    /// The primary metric, which decided.
     pub metric: Metric,
     /// The two arms. The report calls the second one B, whatever its name among several arms is.
     pub arms: Vec<ArmReport>,
-    /// Pairs that count.
+    /// The number of counted pairs.
     pub pairs: usize,
-    /// The ratio of B to A.
+    /// The ratio of B to A. None without counted pairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
     /// The answer.
     pub verdict: Outcome,
-    /// The guard that turned the verdict from *better* to *worse*.
+    /// The guard that changed the verdict from *better* to *worse*, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
-    /// The numbers that may not get worse.
+    /// The guards: metrics that must not get worse.
     #[serde(default)]
     pub guards: Vec<GuardReport>,
-    /// The costs of B.
+    /// Costs such as CPU time and memory in both arms.
     #[serde(default)]
     pub costs: Vec<Cost>,
     /// Whether each knob was engaged, and the evidence.
     #[serde(default)]
     pub mechanism: Vec<Mechanism>,
-    /// The A/A phase, measured before the first pair.
+    /// The A/A phase, which was measured before the first pair. None if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_stretch: Option<ControlReport>,
-    /// Pairs that were dropped, and why; those of the A/A phase among them.
+    /// The dropped pairs and the reasons, including those of the A/A phase.
     pub dropped: Vec<Dropped>,
-    /// How many pairs were dropped, by the arm whose window broke a rule.
+    /// The number of dropped pairs, by the arm whose window a rule rejected.
     #[serde(default)]
     pub dropped_by_arm: ByArm,
-    /// The number of windows in which the server got no CPU, by arm. It includes windows of pairs that were dropped for
-    /// the other arm.
+    /// The number of windows in which the server got no CPU, by arm. This includes windows whose pair was dropped because of the other arm.
     #[serde(default, skip_serializing_if = "ByArm::is_none")]
     pub no_cpu_by_arm: ByArm,
-    /// In a session of several arms: why this arm had no further windows.
+    /// Why this arm had no further windows, in a session of several arms. None if it stayed to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
     /// The caveats, the most serious first.
     #[serde(default, serialize_with = "caveat::with_text")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<caveat::WithText<'static>>"))]
     pub caveats: Vec<Caveat>,
-    /// The seed of the order.
+    /// The seed of the order of the arms.
     pub seed: u64,
-    /// The design.
+    /// The design of the trial.
     pub design: Design,
     /// The settle time after a switch, and how it was found.
     pub settle: SettleSeen,
-    /// How it ended.
+    /// How the session ended.
     pub ended: Ended,
     /// The workload, in words.
     pub workload: String,
     /// The program and the machine.
     #[serde(default)]
     pub identity: Identity,
-    /// Every window that counts.
+    /// The windows of all counted pairs.
     pub windows: Vec<Window>,
 }
 
@@ -101,38 +100,38 @@ impl Report {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmReport {
-    /// The arm's name.
+    /// The name of the arm.
     pub arm: ArmName,
-    /// The levels of the arm's settings.
+    /// The level of each setting in this arm.
     pub does: Arm,
-    /// The values of its knobs, in words.
+    /// The values of the settings in this arm, as text.
     pub values: String,
-    /// The median over its windows of the number that decided.
+    /// The median of the primary metric over the arm's windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median: Option<f64>,
-    /// The median CPU time that the server used, as a share of one CPU.
+    /// The median CPU time of the server, as a share of one CPU. None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_share: Option<f64>,
 }
 
-/// A number that may not get worse.
+/// The result of a guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuardReport {
-    /// The number.
+    /// The metric that must not get worse.
     pub metric: Metric,
-    /// The smallest harm that vetoes, as a share.
+    /// B is rejected if the metric gets worse by at least this share.
     pub harm_ratio: f64,
-    /// Pairs in which it could be compared.
+    /// The number of pairs in which both windows have a value of this metric.
     pub pairs: usize,
-    /// The ratio of B to A.
+    /// The ratio of B to A. None if no pair has values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// The verdict on this guard: *worse* vetoes.
+    /// The verdict on this metric. If it is *worse*, B is rejected.
     pub verdict: Outcome,
 }
 
-/// Something that both arms use, by the median of their windows.
+/// A resource that both arms use, by the median of their windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
@@ -140,9 +139,9 @@ pub struct Cost {
     pub name: String,
     /// The metric's title.
     pub title: String,
-    /// In arm A.
+    /// The median in arm A.
     pub a: f64,
-    /// In arm B.
+    /// The median in arm B.
     pub b: f64,
 }
 
@@ -160,7 +159,7 @@ impl ByArm {
         *self == ByArm::default()
     }
 
-    /// The only arm with such windows, if it has more than one; a single one is chance.
+    /// The only arm with such windows, if it has more than one. A single window may be chance.
     fn only(self) -> Option<ArmName> {
         match (self.a, self.b) {
             (2.., 0) => Some(ArmName::A),

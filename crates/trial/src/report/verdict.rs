@@ -21,27 +21,27 @@ use crate::outcome::Outcome;
 pub(crate) struct Found<'a> {
     /// The result of the comparison.
     pub(crate) seen: Outcome,
-    /// Whether the trial broke off too early for any verdict.
+    /// Whether the trial ended too early for any verdict.
     pub(crate) is_too_short: bool,
-    /// The guard that got worse.
+    /// The guard that got worse, if one did.
     pub(crate) harmed_guard: Option<&'a str>,
-    /// The only arm with windows without a value.
+    /// The arm with windows without a value, if only one arm has them.
     pub(crate) arm_without_numbers: Option<ArmName>,
     /// Whether the counters of all settings show that none could act.
     pub(crate) none_acted: bool,
 }
 
-/// The verdict, and the guard that vetoed it.
+/// The verdict, and the guard that vetoed a *better*, if one did.
 pub(crate) fn verdict(found: Found<'_>) -> (Outcome, Option<String>) {
     if found.is_too_short {
         return (Outcome::Undecided, None);
     }
-    // Only a claim can be vetoed. So similar arms are called worse no more often than they are called better.
+    // Only *better* can be vetoed. So equal arms are not called worse more often than they are called better.
     let (seen, vetoed_by) = match (found.seen, found.harmed_guard) {
         (Outcome::Better, Some(guard)) => (Outcome::Worse, Some(guard.to_owned())),
         (seen, _) => (seen, None),
     };
-    // The worst windows of such an arm have no number, so the others cannot show that it is better or the same.
+    // The worst windows of this arm have no value. So the other windows cannot show that the arm is better or the same.
     let is_flattered = match found.arm_without_numbers {
         Some(ArmName::A) => matches!(seen, Outcome::Worse | Outcome::Same),
         Some(_) => matches!(seen, Outcome::Better | Outcome::Same),
@@ -62,7 +62,7 @@ mod tests {
     const NOTHING: Found<'_> =
         Found { seen: Same, is_too_short: false, harmed_guard: None, arm_without_numbers: None, none_acted: false };
 
-    /// Each row of the table, for every verdict of the comparison.
+    /// Checks each row of the table, for every verdict of the comparison.
     #[test]
     fn the_table_holds() {
         let verdicts = [Better, Worse, Same, Undecided];

@@ -1,5 +1,5 @@
-//! Compares reports of several machines: what each machine says of a setting, and whether they agree. An effect on one machine is only a
-//! guess on the next, so a disagreement is a result, not noise. Nothing is averaged over machines.
+//! Compares reports of several machines: the result of a setting on each machine, and whether the results agree. An effect on one machine
+//! is only a guess on the next, so a disagreement is a result, not noise. Nothing is averaged over machines.
 //!
 //! If the intervals of two machines do not overlap, the effect differs between them. Each interval may miss the truth, and with more
 //! machines one of them is likelier to. So each interval is computed again with its share of the error (Bonferroni): of equal machines, at
@@ -14,38 +14,38 @@ use crate::comparison::Judge;
 use crate::outcome::Outcome;
 use crate::report::Report;
 
-/// For trials with more pairs, the reported interval is used as it is. The different error hardly changes it, and a file of unknown origin
-/// must not keep the machine busy.
+/// If a trial has more pairs than this, its reported interval is used as it is. With so many pairs, the smaller error hardly changes it.
+/// And a file of unknown origin must not keep the machine busy.
 const ANEW_MAX: usize = 2_000;
 
 /// One report among several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
-    /// The machine's name here: the name of its file.
+    /// The machine's name in the comparison, which is the name of its file.
     pub name: String,
-    /// Cloud or hypervisor with the type of the instance.
+    /// The cloud or the hypervisor, with the instance type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// The kernel's release.
+    /// The release of the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// The processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
-    /// CPUs online, in the kernel's list form.
+    /// The online CPUs, in the kernel's list form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
     /// When the report was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taken: Option<String>,
-    /// Version of the program that took it.
+    /// The version of the program that made the report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evenkeel: Option<String>,
 }
 
 impl Machine {
-    /// The part of a report that describes its machine.
+    /// The description of the machine from its report.
     pub fn from_report(name: &str, saved: &RunReport) -> Machine {
         let identity = saved.trials.first().map(|entry| entry.report.identity.clone()).unwrap_or_default();
         let written = |text: String| Some(text).filter(|text| !text.is_empty());
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// Reports in one table.
+/// The reports of several machines, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Across {
@@ -78,22 +78,22 @@ pub struct Across {
     pub asked: Vec<Asked>,
 }
 
-/// One question: a setting, judged by a metric.
+/// One question: the effect of a setting on a metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asked {
     /// The setting, as `KNOB=VALUE …`.
     pub knob: String,
-    /// Whether both arms were the unchanged machine.
+    /// Whether both arms were the unchanged machine, as a check of the method.
     pub control: bool,
     /// The metric's name.
     pub metric: String,
     /// The metric in plain words.
     pub title: String,
-    /// The largest of the smallest effects that mattered.
+    /// The largest of the machines' smallest effects that matter. None if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smallest_effect_ratio: Option<f64>,
-    /// One cell for each machine that was asked.
+    /// One cell for each machine that measured this.
     pub cells: Vec<Cell>,
     /// Whether the machines agree.
     pub agreement: Agreement,
@@ -101,11 +101,11 @@ pub struct Asked {
     pub caveats: Vec<AcrossCaveat>,
 }
 
-/// Why machines can't be compared directly. In JSON it is its sentence.
+/// Why machines can't be compared directly. In JSON, it is the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum AcrossCaveat {
-    /// Their workloads differ.
+    /// The workloads of the machines differ.
     #[error("the workloads differ, which may cause the difference between the machines")]
     Workloads,
     /// The reports have different smallest effects that matter.
@@ -119,7 +119,7 @@ impl Serialize for AcrossCaveat {
     }
 }
 
-/// The answer of one machine.
+/// The result of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
@@ -127,20 +127,20 @@ pub struct Cell {
     pub machine: usize,
     /// The machine's verdict.
     pub verdict: Outcome,
-    /// The estimated ratio of B to A; absent if nothing was measured.
+    /// The estimated ratio of B to A. None if nothing was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// Both ends of the interval, if it has both.
+    /// The two ends of the interval. None unless both are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
-    /// The guard that turned the verdict from *better* to *worse*.
+    /// The guard that changed the verdict from *better* to *worse*, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
-    /// Pairs that count.
+    /// The number of counted pairs.
     pub pairs: usize,
-    /// The number of caveats in its report.
+    /// The number of caveats in the report.
     pub caveats: usize,
-    /// The workload, in words.
+    /// The workload as text.
     pub workload: String,
 }
 
@@ -151,25 +151,25 @@ pub struct Cell {
 pub enum Agreement {
     /// Fewer than two machines have an interval.
     TooFew,
-    /// All intervals overlap; they have this range in common.
+    /// All intervals overlap. Their common range is this.
     Agree {
-        /// The lower end, as a ratio.
+        /// The lower end of the common range, as a ratio.
         low: f64,
-        /// The upper end, as a ratio.
+        /// The upper end of the common range, as a ratio.
         high: f64,
-        /// The confidence that the common effect, if there is one, is in this range.
+        /// The confidence that the common effect, if there is one, is within this range.
         confidence: f64,
     },
     /// The effect differs between machines.
     Differ {
-        /// Pairs of machines whose intervals do not meet: the lower effect first.
+        /// The pairs of machines whose intervals do not overlap, by index. The machine with the lower effect comes first.
         apart: Vec<(usize, usize)>,
         /// One minus the probability that equal machines are reported to differ.
         confidence: f64,
     },
 }
 
-/// Compares reports. Each comes with the name that it will have.
+/// Compares reports. Each has a name for its machine.
 pub fn across(reports: &[(String, RunReport)]) -> Across {
     let machines = reports.iter().map(|(name, saved)| Machine::from_report(name, saved)).collect();
     let mut groups: Vec<Vec<(usize, &TrialEntry)>> = Vec::new();
@@ -219,7 +219,7 @@ fn cell(machine: usize, trial: &TrialEntry) -> Cell {
     }
 }
 
-/// If a setting was never engaged on a machine, that machine says nothing about it, so it neither agrees nor differs.
+/// If a setting was never engaged on a machine, the machine's result shows nothing about the setting. So it neither agrees nor differs.
 fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
     let heard: Vec<(usize, &TrialEntry)> =
         group.iter().filter(|(_, trial)| trial.report.verdict != Outcome::NotEngaged).copied().collect();
@@ -240,7 +240,7 @@ fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
         apart.extend(above.map(|(other, _)| (*one, *other)));
     }
     match apart.is_empty() {
-        // Intervals that overlap pairwise have a point in common.
+        // If all pairs of intervals overlap, all intervals have a point in common.
         true => {
             let low = intervals.iter().map(|(_, (low, _))| *low).fold(0.0, f64::max);
             let high = intervals.iter().map(|(_, (_, high))| *high).fold(f64::INFINITY, f64::min);
@@ -250,8 +250,8 @@ fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
     }
 }
 
-/// The interval of a trial with its share of the error, and that share. It is computed from the trial's windows, or else taken from the
-/// report.
+/// The interval of a trial with its share of the error, and the error of that interval. It is computed from the trial's windows if
+/// possible, else taken from the report with the report's own error.
 fn interval(trial: &TrialEntry, among: usize) -> Option<((f64, f64), f64)> {
     let effect = trial.report.effect?;
     let share = (1.0 - effect.confidence) / among.max(1) as f64;
@@ -262,7 +262,7 @@ fn interval(trial: &TrialEntry, among: usize) -> Option<((f64, f64), f64)> {
     }
 }
 
-/// The interval from a trial's own pairs, by the test that the trial used: one look at the end, or a look after every pair.
+/// Computes the interval from the trial's pairs again, with the test that the trial used: one look at the end, or a look after every pair.
 fn anew(trial: &TrialEntry, confidence: f64) -> Option<(f64, f64)> {
     let Report { metric, design, pairs, .. } = &trial.report;
     let all = trial.report.pairs_of_windows();

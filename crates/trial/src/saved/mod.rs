@@ -19,9 +19,9 @@ mod validate;
 pub use across::{Across, AcrossCaveat, Agreement, Asked, Cell, Machine, across};
 pub use numbers::{by_arm, numbers};
 
-/// The newest format that is written; all from 1 on are read.
+/// The newest format, which is written. All formats from 1 on are read.
 pub const FORMAT_MAX: u64 = 2;
-/// The longest file that is read: a trial of the maximum number of pairs, with all its windows, is about a tenth of it.
+/// The maximum length of a file that is read, in bytes. A trial of the maximum number of pairs, with all its windows, takes about a tenth.
 pub const BYTES_MAX: usize = 64 << 20;
 
 /// Why a file is not a report.
@@ -30,7 +30,7 @@ pub enum SavedError {
     /// The file is longer than [`BYTES_MAX`].
     #[error("it is longer than {} MiB", BYTES_MAX >> 20)]
     TooLong,
-    /// The file is not JSON, or has another structure; the text has the place.
+    /// The file is not JSON, or has another structure. The text says where.
     #[error("{0}")]
     Shape(String),
     /// A later version wrote the file.
@@ -39,28 +39,28 @@ pub enum SavedError {
     /// The file is JSON of another kind.
     #[error("it has no trials and no verdict, so it is not a report of `evenkeel prove` or `evenkeel demo`")]
     Other,
-    /// The file has a value that no run can have.
+    /// The file has a value that a run cannot have.
     #[error("{at}: {why}")]
     Impossible {
-        /// The field, with the trial that it belongs to.
+        /// The field, and the trial to which it belongs.
         at: String,
         /// Why it is invalid.
         why: String,
     },
 }
 
-/// Everything that one run reports. `F` is the type of the machine's facts, `A` that of a finding of `audit`. Values that the file does not
-/// have are absent.
+/// Everything that one run reports. `F` is the type of the machine's facts, and `A` the type of a finding of `audit`. If the file does not
+/// have a value, it is None or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunReport<F = Value, A = AdviceLine> {
-    /// Version of the program that wrote it.
+    /// The version of the program that wrote the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evenkeel: Option<String>,
-    /// How to repeat it.
+    /// The command to repeat the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// When it was taken, UTC.
+    /// When the report was made, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<String>,
     /// The facts of the machine, as `inspect` reports them.
@@ -70,23 +70,23 @@ pub struct RunReport<F = Value, A = AdviceLine> {
     /// The machine as `capture` writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<String>,
-    /// Advice for the machine.
+    /// The findings of `audit` on this machine.
     #[serde(default = "Vec::new")]
     #[cfg_attr(feature = "schema", schemars(!default))]
     pub advice: Vec<A>,
-    /// The trials in the order of the runs; with several arms, each arm against A.
+    /// The trials in the order in which they ran. If a session had several arms, there is one trial for each arm against A.
     #[serde(default)]
     pub trials: Vec<TrialEntry>,
-    /// The choice among several arms, if the session had several. The trials are then its arms.
+    /// The choice among several arms. None unless the session had several; the trials are then its arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ChoiceEntry>,
-    /// Settings that were not tried, with the reason.
+    /// Settings that were not tried, with the reasons.
     #[serde(default)]
     pub not_tried: Vec<NotTried>,
-    /// Files of settings before and after.
+    /// The files of settings, with their contents before and after.
     #[serde(default)]
     pub settings: Vec<SettingText>,
-    /// Whether each file reads the same as before; absent if nobody checked.
+    /// Whether all files of settings have the same contents as before. None if this was not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_as_before: Option<bool>,
 }
@@ -104,7 +104,7 @@ pub struct TrialEntry {
     /// The verdict in one sentence.
     #[serde(default)]
     pub sentence: String,
-    /// The whole report.
+    /// The report of the trial.
     #[serde(flatten)]
     pub report: Report,
 }
@@ -116,7 +116,7 @@ pub struct ChoiceEntry {
     /// The choice in one sentence.
     #[serde(default)]
     pub sentence: String,
-    /// The whole choice.
+    /// The choice and its comparisons.
     #[serde(flatten)]
     pub choice: Choice,
 }
@@ -132,11 +132,11 @@ pub struct AdviceLine {
     pub place: String,
     /// set, keep, not-here and so on.
     pub state: String,
-    /// The value in force.
+    /// The value in effect.
     pub current: Option<String>,
-    /// The value advised.
+    /// The advised value.
     pub wanted: Option<String>,
-    /// The reason.
+    /// Why the value is advised or not.
     pub reason: String,
 }
 
@@ -151,23 +151,23 @@ pub struct NotTried {
     pub why: String,
 }
 
-/// The text of a setting's file; absent if it could not be read.
+/// The contents of a setting's file. None if it could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SettingText {
     /// The path of the file.
     pub path: String,
-    /// The text before the run.
+    /// The contents before the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// The text after the run.
+    /// The contents after the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
 impl RunReport {
-    /// A fact by its path in JSON, such as `/kernel/release`, as text; `None` where it is unknown.
+    /// A fact as text, by its path in JSON such as `/kernel/release`. `None` if it is unknown.
     pub fn fact(&self, path: &str) -> Option<String> {
         match self.facts.pointer(path)? {
             Value::String(text) => Some(text.clone()),
@@ -182,26 +182,26 @@ impl RunReport {
 }
 
 impl Report {
-    /// The name of the arm that is compared with A.
+    /// The name of the arm that this report compares with A.
     pub fn other(&self) -> ArmName {
         self.arms.iter().map(|arm| arm.arm).find(|arm| *arm != ArmName::A).unwrap_or(ArmName::B)
     }
 
-    /// The windows of each pair that counts: A's and the other's, and which came first.
+    /// The windows of each counted pair, and the arm that came first.
     pub fn pairs_of_windows(&self) -> Vec<PairOfWindows<'_>> {
         pairs(&self.windows)
     }
 }
 
 impl ControlReport {
-    /// The windows in pairs, as in a trial.
+    /// The windows of the A/A phase in pairs, as in a trial.
     pub fn pairs_of_windows(&self) -> Vec<PairOfWindows<'_>> {
         pairs(&self.windows)
     }
 }
 
 impl Effect {
-    /// Both ends of the interval; None if one is missing.
+    /// Both ends of the interval. None if one of them is unknown.
     pub fn ends(&self) -> Option<(f64, f64)> {
         self.low.zip(self.high)
     }
@@ -235,7 +235,7 @@ pub struct PairOfWindows<'a> {
 }
 
 impl PairOfWindows<'_> {
-    /// The ratio of the other window to A's; `None` if it is undefined.
+    /// The ratio of the other window's value to A's. `None` if it is undefined.
     pub fn ratio(&self) -> Option<f64> {
         let ratio = self.b.value / self.a.value;
         (self.a.value > 0.0 && self.b.value > 0.0 && ratio.is_finite() && ratio > 0.0).then_some(ratio)

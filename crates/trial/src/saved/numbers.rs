@@ -10,10 +10,10 @@ use crate::arm::ArmName;
 use crate::report::Report;
 use crate::session::Window;
 
-/// The maximum number of names of numbers that are read of one window.
+/// The maximum number of different names of numbers that are read from a report's windows.
 const NAMES_MAX: usize = 256;
 
-/// The numbers in a value's JSON object. Those of an inner object are named `outer.inner`.
+/// The numbers in the JSON object of a value. A number in an inner object has the name `outer.inner`.
 pub fn numbers(of: &impl Serialize) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     let Ok(Value::Object(object)) = serde_json::to_value(of) else { return found };
@@ -33,12 +33,12 @@ pub fn numbers(of: &impl Serialize) -> BTreeMap<String, f64> {
     found
 }
 
-/// For each number that `of` finds in a window, the medians of A and of the other arm. A number that an arm never had is absent.
+/// For each number that `of` finds in a window, the medians of A and of the other arm. A median is None if the arm never has the number.
 pub fn by_arm(report: &Report, of: impl Fn(&Window) -> BTreeMap<String, f64>) -> BTreeMap<String, [Option<f64>; 2]> {
     let mut seen: BTreeMap<String, [Vec<f64>; 2]> = BTreeMap::new();
     for window in &report.windows {
         for (name, number) in of(window) {
-            // A hostile file may use other names in each of its windows.
+            // A malicious file may have different names in each of its windows.
             if seen.len() < NAMES_MAX || seen.contains_key(&name) {
                 seen.entry(name).or_default()[usize::from(window.arm != ArmName::A)].push(number);
             }

@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::{BYTES_MAX, FORMAT_MAX, RunReport, SavedError, upgrade};
 
 impl RunReport {
-    /// Reads a file of any format so far: what `--report` wrote, or the answer of `prove --json`.
+    /// Reads a report of any format so far, as `--report` or `prove --json` wrote it.
     ///
     /// # Errors
-    /// If it is longer than [`BYTES_MAX`], no report, of a later format, or has values that no run can have.
+    /// If the text is longer than [`BYTES_MAX`], is not a report, has a later format, or has values that no run can have.
     pub fn parse(text: &str) -> Result<RunReport, SavedError> {
         #[derive(Deserialize)]
         struct Head {
@@ -42,7 +42,7 @@ impl RunReport<Facts, Advice> {
     /// The report as it would be read back from a file, with the facts and the advice as pages show them.
     ///
     /// # Errors
-    /// If it has values that no run can have.
+    /// If the report has values that no run can have.
     pub fn as_read(&self) -> Result<RunReport, SavedError> {
         let shape = |error: serde_json::Error| SavedError::Shape(json_words::plain(&error));
         let report = RunReport {

@@ -1,11 +1,11 @@
-//! Converts reports of older formats, and of later versions of the same format, to today's form. No other place knows of them.
+//! Converts reports of older formats, and of later versions of the same format, to today's form. No other code handles older formats.
 //!
 //! | file | becomes |
 //! |---|---|
 //! | format 1: the sentences of caveats in `doubts` | caveats of the kind *other* |
 //! | format 1: a level instead of a list of levels in `arms[].does` | a list of one |
 //! | format 1, first versions: `design.pairs`, `design.settle_ms`, no A/A phase | `design.stop`, `design.settle`, `settle` |
-//! | a rule, an end, a reason or a caveat that only a later version knows | its words, if it has some |
+//! | a rule, an end, a reason or a caveat that only a later version knows | its text, if it has one |
 
 use evenkeel_hostfs::json_words;
 use serde::Deserialize;
@@ -39,7 +39,7 @@ pub(super) fn read(mut file: Value) -> Result<RunReport, SavedError> {
     Ok(report)
 }
 
-/// JSON has no form for infinite numbers and writes null, so null means that the number is absent.
+/// JSON cannot represent infinite numbers, so they are written as null. Removing nulls makes these fields None.
 fn without_nulls(value: &mut Value) {
     match value {
         Value::Array(list) => {
@@ -88,14 +88,14 @@ fn trial(entry: &mut Object) {
     unless_known::<Ended>(entry, "ended", || ended);
 }
 
-/// Puts another value in the place of one that this version does not know, or that is missing.
+/// Replaces a value that is missing, or that this version does not know.
 fn unless_known<T: for<'de> Deserialize<'de>>(object: &mut Object, field: &str, otherwise: impl FnOnce() -> Value) {
     if !object.get(field).is_some_and(is_known::<T>) {
         object.insert(field.to_owned(), otherwise());
     }
 }
 
-/// The sentences of the file are kept, even if this version would word the same figures differently.
+/// Keeps the sentences of the file, even if this version would word the same figures differently.
 fn caveats(entry: &mut Object) {
     let other = |what: &Value| json!({ "kind": "other", "what": what.as_str().unwrap_or_default() });
     let written = entry.get("caveats").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -115,7 +115,7 @@ fn caveats(entry: &mut Object) {
     }
 }
 
-/// The first versions fixed the number of pairs and the settle time beforehand.
+/// The first versions had a fixed number of pairs and a fixed settle time.
 fn design(entry: &mut Object) {
     let Some(design) = entry.get_mut("design").and_then(Value::as_object_mut) else { return };
     let (pairs, settle_ms) = (design.get("pairs").cloned(), design.get("settle_ms").cloned());
@@ -135,7 +135,7 @@ fn design(entry: &mut Object) {
     }
 }
 
-/// A rule that this version does not know, by its name and its numbers.
+/// A rule that this version does not know, as its name and its numbers.
 fn other_rule(reason: &Value) -> Value {
     let (rule, inside) = match reason {
         Value::String(name) => (name.as_str(), &Value::Null),

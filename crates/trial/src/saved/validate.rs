@@ -8,23 +8,23 @@ use crate::session::Window;
 use evenkeel_workload::Metric;
 
 const TRIALS_MAX: usize = 1_000;
-/// The maximum number of items of anything that a trial has for each of its windows.
+/// The maximum length of a list that has an item for each window of a trial.
 const WINDOWS_MAX: usize = 100_000;
-/// The maximum number of items of any other list of a trial or a run.
+/// The maximum length of any other list.
 const LIST_MAX: usize = 10_000;
-/// The longest name or unit of a number, in bytes.
+/// The maximum length of the name or unit of a number, in bytes.
 const NAME_BYTES_MAX: usize = 4_096;
-/// The longest time, in microseconds: a year.
+/// The maximum duration, in microseconds: a year.
 const TIME_US_MAX: f64 = 366.0 * 86_400e6;
 
-/// A field, and why its value is impossible.
+/// The name of a field, and why its value is invalid.
 type Wrong = (String, String);
 
 impl RunReport {
-    /// Whether a run can have all of its values.
+    /// Checks that a run can have all values of this report.
     ///
     /// # Errors
-    /// The first field that no run can have.
+    /// The first field whose value no run can have.
     pub fn validate(&self) -> Result<(), SavedError> {
         self.wrong().map_or(Ok(()), |(at, why)| Err(SavedError::Impossible { at, why }))
     }

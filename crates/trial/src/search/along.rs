@@ -1,14 +1,14 @@
-//! The other metrics that changed with a set, in the windows of the proof.
+//! The other metrics that changed with a set, in the windows of the confirmation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_stats::{Direction, Options, Pair, VALUE_RANGE, compare, median};
 use evenkeel_workload::Sample;
 
-/// For each number separately.
+/// The confidence of the test of each number.
 const CONFIDENCE: f64 = 0.95;
 
-/// The ratio of the medians of each number, in windows without the set and with it.
+/// For each number, the ratio of its medians: with the set, divided by without it.
 pub(super) fn ratios(before: &[Sample], after: &[Sample]) -> BTreeMap<String, f64> {
     let of = |samples: &[Sample], name: &str| {
         let numbers: Vec<f64> = samples.iter().filter_map(|sample| sample.get(name).copied()).collect();
@@ -19,13 +19,13 @@ pub(super) fn ratios(before: &[Sample], after: &[Sample]) -> BTreeMap<String, f6
     names.into_iter().filter_map(ratio).filter(|(_, ratio)| ratio.is_finite()).collect()
 }
 
-/// The numbers whose change is significant over pairs of the windows. The median of a few hits per second can change by half through chance
-/// alone, so such a change must not be shown as a cost.
+/// The numbers whose change is significant over pairs of windows. A median of a few hits per second may change by half through chance
+/// alone, and must not be shown as a cost.
 pub(super) fn shown(before: &[Sample], after: &[Sample]) -> BTreeSet<String> {
     let options = Options { confidence: CONFIDENCE, smallest_effect_ratio: 0.0, better: Direction::Lower };
     let is_shown = |name: &String| {
         let pair = |(a, b): (&Sample, &Sample)| Some(Pair { a: *a.get(name)?, b: *b.get(name)? });
-        // A window without a hit has no ratio to another, and is ignored here.
+        // A window without a hit has no ratio, so it is left out.
         let has_ratio = |pair: &Pair| VALUE_RANGE.contains(&pair.a) && VALUE_RANGE.contains(&pair.b);
         let pairs: Vec<Pair> = before.iter().zip(after).filter_map(pair).filter(has_ratio).collect();
         compare(&pairs, options).is_ok_and(|found| found.low > 1.0 || found.high < 1.0)

@@ -17,10 +17,10 @@ use crate::comparison::{GuardSet, PairEffect};
 use crate::design::Guard;
 use crate::engaged::Mechanism;
 
-/// Standard errors on either side of a screening's estimate that make an interval of about 95 %, with the degrees of freedom
-/// that a screening has at least.
+/// The number of standard errors on either side of an estimate that make an interval of about 95 %, for the minimum degrees of freedom of a
+/// screening.
 const ERRORS_95: f64 = 2.2;
-/// Converts a median absolute deviation to a standard deviation, for normal noise.
+/// The factor from the median absolute deviation to the standard deviation, for normal noise.
 const MAD_TO_SD: f64 = 1.4826;
 
 /// The result of a search.
@@ -29,40 +29,41 @@ const MAD_TO_SD: f64 = 1.4826;
 pub struct Answer {
     /// The verdict.
     pub verdict: Verdict,
-    /// How it ended.
+    /// How the search ended.
     pub ended: Ended,
-    /// The smallest set that helps; empty unless the verdict is better. If the proof is missing, it is the set that would be proved next.
+    /// The smallest set that helps. Empty unless the verdict is *better*. If the search ended before the confirmation, it is the set that
+    /// would be confirmed next.
     pub set: Vec<Chosen>,
-    /// The effect of the set against the unchanged machine, from separate pairs of windows.
+    /// The effect of the set against the unchanged machine, from separate pairs of windows. None if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Measure>,
-    /// All candidates together against the unchanged machine, if that was compared first.
+    /// All candidates together against the unchanged machine. None unless this was compared first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<Whole>,
     /// The guard that vetoed the set, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub veto: Option<String>,
-    /// The guards in the pairs of the proof.
+    /// The guards, in the pairs of the confirmation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<GuardAnswer>,
-    /// For every other measured number: the ratio of the medians with the set and without. It shows the cost.
+    /// For every other measured number, the ratio of its medians with and without the set. It shows costs of the set.
     pub along: BTreeMap<String, f64>,
-    /// The numbers whose change is significant in the pairs of these windows, each tested separately.
+    /// The numbers in `along` whose change is significant. Each is tested separately.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub along_shown: BTreeSet<String>,
-    /// Every knob, in the order in which they were given.
+    /// Every knob, in the order of the candidates.
     pub knobs: Vec<KnobAnswer>,
     /// The joint effects of the knobs that moved the metric, beyond the sum of their single effects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interactions: Vec<Interaction>,
-    /// Windows measured, by stage.
+    /// The number of windows measured in each stage.
     pub windows: BTreeMap<Stage, usize>,
-    /// How long they took, switching included, in milliseconds.
+    /// The duration of all windows including switches, in milliseconds.
     pub took_ms: u64,
-    /// The standard deviation of windows of the unchanged machine, as a share.
+    /// The standard deviation between windows of the unchanged machine, as a share. None if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_ratio: Option<f64>,
-    /// The knobs that more time would decide.
+    /// The undecided knobs, and the budget that would decide them. None if all are decided, or if more time would not help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_time: Option<MoreTime>,
     /// The caveats.
@@ -70,13 +71,13 @@ pub struct Answer {
     pub caveats: Vec<SearchCaveat>,
 }
 
-/// The comparison of all candidates together, which a search for a guide begins with.
+/// The comparison of all candidates together with the unchanged machine. A search among a guide's settings begins with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Whole {
     /// The effect of all of them together.
     pub effect: Measure,
-    /// The verdict on it.
+    /// The verdict on all candidates together.
     pub verdict: WholeVerdict,
 }
 
@@ -85,13 +86,13 @@ pub struct Whole {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum WholeVerdict {
-    /// They help.
+    /// All candidates together help.
     Better,
-    /// They hurt.
+    /// All candidates together hurt.
     Worse,
     /// There is no difference that matters.
     Same,
-    /// It is not decided.
+    /// The pairs do not decide.
     Undecided,
 }
 
@@ -106,13 +107,13 @@ impl From<Judged> for WholeVerdict {
     }
 }
 
-/// The open question that more time would decide.
+/// What more time would decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MoreTime {
-    /// The knobs that are not decided.
+    /// The number of undecided knobs.
     pub knobs: usize,
-    /// The budget that would decide them, in seconds: an estimate.
+    /// An estimate of the budget that would decide these knobs, in seconds.
     pub budget_s: u64,
 }
 
@@ -121,11 +122,11 @@ pub struct MoreTime {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The set helps, by the test on fresh pairs.
+    /// The set helps, as a test on separate pairs shows.
     Better,
-    /// No set could be shown to help.
+    /// The search could not show that any set helps.
     NothingHelped,
-    /// The search ended before a set could be proved.
+    /// The search ended before a set could be confirmed.
     NotProved,
 }
 
@@ -134,7 +135,7 @@ pub enum Verdict {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// The search ended with all its stages.
+    /// The search finished all its stages.
     Whole,
     /// The budget was used up.
     OutOfBudget,
@@ -153,32 +154,32 @@ pub enum Ended {
 pub struct Chosen {
     /// The candidate's settings, as `KNOB=VALUE`.
     pub settings: Vec<String>,
-    /// Whether the set was shown to be worse without it. For the only knob of a set, the proof of the set shows it.
+    /// Whether the search showed that the set is worse without this knob. If it is the only knob, the confirmation of the set shows this.
     pub is_shown: bool,
-    /// The set with it, against the set without.
+    /// The set with the knob against the set without it. None if not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without: Option<Measure>,
 }
 
-/// A number that the set may not make worse, in the pairs of its proof.
+/// The result of a guard in the pairs of the confirmation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuardAnswer {
-    /// The number's name.
+    /// The name of the metric that must not get worse.
     pub metric: String,
-    /// The harm that vetoes, as a share.
+    /// The set is rejected if the metric gets worse by at least this share.
     pub harm_ratio: f64,
-    /// The ratio of the guard's number with the set to that without.
+    /// The ratio of the metric with the set to that without.
     pub ratio: f64,
-    /// The lower end of its interval, if it has one.
+    /// The lower end of the ratio's interval. None if the pairs do not bound it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// The upper end.
+    /// The upper end of the ratio's interval. None if the pairs do not bound it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// Pairs in which it had a number.
+    /// The number of pairs in which both windows have a value of this metric.
     pub pairs: usize,
-    /// Whether it vetoes.
+    /// Whether this guard rejects the set.
     pub is_harmed: bool,
 }
 
@@ -191,33 +192,33 @@ pub struct KnobAnswer {
     /// The outcome.
     #[serde(flatten, deserialize_with = "knob_outcome::read")]
     pub outcome: KnobOutcome,
-    /// The candidate's effect, estimated together with all others.
+    /// The candidate's effect, estimated together with those of all other candidates. None if it was not screened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub screening: Option<Measure>,
-    /// The set with it, against the set without.
+    /// The set with the knob against the set without it. None if not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without: Option<Measure>,
-    /// Whether the set was shown to be worse without it.
+    /// Whether the search showed that the set is worse without this knob.
     pub is_shown: bool,
-    /// How many steps its value was moved beyond the requested one.
+    /// The number of steps from the requested value to the value that the search chose.
     pub steps: usize,
-    /// Its other values that were tried, each against the set with the value before.
+    /// The other values that were tried. Each was compared with the value before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ladder: Vec<TriedValue>,
-    /// The candidate's counter in the windows with it and without it, if it has one.
+    /// The knob's counter in the windows with the knob and without it. None if the knob has no counter.
     #[serde(alias = "at_work", default, skip_serializing_if = "Option::is_none")]
     pub engaged: Option<Mechanism>,
 }
 
-/// Another value of a knob, and what it did.
+/// Another value of a knob, with its effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriedValue {
     /// The value.
     pub value: String,
-    /// The set with it, against the set with the value before.
+    /// The set with this value against the set with the value before.
     pub effect: Measure,
-    /// Whether it was taken.
+    /// Whether the search took this value.
     pub is_taken: bool,
 }
 
@@ -225,35 +226,35 @@ pub struct TriedValue {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interaction {
-    /// The two, each as `KNOB=VALUE`.
+    /// The two knobs, each as `KNOB=VALUE`.
     pub knobs: [String; 2],
     /// The additional ratio of the metric if both are switched.
     pub ratio: f64,
-    /// The p-value of "they do not affect each other".
+    /// The p-value of the hypothesis that the effects of the two knobs are independent.
     pub p_value: f64,
 }
 
-/// An effect with its evidence. The ratio is the metric with the switch, divided by the metric without it.
+/// An effect with its evidence. The ratio is the metric with the change, divided by the metric without it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measure {
-    /// The ratio.
+    /// The estimated ratio.
     pub ratio: f64,
-    /// The lower end of its interval, if it has one.
+    /// The lower end of the ratio's interval. None if the windows do not bound it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// The upper end.
+    /// The upper end of the ratio's interval. None if the windows do not bound it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// Pairs of windows behind it.
+    /// The number of pairs of windows from which it is estimated.
     pub pairs: usize,
-    /// The e-value against "no effect", from a test that may stop after any pair.
+    /// The e-value against "no effect", from a test that may stop after any pair. None unless it was tested this way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e_value: Option<f64>,
-    /// The p-value of "it does nothing", without regard to the other knobs.
+    /// The p-value of "no effect", without a correction for the number of knobs. None unless it was tested this way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_value: Option<f64>,
-    /// The change of the metric's logarithm; below 0 is better.
+    /// The change of the metric's logarithm, with the sign such that below 0 is better.
     #[serde(skip)]
     pub(super) cost: f64,
     /// The standard error of the effect.
@@ -262,13 +263,14 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Whether the whole interval is below the smallest effect that matters. Only then was the knob shown to do nothing.
+    /// Whether the whole interval is below the smallest effect that matters. Only then is it shown that the knob has no effect that
+    /// matters.
     pub fn is_within(&self, smallest_effect_ratio: f64) -> bool {
         let most = 1.0 + smallest_effect_ratio;
         self.low.is_some_and(|low| low >= 1.0 / most) && self.high.is_some_and(|high| high <= most)
     }
 
-    /// Half the width of its interval, as a change of the logarithm.
+    /// Half the width of the interval, as a change of the metric's logarithm. None if an end is unknown.
     pub(super) fn half_width(&self) -> Option<f64> {
         Some((self.high?.ln() - self.low?.ln()) / 2.0)
     }
@@ -289,7 +291,7 @@ impl Measure {
 }
 
 impl KnobAnswer {
-    /// The knob's id, for people.
+    /// The name of the knob, for people.
     pub fn name(&self) -> &str {
         self.settings.first().map_or("", |setting| setting.split(['=', '@']).next().unwrap_or(setting))
     }
@@ -351,7 +353,7 @@ impl Answer {
         self.take_outcomes(runner);
     }
 
-    /// Stores why each knob that is out was taken out.
+    /// Stores the outcome of each knob that was taken out.
     pub(super) fn take_outcomes(&mut self, runner: &SearchRunner<'_>) {
         for (at, knob) in self.knobs.iter_mut().enumerate() {
             if let Some(outcome) = runner.outcome(at) {
@@ -360,7 +362,7 @@ impl Answer {
         }
     }
 
-    /// Records the set to prove.
+    /// Stores the set that will be confirmed.
     pub(super) fn choose(&mut self, design: &SearchDesign, set: &Set) {
         let chosen = |knob: &usize| Chosen {
             settings: design.candidates[*knob].at(set.arm.level(*knob)),
@@ -370,7 +372,7 @@ impl Answer {
         self.set = set.members.iter().map(chosen).collect();
     }
 
-    /// Stores the results of the proof so far; its windows began at `from`.
+    /// Stores the result of the confirmation so far. Its windows began at index `from`.
     pub(super) fn proved(
         &mut self,
         runner: &SearchRunner<'_>,
@@ -400,7 +402,7 @@ impl Answer {
         }
     }
 
-    /// Stores the guards' results in the pairs of the proof.
+    /// Stores the results of the guards in the pairs of the confirmation.
     pub(super) fn guarded(&mut self, guards: &GuardSet) {
         let seen = |(guard, seen): (&Guard, PairEffect)| GuardAnswer {
             metric: guard.metric.name.to_string(),
@@ -414,7 +416,7 @@ impl Answer {
         self.guards = guards.looks().map(seen).collect();
     }
 
-    /// Records that a guard vetoes a set that helps.
+    /// Stores that a guard vetoes a set that otherwise helps.
     pub(super) fn vetoed(&mut self, why: String) {
         if self.verdict == Verdict::Better {
             self.verdict = Verdict::NothingHelped;
@@ -425,7 +427,7 @@ impl Answer {
         }
     }
 
-    /// Sets the verdict for a knob that looks effective but was not proved.
+    /// Sets the verdict if a knob looks effective but was not confirmed.
     pub(super) fn is_open(&mut self) {
         self.verdict = Verdict::NotProved;
         self.effect = None;

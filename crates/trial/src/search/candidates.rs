@@ -16,7 +16,7 @@ use super::design::{CANDIDATES_MAX, Candidate};
 use super::left_out::{LeftOut, LeftOutReason};
 use crate::switch::setting_name;
 
-/// Steps of a ladder on either side.
+/// The maximum number of steps of a ladder in each direction.
 const STEPS: u32 = 3;
 
 /// The knobs to search among, as the user gave them.
@@ -26,19 +26,20 @@ pub enum Wanted {
     All,
     /// All knobs, including those of network devices, which may interrupt the user's own connection.
     AllAndNetwork,
-    /// These knobs, each with its value, or without for the recommended or promising value.
+    /// These knobs. If a knob has no value, the recommended or a promising value is used.
     Named(Vec<(&'static Knob, Option<Setting>)>),
-    /// The settings of a guide, each group of one knob: at these values alone, because the guide is judged and nothing better is sought.
+    /// The settings of a guide, one group for each knob. Only these values are tried, because the guide is judged and no better value is
+    /// sought.
     Guide {
-        /// The groups.
+        /// The groups of settings, one for each knob.
         groups: Vec<Vec<Setting>>,
-        /// Whether settings of network devices are tried, which may interrupt the user's own connection.
+        /// Whether to try settings of network devices, which may interrupt the user's own connection.
         network_devices: bool,
     },
 }
 
 impl Wanted {
-    /// Whether the user named the settings, and so knows who else sets them.
+    /// Whether the user named the knobs, and therefore knows whether other programs set them.
     fn is_named(&self) -> bool {
         matches!(self, Wanted::Named(_) | Wanted::Guide { .. })
     }
@@ -47,11 +48,11 @@ impl Wanted {
 /// The knobs that can be tried.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
-    /// The knobs, those that promise most first.
+    /// The knobs that can be tried, the most promising first.
     pub candidates: Vec<Candidate>,
-    /// The steps of each, in the same order.
+    /// The plan of each candidate, in the same order.
     pub plans: Vec<Plan>,
-    /// The others, and why.
+    /// The knobs that cannot be tried, with the reasons.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -104,7 +105,7 @@ impl Offer {
         self.left_out.push(LeftOut { knob: knob.to_owned(), why });
     }
 
-    /// Tries a setting of the workload itself. Only the workload knows its current value, at which its ladder begins.
+    /// Checks a setting of the workload itself. Only the workload knows the current value, at which the ladder begins.
     fn try_setting(&mut self, at: usize, step: &Step, workload: &mut dyn Workload) -> Result<(), LeftOutReason> {
         let mut set = |value: Option<&str>| match setting_name(&step.knob) {
             None => workload.set_process(&step.knob, value),
@@ -122,9 +123,9 @@ impl Offer {
         Ok(())
     }
 
-    /// Removes candidates that this workload can't switch: process properties, new sockets, a restart.
+    /// Removes candidates that this workload can't switch because they need a process property, new sockets, or a restart.
     pub fn keep_what_reaches(&mut self, workload: &mut dyn Workload) {
-        // Asked once each: a start takes its time.
+        // Ask the workload only once for each, because a restart takes long.
         let (mut reopens, mut restarts) = (None::<Result<(), LeftOutReason>>, None::<Result<(), LeftOutReason>>);
         let mut at = 0;
         while at < self.plans.len() {
@@ -152,7 +153,7 @@ impl Offer {
     }
 }
 
-/// Why a workload can't, in its own words.
+/// Converts an error of the workload to the reason why it can't switch a knob.
 fn words<T>(result: Result<T, WorkloadError>) -> Result<T, LeftOutReason> {
     result.map_err(|error| match error {
         WorkloadError::Program { why, .. } | WorkloadError::Switch { why, .. } => {
@@ -162,7 +163,7 @@ fn words<T>(result: Result<T, WorkloadError>) -> Result<T, LeftOutReason> {
     })
 }
 
-/// One setting without a place, if it is equivalent to the settings at every place.
+/// Replaces settings at every place by one setting without a place, if that is equivalent.
 fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
     let Some(first) = settings.first() else { return Vec::new() };
     let whole = Setting { place: None, ..first.clone() };
@@ -171,7 +172,7 @@ fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
     if is_same { vec![whole] } else { settings.to_vec() }
 }
 
-/// The reason why a knob can have no effect here, if the advice says so for each of its places. Only for knobs that the user did not name.
+/// The reason why a knob cannot have an effect here. None unless the advice says so for each place, and the user did not name the knob.
 fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<LeftOutReason> {
     let mut found = advice.iter().filter(|found| found.knob == knob.id);
     let first = found.clone().next().filter(|_| !wanted.is_named())?;
@@ -179,8 +180,8 @@ fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<LeftOutRe
     found.all(is_out).then(|| LeftOutReason::Advice(first.reason.clone()))
 }
 
-/// Knobs whose current value is right by all known facts, but where another value may still help some servers. Those with the largest
-/// effects come first, and among these the easiest to try.
+/// Knobs whose current value is right by all known facts, but for which another value may help some servers. Those with the largest known
+/// effects come first, and among equals those that are easiest to try.
 fn worth_a_trial() -> Vec<&'static Knob> {
     let mut found: Vec<&Knob> =
         knobs::ALL.iter().copied().filter(|knob| !knob.extras.worth_a_trial.is_empty()).collect();
@@ -188,7 +189,7 @@ fn worth_a_trial() -> Vec<&'static Knob> {
     found
 }
 
-/// The first value that is worth a trial and not in force.
+/// The first value that is worth a trial and differs from the value in effect.
 fn first_value(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Setting>, LeftOutReason> {
     let setting = |value: &&str| Setting { knob, place: None, value: (*value).to_owned() };
     let is_so = |setting: &Setting| {
@@ -199,10 +200,10 @@ fn first_value(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Se
     found.map(|setting| vec![setting]).ok_or(LeftOutReason::NoValue)
 }
 
-/// Whether a trial can switch this setting of a guide here; if not, why.
+/// Checks whether a trial can switch this setting of a guide here.
 ///
 /// # Errors
-/// The reason, as `tune` has it for settings that it leaves out.
+/// The reason why not, as `tune` prints it for settings that it leaves out.
 pub fn switchable(root: &Root, facts: &Facts, setting: &Setting, network_devices: bool) -> Result<(), LeftOutReason> {
     let wanted = Wanted::Guide { groups: Vec::new(), network_devices };
     possible(root, facts, &wanted, setting.knob, vec![setting.clone()]).map(|_| ())
@@ -232,8 +233,8 @@ fn possible(
         if let Some(why) = planned.unseen.as_ref().or(planned.blocked.as_ref()) {
             return Err(LeftOutReason::Unreadable(why.clone()));
         }
-        // A user who names a knob knows who else sets it. A search by itself leaves it out, because the other program would reset it during
-        // the search.
+        // If the user named the knob, the user knows that another program sets it. Otherwise it is left out, because the other program may
+        // reset it during the search.
         if let (Some(owner), false) = (&planned.owned, wanted.is_named()) {
             return Err(LeftOutReason::Owned(owner.clone()));
         }
@@ -244,7 +245,7 @@ fn possible(
     let current = file.steps.first().and_then(|planned| planned.seen.as_deref());
     let sought = settings.first().filter(|_| !matches!(wanted, Wanted::Guide { .. }));
     let ways = sought.map_or_else(Vec::new, |setting| {
-        // A further value may exceed the machine's limits although the requested one does not.
+        // A further value may exceed the machine's limits even if the requested one does not.
         let fits =
             |value: &String| Plan::from_settings(facts, &[Setting { value: value.clone(), ..setting.clone() }]).is_ok();
         let ways = rungs(knob, current, &setting.value).into_iter();
@@ -262,8 +263,8 @@ fn is_of_a_network_device(knob: &Knob) -> bool {
     )
 }
 
-/// Further values to try after the requested one. For numbers: half and double, as often as fits the knob's range, on the requested side of
-/// the current value. For words: every other word.
+/// Further values to try after the requested one. For numbers: halves and doubles within the knob's range, on the same side of the current
+/// value as the requested one. For words: each other word.
 pub fn rungs(knob: &'static Knob, current: Option<&str>, wanted: &str) -> Vec<Vec<String>> {
     match knob.values {
         Values::Number { min, max, .. } if max > 1 => numbers(min..=max, current, wanted),
@@ -327,7 +328,7 @@ end
         assert_eq!(offer.candidates.len(), offer.plans.len());
         let why = |knob: &str| offer.left_out.iter().find(|left| left.knob == knob).map(|left| &left.why);
         assert!(why("net.core.busy_read").is_some(), "{:?}", offer.left_out);
-        // Without the idle driver that reads it, the file exists but has no effect.
+        // The file exists even if the idle driver that would read it is not loaded. Then the setting has no effect.
         let without = HOST.replace("current_driver = haltpoll", "current_driver = none");
         let root = Root::captured(Capture::parse(&without).unwrap());
         let facts = Facts::probe(&root);

@@ -11,7 +11,7 @@ use crate::caveat::Caveat;
 use crate::concurrent_trials;
 use crate::rules::DropReason;
 
-/// The share of windows that may be dropped without a caveat.
+/// If a larger share of windows is dropped, the answer has a caveat.
 const DROPPED_SHARE_CAVEAT: f64 = 0.2;
 
 /// A caveat: a reason to doubt an answer, or a limit of it.
@@ -22,13 +22,13 @@ const DROPPED_SHARE_CAVEAT: f64 = 0.2;
 pub enum SearchCaveat {
     /// A caveat that a trial may have too.
     OfTrial(Caveat),
-    /// The server ended during the search; `why` has its last words.
+    /// The server ended during the search. `why` has its last output.
     Died { times: usize, why: String },
     /// Windows were dropped, with the reasons.
     Dropped { dropped: usize, of: usize, reasons: BTreeMap<&'static str, usize>, changed: Option<String> },
     /// A counter stood still, but the knob made a difference.
     NotEngaged { knob: String, why: String },
-    /// The caveats as stored in a goal file.
+    /// The text of a caveat from a goal file.
     Stored(String),
 }
 
@@ -38,7 +38,7 @@ impl From<String> for SearchCaveat {
     }
 }
 
-/// One sentence, without a full stop.
+/// Prints one sentence, without a full stop.
 impl fmt::Display for SearchCaveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -69,7 +69,7 @@ impl fmt::Display for SearchCaveat {
     }
 }
 
-/// In JSON, the caveat is its sentence.
+/// In JSON, a caveat is its sentence.
 impl Serialize for SearchCaveat {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -82,7 +82,7 @@ pub(super) fn of_windows(entries: &[Entry]) -> Vec<SearchCaveat> {
     concurrent.into_iter().map(SearchCaveat::OfTrial).chain(deaths(entries)).chain(drops(entries)).collect()
 }
 
-/// The caveat for a server that ended during the search, with its last words.
+/// The caveat that the server ended during the search, with its last output.
 fn deaths(entries: &[Entry]) -> Option<SearchCaveat> {
     let whys = entries.iter().filter_map(|entry| match &entry.seen {
         WindowResult::Died { why } => Some(why),
@@ -92,7 +92,7 @@ fn deaths(entries: &[Entry]) -> Option<SearchCaveat> {
     Some(SearchCaveat::Died { times: whys.len(), why: (*whys.last()?).clone() })
 }
 
-/// The caveat for dropped windows, by reason. It is given if there were many, or if the reason is permanent.
+/// The caveat on dropped windows, by reason. None if there were few and the reasons are temporary.
 fn drops(entries: &[Entry]) -> Option<SearchCaveat> {
     let reasons = entries.iter().filter_map(|entry| match &entry.seen {
         WindowResult::Dropped { reason, .. } => reason.as_ref(),

@@ -11,7 +11,7 @@ use crate::caveat::Caveat;
 use crate::engaged::{Engaged, Mechanism};
 
 impl Answer {
-    /// The search has ended.
+    /// Sets the outcomes of all knobs after the last window.
     pub(super) fn close(&mut self, runner: &SearchRunner<'_>, ended: Result<(), Halt>) {
         self.take_outcomes(runner);
         for (at, knob) in self.knobs.iter_mut().enumerate() {
@@ -40,18 +40,18 @@ impl Answer {
         self.more_time = more_time(self, runner);
     }
 
-    /// The outcome of a knob that moved the metric in the screening although its counter stood still. If the difference was seen again, it
-    /// counts, with a caveat. Otherwise, the knob may still have an effect that was not detected.
+    /// Handles a knob that moved the metric in the screening although its counter stood still. If the difference was confirmed, it counts,
+    /// with a caveat. Otherwise, the knob may still have an effect that was not detected.
     fn add_idle_caveats(&mut self, smallest_effect_ratio: f64) {
         for knob in &mut self.knobs {
             let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.engaged else { continue };
             match &knob.outcome {
-                // Such a knob was not tested again.
+                // This knob was not tested after the screening.
                 KnobOutcome::LeftOut { why: NotNeeded::OthersDoMore { .. } } => {}
                 KnobOutcome::InTheSet | KnobOutcome::Hurts => {
                     self.caveats.push(SearchCaveat::NotEngaged { knob: knob.name().to_owned(), why: why.clone() });
                 }
-                // We claim "no effect" only if the interval excludes every effect that matters, by any path.
+                // "No effect" is claimed only if the interval excludes every effect that matters.
                 KnobOutcome::LeftOut { .. } | KnobOutcome::NoEffect if self.veto.is_none() => {
                     let seen = knob.without.as_ref().or(knob.screening.as_ref());
                     match seen.is_some_and(|seen| seen.is_within(smallest_effect_ratio)) {

@@ -1,4 +1,4 @@
-//! The proof: the chosen set against the unchanged machine, on fresh pairs of windows that had no part in the choice.
+//! The confirmation: compares the chosen set with the unchanged machine, on separate pairs of windows that were not used for the choice.
 
 use evenkeel_stats::{Pair, Verdict as Judged};
 use rand::RngExt;
@@ -14,13 +14,13 @@ use crate::arm::Arm;
 use crate::comparison::{ArmTest, GuardNumbers};
 use crate::error::TrialError;
 
-/// The maximum number of pairs: on any usable machine, a difference that matters shows before that.
+/// The maximum number of pairs. On any usable machine, a difference that matters is visible before that.
 const PAIRS_MAX: usize = 2000;
 
-/// The share of the budget for the comparison of all candidates together: the rest is for finding out which of them matter.
+/// The share of the budget for comparing all candidates together. The rest is for finding which of them matter.
 const WHOLE_SHARE: f64 = 0.2;
 
-/// Compares all candidates together with the unchanged machine. The answer is whether it is worth asking which of them matter.
+/// Compares all candidates together with the unchanged machine. Returns whether to find out which of them matter.
 pub(super) fn whole(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<bool, Halt> {
     if !runner.design.whole_first {
         return Ok(true);
@@ -58,7 +58,7 @@ struct Compared {
     ended: Result<(), Halt>,
 }
 
-/// Measures pairs until it is decided, there is no more room, or the search ends.
+/// Measures pairs until the test is decided, `has_room` returns false, or the search ends.
 fn compare(
     runner: &mut SearchRunner<'_>,
     set: &Set,
@@ -98,7 +98,7 @@ fn compare(
     Ok(Compared { test, ended })
 }
 
-/// Measures pairs until it is decided, or the budget is used up.
+/// Measures pairs until the set is confirmed or rejected, or until the budget is used up.
 pub(super) fn confirm(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &Set) -> Result<(), Halt> {
     runner.stage = Stage::Confirm;
     answer.choose(runner.design, set);

@@ -17,18 +17,18 @@ use crate::switch::Reach;
 
 /// The maximum number of knobs of one search.
 pub const CANDIDATES_MAX: usize = 100;
-/// The maximum number of windows of one search: with windows of a second, a day.
+/// The maximum number of windows of one search. With windows of one second, they take about a day.
 const WINDOWS_MAX: usize = 100_000;
-/// Fewer windows than this can't screen and confirm even one knob.
+/// The minimum number of windows. With fewer, not even one knob can be screened and confirmed.
 pub(super) const WINDOWS_MIN: usize = 80;
 
 /// A candidate: one knob with its value, at one place or at several places with the same value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Candidate {
-    /// The candidate's settings, as `KNOB=VALUE` or `KNOB@PLACE=VALUE`: all of one knob.
+    /// The settings of the candidate as `KNOB=VALUE` or `KNOB@PLACE=VALUE`, all of the same knob.
     pub settings: Vec<String>,
-    /// Further values to try if the requested one helps, in the kernel's spelling. Each way is tried step by step as long as the metric
+    /// Further values to try if the requested one helps, in the kernel's spelling. Each list is tried step by step as long as the metric
     /// improves.
     pub ways: Vec<Vec<String>>,
 }
@@ -39,7 +39,7 @@ impl Candidate {
         Candidate { settings: vec![setting.into()], ways: Vec::new() }
     }
 
-    /// The candidate's settings at this level, as arguments; none if it is unchanged.
+    /// The candidate's settings at this level, as arguments. Empty if the level leaves them unchanged.
     pub fn at(&self, level: &Level) -> Vec<String> {
         match level {
             Level::AsItWas => Vec::new(),
@@ -55,60 +55,60 @@ impl Candidate {
     }
 }
 
-/// How long a search may take. The limit that is reached first ends the search.
+/// The limits of a search. The limit that is reached first ends the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Budget {
     /// The maximum number of windows.
     pub windows: usize,
-    /// The time limit in milliseconds, including switching and waiting; none for no limit.
+    /// The time limit in milliseconds, including switches and waits. None means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
 }
 
-/// How a search is done.
+/// The design of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SearchDesign {
-    /// The candidates, the most promising first: if the budget is too small for all, the last ones are left out.
+    /// The candidates, the most promising first. If the budget is too small for all, the last ones are left out.
     pub candidates: Vec<Candidate>,
-    /// The one number that decides.
+    /// The primary metric, which decides.
     pub metric: Metric,
-    /// The smallest effect that matters, as a share: 0.05 is five per cent.
+    /// The smallest effect that matters, as a share: 0.05 is 5 %.
     pub smallest_effect_ratio: f64,
-    /// Confidence of every claim, all knobs taken together.
+    /// The confidence of all claims together, over all knobs.
     pub confidence: f64,
-    /// The guards: numbers that the set must not make worse. They are tested in the screening and in the proof.
+    /// The guards: metrics that the set must not make worse. They are tested in the screening and in the confirmation.
     #[serde(default)]
     pub guards: Vec<Guard>,
-    /// How many times worse than the unchanged machine a window may be, by the metric or twice by a guard, before its arm is never
-    /// run again.
+    /// An arm is never run again if a metric is more than this many times worse than on the unchanged machine: the primary metric in one
+    /// window, or a guard in two windows in a row.
     pub guard_ratio: f64,
-    /// How long it may take.
+    /// The limits of the search.
     pub budget: Budget,
     /// The path of the workload's packets, which decides which counters show whether a knob was engaged.
     #[serde(default)]
     pub network: NetworkPath,
-    /// How long one window measures, in milliseconds.
+    /// The length of a window in milliseconds.
     pub window_ms: u64,
-    /// The settle time after a switch, in milliseconds; the longest of `settles`, if it has any.
+    /// The settle time after a switch in milliseconds. If `settles` is not empty, this is the longest of them.
     pub settle_ms: u64,
-    /// The settle time for each kind of switch, and how it was found; empty if the user gave it.
+    /// The settle time of each kind of switch, and how it was found. Empty if the user gave the settle time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settles: Vec<ClassSettle>,
-    /// The candidates whose switch needs new sockets or a restart: they are left out first if the budget is too small for all.
+    /// The indices of candidates whose switch needs new sockets or a restart. If the budget is too small for all, these are left out first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<usize>,
-    /// Whether all candidates together are compared with the unchanged machine first, as a guide asks for them. Without a difference that
-    /// matters, none of them is screened.
+    /// Whether to compare all candidates together with the unchanged machine first, as for a guide. If there is no difference that matters,
+    /// no candidate is screened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole_first: bool,
-    /// Seed of every order.
+    /// The seed of all random orders.
     pub seed: u64,
 }
 
 impl SearchDesign {
-    /// A search with the usual confidence, guard and settle time, for windows of a second.
+    /// A design with the default confidence, guard limit and settle time, and with windows of one second.
     pub fn new(candidates: Vec<Candidate>, metric: Metric, budget: Budget, seed: u64) -> SearchDesign {
         SearchDesign {
             candidates,
@@ -128,6 +128,8 @@ impl SearchDesign {
         }
     }
 
+    /// Checks the design.
+    ///
     /// # Errors
     /// If the design can never give a result.
     pub fn check(&self) -> Result<(), TrialError> {
@@ -148,7 +150,7 @@ impl SearchDesign {
             return bad(format!("a confidence of {}: more than 0.5, less than 1", self.confidence));
         }
         if self.guard_ratio.is_nan() || self.guard_ratio < 1.1 {
-            return bad(format!("a guard at {} times the usual: 1.1 or more", self.guard_ratio));
+            return bad(format!("a stop limit of {} times the usual value: at least 1.1", self.guard_ratio));
         }
         check_guards(&self.guards, &self.metric)?;
         Ok(())
@@ -175,30 +177,30 @@ impl SearchDesign {
         }
     }
 
-    /// Windows that the budget allows at the planned pace.
+    /// The number of windows that the budget allows, if they take as long as planned.
     pub fn windows(&self) -> usize {
         let each_ms = (self.window_ms + self.settle_ms).max(1);
         let by_time = self.budget.time_ms.map_or(usize::MAX, |ms| usize::try_from(ms / each_ms).unwrap_or(usize::MAX));
         self.budget.windows.min(by_time)
     }
 
-    /// The machine as it was.
+    /// The arm with the unchanged machine.
     pub fn baseline(&self) -> Arm {
         Arm::as_it_was(self.candidates.len())
     }
 
-    /// How long one window measures.
+    /// The length of a window.
     pub fn window(&self) -> Duration {
         Duration::from_millis(self.window_ms)
     }
 
-    /// How long the machine is left alone after a switch, at the most.
+    /// The maximum time to wait after a switch.
     pub fn settle(&self) -> Duration {
         Duration::from_millis(self.settle_ms)
     }
 
-    /// How long to wait after a switch of these kinds: the longest settle time found for them. If one of them was not measured separately,
-    /// the longest of all.
+    /// The time to wait after a switch of these kinds: the longest settle time found for any of them. If one kind was not measured
+    /// separately, the longest of all kinds.
     pub fn settle_after(&self, ways: &BTreeSet<Reach>) -> Duration {
         let of =
             |way: &Reach| self.settles.iter().find(|found| found.class == Some(*way)).map(|found| found.settle.time());
@@ -206,7 +208,7 @@ impl SearchDesign {
         found.and_then(|found| found.into_iter().max()).unwrap_or_else(|| self.settle())
     }
 
-    /// The logarithm of a window's number, negated if higher is better, so that less is better.
+    /// The logarithm of a window's value, negated if higher values are better, so that less is better.
     pub(super) fn cost(&self, value: f64) -> f64 {
         match self.metric.better {
             Direction::Lower => value.ln(),
@@ -214,7 +216,7 @@ impl SearchDesign {
         }
     }
 
-    /// A change of cost as the ratio of the metric.
+    /// The ratio of the metric that corresponds to a change of cost.
     pub(super) fn ratio(&self, cost: f64) -> f64 {
         match self.metric.better {
             Direction::Lower => cost.exp(),
@@ -227,7 +229,7 @@ impl SearchDesign {
         self.smallest_effect_ratio.ln_1p()
     }
 
-    /// A sequential test for one of `of` knobs: it stays valid if one looks after every pair.
+    /// A sequential test for one of `of` knobs: it may be evaluated after every pair.
     ///
     /// # Errors
     /// If the options of the test are invalid.
@@ -241,7 +243,7 @@ impl SearchDesign {
         GuardSet::at_end(&self.guards, self.confidence)
     }
 
-    /// The options for the tests of `of` knobs. All their claims together hold with the design's confidence.
+    /// The options for the tests of `of` knobs. The error is divided among them, so that all claims together have the design's confidence.
     pub(super) fn options(&self, of: usize) -> Options {
         Options {
             confidence: 1.0 - (1.0 - self.confidence) / of.max(1) as f64,

@@ -11,12 +11,11 @@ use crate::arm::{ArmName, Level};
 use crate::counters::counter_of;
 use crate::engaged::{Engaged, Mechanism, Observed, mechanism};
 
-/// The minimum number of windows with a knob and without it. With fewer, its counter cannot show that it was not
-/// engaged.
+/// The minimum number of windows with a knob, and without it. With fewer, the counter cannot show that the knob was not engaged.
 const WINDOWS_MIN: usize = 3;
 
-/// Takes out knobs that were never engaged and have no effect that matters, by the table in `report/verdict.rs`. A counter knows only one
-/// path of an effect, so the interval must exclude an effect by another path.
+/// Takes out knobs that were never engaged and have no effect that matters, by the table in `report/verdict.rs`. A counter covers only one
+/// path of an effect, so the interval must also exclude an effect that matters.
 pub(super) fn take_out_idle(
     runner: &mut SearchRunner<'_>,
     knobs: usize,
@@ -32,11 +31,11 @@ pub(super) fn take_out_idle(
     }
 }
 
-/// Whether the windows so far show that a knob was engaged; `None` without a counter or with too few windows.
+/// Whether the windows so far show that a knob was engaged. `None` if it has no counter, or if there are too few windows.
 pub(super) fn knob_mechanism(runner: &SearchRunner<'_>, knob: usize) -> Option<Mechanism> {
     let name = name_of(runner, knob)?;
     let counter = counter_of(name)?;
-    // Two knobs for the same mechanism can hide each other's difference in the counter, but not that the counter moves.
+    // If two knobs act on the same mechanism, the counter may be the same with and without each of them. But it still moves.
     let likes: Vec<usize> = (0..runner.design.candidates.len())
         .filter(|other| *other != knob && name_of(runner, *other).and_then(counter_of) == Some(counter))
         .collect();
@@ -52,8 +51,8 @@ pub(super) fn knob_mechanism(runner: &SearchRunner<'_>, knob: usize) -> Option<M
     Some(mechanism(&windows, runner.design.network, name, false))
 }
 
-/// Whether the counter shows that the knob was engaged by a difference between windows with and without the knob, rather than by any
-/// movement.
+/// Whether this counter shows that a knob was engaged by a difference between windows with and without the knob. For other counters, any
+/// movement is enough.
 fn compares(counter: Counter) -> bool {
     matches!(
         counter,

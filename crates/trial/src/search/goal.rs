@@ -15,7 +15,7 @@ use super::design::SearchDesign;
 use super::settling::ClassSettle;
 use crate::design::Guard;
 
-/// The number in `format` of the evidence.
+/// The value of `format` in the evidence.
 pub const GOAL_FORMAT: u64 = 1;
 
 /// A plan with its evidence.
@@ -33,56 +33,56 @@ pub struct GoalFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
-    /// The format's number.
+    /// The number of the format.
     pub format: u64,
-    /// When it was written, UTC.
+    /// When the file was written, in UTC.
     pub written: String,
-    /// The metric that decided.
+    /// The primary metric, which decided.
     pub metric: Metric,
     /// The smallest effect that matters, as a share.
     pub smallest_effect_ratio: f64,
-    /// Confidence of every claim.
+    /// The confidence of all claims together.
     pub confidence: f64,
     /// Metrics that the set must not make worse.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<Guard>,
-    /// Length of a window in milliseconds.
+    /// The length of a window in milliseconds.
     pub window_ms: u64,
-    /// How long each switch settled, in milliseconds.
+    /// The settle time after each switch, in milliseconds.
     pub settle_ms: u64,
-    /// The settle time for each kind of switch; empty if the user gave it.
+    /// The settle time of each kind of switch. Empty if the user gave the settle time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settles: Vec<ClassSettle>,
-    /// Seed of every order.
+    /// The seed of all random orders.
     pub seed: u64,
-    /// The server and its load, to start them again.
+    /// The server and its load, to run the same workload again.
     pub workload: WorkloadSpec,
     /// The workload in words.
     pub workload_words: String,
-    /// The machine.
+    /// The machine on which the set was found.
     pub host: HostWords,
-    /// The result.
+    /// The answer of the search.
     pub answer: Answer,
 }
 
-/// A workload with its options, as stored in a file.
+/// A workload with its options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadSpec {
-    /// The metric's name.
+    /// The name of the workload.
     pub name: String,
-    /// Players or connections, if given.
+    /// The number of players or connections. None if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub players: Option<u32>,
-    /// The CPUs of server and load: apart, together, free.
+    /// How CPUs are assigned to server and load: apart, together, or free.
     pub placement: String,
-    /// The settings of the workload itself.
+    /// The settings of the workload itself, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, String>,
-    /// The user's command.
+    /// The user's command, if the workload is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// The arguments for all of this, in shell syntax; empty if none were given.
+    /// The arguments for these options, in shell syntax. Empty if none were given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub arguments: String,
 }
@@ -91,22 +91,22 @@ pub struct WorkloadSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostWords {
-    /// The kernel's release.
+    /// The release of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// The CPU's name.
+    /// The model name of the CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_model: Option<String>,
-    /// How many CPUs run.
+    /// The number of online CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<usize>,
-    /// The hypervisor.
+    /// The name of the hypervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypervisor: Option<String>,
-    /// The cloud.
+    /// The name of the cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud: Option<String>,
-    /// The instance's type there.
+    /// The instance type in that cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
 }
@@ -120,7 +120,7 @@ pub enum GoalError {
     /// The file is a plan without evidence, or its evidence is invalid.
     #[error("read the goal: {}", self.cause())]
     Text(String),
-    /// A newer program wrote it.
+    /// A newer version wrote the file.
     #[error("read the goal: {}", self.cause())]
     Format(u64),
     /// The plan names a setting that this program does not know.
@@ -129,7 +129,7 @@ pub enum GoalError {
 }
 
 impl GoalError {
-    /// The error without the failed action, for callers that name the file.
+    /// The error without "read a goal file", for callers that name the file themselves.
     pub fn cause(&self) -> String {
         match self {
             GoalError::Plan(error) => error.cause(),
@@ -146,7 +146,7 @@ impl GoalFile {
     /// Reads a goal file's text.
     ///
     /// # Errors
-    /// If it is not a goal file, or has an unknown format.
+    /// If the text is not a goal file, or has an unknown format.
     pub fn parse(text: &str) -> Result<GoalFile, GoalError> {
         if text.len() > MAX_PLAN_BYTES {
             return Err(GoalError::Text(format!("it has more than {MAX_PLAN_BYTES} bytes")));
@@ -174,12 +174,12 @@ impl GoalFile {
     /// The text that [`GoalFile::parse`] reads.
     ///
     /// # Errors
-    /// No error is known: every field is plain data.
+    /// No error is expected, because every field is plain data.
     pub fn text(&self) -> Result<String, GoalError> {
         serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(|error| GoalError::Text(error.to_string()))
     }
 
-    /// Its settings, checked as if a user had typed them.
+    /// The settings of the plan, checked as if a user had entered them.
     ///
     /// # Errors
     /// The first invalid setting.
@@ -187,7 +187,7 @@ impl GoalFile {
         Ok(self.plan.settings()?)
     }
 
-    /// The differences between `now` and the machine on which the goal was found. Facts that both lack do not differ.
+    /// The differences between `now` and the machine on which the set was found. A fact that both lack is no difference.
     pub fn differences(&self, now: &HostWords) -> Vec<String> {
         let was = &self.evidence.host;
         let word = |name: &str, was: &Option<String>, now: &Option<String>| {
@@ -258,10 +258,10 @@ impl WorkloadSpec {
         }
     }
 
-    /// The options to start it with again. The caller adds those that the file does not contain.
+    /// The options to start the workload again. The caller adds the options that the file does not contain.
     ///
     /// # Errors
-    /// If its placement is invalid.
+    /// If the placement is invalid.
     pub fn options(&self, programs: &Path, seed: u64) -> Result<Options, GoalError> {
         let placement = match self.placement.as_str() {
             "apart" => Placement::Apart,
@@ -284,7 +284,7 @@ impl WorkloadSpec {
 }
 
 impl HostWords {
-    /// The machine of these facts.
+    /// The description of a machine with these facts.
     pub fn from_facts(facts: &Facts) -> HostWords {
         fn word<T: Serialize>(fact: &Fact<T>) -> Option<String> {
             match serde_json::to_value(fact.known()?).ok()? {

@@ -1,5 +1,5 @@
-//! The guards of a search. They find the knob to blame when an arm with many knobs was stopped, the knobs that make a guard's metric worse,
-//! and sets that do.
+//! The guards of a search. If an arm with many knobs was stopped, they find the knob that caused it. They also find knobs, and sets, that
+//! make a guard's metric worse.
 
 use evenkeel_stats::designs::{Run, Term, fit};
 
@@ -8,10 +8,10 @@ use super::rows::{ERRORS, Rows};
 use super::runner::{Halt, SearchRunner, WindowOutcome};
 use crate::arm::{Arm, Level};
 
-/// Halves the suspects until one is left, and takes that one out of the search. If the machine or several knobs together were the cause, it
-/// takes out none, and only the arm stays forbidden.
+/// Halves the suspected knobs until one is left, and takes that one out of the search. If the machine or several knobs together were the
+/// cause, no knob is taken out, and only the arm stays forbidden.
 pub(super) fn find_culprit(runner: &mut SearchRunner<'_>, arm: &Arm) -> Result<(), Halt> {
-    // Each further end of the server costs a restart, and the first two were not accidents.
+    // Each further end of the server costs a restart. The first two were no accident, so one end is enough now.
     runner.believes_one_death = true;
     let found = halve(runner, arm);
     runner.believes_one_death = false;
@@ -43,7 +43,7 @@ fn halve(runner: &mut SearchRunner<'_>, arm: &Arm) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Whether the arm with only these of its knobs on is stopped too.
+/// Whether the arm is stopped too if only these of its knobs are switched.
 fn hurts(runner: &mut SearchRunner<'_>, arm: &Arm, knobs: &[usize]) -> Result<bool, Halt> {
     let mut fewer = runner.design.baseline();
     for knob in knobs {
@@ -52,8 +52,8 @@ fn hurts(runner: &mut SearchRunner<'_>, arm: &Arm, knobs: &[usize]) -> Result<bo
     Ok(runner.window(&fewer)? == WindowOutcome::Hurt)
 }
 
-/// Takes out the knobs that make a guard worse by as much as vetoes, estimated together with all others. Otherwise such a knob would be
-/// proved first, and then the whole set vetoed. Every window of the screening is used for this.
+/// Takes out the knobs that make a guard worse by at least its limit, estimated together with all others from all windows of the screening.
+/// Otherwise such a knob could enter the set, and the guard would reject the whole set.
 pub(super) fn take_out_harmful(runner: &mut SearchRunner<'_>, seen: &Rows, knobs: usize) {
     let terms: Vec<Term> = (0..knobs).map(Term::Main).collect();
     let design = runner.design;

@@ -1,4 +1,4 @@
-//! `KnobOutcome`: what became of one knob in a search.
+//! `KnobOutcome`: the outcome of one knob in a search.
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
@@ -16,9 +16,9 @@ pub enum KnobOutcome {
     NoEffect,
     /// The knob makes the metric worse.
     Hurts,
-    /// The knob was stopped: it made the metric or a guard much worse, or the server ended or got no CPU.
+    /// An arm with this knob was stopped: it made the primary metric or a guard much worse, or the server ended or got no CPU.
     Stopped,
-    /// The knob makes a guard so much worse that the guard vetoes it.
+    /// The knob makes a guard worse by at least its limit, so it is rejected.
     Vetoed {
         /// The guard, and how much worse it is.
         why: String,
@@ -28,26 +28,26 @@ pub enum KnobOutcome {
         /// Why it was not engaged.
         why: String,
     },
-    /// The kernel or the server refused it.
+    /// The kernel or the server refused the knob's value.
     Refused {
-        /// The reason, in their words.
+        /// The reason that the kernel or the server gave.
         why: String,
     },
-    /// The knob moved the metric, and is not needed.
+    /// The knob moved the metric, but the set does not need it.
     LeftOut {
-        /// Why.
+        /// Why the set does not need it.
         why: NotNeeded,
     },
     /// The knob was not tried.
     NotTried {
-        /// Why.
+        /// Why the knob was not tried.
         why: String,
     },
-    /// The search ended before it was decided.
+    /// The search ended before the knob was decided.
     Unclear,
 }
 
-/// Reads an outcome from the fields of a knob's answer. Files of the first versions name it `fate`.
+/// Reads an outcome from the fields of a knob's answer. In files of the first versions, the field is named `fate`.
 pub(super) fn read<'de, D: Deserializer<'de>>(fields: D) -> Result<KnobOutcome, D::Error> {
     let mut fields = Map::deserialize(fields)?;
     if let Some(outcome) = fields.remove("fate") {

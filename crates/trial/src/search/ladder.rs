@@ -1,4 +1,4 @@
-//! Tries other values of the knobs that moved: half and double, or the next word, step by step as long as the metric improves.
+//! Tries other values of the knobs that moved the metric: half and double, or the next word, step by step as long as the metric improves.
 
 use evenkeel_stats::{Pair, Verdict as Judged, compare, median};
 use rand::seq::SliceRandom;
@@ -12,14 +12,14 @@ use crate::comparison::{GuardNumbers, GuardSet};
 
 /// The share of the budget that may be used when this stage ends.
 const SHARE: f64 = 0.6;
-/// Blocks after which a value that does not look better is given up.
+/// The number of blocks after which a value that does not look better is given up.
 const BLOCKS_FIRST: usize = 4;
-/// Blocks after which a value is judged.
+/// The number of blocks after which a value is judged.
 const BLOCKS: usize = 10;
 /// The maximum number of steps of one knob.
 const STEPS_MAX: usize = 4;
 
-/// A value that is tried.
+/// A value of a knob that is being tried.
 struct Rung {
     knob: usize,
     way: usize,
@@ -35,7 +35,7 @@ type Window = (f64, GuardNumbers);
 /// Tries all ladders of the set at once: the steps of all knobs share the windows of the current set.
 pub(super) fn climb(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
     runner.stage = Stage::Ladder;
-    // Ways that are still open, with the step that comes next.
+    // The lists of values that may still be continued, each as knob and list.
     let mut open: Vec<(usize, usize)> = Vec::new();
     for knob in set.members.iter().filter(|knob| *set.arm.level(**knob) != Level::AsItWas) {
         open.extend((0..runner.design.candidates[*knob].ways.len()).map(|way| (*knob, way)));
@@ -68,7 +68,8 @@ fn rung(runner: &SearchRunner<'_>, set: &Set, knob: usize, way: usize, step: usi
     })
 }
 
-/// Blocks that measure the set and every value once each. Values that do not look better are given up, and returned.
+/// Measures blocks. Each block has one window of the set and one of every value. Returns the values that were given up because they do not
+/// look better.
 fn measure(runner: &mut SearchRunner<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<Vec<Rung>, Halt> {
     let mut given_up = Vec::new();
     for block in 0..BLOCKS {
@@ -114,7 +115,7 @@ fn note(runner: &SearchRunner<'_>, answer: &mut Answer, rung: &Rung) {
     answer.knobs[rung.knob].ladder.push(TriedValue { value: value.clone(), effect, is_taken: false });
 }
 
-/// Sets each knob to its best value, if that is better than the current one; its way stays open.
+/// Sets each knob to its best value, if that is better than the current one. Returns the lists of values that may be continued.
 fn best_of_each(
     runner: &SearchRunner<'_>,
     answer: &mut Answer,

@@ -1,4 +1,4 @@
-//! `LeftOut`: a knob that a search does not try. `NotNeeded`: a knob that it tried and does not need. Each has the reason.
+//! `LeftOut`: a knob that a search does not try. `NotNeeded`: why a knob that moved the metric is not in the set.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 pub struct LeftOut {
     /// The knob's id.
     pub knob: String,
-    /// Why.
+    /// Why it is not tried.
     pub why: LeftOutReason,
 }
 
-/// Why a knob is not tried. In JSON it is its sentence.
+/// Why a knob is not tried. In JSON, it is the sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum LeftOutReason {
     /// The user is not root.
     #[error("you need root for this setting of the whole host")]
     NeedsRoot,
-    /// This many other candidates rank before it.
+    /// The search tries only the first candidates, and the knob is not among them.
     #[error("{candidates} other knobs rank higher")]
     TooMany {
-        /// How many are tried.
+        /// The number of candidates that are tried.
         candidates: usize,
     },
-    /// The value is in force already.
+    /// The value is already in effect.
     #[error("it has this value already")]
     AlreadyInForce,
-    /// Neither the advice nor the list of values that are worth a trial has one.
+    /// No value is known that is worth a trial: neither from the advice nor from the list of such values.
     #[error("evenkeel advises no value for it here: name one")]
     NoValue,
     /// The change could interrupt the user's network connection.
@@ -40,25 +40,25 @@ pub enum LeftOutReason {
     /// The setting takes effect after a reboot.
     #[error("it takes effect only after a reboot")]
     NeedsReboot,
-    /// evenkeel can't set it.
+    /// evenkeel cannot set the knob, but the user can.
     #[error("you have to do it by hand: {todo}")]
     ByHand {
-        /// The step that the user would have to do.
+        /// What the user would have to do.
         todo: String,
     },
-    /// The advice says for every place that it does nothing here.
+    /// The advice says for every place that the knob has no effect here.
     #[error("{0}")]
     Advice(String),
-    /// No plan can be made of its setting.
+    /// No plan can be made for the setting.
     #[error("{0}")]
     NoPlan(String),
     /// The knob's value can't be read, or differs from the value in effect.
     #[error("{0}")]
     Unreadable(String),
-    /// Another program sets it.
+    /// Another program sets the knob.
     #[error("{0}")]
     Owned(String),
-    /// The workload can't switch it.
+    /// The workload cannot switch the knob.
     #[error("{0}")]
     Workload(String),
     /// The text as stored in the log of a search.
@@ -72,36 +72,36 @@ impl Serialize for LeftOutReason {
     }
 }
 
-/// Why a knob that moved the metric is not in the set. In JSON it is its sentence.
+/// Why a knob that moved the metric is not in the set. In JSON, it is the sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[serde(from = "String")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(into = "String"))]
 pub enum NotNeeded {
-    /// This many others moved the metric more.
+    /// Other knobs moved the metric more, and only those continue.
     #[error("{others} others do more")]
     OthersDoMore {
-        /// How many go on.
+        /// The number of knobs that continue.
         others: usize,
     },
-    /// No combination with it is better than one without.
+    /// No combination with this knob is better than the best one without it.
     #[error("adds nothing to the others")]
     AddsNothing,
-    /// The set is no worse without it.
+    /// The set is not worse without this knob.
     #[error("does nothing in addition to the others")]
     DoesNothing,
-    /// The set could not be shown to be worse without it.
+    /// The search could not show that the set is worse without this knob.
     #[error("{pairs} pairs did not show that it is needed")]
     NotShown {
-        /// Pairs of windows.
+        /// The number of pairs of windows in which this was tested.
         pairs: usize,
     },
     /// The set with this knob could not be shown to help.
     #[error("the set that it was in could not be shown to help")]
     SetNotShown,
-    /// A guard vetoed its set.
+    /// A guard rejected the set with this knob.
     #[error("the set that it was in was vetoed: {why}")]
     SetVetoed {
-        /// The reason.
+        /// The guard, and how much worse it is.
         why: String,
     },
     /// The text as stored in a goal file.

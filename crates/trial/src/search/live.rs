@@ -1,4 +1,4 @@
-//! `Live`: the real subject of a search: the host, a server under load, and the watch on the machine.
+//! `Live`: what a real search measures: the host, a server under load, and the watch on the machine.
 
 use evenkeel_host::Plan;
 use evenkeel_workload::{Clock, Workload, WorkloadError};
@@ -19,17 +19,17 @@ const REVIVALS_MAX: usize = 20;
 pub struct Live<'a, 'b> {
     /// The design.
     pub design: &'a SearchDesign,
-    /// The knobs, one plan each, in the order of the candidates.
+    /// The plan of each candidate, in the same order.
     pub plans: &'a [Plan],
-    /// Switches to an arm.
+    /// Switches the host to an arm.
     pub switch: &'a mut Switch<'b>,
     /// The server with its load.
     pub workload: Box<dyn Workload>,
-    /// Starts another server after the first has ended.
+    /// Starts a new server after the last one has ended.
     pub revive: &'a dyn Fn() -> Result<Box<dyn Workload>, WorkloadError>,
     /// The machine's conditions.
     pub watch: &'a Watch,
-    /// When a window is dropped.
+    /// The rules by which a window is dropped.
     pub rules: Rules,
     /// How often the server was restarted.
     pub revivals: usize,
@@ -41,7 +41,7 @@ impl Subject for Live<'_, '_> {
             Err(TrialError::Switch { knob, wanted, why }) => {
                 let is_it = |plan: &Plan| plan.steps.iter().any(|step| step.knob == knob);
                 match self.plans.iter().position(is_it) {
-                    // Even the original value is refused: no window can be trusted any more.
+                    // The original value of a setting is refused too, so the search cannot continue.
                     Some(setting) if !arm.is_as_it_was() => {
                         Ok(WindowResult::Refused { setting, why: format!("{wanted}: {why}") })
                     }
@@ -53,7 +53,7 @@ impl Subject for Live<'_, '_> {
                 self.workload.stop();
                 match self.start_anew() {
                     Ok(()) => Ok(WindowResult::Died { why: format!("{program}: {why}") }),
-                    // The reason why the first server ended is more useful than the failure of the next start.
+                    // Report why the first server ended, because that helps more than the error of the next start.
                     Err(error) => {
                         let why = format!("{why}; and it could not be started anew: {error}");
                         Err(WorkloadError::Program { program, why }.into())
@@ -74,7 +74,7 @@ impl Subject for Live<'_, '_> {
 }
 
 impl Live<'_, '_> {
-    /// A new server starts with unchanged settings, whatever ended the last one.
+    /// Starts a new server. It starts with unchanged settings, whatever ended the last one.
     fn start_anew(&mut self) -> Result<(), TrialError> {
         self.workload = (self.revive)()?;
         self.switch.to(&Arm::as_it_was(self.plans.len()), &mut *self.workload)

@@ -1,4 +1,4 @@
-//! `Log`: the windows of a search on disk, a line of JSON each. A killed search continues from it.
+//! `Log`: the windows of a search on disk, with a line of JSON for each. If a search is killed, it continues from its log.
 
 use std::path::Path;
 
@@ -12,26 +12,26 @@ use crate::arm::Arm;
 use crate::error::InvalidLine;
 use crate::log_file::{IfThere, LogFile, LogFileError, lines};
 
-/// The number in the file's `format`.
+/// The value of `format` in the file.
 const FORMAT: u64 = 1;
-/// The longest log that is read, in bytes: hundreds of thousands of windows.
+/// The maximum length of a log that is read, in bytes. It is enough for hundreds of thousands of windows.
 const LOG_BYTES_MAX: u64 = 512 << 20;
 /// The log's name in errors.
 const LOG: &str = "search's log";
 const WRITE: &str = "write the search's log";
 const READ: &str = "read the search's log";
 
-/// The first line.
+/// The first line of a log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Header {
-    /// The format's number.
+    /// The number of the format.
     pub format: u64,
-    /// The version of the program that wrote it.
+    /// The version of the program that wrote the log.
     pub evenkeel: String,
-    /// The design.
+    /// The design of the search.
     pub design: SearchDesign,
-    /// The caller's data to continue: the workload, and the destination of the answer.
+    /// Data of the caller for continuing the search: the workload, and where the answer goes.
     pub context: Value,
 }
 
@@ -50,7 +50,7 @@ pub struct Entry {
     pub arm: Arm,
     /// The result of the window.
     pub seen: WindowResult,
-    /// How long it took, switching included, in milliseconds.
+    /// The duration of the window including the switch, in milliseconds.
     pub took_ms: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that is kept in memory alone.
+    /// A log that is kept only in memory.
     pub fn in_memory(entries: Vec<Entry>) -> Log {
         Log { entries, file: None }
     }
@@ -70,7 +70,7 @@ impl Log {
     /// Creates a log on disk that only this user can read. Replaces an existing file.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If the file can't be written.
     pub fn create(path: &Path, header: &Header) -> Result<Log, LogFileError> {
         let failed = |error: &std::io::Error| LogFileError::io(WRITE, path, error);
         let file = LogFile::create(path, IfThere::Replace).map_err(|error| failed(&error))?;
@@ -79,13 +79,13 @@ impl Log {
         Ok(Log { entries: Vec::new(), file: Some(file) })
     }
 
-    /// A log of an earlier run, to continue. It removes a last line that a kill cut off.
+    /// Opens the log of an earlier run, to continue it. An incomplete last line is removed.
     ///
     /// # Errors
-    /// If it can't be read or is invalid.
+    /// If the file can't be read, or is invalid.
     pub fn open(path: &Path) -> Result<(Header, Log), LogFileError> {
         let failed = |error: std::io::Error| LogFileError::io(READ, path, &error);
-        // The file is opened first, because a file that can't be continued, such as a pipe, must not be read either.
+        // Open the file first. A file that can't be continued, such as a pipe, must not be read either.
         let file = LogFile::open(path).map_err(failed)?;
         let bytes = user_file::read(path, LOG_BYTES_MAX).map_err(|error| failed(error.into()))?;
         let (header, entries, whole_bytes) =
@@ -99,11 +99,11 @@ impl Log {
         &self.entries
     }
 
-    /// Adds the next window, and returns it as it would be read back. Numbers may lose their last bit in the file, and a continued search
-    /// must make the same decisions as the first one.
+    /// Adds the next window, and returns it in the form in which it would be read back. Numbers may lose their last bit in the file, and a
+    /// continued search must decide as the first one did.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If the file can't be written.
     pub fn add(&mut self, mut entry: Entry) -> Result<Entry, LogFileError> {
         if let Some(file) = &mut self.file {
             let added = file.add(&entry).and_then(|line| Ok(serde_json::from_str(&line)?));

@@ -2,15 +2,15 @@
 //!
 //! | stage | question | method |
 //! |---|---|---|
-//! | [`Stage::Whole`] | of a guide: do all its knobs together move the metric? | all against the machine as it is |
+//! | [`Stage::Whole`] | for a guide: do all its knobs together move the metric? | all knobs against the unchanged machine |
 //! | [`Stage::Screen`] | which of all the knobs move the metric? | every window has half of them on: [`evenkeel_stats::designs`] |
 //! | [`Stage::Ladder`] | is half or double of the value even better? | a few values in the same block, step by step |
-//! | [`Stage::Pairs`] | do those that moved help or hinder each other? | every combination of them |
+//! | [`Stage::Pairs`] | do the knobs that moved it help or hinder each other? | every combination of them |
 //! | [`Stage::Trim`] | which of them can be left out? | the set against the set without each, until it is decided |
-//! | [`Stage::Confirm`] | does what is left help at all? | fresh pairs against the machine as it was |
+//! | [`Stage::Confirm`] | do the remaining knobs help at all? | separate pairs against the unchanged machine |
 //!
-//! The first three stages choose and prove nothing: the best of many candidates is partly lucky. Only the last two decide, on fresh
-//! windows and by a test that stays valid after every pair. A search that can't confirm its set reports that nothing helped.
+//! The first three stages choose and prove nothing: the best of many candidates is partly so by chance. Only the last two decide. They use
+//! separate windows, and a test that is valid after every pair. A search that can't confirm its set reports that nothing helped.
 //!
 //! A search is an ordinary function that requests one window after another from a [`Subject`], and decides only by these windows. So its
 //! state is the list of its windows. [`Log`] stores them on disk line by line. After a kill, [`search`] replays them and continues from the
@@ -64,8 +64,8 @@ use crate::arm::Arm;
 use crate::error::TrialError;
 use runner::{Halt, SearchRunner};
 
-/// Searches. Windows that the log already has are not measured again, so a killed search continues where it was.
-/// If it ends early, the answer has the results so far.
+/// Runs a search. Windows that are already in the log are not measured again, so a killed search continues where it was. If the search ends
+/// early, the answer has the results so far.
 ///
 /// # Errors
 /// Only if the design is invalid.
@@ -78,7 +78,7 @@ pub fn search<'a>(design: &'a SearchDesign, tools: Tools<'a>) -> Result<Answer, 
     Ok(answer)
 }
 
-/// Whether the search of this log has ended, with a result or a permanent failure: no further window is needed.
+/// Whether the search of this log has ended, with a result or a permanent failure, so that no further window is needed.
 pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
     struct Nobody {
         was_asked: bool,
@@ -92,7 +92,7 @@ pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
     let (mut nobody, windows) = (Nobody { was_asked: false }, log.entries().len());
     let tools = Tools { subject: &mut nobody, log, stop: &|| false, on_progress: &mut |_| {} };
     let is_complete = search(design, tools).is_ok_and(|answer| match answer.ended {
-        // A partly unreadable log may still be useful.
+        // The search failed before it had replayed all windows of the log. Then the log may still be useful.
         SearchEnded::Failed { .. } => answer.windows.values().sum::<usize>() == windows,
         _ => true,
     });

@@ -1,4 +1,4 @@
-//! Measures the knobs that moved in every combination, because two of them may have the same effect, cancel each other, or need each
+//! Measures every combination of the knobs that moved the metric. Two of them may have the same effect, cancel each other, or need each
 //! other. The search continues with the combination that is predicted to be the best.
 
 use evenkeel_stats::designs::{Fit, Level as Sign, Run, Term, factorial, fit};
@@ -14,18 +14,18 @@ use crate::arm::{Arm, Level};
 
 /// The share of the budget that may be used when this stage ends.
 const SHARE: f64 = 0.75;
-/// Windows this close together count as neighbours.
+/// The number of consecutive windows that form a block.
 const BLOCK: usize = 4;
-/// The minimum and maximum number of draws.
+/// The minimum and maximum number of draws of the design.
 const DRAWS: std::ops::RangeInclusive<usize> = 2..=40;
-/// The minimum number of windows beyond the number of effects, from which the error is known.
+/// The minimum degrees of freedom: the number of windows minus the number of effects. With fewer, the error of an effect is unknown.
 const DEGREES_MIN: usize = 12;
-/// The error is small enough at this share of the smallest effect that matters.
+/// The measurement ends when the error is this share of the smallest effect that matters.
 const ERROR_SHARE: f64 = 0.3;
-/// An interaction of two knobs counts from this many standard errors.
+/// An interaction of two knobs counts if it is at least this many standard errors large.
 const ERRORS: f64 = 2.5;
 
-/// Chooses the best combination of the set. If the budget is too small, it keeps the whole set.
+/// Chooses the best combination of the set's knobs. If the budget is too small to measure it, the whole set is kept.
 pub(super) fn choose(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
     runner.stage = Stage::Pairs;
     let members = set.members.clone();
@@ -69,7 +69,7 @@ pub(super) fn choose(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &m
     Ok(())
 }
 
-/// Stores the joint effect of every two knobs of the set, for the report page.
+/// Stores the joint effect of each pair of knobs in the set, for the report page.
 fn note(runner: &SearchRunner<'_>, answer: &mut Answer, members: &[usize], fit: &Fit) {
     let name = |at: usize| members.get(at).map_or_else(String::new, |knob| answer.knobs[*knob].settings.join(" "));
     let of = |estimate: &evenkeel_stats::designs::Estimate| match estimate.term {
@@ -105,8 +105,8 @@ fn arm_of(set: &Set, levels: &[Level], row: &[Sign]) -> Arm {
     arm
 }
 
-/// Keeps the combination with the lowest predicted cost. Among those within the tolerance, it keeps the one with the fewest knobs.
-/// If the prediction is too coarse, the tolerance is zero: the next stage removes knobs that do nothing.
+/// Keeps the combination with the lowest predicted cost. Among combinations within the tolerance, it keeps the one with the fewest knobs.
+/// If the predictions have a large error, the tolerance is zero; the next stage then removes knobs without effect.
 fn keep_best(runner: &SearchRunner<'_>, answer: &mut Answer, set: &mut Set, levels: &[Level], fit: &Fit, error: f64) {
     let knobs = set.members.len();
     let all = (0..1_usize << knobs).map(|number| {
@@ -127,7 +127,7 @@ fn keep_best(runner: &SearchRunner<'_>, answer: &mut Answer, set: &mut Set, leve
     set.members.retain(|knob| *set.arm.level(*knob) != Level::AsItWas);
 }
 
-/// The cost of a combination, minus that of the mean. Pairs without a sure effect count as zero.
+/// The predicted cost of a combination, relative to the mean. Uncertain interactions count as zero.
 fn predicted(fit: &Fit, row: &[Sign]) -> f64 {
     let of = |estimate: &evenkeel_stats::designs::Estimate| match estimate.term {
         Term::Main(knob) => estimate.effect / 2.0 * row[knob].sign(),

@@ -2,15 +2,15 @@
 
 use evenkeel_stats::designs::{DesignError, Fit, Level as Sign, Run, Term, fit};
 
-/// A knob has moved the metric only if its effect is this many standard errors large.
+/// A knob has moved the metric only if its effect is at least this many standard errors large.
 pub(super) const ERRORS: f64 = 2.5;
 
-/// The screening so far: the rows, in pairs of a row and its mirror image.
+/// The windows of the screening so far: the rows of the design, each followed by its mirror image, and the measured costs.
 #[derive(Default)]
 pub(super) struct Rows {
     pub(super) rows: Vec<Vec<Sign>>,
     pub(super) costs: Vec<f64>,
-    /// The guards' values in each of them.
+    /// The values of the guards in each row.
     pub(super) guarded: Vec<Vec<Option<f64>>>,
     pub(super) pairs: usize,
 }

@@ -1,5 +1,5 @@
-//! `SearchRunner`: measures the windows of a search. It replays those of the log first, watches the budget and the guards, and notes which
-//! arms must not run again.
+//! `SearchRunner`: measures the windows of a search. It first replays the windows in the log. It watches the budget and the guards, and
+//! remembers which arms must not run again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,34 +18,34 @@ use crate::arm::{Arm, Level};
 use crate::comparison::{GuardNumbers, guard_numbers};
 use crate::rules::DropReason;
 
-/// The guards compare with this many recent windows of the unchanged machine, because the machine drifts.
+/// The number of recent windows of the unchanged machine with which guards compare. Only recent ones are used, because the machine drifts.
 const RECENT: usize = 9;
-/// The most consecutive windows that may be dropped or lost before the search gives up.
+/// The maximum number of consecutive windows that may be dropped or lost before the search gives up.
 const LOST_MAX: usize = 40;
 
 /// Why a search ends before its last stage.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Halt {
-    /// The user stopped it.
+    /// The user stopped the search.
     Stopped,
-    /// No window is left in the budget.
+    /// The budget has no room for another window.
     OutOfBudget,
-    /// Something failed.
+    /// Something failed, for this reason.
     Failed(String),
 }
 
 /// The result of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum WindowOutcome {
-    /// The measured number of the window.
+    /// The value of the metric in the window.
     Value(f64),
-    /// The window has no number: it was dropped, or a setting was refused.
+    /// The window has no value: it was dropped, or a setting was refused.
     Nothing,
-    /// The guard stopped it: the arm is never run again.
+    /// The arm did too much harm, so it is never run again.
     Hurt,
 }
 
-/// Whether the server got no CPU in a window, and the arm may be the cause.
+/// Whether the server got no CPU in a window. The arm may be the cause.
 fn is_starved(seen: &WindowResult) -> bool {
     matches!(seen, WindowResult::Dropped { reason: Some(DropReason::NoCpu { .. }), .. })
 }
@@ -55,29 +55,29 @@ pub(super) struct SearchRunner<'a> {
     /// The source of all random orders.
     pub(super) chance: ChaCha8Rng,
     pub(super) stage: Stage,
-    /// The results so far, for observers.
+    /// The results so far as text, for progress reports.
     pub(super) known: String,
     subject: &'a mut dyn Subject,
     log: &'a mut Log,
     stop: &'a dyn Fn() -> bool,
     on_progress: &'a mut dyn FnMut(&SearchProgress),
-    /// Windows so far.
+    /// The number of windows so far.
     used: usize,
     spent: Duration,
-    /// The windows and the time before the current pace.
+    /// The number of windows, and the time, when the duration of windows last changed.
     pace_from: (usize, Duration),
     by_stage: BTreeMap<Stage, usize>,
-    /// Arms that are never run again, and why.
+    /// Arms that are never run again, with the reasons.
     banned: BTreeMap<Arm, String>,
-    /// Knobs that stay as they were, and why.
+    /// Knobs that are no longer switched, with their outcomes.
     out: BTreeMap<usize, KnobOutcome>,
     recent: VecDeque<f64>,
-    /// The guards' values in recent windows of the unchanged machine.
+    /// The values of the guards in recent windows of the unchanged machine.
     recent_guards: VecDeque<GuardNumbers>,
-    /// The guards' values in the last requested window.
+    /// The values of the guards in the last requested window.
     last_guards: GuardNumbers,
     lost: usize,
-    /// Whether the first end of a server already decides about the arm.
+    /// Whether an arm is forbidden as soon as the server ended once in it. Otherwise the arm gets a second window.
     pub(super) believes_one_death: bool,
 }
 
@@ -107,7 +107,7 @@ impl<'a> SearchRunner<'a> {
         }
     }
 
-    /// Windows so far.
+    /// The number of windows so far.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -120,7 +120,7 @@ impl<'a> SearchRunner<'a> {
         self.spent
     }
 
-    /// Windows that may still be measured, by the pace so far.
+    /// The number of windows that may still be measured, if they take as long as those so far.
     pub(super) fn left(&self) -> usize {
         let by_count = self.design.budget.windows.saturating_sub(self.used);
         let Some(time_ms) = self.design.budget.time_ms else { return by_count };
@@ -128,7 +128,7 @@ impl<'a> SearchRunner<'a> {
         by_count.min((left.as_secs_f64() / self.window_takes().as_secs_f64()) as usize)
     }
 
-    /// How long a window takes with all that comes before it, by the pace so far.
+    /// How long a window takes including the switch and the wait, by the average so far.
     pub(super) fn window_takes(&self) -> Duration {
         let planned = self.design.window() + self.design.settle();
         let (from, before) = self.pace_from;
@@ -139,23 +139,23 @@ impl<'a> SearchRunner<'a> {
         each.max(Duration::from_micros(1))
     }
 
-    /// The windows from now on have another duration.
+    /// Forgets the average duration of a window, because windows take a different time from now on.
     pub(super) fn forget_pace(&mut self) {
         self.pace_from = (self.used, self.spent);
     }
 
-    /// Whether `windows` more can be measured before this share of the budget is used up.
+    /// Whether `windows` more windows can be measured before this share of the budget is used up.
     pub(super) fn has_room(&self, windows: usize, share: f64) -> bool {
         let total = self.used + self.left();
         (self.used + windows) as f64 <= total as f64 * share
     }
 
-    /// Whether a knob may be switched.
+    /// Whether a knob may still be switched.
     pub(super) fn is_in(&self, knob: usize) -> bool {
         !self.out.contains_key(&knob)
     }
 
-    /// Why a knob is never switched again, if so.
+    /// The outcome of a knob that is no longer switched. None if the knob may be switched.
     pub(super) fn outcome(&self, knob: usize) -> Option<&KnobOutcome> {
         self.out.get(&knob)
     }
@@ -168,18 +168,18 @@ impl<'a> SearchRunner<'a> {
         self.banned.contains_key(arm)
     }
 
-    /// Allows an arm again, because the machine was the cause.
+    /// Allows an arm again, because not the arm but the machine was the cause.
     pub(super) fn pardon(&mut self, arm: &Arm) {
         self.banned.remove(arm);
     }
 
-    /// The usual value of a window of the unchanged machine.
+    /// The median of windows of the unchanged machine. None if there are none.
     pub(super) fn usual(&self) -> Option<f64> {
         let recent: Vec<f64> = self.recent.iter().copied().collect();
         median(&recent)
     }
 
-    /// Whether a number is so much worse than usual that its arm is dangerous.
+    /// Whether a value is so much worse than usual that its arm must not run again.
     pub(super) fn is_harm(&self, value: f64) -> bool {
         let Some(usual) = self.usual() else { return false };
         match self.design.metric.better {
@@ -188,14 +188,14 @@ impl<'a> SearchRunner<'a> {
         }
     }
 
-    /// Announces the only knobs in which the arms of the next windows differ, so that the waits after a switch are those of these knobs.
-    /// All arms of one comparison must be between two such calls, so that they are treated alike.
+    /// Announces that the arms of the next windows differ only in these knobs. The wait after a switch is then the settle time of these
+    /// knobs. All arms of one comparison must run between two such calls, so that they have the same wait.
     pub(super) fn compares(&mut self, knobs: impl IntoIterator<Item = usize>) {
         let knobs: Vec<usize> = knobs.into_iter().filter(|knob| self.is_in(*knob)).collect();
         self.subject.compares(&knobs);
     }
 
-    /// Measures one window of an arm. Knobs that are out stay as they were.
+    /// Measures one window of an arm. Knobs that are no longer switched keep their original values.
     pub(super) fn window(&mut self, arm: &Arm) -> Result<WindowOutcome, Halt> {
         let mut arm = arm.clone();
         for knob in self.out.keys() {
@@ -208,7 +208,7 @@ impl<'a> SearchRunner<'a> {
         }
         let mut seen = self.next(&arm)?;
         if self.may_be_accident(&arm, &seen) {
-            // A server may end once by accident. If the arm is the cause, it ends in the next window too.
+            // A server may end once by accident. If the arm is the cause, the server also ends in the next window.
             seen = self.next(&arm)?;
             if let WindowResult::Dropped { why, .. } = &seen
                 && is_starved(&seen)
@@ -219,7 +219,7 @@ impl<'a> SearchRunner<'a> {
             }
         }
         if self.wrecked(&arm, &seen).is_some() {
-            // Tails are noisy, so one bad window may be an accident. If the arm is the cause, the next window is bad too.
+            // Tails are noisy, so a single bad window may be an accident. If the arm is the cause, the next window is also bad.
             let again = self.next(&arm)?;
             if let Some(why) = self.wrecked(&arm, &again) {
                 self.banned.insert(arm, why);
@@ -229,8 +229,8 @@ impl<'a> SearchRunner<'a> {
         self.judge(arm, seen)
     }
 
-    /// Whether the arm gets a second window after the server ended or got no CPU in the first. The log of an older version may continue
-    /// with another arm; then that decision is kept.
+    /// Whether the arm gets a second window after the server ended or got no CPU in the first. If the log of an older version continues
+    /// with another arm, that decision is repeated.
     fn may_be_accident(&self, arm: &Arm, seen: &WindowResult) -> bool {
         let may_be = match seen {
             WindowResult::Died { .. } => !self.believes_one_death || arm.is_as_it_was(),
@@ -239,13 +239,13 @@ impl<'a> SearchRunner<'a> {
         may_be && self.log.entries().get(self.used).is_none_or(|next| next.arm == *arm)
     }
 
-    /// The guard whose number is so much worse than usual that the arm is dangerous.
+    /// The metric, primary or guard, that is so much worse than usual that the arm must not run again. None if there is no such metric.
     fn wrecked(&self, arm: &Arm, seen: &WindowResult) -> Option<String> {
         let WindowResult::Measured { sample, .. } = seen else { return None };
         if arm.is_as_it_was() { None } else { self.wreck(&guard_numbers(&self.design.guards, sample)) }
     }
 
-    /// The same check for the window whose number was returned last.
+    /// The same check of the last requested window, which has already been returned.
     pub(super) fn wrecked_last(&self) -> Option<String> {
         self.wreck(&self.last_guards)
     }
@@ -261,17 +261,17 @@ impl<'a> SearchRunner<'a> {
         })
     }
 
-    /// The guards' values in the last requested window.
+    /// The values of the guards in the last requested window.
     pub(super) fn last_guards(&self) -> GuardNumbers {
         self.last_guards.clone()
     }
 
-    /// Every window so far.
+    /// All windows so far.
     pub(super) fn entries(&self) -> &[Entry] {
         self.log.entries().get(..self.used).unwrap_or_default()
     }
 
-    /// All metrics in the windows of two arms, to show the costs of a set.
+    /// All metrics in those windows of a stage that measured this arm. They show the costs of a set.
     pub(super) fn samples(&self, stage_windows: std::ops::Range<usize>, arm: &Arm) -> Vec<Sample> {
         let entries = self.log.entries().get(stage_windows).unwrap_or_default();
         let of_arm = entries.iter().filter(|entry| entry.arm == *arm);
@@ -314,7 +314,7 @@ impl<'a> SearchRunner<'a> {
         (self.on_progress)(&progress);
         let begun = self.subject.clock().now();
         let seen = self.subject.window(arm).map_err(|error| match (self.stop)() {
-            // The wait was interrupted.
+            // The user stopped the search during a wait.
             true => Halt::Stopped,
             false => Halt::Failed(error.to_string()),
         })?;
@@ -346,7 +346,7 @@ impl<'a> SearchRunner<'a> {
                 }
                 WindowOutcome::Value(value)
             }
-            // The metric is 0, although higher is better.
+            // The value is 0 although higher is better, so the arm did harm.
             WindowResult::Measured { value, .. }
                 if value == 0.0 && self.design.metric.better == Direction::Higher && !is_baseline =>
             {
@@ -371,7 +371,7 @@ impl<'a> SearchRunner<'a> {
                     return Err(Halt::Failed(why));
                 }
                 if matches!(arm.level(setting), Level::Value(_)) {
-                    // Only the further value is too high; the requested one was not.
+                    // The requested value was accepted; only this further value is refused.
                     self.banned.insert(arm, why);
                     return Ok(WindowOutcome::Hurt);
                 }

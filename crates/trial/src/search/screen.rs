@@ -16,33 +16,34 @@ use super::set::Set;
 use super::{Stage, engaged};
 use crate::arm::{Arm, Level};
 
-/// The minimum number of pairs when all candidates together are compared.
+/// The minimum number of pairs if all candidates together are compared first.
 pub(super) const WHOLE_PAIRS_MIN: usize = 8;
-/// Windows of the unchanged machine at the beginning. They show the usual value, and how much equal windows differ.
+/// The number of windows of the unchanged machine at the beginning. They show the usual value, and how much equal windows differ.
 const BASELINE_WINDOWS: usize = 8;
-/// The share of the budget for the screening, because the chosen set has still to be proved.
+/// The share of the budget that may be used when the screening ends. The rest is for choosing and confirming a set.
 const SHARE: f64 = 0.5;
-/// The same share if all candidates together were compared first.
+/// The share of the budget if all candidates together were compared first.
 const SHARE_AFTER_WHOLE: f64 = 0.65;
-/// The share if no knob looks effective so far: there is nothing to prove yet, so undecided knobs get the time.
+/// The share of the budget if no knob looks effective so far. Then there is nothing to confirm, so the undecided knobs get the time.
 const SHARE_WITHOUT_ANY: f64 = 0.9;
-/// The number of windows after which the duration of a window is known again, once knobs were left out.
+/// After knobs were left out, the duration of a window is known again after this many windows.
 const PACE_WINDOWS: usize = 4;
-/// The minimum number of draws of the design. A single draw confuses the joint effect of two knobs with the effect of a third.
+/// The minimum number of draws of the design. With a single draw, the joint effect of two knobs could not be distinguished from the effect
+/// of a third.
 const DRAWS_MIN: usize = 2;
-/// The minimum number of pairs of windows beyond the number of knobs, from which the error is known.
+/// The minimum degrees of freedom: the number of pairs of windows minus the number of knobs. With fewer, the error of an effect is unknown.
 const DEGREES_MIN: usize = 10;
 /// The maximum number of draws, however noisy the machine is.
 const DRAWS_MAX: usize = 400;
-/// The error is small enough at this share of the smallest effect that matters.
+/// The screening ends when the error is this share of the smallest effect that matters.
 pub(super) const ERROR_SHARE: f64 = 0.2;
-/// A knob has moved the metric if its effect is [`ERRORS`] errors large and at least this share of the smallest effect that matters. Two
-/// knobs that help only together each show half of their joint effect.
+/// A knob has moved the metric if its effect is at least [`ERRORS`] errors, and at least this share of the smallest effect that matters. If
+/// two knobs help only together, each shows half of their joint effect.
 const EFFECT_SHARE: f64 = 0.5;
 /// The maximum number of knobs that enter the next stage.
 const SURVIVORS_MAX: usize = 8;
-/// The error probability, over all pairs together, below which two knobs are kept because of their joint effect although neither has an
-/// effect alone.
+/// The error probability, over all pairs of knobs together, below which two knobs continue because of their joint effect. Neither needs to
+/// have an effect alone.
 const PAIR_ERROR: f64 = 0.05;
 
 /// Measures the unchanged machine a few times.
@@ -59,7 +60,7 @@ pub(super) fn baseline(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Re
     Ok(())
 }
 
-/// A screening that can be continued.
+/// The state of a screening, with which it can be continued.
 pub(super) struct Screening {
     base: Design,
     knobs: usize,
@@ -79,8 +80,8 @@ pub(super) fn screen(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Resu
     Ok((set, screening))
 }
 
-/// Continues with a screening after a failed proof, because the remaining time decides more of the other knobs. It does not prove whether a
-/// knob that now looks effective helps; that needs another search.
+/// Continues the screening after a set could not be confirmed. The remaining time then decides more of the other knobs. If a knob now looks
+/// effective, only another search can confirm that.
 pub(super) fn go_on(
     runner: &mut SearchRunner<'_>,
     answer: &mut Answer,
@@ -105,7 +106,7 @@ pub(super) fn go_on(
     Ok(())
 }
 
-/// Draws of the design until the error is small enough, or this share of the budget is used.
+/// Measures draws of the design until the error is small enough, or until this share of the budget is used.
 fn draws(
     runner: &mut SearchRunner<'_>,
     answer: &mut Answer,
@@ -135,7 +136,7 @@ fn draws(
     screening.seen.fit(knobs).map_err(failed)
 }
 
-/// Whether a knob, or two together, look as if they helped.
+/// Whether a knob, or two knobs together, look as if they help.
 fn stands_out(runner: &SearchRunner<'_>, answer: &Answer, fit: &Fit, seen: &Rows, knobs: usize) -> bool {
     let helps = |knob: usize| {
         let screened = answer.knobs[knob].screening.as_ref();
@@ -149,27 +150,27 @@ fn share(design: &SearchDesign) -> f64 {
     if design.whole_first { SHARE_AFTER_WHOLE } else { SHARE }
 }
 
-/// Whether the budget still has room to screen every candidate.
+/// Whether the budget still has room to screen all candidates.
 pub(super) fn fits(runner: &SearchRunner<'_>) -> bool {
     let windows = screened_in(runner.design.candidates.len()).unwrap_or(usize::MAX / 2);
     runner.has_room(windows, share(runner.design))
 }
 
-/// The minimum windows of a budget to screen all candidates of a design and to finish the search.
+/// The minimum number of windows with which all candidates of a design can be screened and the search can finish.
 pub fn windows_to_screen(design: &SearchDesign) -> usize {
     let screened = screened_in(design.candidates.len()).unwrap_or(0);
     let whole = if design.whole_first { 2 * WHOLE_PAIRS_MIN } else { 0 };
     ((BASELINE_WINDOWS + whole + screened) as f64 / share(design)).ceil() as usize
 }
 
-/// The windows of the smallest screening for this number of knobs.
+/// The number of windows of the smallest screening with this number of knobs.
 fn screened_in(knobs: usize) -> Result<usize, evenkeel_stats::designs::DesignError> {
     let rows = screening(knobs)?.rows().len();
     Ok(2 * rows * (knobs + DEGREES_MIN).div_ceil(rows).max(DRAWS_MIN))
 }
 
-/// How many knobs the budget allows to be screened; the last ones are left out. If some are left out, knobs whose switch needs a restart go
-/// first, because in a screening every window waits for them.
+/// The number of knobs that the budget allows to screen. The last knobs are left out. If some must be left out, those whose switch needs a
+/// restart go first, because every window of a screening would wait for them.
 fn as_many_as_fit(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<usize, Halt> {
     let all = runner.design.candidates.len();
     let slow: Vec<usize> = runner.design.restarts.iter().copied().filter(|knob| runner.is_in(*knob)).collect();
@@ -197,7 +198,7 @@ fn as_many_as_fit(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<
     Ok(fitting)
 }
 
-/// The maximum number of knobs that fit, from the first one on.
+/// The maximum number of knobs, from the first one on, that fit in the budget.
 fn most_that_fit(runner: &SearchRunner<'_>) -> Result<usize, Halt> {
     for knobs in (1..=runner.design.candidates.len()).rev() {
         let windows = screened_in(knobs).map_err(|error| Halt::Failed(error.to_string()))?;
@@ -208,7 +209,7 @@ fn most_that_fit(runner: &SearchRunner<'_>) -> Result<usize, Halt> {
     Ok(0)
 }
 
-/// Measures a row and its mirror image in random order. Both are measured even if the first will be dropped.
+/// Measures a row and its mirror image, in random order. Both are measured, even if the first is dropped.
 fn mirrored_pair(runner: &mut SearchRunner<'_>, row: &[Sign], seen: &mut Rows) -> Result<(), Halt> {
     let mirror = Design::mirror_of(row);
     let both = if runner.chance.random::<bool>() { [row.to_vec(), mirror] } else { [mirror, row.to_vec()] };
@@ -225,7 +226,7 @@ fn mirrored_pair(runner: &mut SearchRunner<'_>, row: &[Sign], seen: &mut Rows) -
         }
     }
     if costs.len() == 2 {
-        // Knobs that were taken out have the same level in both rows, as in the windows.
+        // Knobs that were taken out meanwhile have the same level in both rows, as in the measured windows.
         seen.rows.extend(both.map(|row| as_switched(runner, row)));
         seen.costs.extend(costs);
         seen.guarded.extend(guarded);
@@ -246,7 +247,7 @@ fn as_switched(runner: &SearchRunner<'_>, row: Vec<Sign>) -> Vec<Sign> {
     row.into_iter().enumerate().map(|(knob, sign)| if runner.is_in(knob) { sign } else { Sign::Low }).collect()
 }
 
-/// Whether an effect is large enough to keep the knob, for better or worse.
+/// Whether an effect, good or bad, is large enough to keep the knob.
 fn has_moved(runner: &SearchRunner<'_>, measure: &Measure) -> bool {
     measure.cost.abs() >= (ERRORS * measure.error).max(EFFECT_SHARE * runner.design.line())
 }
@@ -292,8 +293,8 @@ fn survivors(runner: &mut SearchRunner<'_>, answer: &mut Answer, fit: &Fit, seen
     Set { members: helping.into_iter().map(|(knob, _)| knob).collect(), arm }
 }
 
-/// Knobs that do nothing on average because they cancel each other: each alone may help. Two neighbouring pairs of windows share the
-/// same noise as one. The sum of a row and its mirror image shows interactions, which the difference hides.
+/// Pairs of knobs that have no effect on average because they cancel each other; each alone may help. The sum of a row and its mirror image
+/// shows such interactions, which the difference hides. Two neighbouring sums have similar noise, so they form a block.
 fn partners(runner: &SearchRunner<'_>, mains: &Fit, seen: &Rows, knobs: usize) -> Vec<(usize, usize)> {
     let sums: Vec<(&[Sign], f64)> = seen
         .rows
@@ -320,7 +321,7 @@ fn partners(runner: &SearchRunner<'_>, mains: &Fit, seen: &Rows, knobs: usize) -
     found.into_iter().map(|(pair, _)| pair).take(2).collect()
 }
 
-/// The screening so far, in a few words.
+/// The results of the screening so far, as a short text.
 fn known(answer: &Answer) -> String {
     let mut moved: Vec<(&str, f64)> = answer
         .knobs

@@ -2,12 +2,12 @@
 
 use crate::arm::{Arm, Level};
 
-/// The knobs that go on, each at the level that looks best.
+/// The knobs that continue, each at the level that looks best.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Set {
-    /// Every knob that is kept.
+    /// The indices of these knobs.
     pub(super) members: Vec<usize>,
-    /// Their levels; those of all others are as they were.
+    /// The level of each knob. All others keep their original values.
     pub(super) arm: Arm,
 }
 

@@ -1,5 +1,5 @@
-//! Finds the settle time before a search, as a trial does, but for each kind of switch separately: new sockets and a restart take longer to
-//! settle than a value that takes effect at once.
+//! Finds the settle time before a search, as a trial does, but for each kind of switch separately. After a restart or with new sockets, a
+//! server takes longer to settle than after a value that takes effect at once.
 
 use std::time::Duration;
 
@@ -15,35 +15,35 @@ use crate::schedule::{Pace, settle_cost};
 use crate::session::{SessionWriter, SettleHow, SettleSeen, Trial, find_settle};
 use crate::switch::{Reach, Switch};
 
-/// The share of the budget that finding it may take.
+/// The maximum share of the budget for finding the settle time.
 const SHARE: f64 = 0.1;
-/// The settle time if there is no time to measure one.
+/// The settle time to use if it could not be measured.
 const UNKNOWN: Duration = Duration::from_millis(100);
 
 /// The settle time of one kind of switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassSettle {
-    /// What the server must do for the switch to take effect; nothing if all kinds were switched together.
+    /// What the server must do for the switch to take effect. None if all kinds were switched together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Reach>,
-    /// The knobs that were switched, together.
+    /// The knobs that were switched together.
     pub knobs: Vec<String>,
-    /// How long, and how that was found.
+    /// The settle time, and how it was found.
     pub settle: SettleSeen,
 }
 
 /// The inputs for finding the settle time.
 pub struct Settling<'a, 'b> {
-    /// The number that decides.
+    /// The primary metric, which decides.
     pub metric: &'a Metric,
-    /// How long one window measures.
+    /// The length of a window.
     pub window: Duration,
     /// The smallest effect that matters, as a share.
     pub smallest_effect_ratio: f64,
     /// The budget of the whole search.
     pub budget: Duration,
-    /// The knobs, one plan each.
+    /// The plan of each knob.
     pub plans: &'a [Plan],
     /// Switches the host to an arm.
     pub switch: &'a mut Switch<'b>,
@@ -56,8 +56,8 @@ pub struct Settling<'a, 'b> {
 }
 
 impl Settling<'_, '_> {
-    /// Finds the settle time for each kind of switch, or for all together if the budget is too small; empty if the user stopped. It
-    /// restores the machine. If one result is a guess, the server may have ended.
+    /// Finds the settle time for each kind of switch, or for all together if the budget is too small; empty if the user stopped the search.
+    /// All settings are restored. If a result is a guess, the server may have ended.
     ///
     /// # Errors
     /// If the host could not be restored.
@@ -111,7 +111,7 @@ impl Settling<'_, '_> {
         knobs.iter().filter_map(|at| Some(self.plans.get(*at)?.steps.first()?.knob.clone())).collect()
     }
 
-    /// The settle time of these knobs, switched together; nothing if the user stopped.
+    /// The settle time of these knobs, switched together. None if the user stopped the search.
     fn one(&mut self, knobs: &[usize]) -> Result<Option<SettleSeen>, TrialError> {
         let design = self.design();
         let as_it_was = Arm::as_it_was(self.plans.len());
@@ -132,11 +132,11 @@ impl Settling<'_, '_> {
         };
         let found = find_settle(&mut trial, Pace::new(2), Duration::ZERO);
         match found {
-            // The search later finds the knob that causes this error, and takes it out.
+            // The search will find the knob that causes this error, and take it out.
             Err(error @ (TrialError::Switch { .. } | TrialError::Workload(WorkloadError::Program { .. }))) => {
                 let why = error.to_string();
                 match self.switch.to(&as_it_was, self.workload) {
-                    // A caller that gets the guess restarts the server.
+                    // The caller restarts the server if it gets a guess.
                     Ok(()) | Err(TrialError::Workload(WorkloadError::Program { .. })) => Ok(Some(guess(UNKNOWN, why))),
                     Err(error) => Err(error),
                 }

@@ -1,8 +1,8 @@
-//! A simulated server: knobs with known effects, under noise as measured on rented machines. Tests and benches search on it, because
-//! on a real machine nobody knows the right set.
+//! A simulated server: knobs with known effects, under noise as measured on rented machines. Tests and benchmarks use it, because on a real
+//! machine nobody knows the right set.
 //!
 //! The noise of a window is on the logarithm and autocorrelated (0.66 from window to window, as measured for round trips). It has the tails
-//! of Student's t with three degrees of freedom, and a neighbour that comes at times and stays for a while.
+//! of Student's t with three degrees of freedom, and a simulated neighbour that slows the server down for some windows now and then.
 
 use evenkeel_stats::{Direction, Pair, Sequential, StatsError, Verdict as Judged};
 use evenkeel_workload::{Metric, Sample, WorkloadError};
@@ -17,31 +17,31 @@ use crate::error::TrialError;
 /// The measured metric.
 pub const METRIC: Metric = Metric::new("lateness_us_p50", "median lateness", "us", Direction::Lower);
 
-/// The tail of the simulated server's latency, which is measured too.
+/// The tail of the simulated server's latency, which every window also has.
 pub const TAIL: Metric = Metric::us("lateness_us_p99", "99th percentile of lateness");
 
 /// The effects of the knobs, on the logarithm of the metric: below 0 is better.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Truth {
-    /// How many knobs there are.
+    /// The number of knobs.
     pub knobs: usize,
-    /// The effect of one knob at the tested value.
+    /// The effects of single knobs at the tested value.
     pub mains: Vec<(usize, f64)>,
-    /// The additional effect of two knobs together.
+    /// The additional effects of two knobs together.
     pub pairs: Vec<([usize; 2], f64)>,
-    /// The effect of one knob at another value than the tested one (its first way's first step).
+    /// The effects of single knobs at another value: the first step of their first list of values.
     pub further: Vec<(usize, f64)>,
-    /// Knobs under which the server dies.
+    /// Knobs that make the server end.
     pub deadly: Vec<usize>,
-    /// Knobs that are refused.
+    /// Knobs whose values are refused.
     pub refused: Vec<usize>,
-    /// The additional effect of one knob on the tail, beyond the median.
+    /// The additional effects of single knobs on the tail, beyond the effect on the median.
     pub tails: Vec<(usize, f64)>,
-    /// Knobs with the name of a real one, as `KNOB=VALUE`, so that their counters are known.
+    /// Knobs that have the name and value of a real one, as `KNOB=VALUE`, so that counters are known for them.
     pub named: Vec<(usize, &'static str)>,
-    /// Counters, each with its growth in a window while this knob is on, and while it is off.
+    /// Counters: the name, the knob, and how much the counter grows in a window while this knob is on, and while it is off.
     pub counters: Vec<(&'static str, usize, [f64; 2])>,
-    /// The standard deviation of a window's noise within a few windows, roughly; a median round trip over one second has 0.04.
+    /// The approximate standard deviation of a window's noise over a few windows. A median round trip over one second has 0.04.
     pub noise: f64,
 }
 
@@ -67,7 +67,7 @@ impl Truth {
         }
     }
 
-    /// The sum of all effects at these levels, without noise.
+    /// The sum of the effects of this arm, without noise.
     pub fn cost(&self, arm: &Arm) -> f64 {
         let is_on = |knob: usize| *arm.level(knob) != Level::AsItWas;
         let main = |(knob, effect): &(usize, f64)| match arm.level(*knob) {
@@ -82,7 +82,7 @@ impl Truth {
         mains + self.pairs.iter().filter(both).map(|(_, effect)| effect).sum::<f64>()
     }
 
-    /// The knobs as candidates without meaning.
+    /// The candidates of a search among these knobs. Their names have no meaning.
     pub fn candidates(&self) -> Vec<Candidate> {
         let ways = |knob: usize| match self.further.iter().any(|(other, _)| *other == knob) {
             true => vec![vec!["2".to_owned()]],
@@ -96,33 +96,33 @@ impl Truth {
     }
 }
 
-/// The server.
+/// A simulated server with the state of its noise.
 pub struct Simulated {
     truth: Truth,
     chance: ChaCha8Rng,
-    /// The autocorrelated part of the noise.
+    /// The autocorrelated part of the noise of the last window.
     drift: f64,
-    /// How much the neighbour takes, and for how many more windows.
+    /// By how much the neighbour slows the server, and for how many more windows.
     neighbour: (f64, u32),
-    /// Windows so far.
+    /// The number of windows so far.
     pub windows: usize,
-    /// From this window on, every window fails. With `None`, no window fails.
+    /// The index of the first window that fails; all later ones fail too. `None` means that no window fails.
     pub fails_from: Option<usize>,
 }
 
 impl Simulated {
-    /// A server with this truth and this noise.
+    /// A server with these true effects and this seed of the noise.
     pub fn new(truth: Truth, seed: u64) -> Simulated {
         let chance = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed_0f57);
         Simulated { truth, chance, drift: 0.0, neighbour: (0.0, 0), windows: 0, fails_from: None }
     }
 
-    /// Standard normal, by the sum of twelve uniform numbers.
+    /// A standard normal number, as the sum of twelve uniform numbers.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.chance.random::<f64>()).sum::<f64>() - 6.0
     }
 
-    /// The machine's noise in the logarithm of the next window.
+    /// The noise of the next window, on the logarithm of the metric.
     fn noise(&mut self) -> f64 {
         let scale = self.truth.noise;
         self.drift = 0.66 * self.drift + 0.6 * scale * self.normal();
@@ -143,8 +143,8 @@ impl Simulated {
     }
 }
 
-/// The usual manual method: compares one knob after another with the original machine, each until it is decided. It uses the test of the
-/// search, and the same confidence over all knobs together. Returns the knobs that help, and the number of windows.
+/// The usual manual method compares one knob after another with the unchanged machine, each until it is decided. Here it uses the test of
+/// the search, and the same confidence over all knobs together. Returns the knobs that help, and the number of windows.
 ///
 /// # Errors
 /// If the options of the design are invalid.

@@ -1,4 +1,5 @@
-//! `Tools`: what a search needs besides its design (the system under search, the log, the stop flag). Also its stages and its progress.
+//! `Tools`: what a search uses besides its design: the system under search, the log, and the stop flag. Also the stages of a search and its
+//! progress.
 
 use evenkeel_workload::Clock;
 use serde::{Deserialize, Serialize};
@@ -12,10 +13,10 @@ pub trait Subject {
     /// Applies the arm's settings, and measures one window of it.
     ///
     /// # Errors
-    /// A fatal error: the server can't be restarted, or the machine can't be kept safe.
+    /// A fatal error: the server can't be restarted, or the host can't be restored.
     fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError>;
 
-    /// The clock that measures the length of its windows.
+    /// The clock that measures the duration of windows.
     fn clock(&self) -> Clock {
         Clock::Machine
     }
@@ -31,48 +32,48 @@ pub trait Subject {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// The machine as it is, a few times.
+    /// A few windows of the unchanged machine.
     Baseline,
-    /// All knobs together against the machine as it is.
+    /// Compares all knobs together with the unchanged machine.
     Whole,
-    /// All knobs at once.
+    /// Finds the knobs that move the metric, with all knobs at once.
     Screen,
-    /// Other values of the knobs that moved the metric.
+    /// Tries other values of the knobs that moved the metric.
     Ladder,
-    /// The joint effects of these knobs.
+    /// Measures the joint effects of these knobs.
     Pairs,
-    /// Tries which knobs of the set can be left out.
+    /// Finds the knobs of the set that can be left out.
     Trim,
-    /// The set against the machine as it was.
+    /// Compares the set with the unchanged machine.
     Confirm,
 }
 
 impl Stage {
-    /// Every stage, in order.
+    /// All stages, in order.
     pub const ALL: [Stage; 7] =
         [Stage::Baseline, Stage::Whole, Stage::Screen, Stage::Ladder, Stage::Pairs, Stage::Trim, Stage::Confirm];
 }
 
-/// How far a search is.
+/// The progress of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchProgress {
     /// The stage of the search.
     pub stage: Stage,
-    /// Windows so far.
+    /// The number of windows so far.
     pub windows: usize,
-    /// The estimated number of windows in the budget.
+    /// An estimate of the number of windows in the budget.
     pub of: usize,
-    /// The results so far, in a few words.
+    /// The results so far, as a short text.
     pub known: String,
 }
 
-/// The context of a search, besides its design.
+/// What a search uses besides its design.
 pub struct Tools<'a> {
     /// The system under search.
     pub subject: &'a mut dyn Subject,
     /// The log of the windows so far, to which later ones are added.
     pub log: &'a mut Log,
-    /// Whether the user asked to stop; checked before each window.
+    /// Returns whether the user asked to stop. It is called before each window.
     pub stop: &'a dyn Fn() -> bool,
     /// Called before each window.
     pub on_progress: &'a mut dyn FnMut(&SearchProgress),

@@ -1,5 +1,4 @@
-//! Removes the knobs that the set does not need. It compares the set with the set without each knob, until each is decided. A setting
-//! without benefit is left out.
+//! Removes the knobs that the set does not need. The set is compared with the set without each knob, until each comparison is decided.
 
 use evenkeel_stats::{Pair, Sequential, Verdict as Judged};
 use rand::seq::SliceRandom;
@@ -12,30 +11,30 @@ use super::runner::{Halt, SearchRunner, WindowOutcome};
 use super::set::Set;
 use crate::arm::Arm;
 
-/// The share of the budget that may be used when this stage ends. The rest is for the proof.
+/// The share of the budget that may be used when this stage ends. The rest is for the confirmation.
 const SHARE: f64 = 0.85;
-/// The maximum number of blocks of one round.
+/// The maximum number of blocks in one round.
 const BLOCKS_MAX: usize = 200;
 
-/// An undecided knob: the set may or may not need it. `test` compares the set with and `without` it.
+/// An undecided knob. `test` compares the set with the knob and the set `without` it.
 struct Question {
     knob: usize,
     without: Arm,
     test: Sequential,
 }
 
-/// Removes unneeded knobs one at a time: of two that can replace each other, one must stay.
+/// Removes unneeded knobs one at a time. If two knobs have the same effect, the set needs one of them.
 pub(super) fn trim(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
     runner.stage = Stage::Trim;
     set.members.retain(|knob| runner.is_in(*knob));
-    // The last stage compares a single knob with the baseline.
+    // The last stage, which compares the set with the unchanged machine, also decides a single knob.
     let claims = set.members.len();
     let mut needed: Vec<usize> = Vec::new();
     while set.members.len() > 1 {
         let mut open = questions(runner, set, &needed, claims)?;
         let Some(gone) = round(runner, answer, set, &mut open, &mut needed)? else { return Ok(()) };
         *set = set.without(gone);
-        // The results of the undecided knobs were measured together with the removed one, which may have hidden their effect.
+        // The undecided knobs were measured together with the removed one, which may have hidden their effects.
         for knob in set.members.iter().filter(|knob| !needed.contains(knob)) {
             answer.knobs[*knob].without = None;
         }
@@ -52,7 +51,7 @@ fn questions(runner: &SearchRunner<'_>, set: &Set, needed: &[usize], claims: usi
     Ok(questions)
 }
 
-/// Measures blocks until one knob can be removed, and returns it. Returns none once the set is known to need all others.
+/// Measures blocks until one knob can be removed, and returns it. None if the set needs all other knobs.
 fn round(
     runner: &mut SearchRunner<'_>,
     answer: &mut Answer,
@@ -95,7 +94,7 @@ fn round(
     Ok(undecided(runner, answer, open))
 }
 
-/// One block in random order: the whole set, and the set without each knob that is in question.
+/// Measures one block in random order: the set, and the set without each undecided knob.
 fn block(runner: &mut SearchRunner<'_>, set: &Set, open: &mut [Question]) -> Result<(), Halt> {
     runner.compares(open.iter().map(|question| question.knob));
     let mut order: Vec<Option<usize>> = (0..open.len()).map(Some).chain([None]).collect();
@@ -117,7 +116,7 @@ fn block(runner: &mut SearchRunner<'_>, set: &Set, open: &mut [Question]) -> Res
     Ok(())
 }
 
-/// Decides for the knobs that the budget left open: the weakest is removed if it seems to have no effect.
+/// Decides the knobs that are undecided at the end of the budget. If the weakest seems to have no effect, it is returned to be removed.
 fn undecided(runner: &SearchRunner<'_>, answer: &mut Answer, open: &[Question]) -> Option<usize> {
     let cost = |question: &Question| match question.test.pairs() {
         0 => 0.0,

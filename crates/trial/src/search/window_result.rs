@@ -12,35 +12,35 @@ use crate::rules::DropReason;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum WindowResult {
-    /// A number.
+    /// The window was measured.
     Measured {
-        /// The number that decides.
+        /// The value of the primary metric, which decides.
         value: f64,
-        /// Everything else that was measured.
+        /// All measured metrics.
         sample: Sample,
         /// The machine's conditions, and the counters that show which knobs were engaged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         conditions: Option<Box<Conditions>>,
     },
-    /// A rule dropped it. Rules use the conditions of the machine only.
+    /// A rule dropped the window. Rules use only the conditions of the machine.
     Dropped {
-        /// The rule that dropped the window, in words.
+        /// Why the rule dropped the window, as text.
         why: String,
-        /// Other trials that ran at the same time, in words.
+        /// The other trials that ran at the same time, as texts.
         #[serde(alias = "beside", default, skip_serializing_if = "Vec::is_empty")]
         other_trials: Vec<String>,
-        /// The rule; missing in logs of older versions.
+        /// The rule that dropped the window. None in logs of older versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<DropReason>,
     },
     /// The server ended or hung, and was restarted.
     Died {
-        /// The observation.
+        /// What happened to the server.
         why: String,
     },
-    /// A setting was refused, or did not take.
+    /// A setting was refused, or its value did not take effect.
     Refused {
-        /// The setting, by its index.
+        /// The index of the setting.
         setting: usize,
         /// The error of the kernel or the server.
         why: String,
@@ -60,7 +60,7 @@ impl WindowResult {
     }
 }
 
-/// Whether a number has a ratio to another.
+/// Whether this value has a ratio to other values.
 pub(super) fn has_a_ratio(value: f64) -> bool {
     VALUE_RANGE.contains(&value)
 }

@@ -6,21 +6,22 @@ use super::{Window, pairs_of};
 use crate::comparison::Judge;
 use crate::design::Design;
 
-/// The maximum number of pairs of the trials that are resampled from the A/A phase: more would not change the result.
+/// The maximum number of pairs of the trials that are resampled from the A/A phase. More would not change the result.
 pub(crate) const PLANNED_MAX: usize = 100;
 
-/// The smallest effect that four in five trials with this many pairs would detect in the noise of the A/A phase. It is
-/// known before the first pair.
+/// The smallest effect that four in five trials with this many pairs would detect, with the noise of the A/A phase. It is known before the
+/// first pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Detectable {
-    /// The pairs.
+    /// The number of pairs.
     pub pairs: usize,
-    /// The effect as a share; none if this many pairs detect no effect.
+    /// The effect as a share. None if this many pairs could not detect any effect.
     pub ratio: Option<f64>,
 }
 
 impl Detectable {
-    /// Computes it for a number of pairs and arms from the windows of the A/A phase. `None` if they don't suffice.
+    /// Computes the detectable effect for this number of pairs and arms from the windows of the A/A phase. `None` if there are not enough
+    /// windows.
     pub(crate) fn from_control(design: &Design, control: &[Window], arms: usize, pairs: usize) -> Option<Detectable> {
         let judge = Judge::of_metric(design, arms.saturating_sub(1)).ok()?;
         if !judge.is_sequential() || pairs == 0 {

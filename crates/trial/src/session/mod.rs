@@ -29,56 +29,56 @@ pub use session_log::SessionWriter;
 pub(crate) use settle::find as find_settle;
 pub use settled::{SettleHow, SettleSeen};
 
-/// The inputs of one trial.
+/// Everything that a session needs.
 pub struct Trial<'a, 'b> {
     /// The design.
     pub design: &'a Design,
-    /// The steps of each arm, A first. If all arms are equal it is a control.
+    /// The arms, A first. If all arms are equal, the session is a control.
     pub arms: Vec<Arm>,
-    /// The knobs.
+    /// Switches the host from one arm to another.
     pub switch: &'a mut Switch<'b>,
     /// The server with its load.
     pub workload: &'a mut dyn Workload,
     /// The machine's conditions.
     pub watch: &'a Watch,
-    /// Whether the user asked to stop; checked before each window.
+    /// Returns whether the user asked to stop. It is called before each window.
     pub stop: &'a dyn Fn() -> bool,
-    /// The log that each pair is written to as soon as it is measured.
+    /// The log to which each pair is written as soon as it is measured.
     pub keep: &'a mut SessionWriter,
 }
 
-/// How far a trial is, and what is known so far.
+/// The progress of a session, and its results so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// The phase that the session is in.
+    /// The phase of the session.
     pub stretch: Stretch,
-    /// The pairs of this phase that count so far, for the arm with the fewest.
+    /// The number of counted pairs in this phase, of the arm that has the fewest.
     pub pairs: usize,
     /// The maximum number of pairs of this phase.
     pub of: usize,
-    /// The pairs or blocks so far in which something was dropped.
+    /// The number of pairs or blocks so far in which a window was dropped.
     pub dropped: usize,
-    /// The elapsed time of the session.
+    /// The time since the session began.
     pub elapsed: Duration,
-    /// The time that all missing pairs would take at the pace so far: a sequential trial may end sooner.
+    /// The time that all remaining pairs would take, at the average so far. A sequential trial may end sooner.
     pub left: Duration,
     /// The result so far of each arm against A.
     pub arms: Vec<ArmSoFar>,
-    /// The effect that the pairs in the budget can detect; known from the first pair on, if there was an A/A phase.
+    /// The smallest effect that the pairs in the budget can detect. None before the first pair, and without an A/A phase.
     pub detectable: Option<Detectable>,
 }
 
 /// The comparison of an arm with A so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArmSoFar {
-    /// The arm.
+    /// The name of the arm.
     pub arm: ArmName,
-    /// Pairs with A that count.
+    /// The number of counted pairs of this arm and A.
     pub pairs: usize,
-    /// The ratio to A.
+    /// The ratio of this arm to A. None without counted pairs.
     pub effect: Option<Effect>,
-    /// The verdict if the trial ended now, without guards and mechanism.
+    /// The verdict if the trial ended now. It does not use guards, or whether knobs were engaged.
     pub verdict: Outcome,
-    /// The reason if it has no further windows.
+    /// Why the arm has no further windows. None if it continues.
     pub left: Option<Left>,
 }

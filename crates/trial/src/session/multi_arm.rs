@@ -2,8 +2,8 @@
 //! by which an arm needs no more windows, and by which the session ends. The loop, the report and a resumed session all use it on the
 //! same windows, so they agree.
 //!
-//! Only numbers of finished blocks decide. So the order of the next block stays random whatever was decided before, and the arms that
-//! continue after one has left are still pairs in random order.
+//! Decisions use only the values of finished blocks. So the order within the next block is random whatever was decided before. After one
+//! arm has left, the remaining arms still form pairs in random order.
 
 use evenkeel_stats::{Pair, Verdict};
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,10 @@ use crate::design::{Design, Guard, Stop};
 use crate::error::TrialError;
 use crate::session::{Record, Window};
 
-/// The comparisons of a session.
+/// All comparisons between the arms of a session.
 pub(crate) struct MultiArmTest {
     guards: Vec<Guard>,
-    /// Fewer pairs than this decide nothing. `None` if the test looks only once, at the end.
+    /// The minimum number of pairs for a decision. `None` if the test is evaluated only once, at the end.
     pairs_min: Option<usize>,
     further: Vec<ArmState>,
     arm_pairs: Vec<ArmPair>,
@@ -28,7 +28,7 @@ pub(crate) struct ArmState {
     pub(crate) name: ArmName,
     /// The arm's comparisons with A.
     pub(crate) test: ArmTest,
-    /// Why it has no further windows.
+    /// Why the arm has no further windows. None if it continues.
     pub(crate) left: Option<Left>,
 }
 
@@ -36,15 +36,15 @@ pub(crate) struct ArmState {
 pub(crate) struct ArmPair {
     pub(crate) one: ArmName,
     pub(crate) other: ArmName,
-    /// The test of the second arm against the first.
+    /// Compares the second arm with the first.
     pub(crate) judge: Judge,
 }
 
-/// An arm that left the session after some block.
+/// When and why an arm left the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Left {
-    /// The last block that it was in.
+    /// The last block in which the arm was measured.
     pub block: usize,
     /// The reason.
     pub why: LeftWhy,
@@ -59,12 +59,12 @@ pub enum LeftWhy {
     Worse,
     /// The arm was decided to be the same as A.
     Same,
-    /// A guard got worse by more than is allowed.
+    /// A guard got worse by at least its limit.
     Harm {
-        /// The guard's number.
+        /// The name of the guard's metric.
         guard: String,
     },
-    /// The arm is better than A, and another one is better still.
+    /// The arm is better than A, but another arm is better still.
     Beaten {
         /// The better arm.
         by: ArmName,
@@ -74,10 +74,10 @@ pub enum LeftWhy {
 }
 
 impl MultiArmTest {
-    /// The comparisons of these arms, before the first block.
+    /// The comparisons of this number of arms, before the first block.
     ///
     /// # Errors
-    /// If no test can use the design.
+    /// If the options of the design are invalid for a test.
     pub(crate) fn new(design: &Design, arms: usize) -> Result<MultiArmTest, TrialError> {
         let names: Vec<ArmName> = ArmName::further(arms).collect();
         let state = |name: &ArmName| -> Result<ArmState, TrialError> {
@@ -102,7 +102,7 @@ impl MultiArmTest {
         Ok(MultiArmTest { guards: design.guards.clone(), pairs_min, further, arm_pairs })
     }
 
-    /// The comparisons after all blocks of a record.
+    /// The comparisons with all blocks of a record.
     ///
     /// # Errors
     /// As [`MultiArmTest::new`] and [`MultiArmTest::add`].
@@ -117,7 +117,7 @@ impl MultiArmTest {
     /// Adds the windows of a block that count: every two arms in it are a pair.
     ///
     /// # Errors
-    /// If a value of the primary metric has no ratio to another.
+    /// If a value of the primary metric has no ratio, such as zero.
     pub(crate) fn add(&mut self, block: &[Window]) -> Result<(), TrialError> {
         let of = |arm| block.iter().find(|window| window.arm == arm);
         let value = |windows: (&Window, &Window)| Pair { a: windows.0.value, b: windows.1.value };
@@ -135,11 +135,11 @@ impl MultiArmTest {
         Ok(())
     }
 
-    /// Notes which arms are decided, and which of several need no further windows.
+    /// Records which arms are decided. If there are several, also records which of them need no further windows.
     fn watch(&mut self, block: usize) {
         let Some(pairs_min) = self.pairs_min else { return };
         self.further.iter_mut().for_each(|state| state.test.note_decision(pairs_min));
-        // With one arm alone, its end is the end of the session.
+        // If A is compared with one arm only, the session ends when that arm is decided.
         if self.arm_pairs.is_empty() {
             return;
         }
@@ -171,7 +171,7 @@ impl MultiArmTest {
         }
     }
 
-    /// Whether the direct comparison says that an arm is worse than the other.
+    /// Whether the direct comparison shows that `arm` is worse than `by`.
     pub(crate) fn is_beaten(&self, arm: ArmName, by: ArmName) -> bool {
         self.arm_pairs.iter().any(|arm_pair| match arm_pair.judge.verdict_at_end() {
             Verdict::Better => arm_pair.one == arm && arm_pair.other == by,
@@ -180,17 +180,17 @@ impl MultiArmTest {
         })
     }
 
-    /// Whether another block would not change the result.
+    /// Whether further blocks would not change the result.
     pub(crate) fn is_over(&self) -> bool {
         self.further.iter().all(|state| self.is_settled(state)) && self.is_best_decided()
     }
 
-    /// Whether an arm is decided against A, and no guard keeps it in the session.
+    /// Whether an arm is decided against A, and does not continue because of a guard.
     pub(crate) fn is_settled(&self, state: &ArmState) -> bool {
         state.left.is_some() || (state.test.was_decided() && !state.test.waits_for_guards())
     }
 
-    /// Whether the arm with the best estimate is decided, as better or as the same, against every other arm that is better than A.
+    /// Whether the arm with the best estimate is decided to be better than, or the same as, every other arm that is better than A.
     fn is_best_decided(&self) -> bool {
         let in_it: Vec<&ArmState> =
             self.further.iter().filter(|state| state.left.is_none() && state.test.is_better()).collect();
@@ -204,13 +204,13 @@ impl MultiArmTest {
         !in_it.iter().any(|other| self.arm_pairs.iter().any(|arm_pair| is_open(arm_pair, other)))
     }
 
-    /// The arms that are measured in the next block, A first.
+    /// The arms to measure in the next block, A first.
     pub(crate) fn in_it(&self) -> Vec<ArmName> {
         let further = self.further.iter().filter(|state| state.left.is_none()).map(|state| state.name);
         [ArmName::A].into_iter().chain(further).collect()
     }
 
-    /// The number of pairs that count, for the remaining arm with the fewest.
+    /// The number of counted pairs, of the remaining arm that has the fewest.
     pub(crate) fn pairs(&self) -> usize {
         let in_it = self.further.iter().filter(|state| state.left.is_none());
         in_it.map(|state| state.test.judge.pairs()).min().unwrap_or(0)
@@ -232,7 +232,7 @@ pub(crate) fn blocks(windows: &[Window]) -> impl Iterator<Item = &[Window]> {
     windows.chunk_by(|one, next| one.pair == next.pair)
 }
 
-/// The numbers of A and B pair by pair, as `number` reads them. Pairs without it are left out.
+/// The values of A and B in each pair, as `number` reads them. Pairs without a value are left out.
 pub(crate) fn pairs_of(windows: &[Window], number: impl Fn(&Window) -> Option<f64>) -> Vec<Pair> {
     let of = |pair: &[Window], arm| pair.iter().find(|window| window.arm == arm).and_then(&number);
     blocks(windows).filter_map(|pair| Some(Pair { a: of(pair, ArmName::A)?, b: of(pair, ArmName::B)? })).collect()

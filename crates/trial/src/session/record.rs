@@ -16,13 +16,13 @@ use crate::rules::DropReason;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Window {
-    /// The index of its pair in the phase, from 0; with more than two arms, of its block.
+    /// The index of the window's pair in its phase, from 0. With more than two arms, the index of its block.
     pub pair: usize,
-    /// The arm of the window; in the A/A phase both arms are the unchanged machine.
+    /// The arm of the window. In the A/A phase, both arms are the unchanged machine.
     pub arm: ArmName,
     /// When the window began, in microseconds since the trial began.
     pub start_us: f64,
-    /// The deciding number.
+    /// The value of the primary metric, which decides.
     pub value: f64,
     /// Everything that the workload measured.
     pub sample: Sample,
@@ -31,7 +31,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Joins an arm's interleaves to one window: the mean of each number, and the largest of each maximum. `None` without interleaves.
+    /// Joins the interleaves of one arm to a window: the mean of each number, but the largest of each maximum. `None` without interleaves.
     pub(super) fn of_interleaves(interleaves: Vec<Window>, decides: &str) -> Option<Window> {
         if interleaves.len() < 2 {
             return interleaves.into_iter().next();
@@ -61,29 +61,29 @@ impl Window {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stretch {
-    /// Measuring the settle time.
+    /// The phase that measures the settle time.
     Settling,
     /// The A/A phase: the unchanged machine against itself.
     Control,
-    /// A against the other arms.
+    /// The phase that compares A with the other arms.
     #[default]
     Trial,
 }
 
-/// A window that was dropped by a rule, and with it every comparison of its arm in that pair or block.
+/// A window that a rule dropped. All comparisons that need it in its pair or block are dropped too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dropped {
-    /// The pair.
+    /// The index of the pair or block.
     pub pair: usize,
-    /// The arm whose window broke the rule.
+    /// The arm of the window.
     pub arm: ArmName,
     /// The rule that dropped the window.
     pub reason: DropReason,
-    /// The part of the session that it was in.
+    /// The phase of the window.
     #[serde(default)]
     pub stretch: Stretch,
-    /// Other trials that ran at the same time, in words.
+    /// The other trials that ran at the same time, as texts.
     #[serde(alias = "beside", default, skip_serializing_if = "Vec::is_empty")]
     pub other_trials: Vec<String>,
 }
@@ -95,24 +95,24 @@ pub struct Dropped {
 pub enum Ended {
     /// The session was decided before all its pairs were used.
     Decided,
-    /// All its pairs were measured.
+    /// All planned pairs were measured.
     Whole,
-    /// The time was over.
+    /// The time budget was used up.
     OutOfTime,
-    /// Too many pairs were dropped, more than the spare pairs could replace.
+    /// Too many pairs were dropped, so the spare pairs were not enough to replace them.
     OutOfSpares,
-    /// The user stopped it.
+    /// The user stopped the session.
     Stopped,
-    /// Something failed.
+    /// An error ended the session.
     Failed {
         /// The reason.
         why: String,
     },
-    /// The session was killed; its log has the windows until then.
+    /// The session was killed. Its log has the windows up to then.
     CutOff,
 }
 
-/// The path of a workload's packets.
+/// Whether a workload's packets pass a network device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -120,7 +120,7 @@ pub enum NetworkPath {
     /// The packets pass no network device: loopback traffic stays in the kernel.
     #[default]
     Loopback,
-    /// Through a network device.
+    /// The packets pass a network device.
     Devices,
 }
 
@@ -137,32 +137,33 @@ impl NetworkPath {
 /// Everything that one trial measured, and how it ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The windows of the pairs or blocks that count, in the order they were measured; of a block all that no rule dropped.
+    /// The windows of the counted pairs or blocks, in the order in which they were measured. If a rule dropped a window of a block, the
+    /// others remain.
     pub windows: Vec<Window>,
     /// The windows of the A/A phase.
     pub control: Vec<Window>,
-    /// The windows that do not count.
+    /// The windows that a rule dropped.
     pub dropped: Vec<Dropped>,
-    /// How long the machine was left alone after a switch, and how that was found.
+    /// How long the trial waited after a switch, and how that was found.
     pub settle: SettleSeen,
-    /// How it ended.
+    /// How the session ended.
     pub ended: Ended,
-    /// What each arm did to the host.
+    /// The arms: the level of each setting.
     pub arms: Vec<Arm>,
     /// The knobs that were switched, one for each setting.
     pub knobs: Vec<String>,
-    /// The path of the workload's packets.
+    /// Whether the workload's packets pass a network device.
     pub network: NetworkPath,
-    /// Problems other than measuring, such as a file that could not be written.
+    /// Problems that are not about windows, such as a file that could not be written.
     pub mishaps: Vec<Mishap>,
 }
 
-/// Problems other than measuring, and caveats of the workload.
+/// A problem that is not about windows, or a caveat of the workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mishap {
     /// A caveat of the workload.
     Workload(WorkloadCaveat),
-    /// The file of the session could not be written, in words.
+    /// The file of the session could not be written, for this reason.
     File(String),
 }
 
@@ -201,7 +202,7 @@ impl Record {
         self.windows.is_empty() && self.control.is_empty()
     }
 
-    /// The pairs or blocks of a stretch that were tried, whether they count or not: they are numbered from 0.
+    /// The number of pairs or blocks of a phase that were measured, whether they count or not. Their indices start from 0.
     pub(super) fn tried(&self, stretch: Stretch) -> usize {
         let counted = match stretch {
             Stretch::Settling => &[],
@@ -213,7 +214,7 @@ impl Record {
         last.map_or(0, |last| last.saturating_add(1))
     }
 
-    /// The pairs or blocks in which something was dropped.
+    /// The number of pairs or blocks in which a window was dropped.
     pub(super) fn spoiled(&self) -> usize {
         let mut spoiled: Vec<(Stretch, usize)> =
             self.dropped.iter().map(|dropped| (dropped.stretch, dropped.pair)).collect();

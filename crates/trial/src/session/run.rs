@@ -1,5 +1,5 @@
-//! The loop of a session. It finds the settle time, compares the machine with itself, then compares A with the other arms. It runs block
-//! by block in the order of the seed, and tests after every block if the design says so. A block of two arms is a pair.
+//! The loop of a session. It finds the settle time, compares the machine with itself, then compares A with the other arms. It runs block by
+//! block in the order that the seed determines, and tests after every block if the design says so. A block of two arms is a pair.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::session::{
     Trial, Window, settle,
 };
 
-/// The orders of the A/A phase start here in the seed's stream: far beyond those of any trial, so that a longer A/A phase does not
-/// change the trial's orders.
+/// The position in the seed's stream from which the orders of the A/A phase are drawn. It is far beyond those of any trial, so a longer A/A
+/// phase does not change the trial's orders.
 const CONTROL_ORDERS: u64 = 1 << 32;
 
-/// Runs a session. If it ends early, it returns the measurements so far. The caller ends switch and workload.
+/// Runs a session. If it ends early, it returns the measurements so far. The caller must end the switch and the workload.
 ///
 /// # Errors
 /// Only if the design can't be run, or the workload does not measure its metrics.
@@ -32,7 +32,7 @@ pub fn run(trial: &mut Trial<'_, '_>, on_progress: &mut dyn FnMut(&Progress)) ->
     resume(trial, record, on_progress)
 }
 
-/// Continues a session that ended early: its pairs count, and the next ones follow in the same order.
+/// Continues a session that ended early. Its pairs count, and the next ones come in the order that they would have had.
 ///
 /// # Errors
 /// As [`run`].
@@ -45,13 +45,13 @@ pub fn resume(
     let mut session = Session::new(trial, record)?;
     let ended = match session.stretches(on_progress) {
         Ok(ended) => ended,
-        // Before any window this is a usage error; later the server caused it.
+        // Before the first window, these are errors of use. Later, only the server can have caused them.
         Err(error @ (TrialError::NoSuchMetric { .. } | TrialError::ShortBudget { .. }))
             if session.record.is_empty() =>
         {
             return Err(error);
         }
-        // Ctrl-C reaches the server too, so it may end before its window does.
+        // Ctrl-C also reaches the server, so the server may end before the window does. That is not a failure.
         Err(_) if (session.trial.stop)() => Ended::Stopped,
         Err(error) => Ended::Failed { why: error.to_string() },
     };
@@ -63,30 +63,30 @@ pub fn resume(
     Ok(record)
 }
 
-/// The session ends after this many windows in a row without a value.
+/// The session fails after this many consecutive windows without a value.
 const WITHOUT_VALUE_MAX: usize = 8;
 
 struct Session<'t, 'a, 'b> {
     trial: &'t mut Trial<'a, 'b>,
     record: Record,
     test: MultiArmTest,
-    /// On the trial's clock.
+    /// When the session began, on the trial's clock.
     begun: Duration,
-    /// Windows in a row, up to now, without a value to compare.
+    /// The number of consecutive windows without a value, up to now.
     without_value: usize,
-    /// The duration of the earlier part of a continued session, in microseconds.
+    /// If the session is a continued one, the duration of its earlier part, in microseconds.
     before_us: f64,
-    /// The duration of a switch, if there is a budget.
+    /// How long a switch takes. It is measured only if there is a budget.
     pace: Pace,
-    /// The windows of this session, and their total duration including what preceded each.
+    /// The number of windows in this run, and their total duration including switches and waits.
     took: (u32, Duration),
-    /// The smallest effect that the remaining pairs can detect.
+    /// The smallest effect that the pairs in the budget can detect. None if unknown.
     detectable: Option<Detectable>,
 }
 
-/// How one pair or block ended.
+/// The windows of one pair or block.
 struct BlockEnd {
-    /// The windows that no rule dropped, if at least two remain.
+    /// The windows that no rule dropped. Empty if fewer than two remain.
     counts: Vec<Window>,
     /// The dropped windows.
     dropped: Vec<Dropped>,
@@ -103,8 +103,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Ok(Session { trial, record, test, begun, without_value: 0, before_us, pace, took, detectable: None })
     }
 
-    /// With a budget: switches to each arm and back, because a server that restarts takes longer than the design shows.
-    /// A trial that does not fit is refused before the first window.
+    /// If there is a budget, switches to each arm and back to measure how long that takes, because a server may restart for it. A trial
+    /// that does not fit in the budget is refused before the first window.
     fn rehearse(&mut self) -> Result<(), TrialError> {
         let Some(budget) = self.trial.design.budget().filter(|_| self.record.is_empty()) else { return Ok(()) };
         let clock = self.trial.watch.clock().clone();
@@ -150,7 +150,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         self.pairs(on_progress)
     }
 
-    /// The A/A phase. The dropped windows show if the machine is too noisy; the trial continues.
+    /// Measures the A/A phase. If the machine is so noisy that too many windows are dropped, the trial continues, and the report shows
+    /// them.
     fn control(&mut self, on_progress: &mut dyn FnMut(&Progress)) -> Result<Option<Ended>, TrialError> {
         let wanted = self.trial.design.control_pairs;
         while self.record.control.len() / 2 < wanted && self.record.tried(Stretch::Control) < wanted * 2 {
@@ -207,8 +208,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Elapsed::new(self.trial.design, self.pace, &self.record.settle, self.elapsed(), took)
     }
 
-    /// The arms of a block in the order of the seed. Two arms use the order of pairs, so that older seeds repeat. With more arms, those
-    /// that left keep their place in the draw, so that the order of the others does not change.
+    /// The arms of a block, in an order that the seed determines. With two arms, it is the order of pairs, so that seeds of older versions
+    /// give the same orders. With more arms, arms that have left are still drawn, so that the order of the others does not change.
     fn order(&self, stretch: Stretch, block: usize) -> Result<Vec<ArmName>, TrialError> {
         let (design, arms) = (self.trial.design, self.trial.arms.len());
         let blocks = design.stop.pairs_max() as u64;
@@ -226,13 +227,13 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Ok(drawn.filter_map(|arm| ArmName::ALL.get(arm).copied()).filter(|arm| in_it.contains(arm)).collect())
     }
 
-    /// Interleaves of each window.
+    /// The number of interleaves of each window.
     fn interleaves(&self) -> u32 {
         self.record.settle.interleaves.unwrap_or(1).max(1)
     }
 
-    /// Measures each arm once, in one or several interleaves. Returns none if the user stopped. One draw orders the whole block, so that
-    /// every order of the arms is equally likely.
+    /// Measures each arm once, in one or several interleaves. None if the user stopped. One draw gives the order of the whole block, so all
+    /// orders of the arms are equally likely.
     fn block(&mut self, stretch: Stretch) -> Result<Option<BlockEnd>, TrialError> {
         let block = self.record.tried(stretch);
         let begun = self.trial.watch.clock().now();
@@ -240,7 +241,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let order = self.order(stretch, block)?;
         let mut measured: Vec<Vec<Window>> = vec![Vec::new(); order.len()];
         let length = self.trial.design.window / self.interleaves();
-        // The others are measured even if one will be dropped: the arms keep alternating.
+        // Measure all arms even if a window will be dropped, so that the arms keep alternating.
         for _ in 0..self.interleaves() {
             for (arm, windows) in order.iter().zip(&mut measured) {
                 if (self.trial.stop)() {
@@ -313,7 +314,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Ok(Window { pair, arm, start_us, value, sample, conditions })
     }
 
-    /// A window without a value that needs none, because its rule drops it. Too many in a row end the session.
+    /// Accepts a window without a value if a rule drops it anyway. Too many consecutive ones are an error.
     fn window_without_value(&mut self, window: Window) -> Result<Window, TrialError> {
         let Some(why) = &window.conditions.no_value else { return Ok(window) };
         self.without_value += 1;
@@ -358,11 +359,11 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         self.trial.watch.clock().since(self.begun)
     }
 
-    /// How long all missing windows would take at the current pace.
+    /// How long all remaining windows would take, at the average so far.
     fn left(&self, stretch: Stretch) -> Duration {
         let design = self.trial.design;
         let control = match stretch {
-            // Pairs that are missing from the A/A phase are not repeated.
+            // In the trial phase, missing pairs of the A/A phase are not measured any more.
             Stretch::Trial => 0,
             _ => design.control_pairs.saturating_sub(self.record.control.len() / 2) * 2,
         };

@@ -14,11 +14,11 @@ use crate::session::settled::SettleSeen;
 use crate::session::{Dropped, Ended, NetworkPath, Record, Window};
 use crate::titles::Titles;
 
-/// The format numbers of a session of two arms, and of one with more. An evenkeel that knows only two arms must refuse
-/// the latter.
+/// The format of a session of two arms. A session of more arms has another number, because an evenkeel that knows only two arms must refuse
+/// it.
 const FORMAT: u32 = 1;
 const FORMAT_OF_SEVERAL: u32 = 2;
-/// The longest file to read, in bytes: enough for ten thousand pairs with all values of a workload.
+/// The maximum length of a file that is read, in bytes. It is enough for ten thousand pairs with all values of a workload.
 const BYTES_MAX: u64 = 256 << 20;
 /// The log's name in errors.
 const SESSION: &str = "session";
@@ -27,51 +27,51 @@ const SESSION: &str = "session";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Head {
-    /// The format number.
+    /// The number of the format.
     pub format: u32,
     /// The tested settings, as the user gave them. With more than two arms, the first setting of each knob.
     pub settings: Vec<String>,
-    /// With more than two arms, the settings of each arm except A.
+    /// The settings of each arm except A. Empty unless there are more than two arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings_by_arm: Vec<Vec<String>>,
     /// The texts for the report.
     pub titles: Titles,
-    /// The design.
+    /// The design of the trial.
     pub design: Design,
-    /// The steps of each arm.
+    /// The arms: the level of each setting.
     pub arms: Vec<Arm>,
-    /// The knobs that are switched.
+    /// The knobs that are switched, one for each setting.
     pub knobs: Vec<String>,
-    /// The network path of the workload's packets.
+    /// Whether the workload's packets pass a network device.
     pub network: NetworkPath,
-    /// The other facts that a resume needs; missing in sessions of older versions.
+    /// What a resume also needs. None in sessions of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
 }
 
-/// The options that do not belong to the design.
+/// Options of the user that are not in the design.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asked {
-    /// The workload's arguments and its command, as a shell reads them.
+    /// The arguments that name the workload, and its command, in shell syntax.
     pub workload: String,
-    /// The folder in which the workload started, if its name is valid UTF-8.
+    /// The working directory of the workload. None if its name is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// The absolute path of the report's folder, if the user asked for a report.
+    /// The absolute path of the report's folder. None unless the user requested a report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
 }
 
 impl Head {
-    /// A head in the format of this program.
+    /// A head in the format that this version writes.
     pub fn new(settings: Vec<String>, titles: Titles, design: Design, record: &Record) -> Head {
         let Record { arms, knobs, network, .. } = record.clone();
         let format = if arms.len() > 2 { FORMAT_OF_SEVERAL } else { FORMAT };
         Head { format, settings, settings_by_arm: Vec::new(), titles, design, arms, knobs, network, asked: None }
     }
 
-    /// Why it is not a valid head of a session.
+    /// Why this is not a valid head of a session. None if it is valid.
     fn impossible(&self) -> Option<String> {
         if let Err(error) = self.design.check_for(self.arms.len()) {
             return Some(error.to_string());
@@ -85,7 +85,7 @@ impl Head {
     }
 }
 
-/// One line after the head.
+/// A line after the head.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -94,15 +94,15 @@ pub(crate) enum Line {
     Settle(SettleSeen),
     /// A pair of the A/A phase.
     Control(Vec<Window>),
-    /// A pair or block that counts.
+    /// A counted pair or block.
     Pair(Vec<Window>),
     /// A dropped window.
     Dropped(Dropped),
-    /// How the session ended; a continued session has several.
+    /// How the session ended. If it was continued, there are several of these lines.
     Ended(Ended),
 }
 
-/// The place of a session's file; there may be none.
+/// Writes a session's file, if there is one.
 #[derive(Debug, Default)]
 pub struct SessionWriter {
     file: Option<LogFile>,
@@ -110,12 +110,12 @@ pub struct SessionWriter {
 }
 
 impl SessionWriter {
-    /// Stores nothing.
+    /// Stores nothing, because no file was requested.
     pub fn nowhere() -> SessionWriter {
         SessionWriter::default()
     }
 
-    /// Stores nothing, although it should.
+    /// Stores nothing, because the requested file failed for this reason.
     pub fn failed(why: String) -> SessionWriter {
         SessionWriter { file: None, trouble: Some(why) }
     }
@@ -123,7 +123,7 @@ impl SessionWriter {
     /// Creates a file. If writing fails, the session reports it and continues.
     ///
     /// # Errors
-    /// If it can't be created, or is not empty.
+    /// If the file can't be created, or is not empty.
     pub fn begin(path: &Path, head: &Head) -> Result<SessionWriter, LogFileError> {
         let doing = "store the session in";
         let file = LogFile::create(path, IfThere::Refuse).map_err(|error| LogFileError::io(doing, path, &error))?;
@@ -137,7 +137,7 @@ impl SessionWriter {
     /// Continues a file that [`read`] has read, after its last complete line.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If the file can't be written.
     pub fn go_on(path: &Path, kept: &SessionLog) -> Result<SessionWriter, LogFileError> {
         let failed = |error| LogFileError::io("continue the session in", path, &error);
         let file = LogFile::open(path).map_err(failed)?;
@@ -145,12 +145,12 @@ impl SessionWriter {
         Ok(SessionWriter { file: Some(file), trouble: None })
     }
 
-    /// The file.
+    /// The path of the file. None if nothing is stored.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(LogFile::path)
     }
 
-    /// The file, if it has all measurements so far. A later report from such a file equals the report now.
+    /// The path of the file, if it has all measurements so far. A report that is made from this file later is the same as one made now.
     pub fn whole(&self) -> Option<&Path> {
         self.path().filter(|_| self.trouble.is_none())
     }
@@ -162,13 +162,13 @@ impl SessionWriter {
     fn write(&mut self, line: &impl Serialize) {
         let Some(file) = self.file.as_mut().filter(|_| self.trouble.is_none()) else { return };
         if let Err(error) = file.add(line) {
-            // A partial line stays at the end of the file. Readers expect that.
+            // The last line in the file may be incomplete. Readers expect that.
             let (path, error) = (file.path().display(), words(&error));
             self.trouble = Some(format!("failed to store the whole session in {path}: {error}"));
         }
     }
 
-    /// The first write error. The file is complete up to that moment.
+    /// The first error in writing. The file is complete up to then. None if there was none.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -189,26 +189,26 @@ impl SessionWriter {
 pub struct SessionLog {
     /// The first line of the session's log.
     pub head: Head,
-    /// The measurements until it ended or was cut off.
+    /// The measurements until the session ended or was killed.
     pub record: Record,
-    /// The bytes up to the end of its last whole line.
+    /// The length of the file up to the end of its last complete line, in bytes.
     whole_bytes: u64,
 }
 
-/// Reads a stored session, without a partial last line.
+/// Reads a stored session. An incomplete last line is left out.
 ///
 /// # Errors
-/// If it can't be read or is invalid.
+/// If the file can't be read, or is invalid.
 pub fn read(path: &Path) -> Result<SessionLog, LogFileError> {
     let bytes = user_file::read(path, BYTES_MAX).map_err(std::io::Error::from);
     let bytes = bytes.map_err(|error| LogFileError::io("read the session", path, &error))?;
     parse(&bytes).map_err(|wrong| LogFileError::unreadable(SESSION, path, wrong))
 }
 
-/// Parses a file's bytes. For any bytes it returns a session, or the first invalid line (from 1) and the reason.
+/// Parses a file's bytes. Any bytes give either a session or an error.
 ///
 /// # Errors
-/// The line and the reason.
+/// The number of the first invalid line, and why it is invalid.
 pub fn parse(bytes: &[u8]) -> Result<SessionLog, InvalidLine> {
     let lines = lines::<Head>(bytes, &[FORMAT.into(), FORMAT_OF_SEVERAL.into()])?;
     let head = lines.head;
@@ -246,7 +246,7 @@ fn take(record: &mut Record, at: usize, line: Line) -> Result<(), InvalidLine> {
         Line::Pair(pair) => {
             whole(&pair, arms)?;
             record.windows.extend(pair);
-            // The session was continued, so an earlier end does not count.
+            // The session continued after this end, so this is not how it ended.
             record.ended = Ended::CutOff;
         }
         Line::Dropped(dropped) => record.dropped.push(dropped),

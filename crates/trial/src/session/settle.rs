@@ -14,27 +14,26 @@ use crate::session::settled::{SettleHow, SettleSeen, as_ms};
 use crate::switch::Reach;
 use crate::window::Measured;
 
-/// The maximum number of attempts. A second one follows if the number seems to move after a switch: the effect of a switch repeats, that of
-/// a neighbour does not.
+/// The maximum number of attempts. There is a second one if the metric seems to move after a switch. If a switch is the cause, the movement
+/// repeats; if a neighbour was the cause, it does not.
 const LOOKS: usize = 2;
-/// Short windows after each switch that are compared with the last few.
+/// The number of short windows after each switch that are compared with the last few.
 const TESTED: usize = 5;
-/// The largest difference of a median over [`SWITCHES`] from its level that noise explains, in standard deviations of a
-/// short window. Ten such medians are tested. On recorded machines with heavy tails, noise exceeds this in at most 5 of
-/// 100 settings, over both attempts.
+/// How far a median over [`SWITCHES`] may be from its level through noise alone, in standard deviations of a short window. Ten such medians
+/// are tested. On recorded machines with heavy tails, noise exceeds this in at most 5 of 100 settings, over both attempts.
 const NOISE_FACTOR: f64 = 2.0;
 
-/// The values of the short windows after each switch, without dropped ones.
+/// For each switch: the arm, and the values of the short windows after it. Dropped windows are None.
 type Series = Vec<(ArmName, Vec<Option<f64>>)>;
 
-/// Finds it, unless the user stops. `elapsed` is the used part of the budget.
+/// Finds the settle time. None if the user stopped. `elapsed` is the used part of the budget.
 pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> Result<Option<SettleSeen>, TrialError> {
     let Settle::Found { least, most } = trial.design.settle else {
         return Ok(Some(SettleSeen::fixed(trial.design.settle.least())));
     };
     let step = settle_step(trial.design, pace);
     let begun = trial.watch.clock().now();
-    // A settle time for which the budget has no room would leave no pairs.
+    // If the settle time is too long for the budget, no time is left for pairs.
     let room = |trial: &Trial<'_, '_>| {
         let gone = elapsed.saturating_add(trial.watch.clock().since(begun));
         trial.design.quiet_max(pace, gone).unwrap_or(Duration::MAX)
@@ -45,8 +44,7 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
         match switches(trial, step, &mut series)? {
             Followed::Whole => {}
             Followed::Stopped => return Ok(None),
-            // If the server is gone, the first window reports it again.
-            // Measurements from before that count.
+            // If the server has ended, the first window of the trial will report it. The measurements before that are still used.
             Followed::Failed(_) if !drift.is_empty() => break,
             Followed::Failed(why) => {
                 let most = most.min(room(trial)).max(least);
@@ -58,8 +56,8 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
         (position, drift) = settled_at(&series, trial.design.smallest_effect_ratio);
         let took =
             (trial.watch.clock().since(begun) / look).max(step * STEPS as u32 * switches_followed(trial.arms.len()));
-        // If a second attempt does not fit, the first one may give too long a settle time. That costs windows, but the result stays
-        // correct.
+        // If the budget has no room for a second attempt, the settle time of the first may be too long. That costs windows, but the result
+        // stays correct.
         if position == Some(0) || !allows(trial.design, pace, took * (look + 1)) {
             break;
         }
@@ -73,12 +71,12 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
     Ok(Some(SettleSeen { settle_ms: as_ms(time), how, drift_ratios, step_ms, interleaves: None }))
 }
 
-/// Whether the budget, if there is one, has this much time left.
+/// Whether this much time is left in the budget. True if there is no budget.
 fn allows(design: &Design, pace: Pace, takes: Duration) -> bool {
     design.settle_room(pace).is_none_or(|room| takes <= room)
 }
 
-/// How the measurement after some switches ended.
+/// The result of measuring after some switches.
 enum Followed {
     Whole,
     Stopped,
@@ -86,7 +84,7 @@ enum Followed {
     Failed(TrialError),
 }
 
-/// Switches [`SWITCHES`] times to each arm, and adds the short windows after each to `series`.
+/// Switches [`SWITCHES`] times to each arm, and adds the short windows after each switch to `series`.
 fn switches(trial: &mut Trial<'_, '_>, step: Duration, series: &mut Series) -> Result<Followed, TrialError> {
     for _ in 0..SWITCHES {
         for arm in ArmName::further(trial.arms.len()).rev().chain([ArmName::A]) {
@@ -96,7 +94,7 @@ fn switches(trial: &mut Trial<'_, '_>, step: Duration, series: &mut Series) -> R
             trial.switch.to(&trial.arms[arm as usize], trial.workload)?;
             match follow(trial, step) {
                 Ok(values) => series.push((arm, values)),
-                // The wait ended early.
+                // The user stopped the wait.
                 Err(_) if (trial.stop)() => return Ok(Followed::Stopped),
                 Err(error) => return Ok(Followed::Failed(error)),
             }
@@ -105,9 +103,9 @@ fn switches(trial: &mut Trial<'_, '_>, step: Duration, series: &mut Series) -> R
     Ok(Followed::Whole)
 }
 
-/// The interleaves of each window: the requested number if a switch with its settle time takes at most half of an interleave, else 1.
-/// Measures the switch itself by going to each arm and back, because a workload may restart for its setting. A workload that restarts, or
-/// opens new sockets, does so as rarely as possible: a new process behaves unlike one that has run for days.
+/// The number of interleaves of each window: the requested number if a switch with its settle time takes at most half of an interleave,
+/// else 1. The switch is measured by going to each arm and back, because a workload may restart for a setting. A workload that restarts or
+/// opens new sockets has 1, because a new process behaves differently from one that has run for days.
 pub(crate) fn interleaves(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Result<u32, TrialError> {
     let asked = trial.design.interleaves;
     if asked <= 1 || settle.how == SettleHow::Unsettled || matches!(settle.how, SettleHow::Guessed { .. }) {
@@ -117,7 +115,7 @@ pub(crate) fn interleaves(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Res
     if trial.arms.iter().flat_map(ways).any(|way| way > Reach::AtOnce) {
         return Ok(1);
     }
-    // Each arm gets the shorter of two durations: if the machine is taken away meanwhile, a duration only grows.
+    // Each arm gets the shorter of two measurements. If the machine is paused meanwhile, a measurement can only become longer.
     let mut took = vec![Duration::MAX; trial.arms.len()];
     for _ in 0..2 {
         for arm in ArmName::further(trial.arms.len()).chain([ArmName::A]) {
@@ -130,7 +128,7 @@ pub(crate) fn interleaves(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Res
     Ok(if is_shared(trial.design, longest + settle.time()) { asked } else { 1 })
 }
 
-/// The values of the short windows after one switch, without dropped ones.
+/// Measures the short windows after one switch. Dropped windows are None.
 fn follow(trial: &mut Trial<'_, '_>, step: Duration) -> Result<Vec<Option<f64>>, TrialError> {
     let Design { metric, rules, .. } = trial.design;
     let mut values = Vec::with_capacity(STEPS);
@@ -143,13 +141,13 @@ fn follow(trial: &mut Trial<'_, '_>, step: Duration) -> Result<Vec<Option<f64>>,
     Ok(values)
 }
 
-/// The first position without drift from there on; none if the last tested position drifts. Also the drift of each
+/// The first position from which on there is no drift. None if the last tested position still drifts. Also returns the drift at each
 /// position, in logarithms.
 fn settled_at(series: &[(ArmName, Vec<Option<f64>>)], smallest_effect_ratio: f64) -> (Option<usize>, Vec<f64>) {
     let arms = ArmName::ALL.map(|arm| away_from_level(series.iter().filter(|(of, _)| *of == arm)));
-    // The difference between two switches to the same arm, at the same position. It contains only the machine's noise,
-    // because both contain the effect of the switch. The windows of a level are as far apart as those compared with it,
-    // so slow noise counts in full. The factor turns it into a standard deviation, for normal noise.
+    // The difference between two switches to the same arm, at the same position, has only the machine's noise: the effect of the switch is
+    // the same in both. The windows of a level are as far apart in time as those that are compared with it, so slow noise is fully
+    // included. For normal noise, the factor turns the median into a standard deviation.
     let apart = arms.iter().flat_map(|away| (0..TESTED).flat_map(|at| differences(away, at)));
     let noise = median(&apart.collect::<Vec<_>>()).unwrap_or(0.0) * 1.048;
     let switches = arms.iter().map(Vec::len).max().unwrap_or(0).max(1);
@@ -162,7 +160,8 @@ fn settled_at(series: &[(ArmName, Vec<Option<f64>>)], smallest_effect_ratio: f64
     ((position < TESTED).then_some(position), drift)
 }
 
-/// Each switch's first windows minus the level that follows, in logarithms. A switch without a level has none.
+/// For each switch: how far each of its first windows is from the level of the later windows (their median), in logarithms. A switch whose
+/// later windows have no values is left out.
 fn away_from_level<'a>(series: impl Iterator<Item = &'a (ArmName, Vec<Option<f64>>)>) -> Vec<Vec<Option<f64>>> {
     let of_switch = |(_, values): &(ArmName, Vec<Option<f64>>)| {
         let logs: Vec<Option<f64>> = values.iter().map(|value| value.map(f64::ln)).collect();
@@ -176,7 +175,7 @@ fn at_position(away: &[Vec<Option<f64>>], at: usize) -> Vec<f64> {
     away.iter().filter_map(|logs| logs.get(at).copied().flatten()).collect()
 }
 
-/// The absolute difference between every two switches at this position.
+/// The absolute difference between every two switches, at this position.
 fn differences(away: &[Vec<Option<f64>>], at: usize) -> Vec<f64> {
     let values = at_position(away, at);
     let of_two =

@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::caveat::Caveat;
 
-/// How long the machine was left alone after a switch, and how that was found.
+/// How long the trial waits after a switch, and how that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettleSeen {
-    /// The time, in milliseconds.
+    /// The settle time in milliseconds.
     pub settle_ms: u64,
     /// How it was found.
     pub how: SettleHow,
-    /// How far the metric was from its later level in each short window after a switch, as a share; the largest of all arms.
+    /// For each short window after a switch, how far the metric was from its later level, as a share. It is the largest value of all arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift_ratios: Vec<f64>,
-    /// How long each short window was, in milliseconds.
+    /// The length of each short window in milliseconds. None if the settle time was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_ms: Option<u64>,
-    /// Interleaves of each window, if more than one.
+    /// The number of interleaves of each window. None if it is 1.
     #[serde(alias = "turns", default, skip_serializing_if = "Option::is_none")]
     pub interleaves: Option<u32>,
 }
@@ -30,21 +30,21 @@ pub struct SettleSeen {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SettleHow {
-    /// The user requested it.
+    /// The user gave the settle time.
     Asked,
-    /// It was measured: after this time the metric had reached its level.
+    /// It was measured: after this time, the metric had reached its level.
     Found,
     /// The metric still moved at the end of the observed time.
     Unsettled,
-    /// It could not be measured, and is a guess.
+    /// It could not be measured, so it is a guess.
     Guessed {
-        /// Why.
+        /// Why it could not be measured.
         why: String,
     },
 }
 
 impl SettleSeen {
-    /// A time that was asked for.
+    /// A settle time that the user gave.
     pub fn fixed(time: Duration) -> SettleSeen {
         SettleSeen {
             settle_ms: as_ms(time),

@@ -10,7 +10,7 @@ use evenkeel_trial::search::{
 };
 use evenkeel_trial::{Arm, Engaged, Guard, Level, NetworkPath, TrialError};
 
-/// More than any search here needs. The tests check how much they use.
+/// A budget that is larger than any search here needs. The tests check how much of it they use.
 const BUDGET: Budget = Budget { windows: 1500, time_ms: None };
 
 /// The number of seeds per rate: few by default, because tests run unoptimised; 100 for published figures.
@@ -73,7 +73,7 @@ fn rate(truth: &Truth, is_right: impl Fn(&Answer) -> bool) -> Rate {
     rate
 }
 
-/// Nine of ten, with a tolerance for chance in a short sample: two of about twenty.
+/// Asserts nine of ten, with a tolerance for chance in a small sample: two of about twenty.
 fn assert_nine_of_ten(rate: &Rate) {
     let slack = if seeds() == 100 { 0 } else { 1 };
     assert!((rate.right + slack) * 10 >= seeds() * 9, "{} of {}\n{}", rate.right, seeds(), rate.wrong);
@@ -110,7 +110,7 @@ fn of_two_ways_to_one_end_one_is_left() {
     assert_nine_of_ten(&rate);
 }
 
-/// One of two knobs is dropped. Results from before that show nothing about the effect of the remaining one alone.
+/// If one of two knobs with the same effect is dropped, results from before that show nothing about the effect of the other one alone.
 #[test]
 fn the_one_that_is_left_of_two_ways_is_the_one_that_does_it() {
     let mains = vec![(4, -0.2), (11, -0.2)];
@@ -146,7 +146,7 @@ fn without_an_effect_no_set_is_claimed() {
     assert!(rate.right * 20 >= seeds() * 19, "{}", rate.wrong);
 }
 
-/// A subject that counts its windows, and ends the search after some of them, like a kill.
+/// A subject that counts windows and ends the search after some of them, as if it were killed.
 struct Killed<'a> {
     server: &'a mut Simulated,
     left: usize,
@@ -179,7 +179,7 @@ fn a_killed_search_goes_on_where_it_was() {
     let lines = text.lines().count() - 1;
     assert_eq!(windows(&whole), lines, "a line for each window");
     for kept in [0, 1, 7, 40, 135, 200, lines - 1, lines] {
-        // The kill came in the middle of a line.
+        // The process was killed while it wrote a line.
         let head: Vec<&str> = text.lines().take(kept + 1).collect();
         std::fs::write(&path, head.join("\n") + "\n{\"arm\":[\"as-it").unwrap();
         let (header, mut log) = Log::open(&path).unwrap();
@@ -234,7 +234,7 @@ fn a_search_that_ends_early_returns_its_results() {
     assert_eq!((late.ended.clone(), late.verdict), (SearchEnded::Stopped, Verdict::NotProved));
     assert!(late.knobs[4].screening.as_ref().unwrap().ratio < 0.9);
     assert_eq!((&late.knobs[17].outcome, &late.knobs[0].outcome), (&KnobOutcome::Hurts, &KnobOutcome::NoEffect));
-    // A start that is waited for fails if the user asks to stop meanwhile.
+    // If the user asks to stop while a server is starting, the start fails.
     let mut waits = Simulated::new(truth.clone(), 5);
     waits.fails_from = Some(0);
     let asked = Cell::new(false);
@@ -258,7 +258,7 @@ fn a_search_that_ends_early_returns_its_results() {
 
 #[test]
 fn knobs_that_kill_hurt_or_are_refused_are_taken_out_and_the_rest_is_found() {
-    // Every seed must reject these three kinds, in addition to finding the right set.
+    // With every seed, the search must reject knobs of these three kinds and find the right set.
     let truth = Truth {
         deadly: vec![9],
         refused: vec![2],
@@ -323,7 +323,7 @@ fn a_better_median_with_a_worse_tail_is_vetoed() {
     assert_eq!((guarded.verdict, set(&guarded), &guarded.veto), (Verdict::NothingHelped, Vec::new(), &None));
     let outcome = &guarded.knobs[4].outcome;
     assert!(matches!(outcome, KnobOutcome::Vetoed { why } if why.starts_with("lateness_us_p99 is ")), "{outcome:?}");
-    // Each alone harms the tail by less than the guard's limit, but both together by more. The proof shows this.
+    // Each knob alone makes the tail worse by less than the guard's limit, but both together by more. The confirmation shows this.
     let both = Truth { mains: vec![(4, -0.22), (5, -0.2)], tails: vec![(4, 0.36), (5, 0.34)], ..truth };
     let guarded = of(&both, guard());
     assert_eq!((guarded.verdict, set(&guarded)), (Verdict::NothingHelped, Vec::new()));
@@ -339,7 +339,7 @@ fn settings(answer: &Answer) -> Vec<&str> {
 
 #[test]
 fn knobs_that_wreck_a_guard_are_taken_out_and_the_rest_is_found() {
-    // Both improve the median more than any other knob. One doubles the tail beyond it, and one makes it seven times as long.
+    // Two knobs improve the median more than any other, but also change the tail: one doubles it, the other makes it seven times as long.
     let truth = Truth {
         mains: vec![(4, -0.22), (11, -0.12), (23, -0.085), (17, 0.14), (9, -0.3), (14, -0.3)],
         tails: vec![(9, 0.9), (14, 2.3)],
@@ -364,7 +364,7 @@ fn knobs_that_wreck_a_guard_are_taken_out_and_the_rest_is_found() {
         );
         assert_eq!(*sevenfold, KnobOutcome::Stopped, "seed {seed}");
         assert!(set(&answer).iter().all(|knob| ![9, 14].contains(knob)), "seed {seed}");
-        // It is dropped at once: only the windows that revealed it use it.
+        // The knob is dropped at once. Only the windows that revealed the harm have it on.
         let on = |knob: usize| log.entries().iter().filter(|entry| *entry.arm.level(knob) != Level::AsItWas).count();
         assert!(on(14) * 4 < log.entries().len(), "seed {seed}: {} of {}", on(14), log.entries().len());
         let is_right = answer.verdict == Verdict::Better && set(&answer) == [4, 7, 11, 23, 28];
@@ -386,7 +386,7 @@ fn knobs_that_wreck_a_guard_are_taken_out_and_the_rest_is_found() {
 
 #[test]
 fn one_bad_window_of_a_noisy_tail_takes_nothing_out() {
-    /// Every seventh window has a tail that is ten times as long, with any setting.
+    /// In every seventh window, the tail is ten times as long, whatever the settings are.
     struct Spiky(Simulated, usize);
     impl Subject for Spiky {
         fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {
@@ -425,11 +425,10 @@ fn a_knob_that_was_never_engaged_is_in_the_set_only_if_it_moved_the_metric() {
             (7, "irq.affinity=0"),
         ],
         counters: vec![
-            // The first counter did not change, with the knob and without. For the second, a difference in the metric was seen all the
-            // same.
+            // The first counter did not change, whether the knob was on or off. The second did not change either, but the metric differed.
             ("BusyPollRxPackets", 2, [0.0, 0.0]),
             ("softnet_time_squeeze", 5, [0.0, 0.0]),
-            // The value was read back, and it changed.
+            // The value that was read back from the server changed with the knob.
             ("process.timer_slack_ns", 4, [1.0, 50_000.0]),
             ("thp_fault_alloc", 6, [12.0, 0.0]),
         ],
@@ -460,11 +459,11 @@ fn a_knob_that_was_never_engaged_is_in_the_set_only_if_it_moved_the_metric() {
         let engaged = |knob: usize| answer.knobs[knob].engaged.as_ref().map(|seen| seen.engaged.clone());
         assert_eq!((engaged(4), engaged(6)), (Some(Engaged::Yes), Some(Engaged::Yes)));
         assert_eq!((engaged(0), engaged(7)), (None, Some(Engaged::Unknown)), "no counter, and an unknown one");
-        // A continued search knows the results of the first part.
+        // A continued search uses the results of the first part.
         let again = run_on(&design, &mut Simulated::new(truth.clone(), seed), &mut log);
         assert_eq!((outcomes(&again), settings(&again)), (outcomes(&answer), settings(&answer)));
     }
-    // If noise leaves room for an effect that matters, an unchanged counter does not rule out other paths.
+    // If noise leaves room for an effect that matters, the unchanged counter does not exclude an effect by another path.
     for seed in 0..5 {
         let noisy = Truth { noise: 0.6, ..truth.clone() };
         let design = SearchDesign { network: NetworkPath::Devices, ..design_of(&noisy, seed) };
@@ -473,7 +472,7 @@ fn a_knob_that_was_never_engaged_is_in_the_set_only_if_it_moved_the_metric() {
         let is_within = polling.screening.as_ref().is_some_and(|seen| seen.is_within(design.smallest_effect_ratio));
         assert!(!is_within && !matches!(polling.outcome, KnobOutcome::NotEngaged { .. }), "seed {seed}: {polling:?}");
     }
-    // On loopback, busy polling has no effect, whatever its counter shows.
+    // For a workload on loopback, busy polling has no effect, whatever its counter shows.
     let answer = run(&truth, 1);
     assert!(
         matches!(&answer.knobs[2].outcome, KnobOutcome::NotEngaged { why } if why.contains("stay on loopback")),

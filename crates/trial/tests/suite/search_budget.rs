@@ -1,4 +1,4 @@
-//! How a search uses the remaining time.
+//! Tests how a search uses the remaining time.
 
 use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth};
 use evenkeel_trial::search::{
@@ -6,7 +6,7 @@ use evenkeel_trial::search::{
 };
 use evenkeel_trial::{Arm, Level, TrialError};
 
-/// A server with a knob that helps only during the screening, so its proof fails at once.
+/// A server with a knob that helps only during the screening, so that the confirmation fails at once.
 struct Fading(Simulated);
 
 const HELPS_FOR: usize = 64;
@@ -22,7 +22,7 @@ impl Subject for Fading {
     }
 }
 
-/// If a proof fails early, the remaining time decides more of the other knobs.
+/// If the confirmation fails early, the remaining time is used to decide more of the other knobs.
 #[test]
 fn the_budget_after_a_failed_proof_is_used() {
     let truth = Truth { knobs: 6, noise: 0.1, ..Truth::default() };

@@ -1,17 +1,18 @@
-//! Guides settled on a simulated server with known truth: all lines together, then the right ones, in fewer windows than one at a time.
+//! Guides on a simulated server with known effects: a search tests all lines together first, and needs fewer windows than one line at a
+//! time.
 
 use evenkeel_trial::search::simulated::{Simulated, Truth, one_at_a_time};
 use evenkeel_trial::search::{Answer, KnobAnswer, KnobOutcome, Log, SearchDesign, Stage, Verdict, WholeVerdict};
 
 use crate::search::{design_of, run_on, seeds, set, windows};
 
-/// All lines together first, then which of them matter.
+/// Searches a guide: all lines together first, then which of them matter.
 fn settle_guide(truth: &Truth, seed: u64) -> Answer {
     let design = SearchDesign { whole_first: true, ..design_of(truth, seed) };
     run_on(&design, &mut Simulated::new(truth.clone(), seed), &mut Log::in_memory(Vec::new()))
 }
 
-/// The knobs that hurt beyond chance, all knobs taken together.
+/// The knobs that certainly hurt, with the error divided among all knobs.
 fn hurting(answer: &Answer) -> Vec<usize> {
     let knobs = answer.knobs.len() as f64;
     let is_sure = |knob: &&(usize, &KnobAnswer)| {

@@ -1,5 +1,5 @@
-//! Searches with windows without a number: a knob starves the server, another program writes a setting, a server ends. Also logs from
-//! before a second end was required as proof, and which of these searches are over.
+//! Searches with windows that have no value: a knob keeps the CPU from the server, another program writes a setting, a server ends. Also
+//! logs of versions that forbade an arm after one end of the server, and which of these searches are over.
 
 use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth};
 use evenkeel_trial::search::{
@@ -21,7 +21,7 @@ fn dropped(reason: DropReason) -> WindowResult {
     WindowResult::Dropped { why: reason.to_string(), other_trials: Vec::new(), reason: Some(reason) }
 }
 
-/// A server whose results are replaced in some windows, by their number from 1 and their arm.
+/// A server whose results are replaced in some windows. The function gets the number of the window, from 1, and its arm.
 struct Otherwise<F>(Simulated, usize, F);
 
 impl<F: Fn(usize, &Arm) -> Option<WindowResult>> Subject for Otherwise<F> {
@@ -106,7 +106,7 @@ fn dropped_windows_are_reported_with_their_reasons() {
             (_, caveats) => panic!("row {at}: {caveats:?}"),
         }
     }
-    // The search reads a log from before the reason was stored.
+    // The search reads a log of a version that did not store the reason.
     let seen: WindowResult = serde_json::from_str("{\"dropped\":{\"why\":\"the machine paused\"}}").unwrap();
     assert_eq!(
         seen,

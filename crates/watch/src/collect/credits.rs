@@ -1,4 +1,4 @@
-//! The CPU credits of a burstable instance, from its start by the rules of its cloud.
+//! The CPU credits of a burstable instance, computed from its start on by the rules of its cloud.
 
 use evenkeel_host::Facts;
 use evenkeel_host::catalogue;
@@ -21,7 +21,7 @@ pub(super) struct Credits {
 }
 
 impl Credits {
-    /// `None` for an instance that is not burstable, or whose type is not known.
+    /// `None` if the instance is not burstable, or if its type is unknown.
     pub(super) fn new(root: &Root, facts: &Facts) -> Option<Credits> {
         let instance_type = facts.machine.instance_type.known()?.clone();
         let rates = CreditRates::from_instance(&catalogue::instance(&instance_type)?)?;
@@ -33,12 +33,12 @@ impl Credits {
         Some(Credits { instance_type, rates, mode, balance, before: None, uptime_s: uptime_s.ok()? })
     }
 
-    /// The balance now. `None` if the CPU time is unknown.
+    /// The credit balance now. `None` if the CPU time is unknown.
     pub(super) fn read(&mut self, host: &HostSample, now_ns: u64) -> Option<CreditsSample> {
         let cpus = host.stat.as_ref().ok()?.cpus.values();
         let busy_s = cpus.map(|ticks| ticks.busy() as f64 * TICK_NS as f64 / 1e9).sum::<f64>();
         let (seconds, used_s) = match self.before {
-            // The first read covers the whole uptime, at its mean CPU use, because the course of that use is unknown.
+            // The first reading assumes that the CPU use was constant since boot, because its course is unknown.
             None => (self.uptime_s, busy_s),
             Some((before_ns, before_s)) => (now_ns.saturating_sub(before_ns) as f64 / 1e9, busy_s - before_s),
         };

@@ -1,5 +1,5 @@
-//! Finds processes to watch: by name, or because they serve sockets and use a CPU. A few processes are examined with each sample, so
-//! that ten thousand of them cost no more at a time than a hundred.
+//! Finds processes to watch: by name, or because they serve sockets and use a CPU. With each sample, only a few processes are examined. So
+//! a sample costs no more on a host with ten thousand processes than on one with a hundred.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ const ROUND_NS: u64 = 10_000_000_000;
 /// The maximum number of processes of a round, and of processes examined with one sample.
 const PROCESSES_MAX: usize = 32_768;
 const AT_ONCE: usize = 256;
-/// A process that uses a smaller share of a CPU does not count as a server: its tick could not be distinguished from a timer.
+/// A process that uses a smaller share of a CPU does not count as a server, because its tick could not be distinguished from a timer.
 const CPU_MIN: f64 = 0.005;
-/// The CPU time of a process is compared over at least this time.
+/// The CPU use of a process is computed over at least this time.
 const COMPARED_NS: u64 = 5_000_000_000;
 /// The maximum number of processes that the search finds and keeps.
 const FOUND_MAX: usize = 64;
@@ -26,28 +26,28 @@ const DEFERRED_NS: u64 = 600_000_000_000;
 /// Which processes to find.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
-    /// The processes with one of these names.
+    /// Processes with one of these names.
     pub(super) names: Vec<String>,
-    /// Those that serve sockets.
+    /// Whether to find processes that serve sockets.
     pub(super) servers: bool,
 }
 
-/// The search.
+/// The state of the search.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
     wanted: Wanted,
-    /// The processes of this round that were not examined yet.
+    /// The processes that are not examined yet in this round.
     left: Vec<u32>,
     round_ns: Option<u64>,
     seen: BTreeMap<u32, Seen>,
-    /// The processes that were found, with their start.
+    /// The processes that were found by name, with their start times.
     named: BTreeMap<u32, u64>,
     serving: BTreeMap<u32, u64>,
-    /// Processes that were dropped to make room for others: their start, and the time until which they are ignored.
+    /// Processes that were dropped to make room for others. Each has its start time, and the time until which it is ignored.
     deferred: BTreeMap<u32, (u64, u64)>,
 }
 
-/// A process when it was examined last.
+/// What was known of a process when it was last examined.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     start_ticks: u64,
@@ -65,12 +65,12 @@ impl Discovery {
         self.named.keys().copied().collect()
     }
 
-    /// Those that serve sockets.
+    /// The processes that serve sockets.
     pub(super) fn serving(&self) -> BTreeSet<u32> {
         self.serving.keys().copied().collect()
     }
 
-    /// Examines the next few processes. `is_tickless`: whether a search for a tick in this process found none.
+    /// Examines the next few processes. `is_tickless` returns whether a search for a tick in a process found none.
     pub(super) fn step(&mut self, root: &Root, tables: &mut Tables, now_ns: u64, is_tickless: impl Fn(u32) -> bool) {
         if self.wanted.names.is_empty() && !self.wanted.servers {
             return;
@@ -105,7 +105,8 @@ impl Discovery {
         self.named.len() + self.serving.len() >= FOUND_MAX
     }
 
-    /// Many servers have no tick and run for months. They would use up the limit, and a game server that starts later would not be watched.
+    /// Drops servers without a tick. Many such servers run for months. They would fill the list, and a game server that starts later would
+    /// not be watched.
     fn make_room(&mut self, now_ns: u64, is_tickless: impl Fn(u32) -> bool) {
         let deferred = &mut self.deferred;
         self.serving.retain(|pid, started| {
@@ -120,10 +121,10 @@ impl Discovery {
     fn examine(&mut self, root: &Root, tables: &mut Tables, stat: &ProcessStat, name: &str, now_ns: u64) {
         let (pid, start_ticks) = (stat.pid, stat.start_ticks);
         for found in [&mut self.named, &mut self.serving] {
-            // Another process has its number now.
+            // The kernel has reused the number of the process.
             found.retain(|of, started| *of != pid || *started == start_ticks);
         }
-        // Servers that the search found do not count against the limit of those that the user named.
+        // The maximum is counted separately for processes that the user named, so servers that the search found do not use it up.
         if self.wanted.names.iter().any(|wanted| wanted == name) && self.named.len() < FOUND_MAX {
             self.named.insert(pid, start_ticks);
             return;
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(search.serving(), [5].into());
         search.step(&host(&[(3, "game", 0)], 4711), &mut Tables::default(), 22 * s, |_| false);
         assert_eq!((search.named(), search.serving()), ([3].into(), [].into()), "it has ended");
-        // It uses a CPU, but others cannot send to its socket.
+        // The process uses a CPU, but its socket cannot be reached by others.
         let mut search = Discovery::new(Wanted { names: Vec::new(), servers: true });
         search.step(&host(&processes(0), 9), &mut Tables::default(), s, |_| false);
         search.step(&host(&processes(100), 9), &mut Tables::default(), 12 * s, |_| false);
@@ -209,7 +210,7 @@ mod tests {
         let late = |cpu| [(200, "game", cpu), (201, "other", cpu)];
         search.step(&many(200, &late(0)), &mut Tables::default(), 23 * s, |_| false);
         assert_eq!((search.named(), search.serving()), ([200].into(), first.clone()), "all may still show a tick");
-        // Number 3 has a tick.
+        // Of the first 70 processes, only process 3 has a tick.
         let is_tickless = |pid| pid <= 70 && pid != 3;
         search.step(&many(300, &late(100)), &mut Tables::default(), 34 * s, is_tickless);
         search.step(&many(400, &late(200)), &mut Tables::default(), 45 * s, is_tickless);

@@ -1,4 +1,4 @@
-//! Measures the missing time of each CPU, with the sampling meter of `evenkeel measure gaps` in threads of its own, and finds pauses of the
+//! Measures the missing time of each CPU, with the sampling meter of `evenkeel measure gaps` in separate threads. Also finds pauses of the
 //! whole machine.
 
 use std::collections::BTreeSet;
@@ -14,27 +14,27 @@ use super::read::{absent, odd};
 use crate::locked::locked;
 use crate::sample::{Counted, CpuGapsSample, GapSample, GapsSample, PauseSample};
 
-/// The shortest gap that the meter counts.
+/// The minimum length of a gap that the meter counts.
 const THRESHOLD_NS: u64 = 10_000;
-/// A shorter stop is not called a pause: the hypervisor may just schedule all CPUs together.
+/// The minimum length of a pause. In a shorter stop, the hypervisor may just have scheduled all CPUs together.
 const PAUSE_NS_MIN: u64 = 5_000_000;
-/// CPUs that return within this time of each other count as returning together.
+/// If CPUs return within this time of each other, they count as returning together.
 const TOGETHER_NS: u64 = 2_000_000;
-/// A shorter gap makes no tick late.
+/// The minimum length of a gap that can make a tick late.
 const GAP_NS_MIN: u64 = 500_000;
-/// The maximum number of windows that wait for a sample, and of gaps in a sample.
+/// The maximum number of windows that are kept until the next sample, and of gaps in a sample.
 const SEEN_MAX: usize = 1 << 14;
 const GAPS_MAX: usize = 64;
 
-/// The meter.
+/// The sampling meter of all CPUs, and what it found since the last sample.
 #[derive(Debug)]
 pub(super) struct GapMeter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     counts: GapsSample,
-    /// Windows that ended shortly before the last sample. Those of other CPUs may still be missing.
+    /// Windows that ended shortly before the last sample. Windows of other CPUs at that time may still be missing.
     open: Vec<Seen>,
-    /// When a CPU was last known to run.
+    /// The last time at which a CPU is known to have run.
     running_ns: u64,
 }
 
@@ -82,7 +82,7 @@ impl GapMeter {
         GapMeter { shared, thread: spawned.ok(), counts, open: Vec::new(), running_ns: 0 }
     }
 
-    /// The counts up to now.
+    /// The counts since the start.
     pub(super) fn read(&mut self, now_ns: u64) -> Counted<GapsSample> {
         if let Some(why) = &*locked(&self.shared.failure) {
             return Err(failed(why));
@@ -111,7 +111,8 @@ fn failed(why: &str) -> Unknown {
     odd(format!("the gap meter ended: {why}"))
 }
 
-/// Adds windows to the counts. Windows that ended just before `now_ns` wait in `open`, because windows of other CPUs may still arrive.
+/// Adds windows to the counts. Windows that ended just before `now_ns` are kept in `open`, because windows of other CPUs at that time may
+/// still arrive.
 fn take(counts: &mut GapsSample, open: &mut Vec<Seen>, running_ns: &mut u64, mut seen: Vec<Seen>, now_ns: u64) {
     seen.sort_by_key(|one| one.at_ns);
     let closed_ns = now_ns.saturating_sub(2 * TOGETHER_NS);
@@ -139,7 +140,7 @@ fn take(counts: &mut GapsSample, open: &mut Vec<Seen>, running_ns: &mut u64, mut
     *running_ns = seen.iter().map(|one| one.at_ns).max().unwrap_or(*running_ns).max(*running_ns);
 }
 
-/// Finds the times in which no CPU ran: several CPUs returned together, and none ran in between. The windows are in order of time.
+/// Finds the times in which no CPU ran: several CPUs returned together, and none ran shortly before. The windows must be sorted by time.
 fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
     let mut gone: Vec<(usize, u64, u64)> =
         seen.iter().filter_map(|one| one.gone.map(|gone| (one.cpu, gone.from_ns, gone.to_ns))).collect();
@@ -168,8 +169,8 @@ fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
     found
 }
 
-/// Whether the CPUs that come back together are the whole machine: all of a few, or more than half of many. During a short pause
-/// not every CPU has a window.
+/// Whether the CPUs that return together are the whole machine: all of a few CPUs, or more than half of many. In a short pause, not every
+/// CPU has a window.
 fn is_whole(cpus: usize, watched: usize) -> bool {
     const FEW: usize = 4;
     cpus >= 2 && if watched <= FEW { cpus == watched } else { cpus * 2 > watched }
@@ -183,7 +184,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A window at this millisecond; the CPU was away before it, since another window.
+    /// A window of a CPU at this millisecond. If `gone_since_ms` is set, the CPU did not run from then on.
     fn seen(cpu: usize, at_ms: u64, gone_since_ms: Option<u64>) -> Seen {
         let gone = gone_since_ms.map(|from_ms| Stretch { from_ns: from_ms * MS, to_ns: at_ms * MS - MS / 2 });
         let (by_threads_ns, by_nobody_ns) = (0, if gone.is_some() { 50_000 } else { 0 });

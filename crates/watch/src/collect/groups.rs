@@ -1,4 +1,4 @@
-//! The control groups that have a limit on CPU time: only a limit throttles. The search for such groups runs every few seconds, because a
+//! Control groups with a limit on CPU time, because only these can be throttled. The tree is searched only every ten seconds, because a
 //! host may have hundreds of groups. Their counts are read with each sample.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,15 +11,15 @@ use evenkeel_measure::meters::rates::{Unknown, quota_v1, quota_v2};
 use super::read::{absent, odd, parsed};
 use crate::sample::{Counted, GroupSample, GroupsSample};
 
-/// How often the tree is walked.
+/// How often the tree of groups is searched.
 const WALK_EVERY_NS: u64 = 10_000_000_000;
-/// The maximum number of groups to examine, and the most with a limit to list.
+/// The maximum number of groups to examine, and of groups with a limit to list.
 const GROUPS_MAX: usize = 2048;
 const LIMITED_MAX: usize = 256;
 const DEPTH_MAX: usize = 16;
 
-/// The kernel's own files in a group begin with the name of a controller. Opening each of them as a folder would cost more than everything
-/// else.
+/// The prefixes of the kernel's own files in a group, which are the names of controllers. Trying to open each of these files as a folder
+/// would take most of the time.
 const FILES: [&str; 20] = [
     "cgroup.",
     "cpu.",
@@ -61,14 +61,14 @@ struct Walked {
 struct Limited {
     mount: String,
     is_v2: bool,
-    /// The CPUs that the limit allows, by the group's path below the mount.
+    /// The number of CPUs that each limit allows, by the group's path below the mount.
     limits: BTreeMap<String, f64>,
     examined: usize,
     is_cut: bool,
 }
 
 impl Groups {
-    /// The counts of all groups with a limit. `servers` are the groups of watched servers, where a new limit is noticed at once.
+    /// The counts of all groups with a limit. `servers` are the groups of watched servers. A new limit of such a group is noticed at once.
     pub(super) fn read(&mut self, root: &Root, servers: &BTreeSet<String>, now_ns: u64) -> Counted<GroupsSample> {
         let is_fresh = |walked: &&Walked| now_ns.saturating_sub(walked.at_ns) < WALK_EVERY_NS;
         let found = match self.walked.as_ref().filter(is_fresh) {
@@ -87,7 +87,7 @@ impl Groups {
             }
         }
         let limited = limits.iter().filter_map(|(path, limit_cpus)| {
-            // A group that has ended since is left out.
+            // The group has ended since, so it is left out.
             let file = format!("{}{path}/cpu.stat", found.mount);
             let pairs = parsed(root, &file, "names with numbers", parse_pairs).ok()?;
             Some((path.clone(), group(*limit_cpus, &pairs)))
@@ -96,13 +96,13 @@ impl Groups {
     }
 }
 
-/// A group and those above it, up to the mount itself.
+/// A group and all groups above it, except the mount itself.
 fn levels(group: &str) -> impl Iterator<Item = &str> {
     let ends = group.match_indices('/').map(|(at, _)| at).take(DEPTH_MAX);
     ends.chain([group.len()]).map(|end| &group[..end])
 }
 
-/// cpu.stat of both versions.
+/// The counts in `cpu.stat`, of version 1 or version 2.
 fn group(limit_cpus: f64, pairs: &Pairs) -> GroupSample {
     let of = |name: &str| pairs.get(name).copied();
     GroupSample {
@@ -135,7 +135,7 @@ fn walk(root: &Root) -> Counted<Limited> {
             found.is_cut = true;
             continue;
         }
-        // Reversed, so that they are examined in order.
+        // Push in reverse order, so that folders are examined in their order.
         folders.extend(names.iter().rev().filter(|name| may_be_group(name)).map(|name| format!("{path}/{name}")));
     }
     if found.examined == 0 {
@@ -148,14 +148,14 @@ fn may_be_group(name: &str) -> bool {
     !FILES.iter().any(|file| name.starts_with(file)) && !FILES_OF_V1.contains(&name)
 }
 
-/// Where the groups for CPU time are mounted, and whether they are of version 2.
+/// Where the groups for CPU time are mounted, and whether they are version 2.
 fn tree(root: &Root) -> Result<(String, bool), Unknown> {
     let place = |process: &str| {
         parsed(root, &format!("{process}/cgroup"), "lines of NUMBER:CONTROLLERS:PATH", |text| {
             Place::from_membership("cpu", &parse_membership(text)?)
         })
     };
-    // In a mounted root and in a capture our own process may be missing.
+    // In a mounted root or a capture, our own process may be missing.
     let place = place("/proc/self").or_else(|_| place("/proc/1"))?;
     Ok((place.mount, place.is_v2))
 }

@@ -17,7 +17,7 @@ use crate::sample::{
 };
 
 const CPUS_DIR: &str = "/sys/devices/system/cpu";
-/// The maximum number of CPUs whose frequency and idle states are read: each has several files.
+/// The maximum number of CPUs whose frequency and idle states are read, because each has several files.
 const FILES_OF_CPUS_MAX: usize = 64;
 const IDLE_STATES_MAX: usize = 16;
 /// The maximum number of interrupts, interfaces and disks to list.
@@ -25,7 +25,7 @@ const SOURCES_MAX: usize = 256;
 const INTERFACES_MAX: usize = 64;
 const DISKS_MAX: usize = 64;
 
-/// Everything of the host. `process` is the folder in /proc whose network is the host's.
+/// Reads all counters of the host. `process` is the folder in /proc of a process in the host's network namespace.
 pub(super) fn read(root: &Root, process: &str, groups: Counted<GroupsSample>) -> HostSample {
     let stat = stat(root);
     let cpus: Vec<usize> = stat.as_ref().map(|stat| stat.cpus.keys().copied().collect()).unwrap_or_default();
@@ -115,7 +115,7 @@ fn interrupts(text: &str) -> Option<InterruptsSample> {
         for (sum, count) in sums.iter_mut().zip(&counts) {
             total = total.saturating_add(*count);
             columns += 1;
-            // ERR and MIS have one number, which belongs to no CPU.
+            // ERR and MIS have a single number each, which belongs to no CPU.
             if counts.len() == table.cpus.len() {
                 *sum = sum.saturating_add(*count);
             }
@@ -149,7 +149,7 @@ fn udp(root: &Root, process: &str) -> Counted<UdpSample> {
         let number = |name: &str| under_name(text, Some("Udp"), name)?.parse::<u64>().ok();
         Some((parse_snmp(text)?, [number("InDatagrams"), number("OutDatagrams")]))
     })?;
-    // A kernel without IPv6 has no such file, and has lost no datagrams over it.
+    // A kernel without IPv6 does not have this file, and has lost no datagrams over IPv6.
     let v6 = root.text(&format!("{process}/net/snmp6")).ok();
     let sum = |of: fn(&UdpCounters) -> u64| {
         let other = v6.as_deref().and_then(parse_snmp6).map_or(0, |counters| of(&counters));
@@ -178,7 +178,7 @@ fn interfaces(root: &Root, process: &str) -> Counted<BTreeMap<String, InterfaceS
             Some(rows.map(|(name, counts)| (name.to_owned(), counts.into())).collect())
         })?;
     for (name, interface) in &mut found {
-        // Only some drivers have counters, and only Amazon's has these.
+        // Only some drivers have statistics, and only Amazon's has these counters.
         let Ok(text) = root.text(&format!("@ethtool/{name}/stats")) else { continue };
         let losses = parse_losses(&text).unwrap_or_default();
         interface.allowances = losses.into_iter().filter(|(name, _)| name.ends_with("_allowance_exceeded")).collect();
@@ -206,7 +206,7 @@ fn paging(pairs: &Pairs) -> PagingSample {
     }
 }
 
-/// Whole disks that were used. Partitions are parts of them.
+/// The disks that were used. Partitions are left out, because their requests are also counted for the disk.
 fn disks(root: &Root) -> Counted<BTreeMap<String, DiskCounts>> {
     let whole = root.entries("/sys/block").ok();
     let is_disk = |name: &str| whole.as_ref().is_none_or(|whole| whole.iter().any(|disk| disk == name));

@@ -1,4 +1,4 @@
-//! The collector: each call reads one [`Sample`]. It only reads. The sample has the reason for each file that it may not read.
+//! The collector: each call reads one [`Sample`]. It changes nothing. If a file may not be read, the sample has the reason.
 
 mod credits;
 mod discover;
@@ -32,11 +32,11 @@ pub use servers::ServerOptions;
 use servers::Servers;
 use settings::Settings;
 
-/// How long to sleep between checks for a stop.
+/// The maximum time to sleep before checking for a stop.
 const NAP_NS: u64 = 100_000_000;
-/// The shortest interval that is accepted: a sample takes some milliseconds.
+/// The minimum interval. A sample takes some milliseconds.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
-/// The longest interval that is accepted.
+/// The maximum interval.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// What to watch.
@@ -44,15 +44,15 @@ pub const INTERVAL_MAX: Duration = Duration::from_secs(60);
 pub struct CollectorOptions {
     /// The time from one sample to the next. It is clamped to [`INTERVAL_MIN`] and [`INTERVAL_MAX`].
     pub interval: Duration,
-    /// A tick that begins this much after it was due is late. `None` means a quarter of the server's period.
+    /// A tick is late if it begins this much after its due time. `None` means a quarter of the server's period.
     pub late_after: Option<Duration>,
-    /// The servers.
+    /// Which servers to watch.
     pub servers: ServerOptions,
-    /// Whether to measure the missing time of each CPU, for less than a hundredth of one. Only on a live root.
+    /// Whether to measure the missing time of each CPU, which costs less than a hundredth of a CPU. Ignored unless the root is live.
     pub gaps: bool,
-    /// The flight recorder. Only on a live root.
+    /// The flight recorder. Ignored unless the root is live.
     pub recorder: Option<RecorderOptions>,
-    /// The folder of the journal, to compare the host with the applied values.
+    /// The folder of the journal, to compare the host with the values that were applied. None if there is none.
     pub journal: Option<PathBuf>,
 }
 
@@ -84,12 +84,12 @@ pub struct Collector {
     gaps: Option<GapMeter>,
     recorder: Option<FlightRecorder>,
     unreadable: BTreeSet<Unreadable>,
-    /// The sample before, for the ledger.
+    /// The previous sample, which the ledger compares with the next.
     before: Option<Sample>,
 }
 
 impl Collector {
-    /// Reads once what does not change: the facts of the machine, for the findings of the audit and for the rules of its credits.
+    /// Reads what does not change: the facts of the machine, for the findings of the audit and for the rules of its credits.
     pub fn new(root: Root, options: CollectorOptions) -> Collector {
         let root = root.unrecorded();
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -112,12 +112,12 @@ impl Collector {
         }
     }
 
-    /// A handle to request dumps of the flight recorder, if it runs.
+    /// A handle to request dumps of the flight recorder. None unless it runs.
     pub fn dumper(&self) -> Option<Dumper> {
         self.recorder.as_ref().map(FlightRecorder::dumper)
     }
 
-    /// When the next sample is due, on the monotonic clock. `None` before the first one: it is due at once.
+    /// The due time of the next sample on the monotonic clock. `None` before the first sample, which is due at once.
     pub fn due_ns(&self) -> Option<u64> {
         self.due_ns
     }
@@ -137,7 +137,7 @@ impl Collector {
         }
     }
 
-    /// Reads a sample now, and sets when the next one is due.
+    /// Reads a sample now, and sets the due time of the next one.
     pub fn sample(&mut self) -> Sample {
         let at = now();
         let late_ns = self.due_ns.map(|due_ns| at.monotonic_ns.saturating_sub(due_ns));
@@ -177,7 +177,7 @@ impl Collector {
     }
 }
 
-/// The time on all clocks. They are read one after the other, and a thread may lose its CPU in between.
+/// Reads the time on all clocks. The clocks are read one after the other, and the thread may lose its CPU in between.
 fn now() -> Moment {
     const TRIES: u32 = 10;
     const TOGETHER_NS: u64 = 100_000;
@@ -199,13 +199,15 @@ fn now() -> Moment {
 /// The maximum number of entries in the list of unreadable files.
 const UNREADABLE_MAX: usize = 64;
 
-/// The times of samples stay on one grid, so that they do not drift. After a long pause, missed ones are left out.
+/// The due times of samples stay multiples of the interval apart, so that they do not drift. Samples that were missed in a long pause are
+/// left out.
 fn next_due(due_ns: Option<u64>, now_ns: u64, interval_ns: u64) -> u64 {
     let next = due_ns.unwrap_or(now_ns).saturating_add(interval_ns);
     if next > now_ns { next } else { now_ns.saturating_add(interval_ns) }
 }
 
-/// The process whose network is the host's. This is our own process, or process 1 in a mounted root, where our number has no meaning.
+/// A process in the host's network namespace: our own process, or process 1 if the root is mounted, because our process number has no
+/// meaning there.
 fn host_process(root: &Root) -> &'static str {
     let is_not_captured = || root.text("/proc/self/net/snmp").is_err_and(|refusal| refusal.why == Why::NotCaptured);
     match root.kind() {
@@ -227,7 +229,7 @@ mod tests {
             ((Some(15), 17, 10), 25),
             ((Some(15), 24, 10), 25),
             ((Some(15), 25, 10), 35),
-            // A suspended laptop.
+            // The machine was suspended.
             ((Some(15), 1000, 10), 1010),
             ((Some(u64::MAX), u64::MAX, 10), u64::MAX),
         ];

@@ -1,4 +1,4 @@
-//! Reads the process of a server. Counts of threads end with the thread, so their sums are kept here, where they never go back.
+//! Reads the counters of a server's process. A thread's counters disappear when it ends, so their sums are kept here and never decrease.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use evenkeel_measure::meters::rates::{ProcessCounts, ThreadCounts};
 use super::groups::group_of;
 use crate::sample::{Counted, ProcessSample, ThreadSums};
 
-/// The threads to list: those that ran and waited most since the last sample.
+/// The maximum number of threads to list: those that ran and waited most since the last sample.
 const THREADS_LISTED: usize = 16;
 
-/// The threads of one process so far.
+/// What is known of the threads of one process so far.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     start_ticks: Option<u64>,
@@ -25,7 +25,7 @@ impl Threads {
     pub(super) fn read(&mut self, root: &Root, pid: u32, now_ns: u64) -> Counted<ProcessSample> {
         let counts = ProcessCounts::read(root, pid, &|| now_ns).into_result()?;
         if self.start_ticks.replace(counts.stat.start_ticks) != Some(counts.stat.start_ticks) {
-            // Another process has its number now.
+            // The kernel has reused the number of the process.
             (self.before, self.sums) = (BTreeMap::new(), ThreadSums::default());
         }
         let listed = counts.threads.into_result().map(|threads| self.take(threads, counts.threads_beyond > 0));
@@ -48,12 +48,12 @@ impl Threads {
         })
     }
 
-    /// Adds what threads did since the last sample; returns the busiest.
+    /// Adds what the threads did since the last sample. Returns the busiest threads.
     fn take(&mut self, threads: BTreeMap<u32, ThreadCounts>, is_cut: bool) -> BTreeMap<u32, ThreadCounts> {
         let is_first = self.before.is_empty();
         let mut weights = Vec::new();
         for (tid, now) in &threads {
-            // A thread that is new did everything since the last sample, unless it may have been among those beyond the limit.
+            // A new thread had counters of zero at the last sample, unless it may have been one of those beyond the limit.
             let zero = ThreadCounts {
                 cpu_ns: 0,
                 run_delay_ns: 0,
@@ -79,7 +79,7 @@ impl Threads {
     }
 }
 
-/// The CPU that a thread ran on last.
+/// The CPU on which a thread last ran.
 fn cpu_of(root: &Root, pid: u32, tid: u32) -> Option<(u32, usize)> {
     let text = root.text(&format!("/proc/{pid}/task/{tid}/stat")).ok()?;
     Some((tid, parse_process(&text)?.0.cpu?))

@@ -1,4 +1,4 @@
-//! Reads a file into a counter, and lists the files that this user may not read.
+//! Reads files into counters, and lists the files that this user may not read.
 
 use evenkeel_hostfs::{Refusal, Root};
 use evenkeel_measure::meters::rates::{Kind, Measured, Unknown};
@@ -11,26 +11,26 @@ pub(super) fn parsed<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(
     parse(&text).ok_or_else(|| odd(format!("{path} does not hold {what}")))
 }
 
-/// Unknown because of the kernel's error.
+/// A value that is unknown because of this error of the kernel.
 pub(super) fn refused(refusal: &Refusal) -> Unknown {
     match Measured::<()>::refused(refusal) {
         Measured::Unknown(unknown) => unknown,
-        // A refusal always gives an unknown value, so this case does not occur.
+        // A refusal always gives an unknown value, so this cannot happen.
         Measured::Known(()) => odd(refusal.to_string()),
     }
 }
 
-/// Unknown because the text is invalid.
+/// A value that is unknown because the text is invalid.
 pub(super) fn odd(why: impl Into<String>) -> Unknown {
     Unknown { unknown: Kind::Odd, why: why.into() }
 }
 
-/// Unknown because this machine does not have it.
+/// A value that is unknown because this machine does not have it.
 pub(super) fn absent(why: impl Into<String>) -> Unknown {
     Unknown { unknown: Kind::Absent, why: why.into() }
 }
 
-/// The files that this user may not read. Root may read all of them.
+/// The files that this user may not read, but root may.
 pub(super) fn denied(host: &HostSample, servers: &[ServerSample]) -> Vec<Unreadable> {
     let mut found = Vec::new();
     let mut add = |what: &str, unknown: Option<&Unknown>| {

@@ -1,4 +1,4 @@
-//! Finds servers by their pages of telemetry and by the user's names, and reads their counts.
+//! Finds servers by their telemetry pages and by the names that the user gave, and reads their counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,19 +17,19 @@ use crate::sample::{Counted, FilesSample, LateWas, OutsideLate, OutsideSample, S
 
 /// The maximum number of servers to watch.
 const SERVERS_MAX: usize = 64;
-/// Time limit for reading all pages. A page whose server was stopped in the middle of a tick takes a tenth of a second.
+/// The maximum time for reading all pages. If a server was stopped in the middle of a tick, its page takes a tenth of a second.
 const PAGES_NS_MAX: u64 = 300_000_000;
 
-/// Which servers to watch besides the servers with a page of telemetry.
+/// Which servers to watch, besides those with a telemetry page.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
-    /// These processes.
+    /// These process numbers.
     pub pids: Vec<u32>,
-    /// Processes with one of these names, as `ps -o comm` shows it.
+    /// Processes with one of these names, as `ps -o comm` shows them.
     pub names: Vec<String>,
-    /// Processes that serve UDP or TCP sockets and show a tick. Only on a live root.
+    /// Whether to watch processes that serve UDP or TCP sockets and have a tick. Ignored unless the root is live.
     pub finds_servers: bool,
-    /// Folders with pages of telemetry. `None` means the usual ones of this root.
+    /// The folders with telemetry pages. `None` means the usual folders of this root.
     pub telemetry_folders: Option<Vec<PathBuf>>,
 }
 
@@ -40,25 +40,25 @@ pub(super) struct Servers {
     discovery: Discovery,
     folders: Vec<PathBuf>,
     watched: BTreeMap<u32, Watched>,
-    /// The ticks of servers without a page. `None` where no thread can be watched.
+    /// The ticks of servers without a telemetry page. `None` if threads cannot be watched here.
     outside: Option<Outside>,
 }
 
-/// The state of one process.
+/// What is known of one process.
 #[derive(Debug, Default)]
 struct Watched {
     threads: Threads,
     sockets: OpenSockets,
 }
 
-/// The servers at one moment.
+/// The servers that were found at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) list: Vec<ServerSample>,
     pub(super) beyond: usize,
 }
 
-/// A live page.
+/// The telemetry page of a running server.
 struct Page {
     name: String,
     pid: Option<u32>,
@@ -66,7 +66,7 @@ struct Page {
 }
 
 impl Servers {
-    /// Creates the search. It uses the root's usual folders of pages, unless the options name others.
+    /// Creates the search. The folders of telemetry pages are the usual ones of the root, unless the options name others.
     pub(super) fn new(root: &Root, options: ServerOptions, late_after_ns: Option<u64>) -> Servers {
         let ServerOptions { mut pids, names, finds_servers, telemetry_folders: named } = options;
         pids.sort_unstable();
@@ -98,13 +98,13 @@ impl Servers {
         let serving: BTreeSet<u32> = serving.take(SERVERS_MAX - list.len().min(SERVERS_MAX)).collect();
         list.extend(serving.iter().map(|pid| of_process(*pid)));
         self.read_processes(root, &mut list, &mut tables, now_ns);
-        // Without a name from the user, only processes with a tick are servers.
+        // If the user did not name a process, it counts as a server only if it has a tick.
         let has_tick = |server: &ServerSample| server.outside.as_ref().is_some_and(Result::is_ok);
         list.retain(|server| has_tick(server) || !server.pid.is_some_and(|pid| serving.contains(&pid)));
         Found { list, beyond }
     }
 
-    /// Several sessions may be served by one process, which is read once.
+    /// Reads the counters of all processes. A process that serves several sessions is read only once.
     fn read_processes(&mut self, root: &Root, list: &mut [ServerSample], tables: &mut Tables, now_ns: u64) {
         let mut read = BTreeMap::new();
         for server in list {
@@ -134,7 +134,7 @@ impl Servers {
         }
     }
 
-    /// The pages of live servers.
+    /// The telemetry pages of running servers.
     fn pages(&self, root: &Root) -> Vec<Page> {
         let until_ns = clock::monotonic_ns().saturating_add(PAGES_NS_MAX);
         let found = self.folders.iter().flat_map(|folder| sessions(folder).unwrap_or_default());
@@ -154,7 +154,7 @@ impl Servers {
                 Err(error @ PageError::HalfWritten { .. }) => {
                     Some(Page { name: name(), pid: None, telemetry: Err(odd(error.to_string())) })
                 }
-                // It is not a page, or has ended in the meantime.
+                // The file is not a telemetry page, or the server has ended meanwhile.
                 Err(_) => None,
             }
         })
@@ -162,7 +162,7 @@ impl Servers {
     }
 }
 
-/// Adds the kernel's counts of the tick's thread.
+/// Adds the kernel's counters of the tick's thread.
 fn with_thread(root: &Root, pid: u32, mut ticks: OutsideSample) -> OutsideSample {
     let Some(tid) = ticks.tid else { return ticks };
     let path = format!("/proc/{pid}/task/{tid}/stat");
@@ -176,21 +176,22 @@ fn with_thread(root: &Root, pid: u32, mut ticks: OutsideSample) -> OutsideSample
         LateWas::Waited { by, .. } => Some(by),
         LateWas::Off | LateWas::Awake { .. } => None,
     };
-    // Threads of other processes have no name here.
+    // Names of threads in other processes are not looked up here.
     let all = ticks.late.iter().chain(&ticks.missed_waiting).filter_map(by).collect::<BTreeSet<u32>>();
     let named = |by: u32| Some((by, printable(root.text(&format!("/proc/{pid}/task/{by}/comm")).ok()?.trim_end())));
     ticks.wakers = all.into_iter().filter_map(named).collect();
     ticks
 }
 
-/// Adds the name of the thread that a tick waited for. `pid` is the process in this root: a server in another PID namespace has none.
+/// Adds the name of the thread for which a tick waited. `pid` is the number of the process in this root. The lookup fails for a server in
+/// another PID namespace.
 fn name_holder(root: &Root, pid: u32, page: &mut TelemetrySample) {
     let Some(last) = page.waits.as_mut().and_then(|waits| waits.last.as_mut()) else { return };
     let name = last.by.and_then(|by| root.text(&format!("/proc/{pid}/task/{by}/comm")).ok());
     last.by_name = name.map(|name| printable(name.trim_end_matches('\n')));
 }
 
-/// The servers to watch, and how many more there are. Those that the user named come before those that were only found.
+/// The servers to watch, and the number of those beyond the limit. Servers that the user named take precedence over those that were found.
 fn choose(mut pages: Vec<Page>, named: &[u32]) -> (Vec<ServerSample>, usize) {
     let with_page: BTreeSet<u32> = pages.iter().filter_map(|page| page.pid).collect();
     let without_page: Vec<u32> = named.iter().copied().filter(|pid| !with_page.contains(pid)).collect();
@@ -219,7 +220,7 @@ fn unseen() -> ServerSample {
     ServerSample { name: String::new(), pid: None, process, telemetry: None, outside: None, sockets, files }
 }
 
-/// The server's process, if this root shows one with this number that began at the same time.
+/// The server's process. None unless this root has a process with this number that started at the same time.
 fn process(root: &Root, page: &Snapshot) -> Option<u32> {
     let pid = u32::try_from(page.owner.pid).ok()?;
     let stat =
@@ -227,7 +228,7 @@ fn process(root: &Root, page: &Snapshot) -> Option<u32> {
     stat.ok().filter(|stat| stat.start_ticks == page.owner.start_ticks).map(|_| pid)
 }
 
-/// A server may choose any text as the name of its session.
+/// The text without unprintable characters, because a server may give its session any name.
 fn printable(name: &str) -> String {
     name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
@@ -245,13 +246,13 @@ mod tests {
         let all_watched = |named: &[u32], list: &[ServerSample]| {
             named.iter().all(|pid| list.iter().any(|server| server.pid == Some(*pid)))
         };
-        // Pages of 1 to 100, of which 90 to 99 are named, and 50 named servers without a page.
+        // There are pages of the processes 1 to 100. The user named 90 to 99, and 50 servers without a page.
         let named: Vec<u32> = (90..100).chain(200..250).collect();
         let (list, beyond) = choose((1..=100).map(page).collect(), &named);
         assert!(all_watched(&named, &list), "{:?}", list.iter().map(|server| server.pid).collect::<Vec<_>>());
         assert_eq!((list.len(), beyond), (SERVERS_MAX, 150 - SERVERS_MAX));
 
-        // A page that was only found takes no place from a named server.
+        // A server with a page does not take the place of a server that the user named.
         let named: Vec<u32> = (200..264).collect();
         let (list, beyond) = choose(vec![page(1)], &named);
         assert!(all_watched(&named, &list));

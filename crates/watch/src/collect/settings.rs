@@ -1,4 +1,4 @@
-//! Compares the applied settings with the host each minute, and reads the audit's advice once.
+//! Compares the applied settings with the host once a minute, and reads the advice of the audit once.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use evenkeel_hostfs::Root;
 
 use crate::sample::{DriftSample, SettingsSample};
 
-/// A probe of all facts takes some ten milliseconds.
+/// How often the settings are compared. Reading all facts takes some ten milliseconds.
 const VERIFY_EVERY_NS: u64 = 60_000_000_000;
 /// The maximum number of drifts to list.
 const DRIFTS_MAX: usize = 64;
 
-/// The settings of a host.
+/// The state of the comparison of the applied settings with the host.
 #[derive(Debug)]
 pub(super) struct Settings {
     journal: Option<PathBuf>,
@@ -33,7 +33,7 @@ impl Settings {
         Settings { journal, findings, last: None }
     }
 
-    /// The last comparison, which is at most a minute old.
+    /// The last comparison, which is at most a minute old. None if there is none.
     pub(super) fn read(&mut self, root: &Root, now_ns: u64) -> Option<SettingsSample> {
         let is_fresh = |last: &&SettingsSample| now_ns.saturating_sub(last.verified_ns) < VERIFY_EVERY_NS;
         if self.last.as_ref().filter(is_fresh).is_none() {

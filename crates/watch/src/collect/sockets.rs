@@ -1,4 +1,4 @@
-//! The UDP sockets of a server, from its open files, and the bytes that wait in them, from the kernel's tables.
+//! The UDP sockets of a server, found by its open files, and the bytes in their receive buffers, read from the kernel's tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use evenkeel_hostfs::{Refusal, Root};
 use super::read::refused;
 use crate::sample::{Counted, FilesSample, SocketSample};
 
-/// How often to read the open files of a process. A server opens its sockets at its start.
+/// How often the open files of a process are read. A server usually opens its sockets when it starts.
 const LOOK_EVERY_NS: u64 = 10_000_000_000;
 /// The maximum number of open files of a process to examine.
 const FILES_MAX: usize = 4096;
@@ -22,14 +22,14 @@ pub(super) struct OpenSockets {
     files: FilesSample,
 }
 
-/// The tables of the network namespaces, each read once for a sample.
+/// The socket tables of the network namespaces. Each is read once per sample.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     rows: BTreeMap<String, Counted<Vec<SocketRow>>>,
 }
 
 impl OpenSockets {
-    /// The UDP sockets of the process.
+    /// Reads the UDP sockets of the process.
     pub(super) fn read(
         &mut self,
         root: &Root,
@@ -60,26 +60,26 @@ impl OpenSockets {
             .collect())
     }
 
-    /// What evenkeel knows about the open files.
+    /// The state of the search through the open files.
     pub(super) fn files(&self) -> FilesSample {
         self.files
     }
 }
 
-/// The inodes of open sockets, and the number of files that were not examined.
+/// The inodes of the process's open sockets, and the number of files that were not examined.
 fn inodes(root: &Root, pid: u32) -> Result<(BTreeSet<u64>, usize), Refusal> {
     let folder = format!("/proc/{pid}/fd");
     let files = root.entries(&folder)?;
     let inode = |link: &str| link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
-    // A file that was closed in the meantime is not missing.
+    // If a file was closed meanwhile, it is skipped.
     let links = files.iter().take(FILES_MAX).filter_map(|file| root.link(&format!("{folder}/{file}")).ok());
     Ok((links.filter_map(|link| inode(&link)).collect(), files.len().saturating_sub(FILES_MAX)))
 }
 
-/// A TCP socket that listens (`TCP_LISTEN`).
+/// The state of a TCP socket that listens (`TCP_LISTEN`).
 const LISTENS: u8 = 10;
 
-/// Whether other programs can send to a socket of the process first: a UDP socket with a port, or a TCP socket that listens.
+/// Whether other programs can begin to send to a socket of the process: it has a UDP socket with a port, or a TCP socket that listens.
 pub(super) fn is_served(root: &Root, pid: u32, tables: &mut Tables) -> bool {
     let Ok((inodes, _)) = inodes(root, pid) else { return false };
     if inodes.is_empty() {
@@ -95,11 +95,11 @@ pub(super) fn is_served(root: &Root, pid: u32, tables: &mut Tables) -> bool {
 
 impl Tables {
     fn rows(&mut self, root: &Root, pid: u32) -> Counted<Vec<SocketRow>> {
-        // A user who may not see the namespace reads the table through the process.
+        // If the user may not read the namespace's number, the table is cached by process.
         let namespace = root.link(&format!("/proc/{pid}/ns/net")).unwrap_or_else(|_| pid.to_string());
         let read = || {
             let udp = root.text(&format!("/proc/{pid}/net/udp")).map_err(|refusal| refused(&refusal))?;
-            // A kernel without IPv6 has no such table.
+            // A kernel without IPv6 does not have this table.
             let udp6 = root.text(&format!("/proc/{pid}/net/udp6")).unwrap_or_default();
             Ok(parse_sockets(&udp).chain(parse_sockets(&udp6)).filter(|row| row.inode > 0).collect())
         };

@@ -1,17 +1,17 @@
-//! Derives one cause from the evidence. Pure.
+//! Derives the cause of late ticks from the evidence, as a pure function.
 
 use crate::sample::Cause;
 
-/// The share of the lateness that the time of a cause must explain. Counters and buckets are not exact.
+/// The minimum share of the lateness that a cause must explain. It is below 1 because counters and buckets are not exact.
 pub(super) const EXPLAINS: f64 = 0.8;
 
-/// The maximum share of the time beyond the period that other causes may explain, if the server's own work is the cause.
+/// If the server's own work is the cause, other causes may explain at most this share of the time beyond the period.
 pub(super) const OTHERS_MAX: f64 = 0.25;
-/// Counters of CPU time move in steps of 10 ms, so up to this much may be missing between two samples.
+/// Counters of CPU time change in steps of 10 ms, so the difference between two samples may be too small by up to this much.
 const COUNTER_STEPS_NS: u64 = 30_000_000;
 
-/// Whether the counters of a CPU account for nearly all of its time, compared with an overrun of this length. If the hypervisor takes a CPU
-/// without reporting steal, no counter has that time, and the thread seems to work meanwhile.
+/// Whether the counters of a CPU account for nearly all of its time, relative to an overrun of this length. If the hypervisor takes a CPU
+/// without reporting steal, no counter includes that time, and the thread seems to work.
 pub(super) fn is_counted(uncounted_ns: Option<u64>, excess_ns: u64) -> bool {
     uncounted_ns.is_some_and(|ns| ns as f64 <= (excess_ns as f64 * OTHERS_MAX).max(COUNTER_STEPS_NS as f64))
 }
@@ -19,18 +19,18 @@ pub(super) fn is_counted(uncounted_ns: Option<u64>, excess_ns: u64) -> bool {
 /// The late ticks between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LateCount {
-    /// Ticks that certainly began later than the bound.
+    /// The number of ticks that certainly began later than the bound.
     pub late: u64,
-    /// Missed ticks.
+    /// The number of missed ticks.
     pub missed: u64,
-    /// The minimum time that explains all of them, in nanoseconds: the sum of the lateness of late ticks, or the periods of the missed
-    /// ones.
+    /// The time that a cause must explain, in nanoseconds: the sum of the lateness of late ticks, or the periods of missed ticks. It is a
+    /// lower bound.
     pub lateness_ns: u64,
-    /// The bound of a late tick, in nanoseconds.
+    /// A tick is late if it begins this much after its due time, in nanoseconds.
     pub bound_ns: u64,
 }
 
-/// The counts between two samples. `None` means not known, and never counts as 0.
+/// The evidence between two samples. `None` means unknown, and is never treated as 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// The late ticks.
@@ -39,31 +39,31 @@ pub struct Evidence {
     pub run_delay_ns: Option<u64>,
     /// How long limits stopped the server's control group, summed over CPUs.
     pub throttled_ns: Option<u64>,
-    /// The time that the hypervisor took from the CPU of the tick's thread.
+    /// The time that the hypervisor took from the CPU of the tick's thread, as far as it reports it.
     pub steal_ns: Option<u64>,
     /// The time of interrupts and softirqs on that CPU.
     pub interrupts_ns: Option<u64>,
-    /// How long the whole machine was paused. Only the gap meter notices that: without it, a pause leaves no evidence.
+    /// How long the whole machine was paused. Only the gap meter detects pauses; without it, a pause leaves no evidence.
     pub paused_ns: Option<u64>,
-    /// How long ticks waited for locks. Servers that do not count it are judged as if they had none.
+    /// How long ticks waited for locks. If the server does not report it, it is treated as no wait.
     pub lock_ns: Option<u64>,
-    /// Major page faults of the tick's thread.
+    /// The number of major page faults of the tick's thread.
     pub major_faults: Option<u64>,
     /// How long threads of the host waited for disks or memory.
     pub stalled_ns: Option<u64>,
-    /// Ticks whose work certainly took longer than the period and the bound.
+    /// The number of ticks whose work certainly took longer than the period and the bound together.
     pub overruns: u64,
-    /// The minimum total time that those ticks worked beyond the period.
+    /// By how much the work of those ticks exceeded the period in total, as a lower bound.
     pub excess_ns: u64,
-    /// The work of all ticks.
+    /// The total time of work of all ticks.
     pub work_ns: u64,
     /// The CPU time of the tick's thread.
     pub cpu_ns: Option<u64>,
-    /// The time of that CPU that none of its counters has.
+    /// The time of that CPU that is in none of its counters.
     pub uncounted_ns: Option<u64>,
 }
 
-/// The one cause of the late ticks, and the words for it.
+/// The cause of the late ticks, and the evidence as text.
 pub fn decide(evidence: &Evidence) -> (Cause, String) {
     let bound_ns = evidence.ticks.bound_ns.max(1);
     let needed_ns = (evidence.ticks.lateness_ns as f64 * EXPLAINS) as u64;
@@ -74,17 +74,17 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
         time.map_or_else(|| "an unknown time".to_owned(), |ns| format!("{:.1} ms", ns as f64 / 1e6))
     };
     let Evidence { run_delay_ns, throttled_ns, steal_ns, interrupts_ns, major_faults, stalled_ns, .. } = *evidence;
-    // The kernel also counts a thread as ready while a limit stops it.
+    // While a limit stops a thread, the kernel also counts it as ready.
     let is_delay_of_limit =
         run_delay_ns.zip(throttled_ns).is_some_and(|(delay, throttled)| throttled as f64 >= delay as f64 * EXPLAINS);
-    // If the server's own work is too long, a disturbance adds to it, and neither is the only cause.
+    // If the server's own work is too long, any disturbance adds to it. Then neither is the only cause.
     let may_be_own = is_own_work(evidence);
     let is_undisturbed = short(run_delay_ns) && short(throttled_ns) && short(steal_ns);
     let lock_ns = lock_alone_ns(evidence);
     let has_no_lock = lock_ns < bound_ns;
     let paused_ns = evidence.paused_ns.unwrap_or(0);
     if paused_ns >= bound_ns {
-        // The counters stood still while the machine was paused, so no other cause can be decided.
+        // While the machine was paused, no counter changed. So no other cause can be named.
         return match enough(Some(paused_ns)) && is_undisturbed && has_no_lock {
             true => (Cause::VmPaused, format!("the whole machine was paused for {}", ms(Some(paused_ns)))),
             false => (Cause::Unknown, format!("{}, paused {}", open_words(evidence), ms(Some(paused_ns)))),
@@ -125,13 +125,14 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
     (Cause::Unknown, open_words(evidence))
 }
 
-/// How long ticks waited for locks, without the time in which the thread could have continued but had no CPU.
+/// How long ticks waited for locks, without the time in which the lock was free but the thread had no CPU.
 fn lock_alone_ns(evidence: &Evidence) -> u64 {
     evidence.lock_ns.unwrap_or(0).saturating_sub(evidence.run_delay_ns.unwrap_or(0))
 }
 
 /// Whether locks explain nearly all of the time that ticks took beyond the period, and other causes explain only a small part. Only the
-/// excess counts, because a wait in a tick that ended in time delayed nothing. Interrupts do not count: the thread slept meanwhile.
+/// excess counts, because a wait in a tick that ended in time delayed nothing. Interrupts are not compared, because the thread slept during
+/// the wait.
 fn is_lock(evidence: &Evidence) -> bool {
     let lock_ns = lock_alone_ns(evidence);
     let others = [evidence.run_delay_ns, evidence.throttled_ns, evidence.steal_ns];
@@ -142,14 +143,15 @@ fn is_lock(evidence: &Evidence) -> bool {
         && lock_ns as f64 >= evidence.excess_ns as f64 * EXPLAINS
 }
 
-/// Whether ticks took too long and used a CPU for nearly all of that time. Work that slept, for example for a lock, is not the server's own
-/// computation.
+/// Whether ticks took too long and used a CPU for nearly all of that time. Time in which the thread slept, for example for a lock, is not
+/// its own work.
 fn is_own_work(evidence: &Evidence) -> bool {
     let used = evidence.cpu_ns.map_or(0.0, |ns| ns as f64);
     evidence.overruns > 0 && evidence.work_ns > 0 && used >= evidence.work_ns as f64 * EXPLAINS
 }
 
-/// Whether all other causes together explain only a small part of the overrun. A thread that hardly sleeps always waits a little.
+/// Whether all other causes together explain only a small part of the overrun. A small part is allowed, because a thread that hardly sleeps
+/// always waits a little for a CPU.
 fn is_mostly_own(evidence: &Evidence) -> bool {
     let lock_ns = Some(evidence.lock_ns.unwrap_or(0));
     let times = [evidence.run_delay_ns, evidence.throttled_ns, evidence.steal_ns, evidence.interrupts_ns, lock_ns];
@@ -158,7 +160,7 @@ fn is_mostly_own(evidence: &Evidence) -> bool {
         && others_ns.is_some_and(|ns| ns as f64 <= evidence.excess_ns as f64 * OTHERS_MAX)
 }
 
-/// The counts as text, without a decision.
+/// The counts as text, if they name no cause.
 fn open_words(evidence: &Evidence) -> String {
     let times = [
         ("run-queue delay", evidence.run_delay_ns),
@@ -192,7 +194,7 @@ mod tests {
 
     type Plant = fn(&mut Evidence);
 
-    /// Five ticks of 50 a second, 10 ms late each, with nothing else.
+    /// Evidence of five ticks, at 50 ticks a second, that were each 10 ms late, without any cause.
     fn quiet() -> Evidence {
         Evidence {
             ticks: LateCount { late: 5, missed: 0, lateness_ns: 50 * MS, bound_ns: 5 * MS },
@@ -298,7 +300,7 @@ mod tests {
     }
 
     proptest! {
-        /// A cause that is named explains the lateness by its own time, and no other time is long enough for one late tick.
+        /// If a cause is named, its own time explains the lateness, and the time of each other cause is too short for a single late tick.
         #[test]
         fn no_cause_is_named_that_does_not_explain(
             times in prop::array::uniform5(prop::option::of(0..100_u64)), faults in prop::option::of(0..3_u64), overruns in 0..3_u64,

@@ -1,4 +1,4 @@
-//! The evidence of two samples about a server's late ticks.
+//! Collects the evidence on a server's late ticks from two samples.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::sample::{
     Counted, GroupsSample, ProcessSample, Sample, ServerSample, TelemetrySample, WaitKind, late_bound_ns,
 };
 
-/// The share of the server's CPU time that a loop which is always behind uses at least.
+/// A loop that is always behind uses at least this share of the server's CPU time.
 const DOMINATES: f64 = 0.9;
 
-/// The evidence for a server, if any of its ticks was late or missed between the samples.
+/// The evidence on a server. None if none of its ticks was late or missed between the samples.
 pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) -> Option<Evidence> {
     let same = |then: &&ServerSample| then.pid == server.pid && then.name == server.name && then.telemetry.is_some();
     let then = before.servers.iter().find(same)?;
@@ -33,7 +33,7 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
     let process = same_process(then, server);
     let ran = page.ticks.saturating_sub(page_before.ticks);
     let thread = process.and_then(|(then, now)| match page.thread {
-        // A process that this root shows has the same numbers here.
+        // If this root shows the process, thread numbers are the same in the page and in this root.
         Some(tid) => TickThread::numbered(tid, then, now),
         None => tick_thread(then, now, ran),
     });
@@ -57,7 +57,7 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
     })
 }
 
-/// How long ticks waited for locks, if the server counts it. Waits that are too short to make a tick late do not count.
+/// How long ticks waited for locks, if the server reports it. Waits that are too short to make a tick late are left out.
 fn lock_ns(before: &TelemetrySample, after: &TelemetrySample, bound_ns: u64) -> Option<u64> {
     let (then, now) = before.waits.as_ref().zip(after.waits.as_ref())?;
     let has_all_that_matter = bound_ns as f64 * EXPLAINS >= after.period_ns? as f64 / LONG_WAIT_OF_PERIOD as f64;
@@ -67,7 +67,7 @@ fn lock_ns(before: &TelemetrySample, after: &TelemetrySample, bound_ns: u64) -> 
     }
 }
 
-/// The last wait that was long for a tick, in words.
+/// The last wait that was long for a tick, as text.
 pub(super) fn lock_words(page: &TelemetrySample) -> Option<String> {
     let last = page.waits.as_ref()?.last.as_ref()?;
     let what = match last.kind {
@@ -89,7 +89,7 @@ pub(super) fn lock_words(page: &TelemetrySample) -> Option<String> {
 /// How long the machine was paused between two samples, if the gap meter ran.
 pub(super) fn paused_ns(before: &Sample, after: &Sample) -> Option<u64> {
     let of = |sample: &Sample| Some(sample.gaps.as_ref()?.as_ref().ok()?.paused_ns);
-    // The first count is that since the meter began, which is not long ago.
+    // If the earlier sample has no count, the meter began after it, so the count started at zero.
     of(after)?.checked_sub(of(before).unwrap_or(0))
 }
 
@@ -97,7 +97,7 @@ fn grown(before: u64, after: u64) -> Option<u64> {
     after.checked_sub(before)
 }
 
-/// The process at both samples, if it is the same one.
+/// The process in both samples, if it is the same one.
 pub(super) fn same_process<'a>(
     then: &'a ServerSample,
     now: &'a ServerSample,
@@ -106,7 +106,7 @@ pub(super) fn same_process<'a>(
     process.filter(|(then, now)| then.start_ticks == now.start_ticks)
 }
 
-/// The counts of a thread, its CPU and its control group between two samples. `None` means not known.
+/// How the counters of a thread, its CPU and its control group changed between two samples. `None` means unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) run_delay_ns: Option<u64>,
@@ -115,7 +115,7 @@ pub(super) struct Counters {
     pub(super) interrupts_ns: Option<u64>,
     pub(super) stalled_ns: Option<u64>,
     pub(super) cpu_ns: Option<u64>,
-    /// CPU time that no counter has: the CPU was away, and nothing reported it.
+    /// CPU time that is in none of the counters: the CPU was away, and nothing reported it.
     pub(super) uncounted_ns: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ impl Counters {
         };
         let on_cpu = |of: fn(&CpuTicks) -> u64| match cpu {
             Some(cpu) => of_one(&cpu, of),
-            // The CPUs of the thread are unknown. If every CPU lost less time than makes a tick late, so did the CPUs of this thread.
+            // It is unknown which CPUs the thread used. If each CPU of the machine lost too little time for a late tick, so did those.
             None => {
                 let (_, now) = stat?;
                 thread?;
@@ -167,7 +167,7 @@ impl Counters {
     }
 }
 
-/// The values that are certainly above `bound_ns`: their number, and their minimum sum.
+/// The values that are certainly above `bound_ns`: how many there are, and a lower bound of their sum.
 fn above(histogram: &PageHistogram, bound_ns: u64) -> (u64, u64) {
     let buckets = histogram.buckets.iter().enumerate().filter(|(at, _)| lower_bound_ns(*at) >= bound_ns);
     buckets.fold((0, 0), |(count, sum): (u64, u64), (at, more)| {
@@ -175,23 +175,23 @@ fn above(histogram: &PageHistogram, bound_ns: u64) -> (u64, u64) {
     })
 }
 
-/// `None` if no bound is known.
+/// `None` if it is unknown when a tick counts as late.
 fn late_count(before: &TelemetrySample, after: &TelemetrySample, asked_ns: Option<u64>) -> Option<LateCount> {
     let bound_ns = late_bound_ns(asked_ns, after.period_ns)?;
     let lateness = after.lateness.to_page().since(&before.lateness.to_page());
     let (late, lateness_ns) = above(&lateness, bound_ns);
     let missed = after.missed.saturating_sub(before.missed);
-    // Each missed tick between two ticks that ran stands for one period in which something else ran.
+    // Each missed tick means that something else took one period.
     let missed_ns = missed.saturating_mul(after.period_ns.unwrap_or(bound_ns));
     Some(LateCount { late, missed, lateness_ns: lateness_ns.max(missed_ns), bound_ns })
 }
 
-/// Ticks whose work took longer than the period, so the next tick was necessarily late.
+/// Ticks whose work took longer than the period, so that the next tick had to be late.
 struct Overruns {
     count: u64,
-    /// Beyond the period, together.
+    /// By how much these ticks exceeded the period in total.
     excess_ns: u64,
-    /// The work of all ticks.
+    /// The total time of work of all ticks.
     work_ns: u64,
 }
 
@@ -207,12 +207,12 @@ fn overruns(before: &TelemetrySample, after: &TelemetrySample, bound_ns: u64) ->
 pub(super) struct TickThread<'a> {
     before: &'a ThreadCounts,
     after: &'a ThreadCounts,
-    /// Its CPU, if it was the same at both samples.
+    /// The CPU of the thread. None unless it was the same in both samples.
     cpu: Option<usize>,
 }
 
 impl<'a> TickThread<'a> {
-    /// The thread with this number.
+    /// Finds the thread with this number.
     pub(super) fn numbered(tid: u32, before: &'a ProcessSample, after: &'a ProcessSample) -> Option<TickThread<'a>> {
         let cpus = before.thread_cpus.get(&tid).zip(after.thread_cpus.get(&tid));
         let cpu = cpus.filter(|(then, now)| then == now).map(|(cpu, _)| *cpu);
@@ -221,7 +221,7 @@ impl<'a> TickThread<'a> {
 }
 
 /// Finds the thread that runs the ticks: the only thread, or the only one that sleeps about once per tick, if it is also the busiest. The
-/// last condition matters if the tick loop never sleeps: another thread that sleeps must not be taken for it.
+/// last condition matters if the tick loop never sleeps. Then another thread that sleeps must not be mistaken for it.
 fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u64) -> Option<TickThread<'a>> {
     if after.threads_beyond > 0 || ticks == 0 {
         return None;
@@ -247,14 +247,14 @@ fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u
     TickThread::numbered(tid, before, after)
 }
 
-/// How long limits stopped the groups of a process. `None` if this is unknown for one of the groups, or if the process changed its group or
-/// a limit changed meanwhile.
+/// How long limits stopped the groups of a process. `None` if this is unknown for one of the groups, if the process moved to another group,
+/// or if a limit changed between the samples.
 fn throttled_ns(
     process_before: &ProcessSample,
     process: &ProcessSample,
     (before, after): (&GroupsSample, &GroupsSample),
 ) -> Option<u64> {
-    // The groups of servers are read each time, however many others there are.
+    // The groups of servers are always read, even if there are more groups than the limit.
     let own = process.group.as_ref().filter(|own| process_before.group.as_ref() == Some(*own))?;
     let of = |sample: &GroupsSample| {
         let own = sample.limited.iter().filter(|(path, _)| GroupsSample::is_in(own, path));

@@ -1,8 +1,8 @@
 //! The ledger of late ticks: each late or missed tick of a watched server gets exactly one cause, with the evidence.
 //!
 //! The evidence is what the kernel and the server counted between two samples. For ticks observed from outside, it is also what their own
-//! thread did when they were due. A cause is named only if its own time is long enough for all
-//! late ticks and every other cause is too short for a single one. Everything else is unknown: a wrong cause sends people the wrong way.
+//! thread did when they were due. A cause is named only if its own time is long enough for all late ticks and every other cause is too
+//! short for a single one. Otherwise the cause is unknown, because a wrong cause misleads people.
 
 mod cause;
 mod evidence;

@@ -1,4 +1,4 @@
-//! The causes of late ticks observed from outside: for each tick, what its thread did when the tick was due. Pure.
+//! Finds the causes of late ticks that were observed from outside: what each tick's thread did when the tick was due. A pure function.
 
 use super::cause::{EXPLAINS, Evidence, LateCount, OTHERS_MAX, decide, is_counted};
 use super::evidence::{Counters, TickThread, paused_ns, same_process};
@@ -8,20 +8,20 @@ use crate::sample::{
     late_bound_ns,
 };
 
-/// A tick that begins so soon after a pause began with it.
+/// If a tick begins at most this long after a pause, the pause delayed it.
 const AFTER_A_PAUSE_NS: u64 = 5_000_000;
-/// In periods. Switch records end shortly before a sample, so counts between two samples may concern ticks that were due this long before
-/// the earlier sample.
+/// A number of periods. Switch records end shortly before a sample, so the counts between two samples may include ticks that were due up to
+/// this long before the earlier sample.
 const PERIODS_BEFORE: u64 = 4;
 
-/// The evidence about the late ticks of one server between two samples.
+/// What is known of the late ticks of one server between two samples.
 #[derive(Clone, Debug, Default)]
 struct Known {
     seen: Counters,
-    /// How long the tick's thread waited for a CPU before it began its wakes.
+    /// How long the tick's thread waited for a CPU after it was woken. None if unknown.
     waited_asleep_ns: Option<u64>,
     major_faults: Option<u64>,
-    /// How late the kernel may fire its timers.
+    /// How late the kernel may fire the thread's timers, in nanoseconds. None if unknown.
     timer_slack_ns: Option<u64>,
     bound_ns: u64,
     period_ns: u64,
@@ -44,7 +44,7 @@ pub(super) fn judged(before: &Sample, after: &Sample, server: &ServerSample) -> 
         return Vec::new();
     }
     let bound_ns = late_bound_ns(after.asked.late_after_ns, now.ticks.period_ns).unwrap_or(0).max(1);
-    // If these ticks cover several samples, the counts since the last sample cannot explain them.
+    // If these ticks are from a time of several samples, the counts since the last sample cannot explain them.
     let is_near =
         now.counted_from_ns >= before.at.monotonic_ns.saturating_sub(period_ns.saturating_mul(PERIODS_BEFORE));
     let process = server_before.and_then(|then| same_process(then, server)).filter(|_| is_near);
@@ -69,7 +69,7 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
     let (awake, off): (Vec<&OutsideLate>, Vec<&OutsideLate>) =
         now.late.iter().partition(|late| matches!(late.was, LateWas::Awake { .. }));
     let mut list = Vec::new();
-    // A gap that the gap meter measured at the very time of a tick decides first.
+    // First use gaps that the gap meter measured at the time of the tick.
     let mut by_gaps = |late: &&OutsideLate| match gone(late, known) {
         Some((cause, words)) => {
             add(&mut list, cause, words, late);
@@ -114,7 +114,7 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
     list
 }
 
-/// Whether the machine or the tick's CPU was away for most of the lateness.
+/// The cause, if the whole machine or the tick's CPU was away for most of the lateness.
 fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
     let began_ns = late.due_ns.saturating_add(late.lateness_ns);
     let explains = |from_ns: u64, to_ns: u64| {
@@ -124,7 +124,7 @@ fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
     let gaps = known.gaps.as_ref()?;
     let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;
     let is_it = |pause: &&PauseSample| {
-        // The tick began just after the pause ended, and was due after the machine may have stopped.
+        // The tick began just after the pause ended, and became due after the earliest time at which the pause may have begun.
         let came_with_it = began_ns >= pause.to_ns && began_ns - pause.to_ns <= AFTER_A_PAUSE_NS;
         explains(pause.from_ns, pause.to_ns) || came_with_it && late.due_ns >= pause.not_before_ns
     };
@@ -139,8 +139,8 @@ fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
 }
 
 /// The thread slept in the middle of a tick until another thread woke it. The cause is a lock if the wait covers nearly all of the
-/// lateness, and a thread of the server ended it. Otherwise the cause is unknown: the thread slept, so counts of other causes do not
-/// concern it.
+/// lateness, and a thread of the server ended it. Otherwise the cause is unknown, because the counts of other causes do not apply to a
+/// thread that slept.
 fn behind_another(late: &OutsideLate, now: &OutsideSample, known: &Known) -> Option<(Cause, String)> {
     let LateWas::Waited { since_ns, until_ns, by } = late.was else { return None };
     let ms = until_ns.saturating_sub(since_ns) as f64 / 1e6;
@@ -152,7 +152,8 @@ fn behind_another(late: &OutsideLate, now: &OutsideSample, known: &Known) -> Opt
     let asleep_ns = until_ns.min(began_ns).saturating_sub(since_ns.max(late.due_ns));
     let seen = &known.seen;
     let short = |time: Option<u64>, than_ns: u64| time.is_some_and(|ns| ns < than_ns);
-    // A limit stops the other thread too. A stolen CPU, or timer slack, may have delayed the timer for which the thread waited.
+    // A limit also stops the other thread. If the CPU was stolen, or the timer fired late within the slack, the thread may have waited for
+    // that timer.
     let is_sure = asleep_ns as f64 >= late.lateness_ns as f64 * EXPLAINS
         && short(seen.throttled_ns, known.bound_ns)
         && short(seen.steal_ns, until_ns.saturating_sub(since_ns) / 2)
@@ -178,13 +179,14 @@ fn add(list: &mut Vec<Judged>, cause: Cause, words: String, late: &OutsideLate) 
     }
 }
 
-/// The thread was awake when the tick was due: an earlier tick lasted too long. The switch records show what it did meanwhile.
+/// The cause if the thread was awake when the tick became due, because an earlier tick lasted too long. The switch records show whether it
+/// ran or waited.
 fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) -> (Cause, String) {
     let LateWas::Awake { on_cpu_ns, waited_ns } = late.was else { return (Cause::Unknown, open_words(known)) };
     let lateness_ns = late.lateness_ns as f64;
     let ms = |ns: u64| ns as f64 / 1e6;
     let seen = &known.seen;
-    // Work that fills a period makes the next tick late even if the thread always has a CPU.
+    // If the work fills the period, the next tick is late even if the thread always has a CPU.
     let work_fits = on_cpu_ns < known.period_ns;
     if waited_ns as f64 >= lateness_ns * EXPLAINS && work_fits {
         let words = format!("an earlier tick waited {:.1} ms for a CPU in the middle of its work", ms(waited_ns));
@@ -208,8 +210,8 @@ fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) ->
     (Cause::Unknown, open_words(known))
 }
 
-/// The thread had no CPU when the ticks were due. The counts between the samples decide. Waits for a CPU in the middle of a wake are
-/// subtracted first.
+/// The cause if the thread had no CPU when the ticks became due. The counts between the samples decide. Waits for a CPU in the middle of a
+/// wake are subtracted first.
 fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -> (Cause, String) {
     let lateness_ns = off.iter().map(|late| late.lateness_ns).fold(0, u64::saturating_add);
     let lateness_ns = lateness_ns.max(missed.saturating_mul(period_ns));
@@ -220,7 +222,7 @@ fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -
         throttled_ns: seen.throttled_ns,
         steal_ns: seen.steal_ns,
         interrupts_ns: seen.interrupts_ns,
-        // Each tick was compared with each pause.
+        // Late ticks were already compared with each pause, so pauses only matter for missed ticks.
         paused_ns: known.paused_ns.filter(|_| missed > 0),
         lock_ns: None,
         major_faults: known.major_faults,
@@ -238,7 +240,7 @@ fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -
     let short = |time: Option<u64>| time.is_some_and(|ns| ns < known.bound_ns);
     let is_undisturbed = [known.waited_asleep_ns, seen.throttled_ns, seen.steal_ns, seen.interrupts_ns].map(short);
     match known.timer_slack_ns {
-        // Each lateness is within the timer slack of the thread.
+        // No tick was later than the thread's timer slack.
         Some(slack_ns)
             if missed == 0
                 && known.due == Some(DueSample::AsAsked)

@@ -11,7 +11,7 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 /// A metric.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// Without the unit, and without `_total`.
+    /// The name of the metric without the unit and without `_total`.
     name: &'static str,
     help: &'static str,
     unit: Option<Unit>,
@@ -26,7 +26,7 @@ pub(super) enum Value {
     Count(u64),
     /// Any number.
     Number(f64),
-    /// A histogram: upper bounds with the count of each bucket, the last without a bound.
+    /// A histogram: the sum, and for each bucket its upper bound and its count. The last bucket has no bound.
     Histogram { sum: f64, buckets: Vec<(f64, u64)> },
 }
 
@@ -55,17 +55,17 @@ impl Family {
         Family { kind: MetricType::Histogram, ..Family::counter(name, help) }
     }
 
-    /// In seconds.
+    /// Sets the unit to seconds.
     pub(super) fn seconds(self) -> Family {
         Family { unit: Some(Unit::Seconds), ..self }
     }
 
-    /// In bytes.
+    /// Sets the unit to bytes.
     pub(super) fn bytes(self) -> Family {
         Family { unit: Some(Unit::Bytes), ..self }
     }
 
-    /// The same with one more series. Values that are unknown or not a number get none.
+    /// Adds a series. If the value is unknown or not a number, no series is added.
     pub(super) fn add(&mut self, labels: Labels, value: Option<impl Into<Value>>) {
         match value.map(Into::into) {
             Some(Value::Number(number)) if !number.is_finite() => {}
@@ -74,13 +74,13 @@ impl Family {
         }
     }
 
-    /// With this one series.
+    /// Adds a series without labels.
     pub(super) fn one(mut self, value: Option<impl Into<Value>>) -> Family {
         self.add(Vec::new(), value);
         self
     }
 
-    /// With these series.
+    /// Adds these series.
     pub(super) fn many<V: Into<Value>>(mut self, series: impl IntoIterator<Item = (Labels, Option<V>)>) -> Family {
         for (labels, value) in series {
             self.add(labels, value);
@@ -110,7 +110,7 @@ fn encode_value(metric: &mut MetricEncoder<'_>, kind: MetricType, value: &Value)
         (_, Value::Count(count)) => metric.encode_gauge(&(*count as f64)),
         (_, Value::Number(number)) => metric.encode_gauge(number),
         (_, Value::Histogram { sum, buckets }) => {
-            // Counts whose sum overflows are wrong, and the encoder would panic.
+            // If the sum of the counts overflows, they are wrong, and the encoder would panic.
             let count = buckets.iter().try_fold(0_u64, |sum, (_, count)| sum.checked_add(*count));
             count.map_or(Ok(()), |count| metric.encode_histogram::<NoLabelSet>(*sum, count, buckets, None))
         }

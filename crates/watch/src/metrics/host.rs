@@ -39,7 +39,7 @@ fn label(name: &'static str, value: impl ToString) -> Labels {
     vec![(name, value.to_string())]
 }
 
-/// A series for each key of a table.
+/// The series of a table, one for each key.
 fn by_key<'a, K: ToString + 'a, T: 'a>(
     table: &'a Counted<BTreeMap<K, T>>,
     name: &'static str,
@@ -95,7 +95,7 @@ fn cpus(host: &HostSample) -> Vec<Family> {
     ]
 }
 
-/// The missing time of CPUs, as the gap meter estimates it.
+/// The metrics of the CPUs' missing time, as the gap meter estimates it.
 fn gaps(seen: &GapsSample) -> Vec<Family> {
     let missing = seen.cpus.iter().flat_map(|(cpu, gaps)| {
         let of = |by: &str, ns: u64| (vec![("cpu", cpu.to_string()), ("by", by.to_owned())], Some(ns as f64 / 1e9));

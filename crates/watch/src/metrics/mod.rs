@@ -1,5 +1,5 @@
-//! A model as text for Prometheus. Counters are the kernel's own, so that Prometheus makes the rates; units are seconds and bytes. What is
-//! unknown has no series, and is never 0.
+//! A model as text for Prometheus. Counters are exported as the kernel counts them, and Prometheus computes the rates. Units are seconds
+//! and bytes. An unknown value has no series; it is never 0.
 
 mod family;
 mod host;
@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use crate::model::Model;
 use family::{Families, Family};
 
-/// The text in the OpenMetrics format, with its end mark.
+/// The model in the OpenMetrics format, including the end mark.
 pub fn render(model: &Model) -> String {
     let mut written = String::new();
     // Writing to a string can't fail.
@@ -19,7 +19,7 @@ pub fn render(model: &Model) -> String {
     written
 }
 
-/// The text in the older format of Prometheus, which the textfile collector of node_exporter reads.
+/// The model in the older text format of Prometheus, which the textfile collector of node_exporter reads.
 pub fn render_prometheus_text(model: &Model) -> String {
     let mut written = String::new();
     // Writing to a string can't fail.

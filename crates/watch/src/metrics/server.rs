@@ -1,4 +1,4 @@
-//! The metrics of servers. Metrics of ticks have the names that a server's own page of telemetry gives them.
+//! The metrics of servers. Metrics of ticks have the same names as those in a server's own telemetry page.
 
 use evenkeel_hostfs::proc::TICK_NS;
 use evenkeel_sys::telemetry::layout::BOUNDS_NS;
@@ -8,7 +8,7 @@ use crate::ledger::totals_of;
 use crate::model::Model;
 use crate::sample::{HistogramSample, ProcessSample, Sample, ServerSample, TelemetrySample, ThreadSums};
 
-/// The bounds of histograms within each power of ten: 1, 2 and 5. `BOUNDS_NS` has twenty bounds per power of ten.
+/// The indices of the bounds that are exported, within each power of ten: 1, 2 and 5. `BOUNDS_NS` has twenty bounds per power of ten.
 const PRINTED: [usize; 3] = [0, 6, 14];
 const A_TENFOLD: usize = 20;
 
@@ -85,7 +85,7 @@ fn processes(servers: &[ServerSample]) -> Vec<Family> {
     ]
 }
 
-/// The counts of ticks with their labels: from pages of telemetry, and observed from outside for servers without one.
+/// The counts of ticks with their labels, from telemetry pages. For servers without a page, the counts that were observed from outside.
 fn pages(servers: &[ServerSample]) -> impl Iterator<Item = (Labels, &TelemetrySample)> {
     servers.iter().filter_map(|server| {
         let (session, page) = match (&server.telemetry, &server.outside) {

@@ -21,9 +21,9 @@ pub struct InterfaceModel {
     pub rx_drops_per_s: Measured<f64>,
     pub tx_bytes_per_s: Measured<f64>,
     pub tx_packets_per_s: Measured<f64>,
-    /// Packets that were dropped instead of sent.
+    /// Packets that were to be sent but were dropped.
     pub tx_drops_per_s: Measured<f64>,
-    /// Packets that the cloud dropped or delayed because an allowance of the instance was exceeded, by the driver's names.
+    /// Packets that the cloud dropped or delayed because the instance exceeded an allowance. The keys are the driver's names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub allowances_per_s: BTreeMap<String, Measured<f64>>,
 }
@@ -38,7 +38,7 @@ pub struct DiskModel {
     pub read_bytes_per_s: Measured<f64>,
     pub writes_per_s: Measured<f64>,
     pub written_bytes_per_s: Measured<f64>,
-    /// The share of the time with at least one request.
+    /// The share of the time in which the disk had at least one request.
     pub busy: Measured<f64>,
     /// The mean time of a request, in milliseconds. `null` without a request.
     pub request_ms_mean: Measured<Option<f64>>,
@@ -79,7 +79,7 @@ pub(super) fn disks(
     span: Span,
 ) -> Vec<DiskModel> {
     let one = |(name, now): (&String, &DiskCounts)| {
-        // A disk that was never used is not among the earlier ones.
+        // If a disk was not used before the earlier sample, that sample does not have it.
         let then = before.get(name).copied().unwrap_or_default();
         let of = |what: &str, of: fn(&DiskCounts) -> u64| span.per_s(what, of(&then), of(now));
         let requests = |disk: &DiskCounts| disk.reads.saturating_add(disk.writes);

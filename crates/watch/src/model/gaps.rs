@@ -9,23 +9,23 @@ use crate::sample::{Counted, CpuGapsSample, GapsSample, PauseSample, Sample};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GapsModel {
-    /// Each CPU. A share of few windows is rough: one window stands for about 50 ms of a CPU.
+    /// Each CPU. If a share is from few windows, it is rough: one window stands for about 50 ms of a CPU.
     pub cpus: Vec<CpuGaps>,
-    /// The pauses of the whole machine.
+    /// The pauses of the whole machine between the samples.
     pub pauses: Vec<PauseModel>,
     /// The number of pauses since the meter began.
     pub pauses_so_far: u64,
 }
 
-/// The missing time of a CPU, as shares of the time.
+/// The missing time of a CPU, as shares of the elapsed time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuGaps {
-    /// Its number.
+    /// The number of the CPU.
     pub cpu: usize,
     /// The share that other threads of this machine took.
     pub by_threads: Measured<f64>,
-    /// The share that no thread had: the CPU was absent, or served interrupts.
+    /// The share in which no thread had the CPU: it was away, or served interrupts.
     pub by_nobody: Measured<f64>,
 }
 
@@ -33,9 +33,9 @@ pub struct CpuGaps {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseModel {
-    /// When it ended, in nanoseconds since 1970 UTC.
+    /// The end of the pause, in nanoseconds since 1970 UTC.
     pub ended_realtime_ns: u64,
-    /// Its minimum length, in milliseconds.
+    /// The minimum length of the pause in milliseconds.
     pub length_ms: f64,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn gaps(
 }
 
 fn of_cpu(cpu: usize, then: Option<&CpuGapsSample>, now: &CpuGapsSample) -> CpuGaps {
-    // The meter begins at zero.
+    // The CPU is missing in the earlier sample, so its counts began at zero after it.
     let then = then.copied().unwrap_or_default();
     let covered_ns = now.covered_ns.saturating_sub(then.covered_ns);
     let share = |of: fn(&CpuGapsSample) -> u64| match covered_ns {

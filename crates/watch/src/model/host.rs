@@ -17,15 +17,15 @@ use crate::sample::{
 /// The maximum number of interrupt sources to list, the most frequent first.
 const SOURCES_LISTED: usize = 16;
 
-/// The host. Shares are of the time that passed, from 0 to 1.
+/// The host between two samples. Shares are of the elapsed time, from 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostModel {
-    /// All CPUs that were online at both samples.
+    /// The use of all CPUs together that were online at both samples.
     pub all: Measured<CpuUse>,
-    /// Each CPU.
+    /// The use of each CPU.
     pub cpus: Measured<Vec<CpuModel>>,
-    /// How long threads were ready but did not run, in seconds a second, summed over threads.
+    /// How long threads were ready but did not run, in seconds per second, summed over all threads.
     pub run_delay: Measured<f64>,
     /// Pressure on CPUs.
     pub cpu_pressure: StallShares,
@@ -39,13 +39,13 @@ pub struct HostModel {
     pub context_switches_per_s: Measured<f64>,
     /// Interrupts of all kinds.
     pub interrupts_per_s: Measured<f64>,
-    /// Created processes and threads.
+    /// Processes and threads that were created.
     pub forks_per_s: Measured<f64>,
-    /// The sources of most interrupts, up to 16.
+    /// The most frequent sources of interrupts, at most 16.
     pub interrupt_sources: Measured<Vec<SourceRate>>,
-    /// Packets that CPUs took from their queues.
+    /// The rates of packets that CPUs took from their queues.
     pub softnet: SoftnetRates,
-    /// UDP, over IPv4 and IPv6.
+    /// The rates of UDP datagrams, over IPv4 and IPv6.
     pub udp: UdpRates,
     /// Network interfaces.
     pub interfaces: Measured<Vec<InterfaceModel>>,
@@ -57,7 +57,7 @@ pub struct HostModel {
     pub swap_ins_per_s: Measured<f64>,
     /// Pages written to swap.
     pub swap_outs_per_s: Measured<f64>,
-    /// Processes that the OOM killer ended.
+    /// The number of processes that the OOM killer ended.
     pub oom_kills: Measured<u64>,
     /// Disks.
     pub disks: Measured<Vec<DiskModel>>,
@@ -69,49 +69,49 @@ pub struct HostModel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuUse {
-    /// In user space.
+    /// The share in user space.
     pub user: f64,
-    /// In the kernel.
+    /// The share in the kernel.
     pub system: f64,
-    /// In interrupts.
+    /// The share in interrupts.
     pub irq: f64,
-    /// In softirqs.
+    /// The share in softirqs.
     pub softirq: f64,
-    /// Time that the hypervisor stole, as far as it reports it.
+    /// The share that the hypervisor stole, as far as it reports it.
     pub steal: f64,
-    /// Idle.
+    /// The idle share.
     pub idle: f64,
     /// The part of `idle` in which a thread waited for a disk.
     pub iowait: f64,
-    /// The counted share of the time that passed. Far below 1, the CPU was offline or the machine was paused.
+    /// The share of the elapsed time that the kernel counted. If it is far below 1, the CPU was offline or the machine was paused.
     pub counted: f64,
 }
 
 impl CpuUse {
-    /// Neither idle nor stolen.
+    /// The share that was neither idle nor stolen.
     pub fn busy(&self) -> f64 {
         self.user + self.system + self.irq + self.softirq
     }
 }
 
-/// A CPU.
+/// The use of one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuModel {
-    /// Its number.
+    /// The number of the CPU.
     pub cpu: usize,
-    /// How its time was spent.
+    /// How the CPU's time was spent.
     #[serde(rename = "use")]
     pub time: Measured<CpuUse>,
-    /// How long threads were ready on it but did not run, in seconds a second, summed over threads.
+    /// How long threads were ready on this CPU but did not run, in seconds per second, summed over threads.
     pub run_delay: Measured<f64>,
-    /// Its frequency now.
+    /// The frequency of the CPU at the later sample.
     pub frequency_khz: Measured<u64>,
-    /// Its idle states.
+    /// The idle states of the CPU.
     pub idle_states: Measured<Vec<IdleModel>>,
-    /// Interrupts that it served.
+    /// Interrupts that the CPU served.
     pub interrupts_per_s: Measured<f64>,
-    /// Packets that it took from its queue.
+    /// Packets that the CPU took from its queue.
     pub packets_per_s: Measured<f64>,
 }
 
@@ -119,11 +119,11 @@ pub struct CpuModel {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleModel {
-    /// Its name.
+    /// The name of the idle state.
     pub name: String,
-    /// The share of the time in it.
+    /// The share of the time that the CPU was in this state.
     pub share: Measured<f64>,
-    /// How often it was entered.
+    /// How often the CPU entered this state.
     pub entries_per_s: Measured<f64>,
 }
 
@@ -153,13 +153,13 @@ pub struct GroupsModel {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupModel {
-    /// Its path below the mount.
+    /// The path of the group below the mount.
     pub group: String,
-    /// The CPUs that its limit allows.
+    /// The number of CPUs that the limit allows.
     pub limit_cpus: f64,
-    /// Periods in which it was throttled.
+    /// The rate of periods in which the group was throttled.
     pub throttled_periods_per_s: Measured<f64>,
-    /// How long it was throttled, in seconds a second, summed over CPUs.
+    /// How long the group was throttled, in seconds per second, summed over CPUs.
     pub throttled: Measured<f64>,
 }
 
@@ -167,9 +167,9 @@ pub struct GroupModel {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SourceRate {
-    /// Its number or letters, with the name of the device.
+    /// The number or letters of the source, with the name of the device.
     pub source: String,
-    /// Its interrupts on all CPUs.
+    /// The rate of its interrupts on all CPUs together.
     pub per_s: f64,
 }
 
@@ -177,15 +177,15 @@ pub struct SourceRate {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SoftnetRates {
-    /// Packets.
+    /// Packets that CPUs processed.
     pub processed_per_s: Measured<f64>,
     /// Packets dropped because a CPU's backlog was full.
     pub dropped_per_s: Measured<f64>,
-    /// How often a CPU stopped with packets left.
+    /// How often a CPU stopped although packets were left in its queue.
     pub squeezed_per_s: Measured<f64>,
 }
 
-/// UDP.
+/// The rates of UDP datagrams.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpRates {
@@ -193,9 +193,9 @@ pub struct UdpRates {
     pub in_per_s: Measured<f64>,
     /// Sent datagrams.
     pub out_per_s: Measured<f64>,
-    /// Datagrams that were not delivered for any reason other than a missing port.
+    /// Datagrams that were not delivered, except those without a listener.
     pub in_errors_per_s: Measured<f64>,
-    /// Datagrams dropped because a socket's buffer was full.
+    /// Datagrams that were dropped because a socket's receive buffer was full.
     pub receive_buffer_errors_per_s: Measured<f64>,
     /// Datagrams for a port without a listener.
     pub no_ports_per_s: Measured<f64>,
@@ -205,7 +205,7 @@ pub struct UdpRates {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryModel {
-    /// All.
+    /// The total memory.
     pub total_bytes: Measured<u64>,
     /// Available without swapping, by the kernel's estimate.
     pub available_bytes: Measured<u64>,
@@ -265,10 +265,10 @@ fn sum<T>(cpus: &BTreeMap<usize, T>, of: impl Fn(&T) -> u64) -> u64 {
     cpus.values().map(of).fold(0, u64::saturating_add)
 }
 
-/// How a CPU's time was spent between two readings. A kind that went back makes all unknown, except idle time, which some kernels correct.
-/// The use of one CPU, or of `cpus` together.
+/// The use of one CPU, or of `cpus` CPUs together, between two readings. If a counter decreased, the result is unknown. Idle time is
+/// excepted, because some kernels correct it.
 fn cpu_use(what: &str, before: CpuTicks, after: CpuTicks, cpus: u64, span: Span) -> Measured<CpuUse> {
-    // Without time between the samples, no counter gives a rate.
+    // If no time passed between the samples, there are no rates.
     let shares = span
         .increase(&format!("user time of {what}"), before.user, after.user)
         .and_then(|_| cpu_time(what, &before, &after, span.elapsed_ns().saturating_mul(cpus)));
@@ -327,7 +327,7 @@ fn one_cpu(cpu: usize, before: &HostSample, after: &HostSample, span: Span) -> C
     }
 }
 
-/// Applies `of` to a CPU's two entries.
+/// Applies `of` to the entries of this CPU in both samples.
 fn of_cpu<T, U>(
     before: &Counted<BTreeMap<usize, T>>,
     after: &Counted<BTreeMap<usize, T>>,
@@ -391,12 +391,12 @@ fn groups(before: &GroupsSample, after: &GroupsSample, span: Span) -> GroupsMode
 
 fn sources(before: &HostSample, after: &HostSample, span: Span) -> Measured<Vec<SourceRate>> {
     both(&before.interrupts, &after.interrupts).and_then(|(before, after)| {
-        // Without a time between, no source has a rate.
+        // If no time passed between the samples, there are no rates.
         if let Measured::Unknown(unknown) = span.increase("interrupts", 0, 0) {
             return Measured::Unknown(unknown);
         }
         let one = |(source, now): (&String, &u64)| {
-            // A source without interrupts at the earlier sample is missing there.
+            // If a source had no interrupts at the earlier sample, that sample does not have it.
             let then = before.by_source.get(source).copied().unwrap_or(0);
             let per_s = *span.per_s(source, then, *now).known()?;
             (per_s > 0.0).then(|| SourceRate { source: source.clone(), per_s })

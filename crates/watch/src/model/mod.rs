@@ -1,4 +1,4 @@
-//! `Model`: what happened between two samples. A pure function makes it, so a stored sample gives the same answer as a live one.
+//! `Model`: what happened between two samples. It is a pure function of the samples, so stored samples give the same model as live ones.
 
 mod devices;
 mod gaps;
@@ -34,84 +34,85 @@ use span::{Span, both};
 pub struct Model {
     /// When the later sample was taken, in nanoseconds since 1970 UTC.
     pub at_realtime_ns: u64,
-    /// The time between the samples, in nanoseconds, without suspension; 0 if it is unknown.
+    /// The time between the samples in nanoseconds, without the time in suspension. 0 if it is unknown.
     pub elapsed_ns: u64,
     /// The time that the machine was suspended between the samples, in nanoseconds.
     pub suspended_ns: u64,
-    /// The collector's measurements of itself.
+    /// The collector's own cost.
     pub collector: CollectorModel,
     /// The host.
     pub host: HostModel,
-    /// The missing time of CPUs, if the meter runs.
+    /// The missing time of CPUs. None unless the gap meter runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gaps: Option<Measured<GapsModel>>,
     /// The servers.
     pub servers: Vec<ServerModel>,
-    /// Number of further servers, which are not watched because of the limit.
+    /// The number of further servers that are not watched because of the limit.
     pub servers_beyond: usize,
     /// The late ticks between the samples, with their causes.
     pub late_ticks: Vec<LateTicks>,
-    /// The settings that evenkeel applied, and its advice.
+    /// The comparison of applied settings with the host, and the audit's findings.
     pub settings: Measured<SettingsModel>,
-    /// The CPU credits. `null` for an instance that is not burstable, or whose type is not known.
+    /// The CPU credits. `null` if the instance is not burstable, or if its type is unknown.
     pub credits: Option<CreditsModel>,
-    /// The flight recorder, if it runs.
+    /// The state of the flight recorder. None unless it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorder: Option<RecorderSample>,
-    /// What this user may not read, with the command that gives access.
+    /// The files that this user may not read, each with the command that gives access.
     pub unreadable: Vec<Unreadable>,
-    /// The later sample. Prometheus gets its counters.
+    /// The later sample, whose counters are exported to Prometheus.
     #[serde(skip)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub sample: Sample,
 }
 
-/// The collector's measurements of itself.
+/// The collector's own cost and delay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectorModel {
-    /// How late the later sample began, in nanoseconds after it was due.
+    /// How much later than due the later sample was read, in nanoseconds. None if unknown.
     pub late_ns: Option<u64>,
-    /// Its CPU time as a share of one CPU.
+    /// The collector's CPU time as a share of one CPU.
     pub cpu: Measured<f64>,
-    /// How long it was ready but did not run, in seconds a second.
+    /// How long the collector was ready but did not run, in seconds per second.
     pub run_delay: Measured<f64>,
 }
 
-/// The settings that evenkeel applied, and its advice.
+/// The comparison of applied settings with the host, and the audit's findings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettingsModel {
     /// How long ago the host was compared with the journal, in nanoseconds.
     pub verified_ago_ns: u64,
-    /// Applied values that still hold. `null` if the journal could not be read.
+    /// The number of applied values that are still in effect. `null` if the journal could not be read.
     pub holds: Option<usize>,
-    /// Values and files that do not hold.
+    /// Applied values and files that have changed since.
     pub drift: Vec<DriftSample>,
-    /// Drifts that are not listed.
+    /// The number of further changes that are not listed.
     pub drift_beyond: usize,
-    /// Why the journal could not be read.
+    /// Why the journal could not be read. None if it was read.
     pub why_unknown: Option<String>,
-    /// The number of findings of the audit by level, when the collector started.
+    /// The number of the audit's findings by level, when the collector started.
     pub findings: std::collections::BTreeMap<String, usize>,
 }
 
-/// The CPU credits of a burstable instance: a model from its start on, by the rules of its cloud and its mean use. Only the cloud knows the true
-/// balance.
+/// The CPU credits of a burstable instance: computed from its start on, by the rules of its cloud and its CPU use. Only the cloud knows the
+/// true balance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CreditsModel {
     /// The instance type.
     pub instance_type: String,
-    /// The modelled balance. Below 0: credits that were spent without being earned.
+    /// The computed balance. Below 0, it is the number of credits that were spent without being earned.
     pub balance: f64,
-    /// Whether the instance continues without credits, at a price.
+    /// Whether the instance continues without credits at an extra charge.
     pub is_unlimited: bool,
-    /// The CPUs that it used.
+    /// The CPU use, in CPUs.
     pub cpus: Measured<f64>,
-    /// The minutes until the credits run out at this use. `null` if they never do.
+    /// The minutes until the credits run out at this use. `null` if they do not.
     pub minutes_left: Measured<Option<f64>>,
-    /// Stolen time of all CPUs, as a share. Far above 0 without credits, the cloud holds the instance at its baseline.
+    /// The stolen share of the time of all CPUs. If it is far above 0 and there are no credits, the cloud limits the instance to its
+    /// baseline.
     pub steal: Measured<f64>,
 }
 
@@ -159,13 +160,14 @@ impl Model {
     }
 }
 
-/// The clocks are read one after the other, so a difference of milliseconds means nothing. No machine is suspended for so short a time.
+/// How long the machine was suspended. The clocks are read one after the other, so a difference of some milliseconds is taken for 0. No
+/// suspension is that short.
 fn suspended_ns(boottime_ns: u64, elapsed_ns: u64) -> u64 {
     const LEAST_NS: u64 = 100_000_000;
     Some(boottime_ns.saturating_sub(elapsed_ns)).filter(|ns| elapsed_ns > 0 && *ns >= LEAST_NS).unwrap_or(0)
 }
 
-/// One process may serve several sessions.
+/// Whether two samples are of the same server. The name is compared too, because one process may serve several sessions.
 fn is_same(one: &ServerSample, other: &ServerSample) -> bool {
     one.pid == other.pid
         && one.telemetry.is_some() == other.telemetry.is_some()

@@ -10,23 +10,23 @@ use super::span::{Span, both};
 use super::ticks::{TickCounts, TicksModel, ticks};
 use crate::sample::{Asked, Cause, GroupsSample, ProcessSample, ServerSample, SocketSample, ThreadSums};
 
-/// A server.
+/// A server between two samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerModel {
-    /// The name of its session, or of its process.
+    /// The name of the server's session, or of its process.
     pub name: String,
-    /// Its process. `null` for a session in a container whose processes are not visible here.
+    /// The process of the server. `null` for a session in a container whose processes are not visible here.
     pub pid: Option<u32>,
-    /// Its ticks, from its own page of telemetry or observed from outside.
+    /// The ticks of the server, from its own telemetry page or observed from outside.
     pub ticks: Measured<TicksModel>,
-    /// CPU time as a share of one CPU.
+    /// The CPU time of the process, as a share of one CPU.
     pub cpu: Measured<f64>,
-    /// How long its threads were ready but did not run, in seconds a second, summed over threads.
+    /// How long threads of the process were ready but did not run, in seconds per second, summed over threads.
     pub run_delay: Measured<f64>,
-    /// How often its threads gave the CPU up.
+    /// How often threads of the process gave up the CPU.
     pub voluntary_switches_per_s: Measured<f64>,
-    /// How often its threads lost the CPU while they were ready to run.
+    /// How often threads of the process lost the CPU while they were ready to run.
     pub involuntary_switches_per_s: Measured<f64>,
     /// Page faults without disk access.
     pub minor_faults_per_s: Measured<f64>,
@@ -34,29 +34,29 @@ pub struct ServerModel {
     pub major_faults_per_s: Measured<f64>,
     /// Resident memory, with shared pages counted in full.
     pub resident_bytes: Measured<u64>,
-    /// How long its control group and those above it were throttled, in seconds a second, summed over CPUs.
+    /// How long the control group of the process, and the groups above it, were throttled, in seconds per second, summed over CPUs.
     pub throttled: Measured<f64>,
-    /// The busiest of its threads, up to 16.
+    /// The busiest threads of the process, at most 16.
     pub threads: Vec<ThreadModel>,
-    /// Threads that are not read, because there are too many.
+    /// The number of threads that are not read because of the limit.
     pub threads_beyond: usize,
-    /// Its UDP sockets.
+    /// The UDP sockets of the process.
     pub udp: Measured<SocketsModel>,
-    /// Its late and missed ticks by cause, since the collector started.
+    /// The number of late and missed ticks by cause, since the collector started.
     pub causes: BTreeMap<Cause, u64>,
 }
 
-/// A thread.
+/// A thread between two samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadModel {
-    /// Its number.
+    /// The number of the thread.
     pub tid: u32,
-    /// Its name.
+    /// The name of the thread.
     pub name: String,
-    /// CPU time as a share of one CPU.
+    /// The CPU time of the thread, as a share of one CPU.
     pub cpu: Measured<f64>,
-    /// How long it was ready but did not run, in seconds a second.
+    /// How long the thread was ready but did not run, in seconds per second.
     pub run_delay: Measured<f64>,
 }
 
@@ -64,22 +64,22 @@ pub struct ThreadModel {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SocketsModel {
-    /// Their ports.
+    /// The ports of the sockets.
     pub ports: Vec<u16>,
-    /// The bytes that now wait in the sockets' receive buffers, with the kernel's overhead of each datagram.
+    /// The bytes in the sockets' receive buffers at the later sample, including the kernel's overhead for each datagram.
     pub receive_queue_bytes: u64,
-    /// Datagrams that they dropped because their buffers were full.
+    /// Datagrams that were dropped because a socket's receive buffer was full.
     pub drops_per_s: Measured<f64>,
-    /// Open files that were not examined: sockets among them do not show.
+    /// The number of open files that were not examined. Sockets among them are missing here.
     pub files_beyond: usize,
 }
 
-/// A server at two samples.
+/// A server in two samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Both<'a> {
     pub(super) before: Option<&'a ServerSample>,
     pub(super) after: &'a ServerSample,
-    /// When the samples were taken, on the monotonic clock.
+    /// The times of the two samples on the monotonic clock.
     pub(super) at_ns: (u64, u64),
 }
 
@@ -135,7 +135,7 @@ fn counts(server: &ServerSample, at_ns: u64) -> TickCounts<'_> {
     TickCounts { page: server.telemetry.as_ref(), outside: server.outside.as_ref(), at_ns }
 }
 
-/// A process is throttled by its own group and by all groups above it.
+/// How long the process's own group, and all groups above it, were throttled.
 fn throttled(process: &ProcessSample, groups: Option<(&GroupsSample, &GroupsSample)>, span: Span) -> Measured<f64> {
     let Some(own) = &process.group else { return Measured::absent("its control group is not known") };
     let Some((before, after)) = groups else { return Measured::absent("the control groups are not known") };
@@ -168,7 +168,7 @@ fn threads(before: &ProcessSample, after: &ProcessSample, span: Span) -> Vec<Thr
 fn sockets(before: Option<&ServerSample>, after: &ServerSample, span: Span) -> Measured<SocketsModel> {
     Measured::from(after.sockets.as_ref().map_err(Clone::clone)).map(|now| {
         let then = before.and_then(|before| before.sockets.as_ref().ok());
-        // A new socket had dropped nothing before.
+        // A new socket had dropped nothing at the earlier sample.
         let dropped_before = |socket: &SocketSample| {
             then.and_then(|then| then.iter().find(|before| before.inode == socket.inode))
                 .map_or(0, |before| before.drops)

@@ -1,4 +1,5 @@
-//! `Span`: the time between two samples, which turns counters into rates. A counter that went back gives a reason instead of a number.
+//! `Span`: the time between two samples, which turns counters into rates. If a counter decreased, the result is the reason instead of a
+//! number.
 
 use evenkeel_measure::meters::rates::Measured;
 
@@ -7,7 +8,7 @@ use crate::sample::{Counted, Sample};
 /// The time between two samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// `None`, with the reason, if the time between allows no rate.
+    /// The elapsed time in nanoseconds, or the reason why no rate can be computed.
     elapsed_ns: Result<u64, &'static str>,
 }
 
@@ -22,7 +23,7 @@ impl Span {
         Span { elapsed_ns }
     }
 
-    /// The time in nanoseconds; 0 if it is unknown.
+    /// The elapsed time in nanoseconds; 0 if it is unknown.
     pub(super) fn elapsed_ns(self) -> u64 {
         self.elapsed_ns.unwrap_or(0)
     }
@@ -35,12 +36,12 @@ impl Span {
         }
     }
 
-    /// The increase of a counter a second.
+    /// The increase of a counter per second.
     pub(super) fn per_s(self, name: &str, before: u64, after: u64) -> Measured<f64> {
         self.increase(name, before, after).map(|grown| grown as f64 * 1e9 / self.elapsed_ns() as f64)
     }
 
-    /// The same for a counter that some kernels lack.
+    /// The increase per second of a counter that some kernels do not have.
     pub(super) fn maybe_per_s(self, name: &str, before: Option<u64>, after: Option<u64>) -> Measured<f64> {
         match before.zip(after) {
             Some((before, after)) => self.per_s(name, before, after),
@@ -48,15 +49,15 @@ impl Span {
         }
     }
 
-    /// The increase of a time as a share of the time that passed.
+    /// The increase of a time counter as a share of the elapsed time.
     pub(super) fn share(self, name: &str, before: u64, after: u64, unit_ns: u64) -> Measured<f64> {
         self.per_s(name, before, after).map(|per_s| per_s * unit_ns as f64 / 1e9)
     }
 }
 
-/// Two counts, if both are known.
+/// A count in both samples, if it is known in both.
 pub(super) fn both<'a, T>(before: &'a Counted<T>, after: &'a Counted<T>) -> Measured<(&'a T, &'a T)> {
-    // If both are unknown, the later reason is returned, because the user can act on it.
+    // If both are unknown, the later reason is returned, because that is the one that the user can still fix.
     match (before, after) {
         (_, Err(unknown)) | (Err(unknown), _) => Measured::Unknown(unknown.clone()),
         (Ok(before), Ok(after)) => Measured::Known((before, after)),

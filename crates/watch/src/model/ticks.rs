@@ -1,4 +1,4 @@
-//! The ticks of a server between two samples, from its page of telemetry or observed from outside.
+//! The ticks of a server between two samples, from its telemetry page or observed from outside.
 
 use evenkeel_measure::meters::rates::Measured;
 use evenkeel_sys::telemetry::PageHistogram;
@@ -14,41 +14,41 @@ use crate::sample::{
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TicksModel {
-    /// Who counted them.
+    /// Who counted the ticks.
     #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
     pub counted_by: CountedBy,
-    /// The reference of lateness, for ticks observed from outside.
+    /// From when lateness is counted. None unless the ticks are observed from outside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<DueSample>,
-    /// The threads that do ticks, if observed from outside.
+    /// The threads that do ticks. None unless the ticks are observed from outside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<String>,
     /// Completed ticks.
     pub ticks_per_s: Measured<f64>,
     /// Missed ticks.
     pub missed_per_s: Measured<f64>,
-    /// Due times at which records were lost, for ticks observed from outside. No other count includes them, and no rate includes their
-    /// time.
+    /// The number of due times at which records were lost. No other count includes them, and no rate includes their time. None unless the
+    /// ticks are observed from outside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<u64>,
-    /// The time from one tick to the next, in milliseconds. `null` if the server does not say it.
+    /// The time from one tick to the next in milliseconds. `null` if the server does not report it.
     pub period_ms: Option<f64>,
-    /// From due to begun.
+    /// The times from due to begin.
     pub lateness: Measured<Durations>,
-    /// From begun to done.
+    /// The times from begin to done.
     pub work: Measured<Durations>,
-    /// From due to done: what players notice.
+    /// The times from due to done, which is what players notice.
     pub due_to_done: Measured<Durations>,
     /// The share of a tick's period in which it works, on average.
     pub load: Measured<f64>,
-    /// Ticks that began later than `late_after_us`, to the resolution of the page, which is a seventh. Missed ticks are
-    /// not included.
+    /// The number of ticks that began later than `late_after_us`. The telemetry page counts in buckets, so this bound is exact only to a
+    /// seventh. Missed ticks are not included.
     pub late: Measured<u64>,
-    /// The bound of a late tick, in microseconds.
+    /// A tick is late if it begins this much after its due time, in microseconds. None if unknown.
     pub late_after_us: Option<f64>,
-    /// How the CPU is provided to the server, as it sees it.
+    /// The hypervisor's time slices, as the server detected them.
     pub slices: SlicesSample,
-    /// Players now. `null` if the server does not say it.
+    /// The number of players at the later sample. `null` if the server does not report it.
     pub players: Option<u64>,
     /// Received datagrams, as the server counts them.
     pub packets_in_per_s: Measured<f64>,
@@ -65,14 +65,14 @@ pub struct TicksModel {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CountedBy {
-    /// The server itself, in its page of telemetry.
+    /// The server itself, in its telemetry page.
     Server,
-    /// evenkeel, from outside, by the kernel's switch records. A tick at whose time the thread was already awake counts, but its lateness is
-    /// not known. Work is time on a CPU.
+    /// evenkeel, from outside, by the kernel's switch records. If the thread was already awake when a tick became due, the tick counts, but
+    /// its lateness is unknown. Work is time on a CPU.
     Outside,
 }
 
-/// Durations of the ticks between two samples, in microseconds. The longest ones are at most a seventh too long.
+/// Durations of the ticks between two samples, in microseconds. They come from buckets, so the longest are up to a seventh too long.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "the names say it")]
@@ -82,14 +82,14 @@ pub struct Durations {
     pub us_max: f64,
 }
 
-/// The two counts of a server's ticks that a model compares.
+/// The counts of a server's ticks at one moment: from its page, and from outside.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TickCounts<'a> {
-    /// Its page of telemetry.
+    /// The counts in the server's telemetry page, if it has one.
     pub(super) page: Option<&'a Counted<TelemetrySample>>,
-    /// What is observed from outside.
+    /// The counts that were observed from outside, if any.
     pub(super) outside: Option<&'a Counted<OutsideSample>>,
-    /// When the sample was taken, on the monotonic clock.
+    /// The time of the sample on the monotonic clock.
     pub(super) at_ns: u64,
 }
 
@@ -132,7 +132,8 @@ fn by_outside(before: Option<TickCounts<'_>>, now: &OutsideSample, asked: Asked,
     let zero = now.zero();
     let then = before.and_then(|before| match before.outside {
         Some(Ok(then)) if then.ticks.began_realtime_ns == now.ticks.began_realtime_ns => Some(then),
-        // The loop was found after the sample before. If all its ticks came after that sample, its counts at that sample were zero.
+        // The loop was found after the earlier sample. If all of its counted ticks came after that sample, the counts at that sample were
+        // zero.
         _ => (now.counted_from_ns >= before.at_ns).then_some(&zero),
     });
     let pages = match then {
@@ -140,7 +141,7 @@ fn by_outside(before: Option<TickCounts<'_>>, now: &OutsideSample, asked: Asked,
         None => Measured::absent("its tick was not known at the sample before"),
     };
     let mut model = between(&pages, &now.ticks, asked, span);
-    // The counted interval ends shortly before the sample, so the rate uses the length of that interval.
+    // The counted interval ends shortly before the sample. So the rate is computed over the length of that interval.
     let counted_ns = now.counted_to_ns.saturating_sub(then.map_or(now.counted_to_ns, |then| then.counted_to_ns));
     let uncounted = then.map_or(0, |then| now.uncounted.saturating_sub(then.uncounted));
     let counted_ns = counted_ns.saturating_sub(uncounted.saturating_mul(now.ticks.period_ns.unwrap_or(0)));
@@ -167,14 +168,14 @@ fn between(then: &Measured<&TelemetrySample>, now: &TelemetrySample, asked: Aske
     let count = |name: &str| {
         let of = |page: &TelemetrySample| page.counts.get(name).copied();
         then.and_then(|then| match of(now) {
-            // A counter is missing until the server sets it, at its first event.
+            // A counter is missing in the page until its first event.
             Some(after) => span.per_s(name, of(then).unwrap_or(0), after),
             None => Measured::absent(format!("the server does not count {name}")),
         })
     };
     let grown = |of: fn(&TelemetrySample) -> &HistogramSample| {
         then.and_then(|then| {
-            // Without time between the samples, the difference has no meaning.
+            // If no time passed between the samples, there is no difference.
             span.increase("ticks", then.ticks, now.ticks).map(|_| of(now).to_page().since(&of(then).to_page()))
         })
     };
@@ -222,7 +223,7 @@ fn load(work: &PageHistogram, period_ns: Option<u64>) -> Measured<f64> {
     }
 }
 
-/// The values that are certainly above the bound: those in the buckets above it.
+/// The number of values in the buckets above this bound, which are certainly above it.
 fn longer(histogram: &PageHistogram, bound_ns: u64) -> u64 {
     let above = histogram.buckets.iter().enumerate().filter(|(at, _)| lower_bound_ns(*at) >= bound_ns);
     above.map(|(_, count)| *count).fold(0, u64::saturating_add)
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn only_ticks_in_buckets_above_the_bound_are_late() {
         let mut buckets = vec![0; BOUNDS_NS.len() + 1];
-        // Bounds: 1 us, 1.12 us, …; the last bucket holds everything above 10 s.
+        // The bounds are 1 us, 1.12 us and so on. The last bucket has everything above 10 s.
         buckets[1] = 5;
         buckets[2] = 7;
         buckets[BOUNDS_NS.len()] = 1;

@@ -1,4 +1,4 @@
-//! The sources of requests for a dump, and the result of each.
+//! Requests for a dump, and the result of each.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use crate::sample::RecorderSample;
 /// The minimum time between two dumps.
 pub(super) const APART_NS: u64 = 60_000_000_000;
 
-/// The state that the recorder's thread shares with others.
+/// The state that the recorder's thread shares with other threads.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     samples: Mutex<Ring>,
@@ -23,24 +23,24 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 struct AskedState {
-    /// Why a dump is wanted, until the recorder takes it.
+    /// The reason of a requested dump, until the recorder begins it.
     wanted: Option<String>,
-    /// When the last dump was wanted.
+    /// The time of the last request.
     last_ns: Option<u64>,
     state: RecorderSample,
 }
 
-/// The answer to a request for a dump.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It will be written.
+    /// The dump will be written.
     Accepted,
-    /// The last one was less than a minute ago.
+    /// The last request was less than a minute ago.
     TooSoon {
-        /// How long to wait, in seconds.
+        /// The remaining time of that minute, in seconds.
         wait_s: u64,
     },
-    /// The recorder does not run.
+    /// The recorder does not run, for this reason.
     Failed(String),
 }
 
@@ -58,7 +58,7 @@ impl Shared {
         locked(&self.asked).state.failure = Some(why);
     }
 
-    /// Asks for a dump. At most one a minute is written.
+    /// Requests a dump. At most one dump per minute is written.
     pub(super) fn ask(&self, reason: &str, now_ns: u64) -> Answer {
         let mut asked = locked(&self.asked);
         if let Some(why) = &asked.state.failure {
@@ -75,12 +75,12 @@ impl Shared {
         Answer::Accepted
     }
 
-    /// Takes the pending reason for a dump, so that each request is served once.
+    /// Takes the reason of the pending request, so that each request is served once.
     pub(super) fn take_wanted(&self) -> Option<String> {
         locked(&self.asked).wanted.take()
     }
 
-    /// Records that a dump was written, or why not.
+    /// Stores that a dump was written, or why it was not.
     pub(super) fn written(&self, reason: &str, result: Result<PathBuf, String>) {
         let mut asked = locked(&self.asked);
         match result {
@@ -90,7 +90,7 @@ impl Shared {
                 asked.state.last_reason = Some(reason.to_owned());
                 asked.state.last_error = None;
             }
-            // A full disk may have room again later.
+            // The disk may have room again later, so the recorder continues.
             Err(why) => asked.state.last_error = Some(why),
         }
     }
@@ -105,12 +105,12 @@ impl Dumper {
         Dumper(shared)
     }
 
-    /// Asks for a dump. At most one a minute is written.
+    /// Requests a dump. At most one dump per minute is written.
     pub fn ask(&self, reason: &str) -> Answer {
         self.0.ask(reason, clock::monotonic_ns())
     }
 
-    /// What the recorder did so far.
+    /// The number of dumps, and the errors, so far.
     pub fn state(&self) -> RecorderSample {
         self.0.state()
     }

@@ -1,4 +1,4 @@
-//! The folder of the dumps. It holds the newest dumps, each complete, and a file by which other programs request a dump.
+//! The folder of dumps. It has the newest dumps, each complete. It may have a file with which another program requests a dump.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -13,11 +13,11 @@ use rustix::fs::OFlags;
 
 use crate::store::{StoreError, own_folder, segment_head};
 
-/// A program that creates this file in the folder requests a dump. Its text is the reason.
+/// A program that creates this file in the folder requests a dump. The text of the file is the reason.
 pub const ASK_FILE: &str = "dump-wanted";
-/// The answer: the path of the dump, or `refused: ` with the reason.
+/// The file with the answer to a request: the path of the dump, or `refused: ` and the reason.
 pub const ANSWER_FILE: &str = "dump-answer";
-/// The beginning and the end of the names of dumps. The beginning distinguishes them from other files, which are never deleted.
+/// The beginning and the end of the names of dumps. Files whose names begin differently are never deleted.
 const PREFIX: &str = "evenkeel-dump-";
 const ENDING: &str = ".data";
 const UNFINISHED: &str = ".evenkeel-dump-unfinished";
@@ -27,12 +27,12 @@ const REASON_BYTES_MAX: u64 = 400;
 const ANSWER_BYTES_MAX: u64 = 8192;
 const ENTRIES_MAX: usize = 10_000;
 
-/// The folder.
+/// The folder of dumps.
 #[derive(Debug)]
 pub(super) struct Folder {
     dir: PathBuf,
     dumps_max: usize,
-    /// The lock, held as long as the folder is used: two recorders would delete each other's dumps.
+    /// The lock, which is kept while the folder is in use, because two recorders would delete each other's dumps.
     _lock: File,
 }
 
@@ -51,13 +51,14 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // After `finish` the file has another name, and this removes nothing.
+        // After `finish`, the file has another name, so nothing is removed.
         let _ = fs::remove_file(&self.path);
     }
 }
 
 impl Folder {
-    /// Opens the folder, and creates it if only the last part of its path is missing. Removes unfinished files of a killed recorder.
+    /// Opens the folder. It is created if only the last part of its path is missing. Files that a killed recorder did not finish are
+    /// removed.
     pub(super) fn open(dir: &Path, dumps_max: usize) -> io::Result<Folder> {
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("open the folder {}: {error}", dir.display()));
@@ -84,7 +85,7 @@ impl Folder {
         Ok(Unfinished { file, path })
     }
 
-    /// Gives the dump its name, and deletes the oldest dumps beyond the limit.
+    /// Renames the dump to its final name, and deletes the oldest dumps beyond the limit.
     pub(super) fn finish(&self, unfinished: Unfinished) -> io::Result<PathBuf> {
         unfinished.file.sync_all()?;
         let time = Timestamp::from_nanosecond(i128::from(clock::realtime_ns())).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -111,7 +112,7 @@ impl Folder {
             .map(|entry| entry.path())
             .filter(|path| path != newest)
             .collect();
-        // Their names are in the order of time.
+        // The names contain the time, so sorting them sorts by time.
         dumps.sort();
         let beyond = (dumps.len() + 1).saturating_sub(self.dumps_max);
         for old in dumps.iter().take(beyond) {
@@ -119,25 +120,25 @@ impl Folder {
         }
     }
 
-    /// Reads the reason from a request file, and removes the file.
+    /// Reads the reason from the request file, and removes the file.
     pub(super) fn asked(&self) -> Option<String> {
         let path = self.dir.join(ASK_FILE);
         let text = match plain_text(&path, REASON_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             text => text.unwrap_or_default(),
         };
-        // A request file that cannot be removed would request dumps for ever.
+        // If the request file stayed, it would request dumps forever.
         fs::remove_file(&path).ok()?;
         Some(if text.trim().is_empty() { "asked by a file".to_owned() } else { text.trim().to_owned() })
     }
 
     pub(super) fn answer(&self, words: &str) {
-        // The requester waits for a limited time.
+        // If the answer cannot be written, the requester's wait ends after its time limit.
         let _ = put(&self.dir, ANSWER_FILE, words);
     }
 }
 
-/// Writes a complete file with this name. It replaces a link of that name, and never follows it.
+/// Writes a complete file of this name. If a link has this name, it is replaced, not followed.
 fn put(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     let (path, temporary) = (dir.join(name), dir.join(format!(".{name}")));
     let _ = fs::remove_file(&temporary);
@@ -147,7 +148,7 @@ fn put(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     fs::rename(&temporary, &path)
 }
 
-/// The beginning of a file, unless the path is a link.
+/// The beginning of a file. An error if the path is a link.
 fn plain_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as i32;
     let mut bytes = Vec::new();
@@ -155,7 +156,7 @@ fn plain_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Appends samples to the records of a dump: a segment of a store.
+/// Appends samples to the records of a dump, in the form of a segment of a store.
 pub(super) fn append_samples(into: &mut impl Write, frames: &[u8]) -> io::Result<()> {
     into.write_all(&segment_head())?;
     into.write_all(frames)?;
@@ -175,7 +176,7 @@ pub fn write_dump<W: Write + Seek>(into: W, records: &[u8], described: &Describe
     Ok(file)
 }
 
-/// Asks by a file, and waits for the answer.
+/// Requests a dump with a file in the folder, and waits for the answer.
 pub(super) fn ask_in(dir: &Path, reason: &str, wait: Duration) -> Result<PathBuf, String> {
     const NAP: Duration = Duration::from_millis(50);
     let (ask, answer) = (dir.join(ASK_FILE), dir.join(ANSWER_FILE));
@@ -204,7 +205,7 @@ pub(super) fn ask_in(dir: &Path, reason: &str, wait: Duration) -> Result<PathBuf
 mod tests {
     use super::*;
 
-    /// The names in the folder, except its lock.
+    /// The names of the files in the folder, except the lock.
     fn names(dir: &Path) -> Vec<String> {
         let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
         let names = entries.map(|name| name.to_string_lossy().into_owned());
@@ -229,7 +230,7 @@ mod tests {
         let mut expected = vec!["a.data".to_owned(), name(&first), name(&second), "notes".to_owned()];
         expected.sort();
         assert_eq!(names(&at), expected);
-        // An unfinished dump leaves no file, and the next start removes what a killed recorder left.
+        // A dump that is not finished is removed. The next start removes files that a killed recorder did not finish.
         drop(folder.begin().unwrap());
         fs::write(at.join(UNFINISHED), "PERFILE2").unwrap();
         let other = Folder::open(&at, 2).unwrap_err().to_string();
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.path().join(ANSWER_FILE)).unwrap(), "refused: no");
     }
 
-    /// A user who may write to the folder cannot make evenkeel write to, or print, another file.
+    /// A user who may write to the folder cannot make evenkeel write to another file, or print its contents.
     #[test]
     fn who_asks_follows_no_link() {
         let dir = tempfile::tempdir().unwrap();

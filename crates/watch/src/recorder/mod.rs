@@ -1,4 +1,4 @@
-//! The flight recorder: the most detailed data of the last seconds in bounded memory, written as one file on request.
+//! The flight recorder keeps the most detailed data of the last seconds in bounded memory, and writes them to one file on request.
 //!
 //! A dump is a `perf.data` file of all switches of the machine, so `evenkeel profile` and `perf` open it, followed by the samples of the same
 //! time in the form of the store, so `evenkeel watch --replay` opens it too. Nothing is written unless a folder was named.
@@ -27,19 +27,19 @@ pub use ring::SECONDS;
 
 use crate::sample::{RecorderSample, Sample};
 
-/// The maximum size of compressed switch records, in bytes. On a machine with many switches a dump covers less time.
+/// The maximum size of the compressed switch records, in bytes. If a machine has many switches, a dump covers less time.
 const RECORD_BYTES_MAX: usize = 4 << 20;
-/// The ring of each CPU, which is read once a second, or sooner if a quarter of it is full.
+/// The size of each CPU's ring buffer. Rings are read once a second, or earlier if a quarter of one is full.
 const RING_BYTES: usize = 1 << 19;
 
-/// What the recorder does.
+/// The options of the flight recorder.
 #[derive(Clone, Debug)]
 pub struct RecorderOptions {
     /// The folder of the dumps.
     pub dir: PathBuf,
-    /// A tick that is later than this triggers a dump. With `None` no tick does.
+    /// If a tick is later than this, a dump is written. With `None`, ticks trigger no dumps.
     pub over: Option<Duration>,
-    /// The maximum number of dumps to keep. Beyond it, the oldest are deleted.
+    /// The maximum number of dumps in the folder. If there are more, the oldest are deleted.
     pub dumps_max: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct FlightRecorder {
 }
 
 impl FlightRecorder {
-    /// Starts the recorder. [`FlightRecorder::state`] has its errors.
+    /// Starts the recorder. If that fails, [`FlightRecorder::state`] has the error.
     pub fn start(options: &RecorderOptions) -> FlightRecorder {
         let shared = Arc::new(Shared::default());
         let over_ns = options.over.map(|over| u64::try_from(over.as_nanos()).unwrap_or(u64::MAX));
@@ -68,7 +68,7 @@ impl FlightRecorder {
         FlightRecorder { shared, over_ns, before: None, thread }
     }
 
-    /// Stores a sample, and requests a dump if one of its ticks was too late.
+    /// Stores a sample. Requests a dump if one of the ticks since the last sample was too late.
     pub fn add(&mut self, sample: &Sample) {
         self.shared.samples().add(sample);
         if let (Some(over_ns), Some(before)) = (self.over_ns, &self.before)
@@ -99,7 +99,7 @@ impl Drop for FlightRecorder {
     }
 }
 
-/// Records until the stop.
+/// Runs the recorder until it is stopped.
 fn record(shared: &Arc<Shared>, folder: Folder) {
     let config = RecordConfig {
         targets: Targets::Machine,
@@ -120,7 +120,7 @@ fn record(shared: &Arc<Shared>, folder: Folder) {
 /// Requests a dump from the recorder of this folder, and waits for its answer.
 ///
 /// # Errors
-/// That no recorder answered, or why there is no dump.
+/// If no recorder answers, or if it writes no dump.
 pub fn ask_in(dir: &Path, reason: &str, wait: Duration) -> Result<PathBuf, String> {
     files::ask_in(dir, reason, wait)
 }

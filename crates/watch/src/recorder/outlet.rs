@@ -1,4 +1,4 @@
-//! Writes windows of the recorder: one file each, with the samples behind the records.
+//! Writes the windows of the recorder. Each file has the records, followed by the samples.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -11,13 +11,13 @@ use evenkeel_sys::clock;
 use super::asked::{Answer, Shared};
 use super::files::{Folder, Unfinished, append_samples};
 
-/// The dumps of a folder.
+/// Writes dumps to a folder.
 #[derive(Debug)]
 pub(super) struct Dumps {
     shared: Arc<Shared>,
     folder: Folder,
     reason: String,
-    /// Whether a program waits for the answer in the folder.
+    /// Whether a program waits for an answer in the folder.
     is_awaited: bool,
 }
 
@@ -33,7 +33,7 @@ impl Dumps {
     }
 }
 
-/// A file that is being written, with its name.
+/// A dump that is being written, with the path of its file.
 #[derive(Debug)]
 pub(super) struct Dump(Unfinished);
 
@@ -88,7 +88,7 @@ impl Outlet for Dumps {
     }
 }
 
-/// A window that is written only on request, not at the end, and that survives a full disk.
+/// A window that is written only on request and not at the end. An error such as a full disk does not end the recording.
 pub(super) struct Quiet(pub(super) Window<Dumps>);
 
 impl Sink for Quiet {

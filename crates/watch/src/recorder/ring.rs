@@ -1,4 +1,4 @@
-//! `Ring`: the samples of the last seconds, each compressed alone, in bounded memory.
+//! `Ring`: the samples of the last seconds in bounded memory. Each sample is compressed separately.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use crate::store::encode_alone;
 
 /// The length of time that a dump covers.
 pub const SECONDS: u64 = 30;
-/// The maximum size of the held samples, in bytes.
+/// The maximum size of the compressed samples, in bytes.
 const BYTES_MAX: usize = 4 << 20;
 
-/// The samples.
+/// The compressed samples.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     frames: VecDeque<(u64, Vec<u8>)>,
@@ -20,7 +20,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Adds a sample, and drops samples that are too old.
     pub(super) fn add(&mut self, sample: &Sample) {
-        // A sample that can't be encoded is too large for a store too.
+        // If a sample can't be encoded, it is too large. A store would not accept it either.
         let Ok(frame) = encode_alone(sample) else { return };
         self.bytes += frame.len();
         self.frames.push_back((sample.at.monotonic_ns, frame));
@@ -33,7 +33,7 @@ impl Ring {
         }
     }
 
-    /// All of them, in the format of a store.
+    /// All samples, in the format of a store.
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.frames.iter().flat_map(|(_, frame)| frame).copied().collect()
     }
@@ -60,7 +60,7 @@ mod tests {
         let held = parse_segment(&ring.bytes(), 1000);
         assert_eq!((held.samples.len(), held.damage.frames), (31, 0));
         assert_eq!(held.samples[0].at.monotonic_ns, 69_000_000_000);
-        // Samples that are larger than the room.
+        // Samples that together are larger than the maximum.
         for second in 100..120 {
             sample.at.monotonic_ns = second * 1_000_000_000;
             let long = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ second << 7).to_string();

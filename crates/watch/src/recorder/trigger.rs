@@ -1,10 +1,11 @@
-//! Whether the lateness of a tick, or the missed ticks, trigger a dump. Pure.
+//! Whether a late tick, or missed ticks, trigger a dump. A pure function.
 
 use evenkeel_sys::telemetry::layout::lower_bound_ns;
 
 use crate::sample::{Sample, ServerSample, TelemetrySample};
 
-/// The reason, if a tick between two samples was certainly later than that, or the missed ticks sum up to that time.
+/// The reason for a dump: a tick between two samples was certainly later than `over_ns`, or the missed ticks have a total time of that
+/// length. None otherwise.
 pub(super) fn too_late(before: &Sample, after: &Sample, over_ns: u64) -> Option<String> {
     after.servers.iter().find_map(|server| {
         let then = before.servers.iter().find(|then| then.pid == server.pid && then.name == server.name);
@@ -19,10 +20,10 @@ pub(super) fn too_late(before: &Sample, after: &Sample, over_ns: u64) -> Option<
 /// The worst of a server's ticks between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Worst {
-    /// The minimum lateness of the latest tick.
+    /// By how much the latest tick was late, at least.
     late_ns: u64,
     missed: u64,
-    /// The periods of the missed ticks, in nanoseconds.
+    /// The total time of the missed ticks, in nanoseconds.
     missed_ns: u64,
 }
 
@@ -37,7 +38,7 @@ fn worst(then: Option<&ServerSample>, now: &ServerSample) -> Worst {
     let zero = seen.zero();
     let known = then.and_then(|then| then.outside.as_ref()?.as_ref().ok());
     let worst = between(&known.unwrap_or(&zero).ticks, &seen.ticks);
-    // For listed ticks the exact lateness is known, unlike for the buckets of a histogram.
+    // For listed ticks, the exact lateness is known. The buckets of a histogram give only a lower bound.
     let listed_ns = seen.late.iter().map(|late| late.lateness_ns).max().unwrap_or(0);
     Worst { late_ns: worst.late_ns.max(listed_ns), ..worst }
 }
@@ -62,7 +63,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// This many ticks of 20 ms with a lateness, and this many missed ones.
+    /// A page of ticks with a period of 20 ms and these latenesses, and with this many missed ticks.
     fn page(began_realtime_ns: u64, lateness_ns: &[u64], missed: u64) -> TelemetrySample {
         let mut lateness = HistogramSample::default();
         for ns in lateness_ns {

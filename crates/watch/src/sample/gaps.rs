@@ -1,4 +1,4 @@
-//! Missing time of CPUs, as a sample holds it: from the sampling meter of `evenkeel measure gaps`.
+//! Missing time of CPUs in a sample, from the sampling meter of `evenkeel measure gaps`.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use serde::{Deserialize, Serialize};
 /// The counts of the meter since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GapsSample {
-    /// Each CPU.
+    /// The counts of each CPU.
     pub cpus: BTreeMap<usize, CpuGapsSample>,
-    /// Pauses of the whole machine.
+    /// The number of pauses of the whole machine.
     pub pauses: u64,
-    /// Their minimum total time, in nanoseconds.
+    /// The minimum total time of these pauses, in nanoseconds.
     pub paused_ns: u64,
-    /// The pauses since the sample before.
+    /// The pauses since the previous sample.
     pub new_pauses: Vec<PauseSample>,
-    /// The longest stretches in which one CPU was away, since the sample before.
+    /// The longest gaps of single CPUs since the previous sample.
     pub new_gaps: Vec<GapSample>,
 }
 
-/// The missing time of a CPU. A window of a tenth of a millisecond stands for the time around it, so these are estimates.
+/// The missing time of a CPU. A window of a tenth of a millisecond stands for the time around it, so these times are estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuGapsSample {
-    /// The time that its windows stand for, in nanoseconds.
+    /// The time for which the windows stand, in nanoseconds.
     pub covered_ns: u64,
-    /// The part that other threads had.
+    /// The part in which other threads had the CPU, in nanoseconds.
     pub by_threads_ns: u64,
-    /// The missing part in which no thread had the CPU: the CPU was away, or was in interrupts.
+    /// The part in which no thread had the CPU, in nanoseconds: the CPU was away, or served interrupts.
     pub by_nobody_ns: u64,
 }
 
@@ -35,19 +35,19 @@ pub struct CpuGapsSample {
 pub struct PauseSample {
     /// The first moment at which the machine was certainly paused.
     pub from_ns: u64,
-    /// When the machine continued.
+    /// When the machine ran again.
     pub to_ns: u64,
-    /// When a CPU was last known to run before it. The pause began no earlier.
+    /// When a CPU is last known to have run before the pause. The pause began after that.
     pub not_before_ns: u64,
 }
 
-/// A stretch in which one CPU was away, on the monotonic clock.
+/// A gap of one CPU, in which it was away, on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GapSample {
-    /// The CPU.
+    /// The number of the CPU.
     pub cpu: usize,
-    /// When a thread was due to run on it.
+    /// When a thread should have run on it.
     pub from_ns: u64,
-    /// When it ran.
+    /// When the thread ran.
     pub to_ns: u64,
 }

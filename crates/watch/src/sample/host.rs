@@ -8,30 +8,30 @@ use serde::{Deserialize, Serialize};
 
 use super::counted::Counted;
 
-/// The host.
+/// The counters of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostSample {
-    /// CPU times and sums, of /proc/stat.
+    /// CPU times and sums from /proc/stat.
     pub stat: Counted<StatSample>,
-    /// Run queues by CPU, of /proc/schedstat.
+    /// The run queue of each CPU, from /proc/schedstat.
     pub run_queues: Counted<BTreeMap<usize, RunQueueCounts>>,
-    /// Pressure.
+    /// The time in which tasks waited for resources.
     pub pressure: PressureSample,
     /// Control groups with a limit on CPU time.
     pub groups: Counted<GroupsSample>,
     /// The frequency of each CPU in kHz.
     pub frequency_khz: Counted<BTreeMap<usize, u64>>,
-    /// The idle states of each CPU, by name.
+    /// The idle states of each CPU, by the state's name.
     pub idle: Counted<BTreeMap<usize, BTreeMap<String, IdleSample>>>,
     /// Interrupts.
     pub interrupts: Counted<InterruptsSample>,
     /// The packets that each CPU took from its queues.
     pub softnet: Counted<BTreeMap<usize, SoftnetSample>>,
-    /// UDP over IPv4 and IPv6 together.
+    /// Counts of UDP, over IPv4 and IPv6 together.
     pub udp: Counted<UdpSample>,
     /// Network interfaces by name.
     pub interfaces: Counted<BTreeMap<String, InterfaceSample>>,
-    /// Memory.
+    /// The use of memory.
     pub memory: Counted<MemorySample>,
     /// Page faults and swapping.
     pub paging: Counted<PagingSample>,
@@ -41,10 +41,10 @@ pub struct HostSample {
     pub clock_source: Counted<String>,
 }
 
-/// The contents of /proc/stat. A number without its line is absent.
+/// The contents of /proc/stat. A number is None if its line is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatSample {
-    /// The online CPUs.
+    /// The times of each online CPU.
     pub cpus: BTreeMap<usize, CpuTicks>,
     /// Switches between threads.
     pub context_switches: Option<u64>,
@@ -54,7 +54,7 @@ pub struct StatSample {
     pub forks: Option<u64>,
 }
 
-/// Pressure since boot, by resource.
+/// The time in which tasks waited for each resource, since boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct PressureSample {
@@ -63,10 +63,10 @@ pub struct PressureSample {
     pub io: Counted<Stalls>,
 }
 
-/// Control groups.
+/// Control groups with a limit on CPU time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupsSample {
-    /// Groups with a limit on CPU time, by their path below the mount. Only a limit throttles.
+    /// These groups by their path below the mount. Only groups with a limit can be throttled.
     pub limited: BTreeMap<String, GroupSample>,
     /// The number of groups that were examined.
     pub examined: usize,
@@ -75,7 +75,7 @@ pub struct GroupsSample {
 }
 
 impl GroupsSample {
-    /// Whether the group `own` is `above`, or in it: a limit applies to all groups below.
+    /// Whether the group `own` is the group `above`, or below it. The limit of a group applies to all groups below it.
     pub fn is_in(own: &str, above: &str) -> bool {
         own.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
@@ -84,61 +84,62 @@ impl GroupsSample {
 /// A control group with a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupSample {
-    /// The CPUs that its limit allows.
+    /// The number of CPUs that the limit allows.
     pub limit_cpus: f64,
-    /// Periods of the limit in which it ran.
+    /// The number of the limit's periods in which the group ran.
     pub periods: Option<u64>,
-    /// Periods in which it was throttled.
+    /// The number of periods in which the group was throttled.
     pub throttled_periods: Option<u64>,
-    /// How long it was throttled, in microseconds, summed over CPUs.
+    /// How long the group was throttled, in microseconds, summed over CPUs.
     pub throttled_us: Option<u64>,
 }
 
 /// An idle state of a CPU since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleSample {
-    /// The time in it, in microseconds.
+    /// The time in this state, in microseconds.
     pub time_us: u64,
-    /// How often it was entered.
+    /// How often the CPU entered this state.
     pub entries: u64,
 }
 
 /// Interrupts since boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterruptsSample {
-    /// All interrupts by CPU.
+    /// All interrupts, by CPU.
     pub by_cpu: BTreeMap<usize, u64>,
-    /// The sum over all CPUs, by number or letters with the device's name (`38 eth0-Tx-Rx-0`). Sources without interrupts are left out.
+    /// The interrupts of each source on all CPUs together. A source is a number or letters with the name of the device (`38 eth0-Tx-Rx-0`).
+    /// Sources without interrupts are left out.
     pub by_source: BTreeMap<String, u64>,
-    /// Number of further sources, beyond the maximum.
+    /// The number of further sources beyond the maximum.
     pub sources_beyond: usize,
 }
 
 /// The packets that a CPU took from its queues since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoftnetSample {
-    /// Packets.
+    /// Packets that the CPU processed.
     pub processed: u64,
-    /// Packets dropped because the CPU's backlog was full.
+    /// Packets that were dropped because the CPU's backlog was full.
     pub dropped: u64,
-    /// How often it stopped with packets left.
+    /// How often the CPU stopped although packets were left in its queue.
     pub squeezed: u64,
 }
 
-/// Counts of UDP.
+/// Counts of UDP datagrams since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpSample {
     /// Datagrams that were delivered.
     pub in_datagrams: Option<u64>,
     /// Datagrams that were sent.
     pub out_datagrams: Option<u64>,
-    /// Not delivered for any reason but a missing port; includes those for full buffers.
+    /// Datagrams that were not delivered, except those without a listener. Those for a full buffer are included.
     pub in_errors: u64,
-    /// Dropped because a socket buffer was full.
+    /// Datagrams that were dropped because a socket's receive buffer was full.
     pub receive_buffer_errors: u64,
-    /// Not sent because no buffer was free.
+    /// Datagrams that were not sent because no buffer was free.
     pub send_buffer_errors: u64,
-    /// Received for a port that nobody listens at.
+    /// Datagrams for a port without a listener.
     pub no_ports: u64,
 }
 
@@ -152,7 +153,7 @@ pub struct InterfaceSample {
     pub tx_bytes: u64,
     pub tx_packets: u64,
     pub tx_drops: u64,
-    /// Packets that the cloud dropped or delayed because an allowance of the instance was exceeded, by the driver's names (ENA).
+    /// Packets that the cloud dropped or delayed because the instance exceeded an allowance. The keys are the driver's names (ENA).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub allowances: BTreeMap<String, u64>,
 }
@@ -180,11 +181,11 @@ pub struct MemorySample {
 pub struct PagingSample {
     /// Page faults that waited for a disk or for swap.
     pub major_faults: Option<u64>,
-    /// Pages read from swap.
+    /// The number of pages that were read from swap.
     pub swap_ins: Option<u64>,
-    /// Pages written to swap.
+    /// The number of pages that were written to swap.
     pub swap_outs: Option<u64>,
-    /// Processes that the OOM killer ended.
+    /// The number of processes that the OOM killer ended.
     pub oom_kills: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The ledger of late ticks, as a sample holds it.
+//! The ledger of late ticks in a sample.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 pub enum Cause {
     /// The hypervisor took the CPU, and reported it.
     Stolen,
-    /// A limit of a control group stopped the server.
+    /// The CPU limit of a control group stopped the server.
     Throttled,
-    /// The tick's thread was ready, but others had the CPU.
+    /// The tick's thread was ready, but other threads had the CPU.
     Preempted,
     /// The tick's thread waited for a page from a disk or from swap.
     PageFault,
@@ -21,7 +21,7 @@ pub enum Cause {
     Interrupt,
     /// In the middle of a tick, its thread waited for a lock that another thread held, or for another thread.
     Lock,
-    /// The work of earlier ticks took longer than the period, and used the CPU for it.
+    /// The work of earlier ticks took longer than the period, and used a CPU for that time.
     OwnWork,
     /// The whole machine was paused.
     VmPaused,
@@ -32,7 +32,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Cause; 10] = [
         Cause::Stolen,
         Cause::Throttled,
@@ -46,7 +46,7 @@ impl Cause {
         Cause::Unknown,
     ];
 
-    /// As JSON has it.
+    /// The name of the cause in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Stolen => "stolen",
@@ -63,39 +63,39 @@ impl Cause {
     }
 }
 
-/// The late ticks of a server between two samples that have one cause. A server with a page of telemetry has one entry, because the page does
-/// not say when each tick was late.
+/// The late ticks of a server between two samples that have one cause. A server with a page of telemetry has one entry, because the page
+/// does not show when each tick was late.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LateTicks {
-    /// The server's name.
+    /// The name of the server.
     pub server: String,
-    /// Its process.
+    /// The process of the server. None if it is not visible here.
     pub pid: Option<u32>,
-    /// Ticks that began too late.
+    /// The number of ticks that began too late.
     pub late: u64,
-    /// Ticks that were missed.
+    /// The number of missed ticks.
     pub missed: u64,
-    /// Why.
+    /// The cause of these late and missed ticks.
     pub cause: Cause,
-    /// The evidence for the cause, or what remains unknown.
+    /// The evidence for the cause; if the cause is unknown, what is missing.
     pub evidence: String,
-    /// When the first of them was due, in nanoseconds since 1970 UTC, if that is known.
+    /// When the first of these ticks was due, in nanoseconds since 1970 UTC. None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_realtime_ns: Option<u64>,
 }
 
-/// The ledger.
+/// The ledger of late ticks at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LedgerSample {
-    /// The late ticks since the sample before, by server.
+    /// The late ticks since the previous sample.
     pub new: Vec<LateTicks>,
-    /// The counts of late and missed ticks since the collector started, by the name and process of the server and by cause.
+    /// The number of late and missed ticks since the collector started, by server (name and process) and by cause.
     pub totals: BTreeMap<String, BTreeMap<Cause, u64>>,
 }
 
 impl LedgerSample {
-    /// The key of a server in [`LedgerSample::totals`].
+    /// The key of a server in [`LedgerSample::totals`]: its name and process.
     pub fn key(server: &str, pid: Option<u32>) -> String {
         match pid {
             Some(pid) => format!("{server} {pid}"),

@@ -1,5 +1,5 @@
-//! `Sample`: the raw counters of one moment. Whatever cannot be read carries its reason. A sample is what the store holds, so a field may
-//! be added with a default, and none may change its meaning.
+//! `Sample`: the raw counters of one moment. If something cannot be read, its field has the reason. The store contains samples, so a field
+//! may be added if it has a default, but no field may change its meaning.
 
 mod counted;
 mod gaps;
@@ -27,126 +27,126 @@ pub use telemetry::{HistogramSample, SlicesSample, TelemetrySample, TickSample, 
 /// Everything that was read at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When.
+    /// The time of the sample.
     pub at: Moment,
-    /// Whether the root is a running machine. A captured one has the counters of one moment.
+    /// Whether the root is a running machine. A captured root always has the counters of the same moment.
     pub is_live: bool,
-    /// The requests to the collector, so that a stored sample is read in the same way.
+    /// The options of the collector, so that a stored sample is evaluated in the same way.
     pub asked: Asked,
-    /// The collector's measurements of itself.
+    /// The collector's own cost and delay.
     pub collector: CollectorSample,
     /// The host.
     pub host: HostSample,
-    /// The servers: those with a page of telemetry by name, then those that the user named.
+    /// The servers: first those with a telemetry page, sorted by name, then those that the user named.
     pub servers: Vec<ServerSample>,
-    /// Number of further servers, which are not watched because of the limit.
+    /// The number of further servers that are not watched because of the limit.
     #[serde(default)]
     pub servers_beyond: usize,
-    /// The settings that evenkeel applied, and its advice, if this root has them.
+    /// The comparison of applied settings with the host, and the audit's findings. None if this root has neither.
     pub settings: Option<SettingsSample>,
-    /// The CPU credits of a burstable instance.
+    /// The CPU credits. None unless the instance is burstable.
     pub credits: Option<CreditsSample>,
-    /// The late ticks with their causes.
+    /// The late ticks, with their causes.
     #[serde(default)]
     pub ledger: LedgerSample,
-    /// The missing time of CPUs, if the meter runs.
+    /// The missing time of CPUs. None unless the gap meter runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<Counted<GapsSample>>,
-    /// The flight recorder, if it runs.
+    /// The state of the flight recorder. None unless it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorder: Option<RecorderSample>,
-    /// What could not be read, each once, with the command that gives access.
+    /// The files that could not be read, each listed once, with the command that gives access.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// A moment on three clocks.
+/// A time on three clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// The monotonic clock, which stands still while the machine is suspended. Rates are by this one.
+    /// The monotonic clock, which stands still while the machine is suspended. Rates are computed with this clock.
     pub monotonic_ns: u64,
-    /// The same with the time in suspension.
+    /// The monotonic clock plus the time in suspension.
     pub boottime_ns: u64,
-    /// Since 1970 UTC. This clock may be set at any time.
+    /// The time since 1970 UTC. This clock may be set at any time.
     pub realtime_ns: u64,
 }
 
-/// The requests to the collector.
+/// The options of the collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// The time from one sample to the next, in nanoseconds.
     pub interval_ns: u64,
-    /// A tick that begins this much after it was due is late. `None` means a quarter of the server's period.
+    /// A tick is late if it begins this much after its due time. `None` means a quarter of the server's period.
     pub late_after_ns: Option<u64>,
 }
 
-/// The bound of a late tick: from the user, or a quarter of the period.
+/// From when a tick counts as late: the user's value, or a quarter of the period. None if neither is known.
 pub(crate) fn late_bound_ns(late_after_ns: Option<u64>, period_ns: Option<u64>) -> Option<u64> {
     late_after_ns.or_else(|| period_ns.map(|period_ns| period_ns / 4))
 }
 
-/// The collector's measurements of itself.
+/// The collector's own cost and delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorSample {
-    /// How long after the time that it was due this sample began. `None` for the first one, and for captured hosts.
+    /// How much later than due this sample was read. `None` for the first sample, and for captured hosts.
     pub late_ns: Option<u64>,
-    /// The CPU time of its thread so far, in nanoseconds.
+    /// The CPU time of the collector's thread so far, in nanoseconds.
     pub cpu_ns: u64,
-    /// How long its thread was ready but did not run so far, in nanoseconds, as the kernel counts it.
+    /// How long the collector's thread was ready but did not run so far, in nanoseconds, as the kernel counts it.
     pub run_delay_ns: Option<u64>,
 }
 
-/// The settings that evenkeel applied, and its advice.
+/// The comparison of applied settings with the host, and the audit's findings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsSample {
     /// When the host was last compared with the journal, on the monotonic clock.
     pub verified_ns: u64,
-    /// Applied values that hold.
+    /// The number of applied values that are still in effect.
     pub holds: usize,
-    /// Values and files that do not hold.
+    /// Applied values and files that have changed since.
     pub drift: Vec<DriftSample>,
-    /// Number of further drifts, beyond the maximum.
+    /// The number of further changes that are not listed.
     pub drift_beyond: usize,
-    /// Why the journal could not be read.
+    /// Why the journal could not be read. None if it was read.
     pub why_unknown: Option<String>,
-    /// The findings of the audit by level (`set`, `owned-by`, `blocked`, `unknown`), at the start.
+    /// The number of the audit's findings by level (`set`, `owned-by`, `blocked`, `unknown`), when the collector started.
     pub findings: std::collections::BTreeMap<String, usize>,
 }
 
-/// A value that was applied and does not hold any more.
+/// An applied value that is no longer in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DriftSample {
     /// The knob's id.
     pub knob: String,
-    /// The place.
+    /// The place of the setting.
     pub place: String,
-    /// The value applied.
+    /// The value that was applied.
     pub wanted: String,
-    /// The value found, or why it is unknown.
+    /// The current value, or why it is unknown.
     pub found: String,
-    /// The command that applies it again.
+    /// The command that applies the value again.
     pub mend: String,
 }
 
-/// The CPU credits of a burstable instance, by the rules that its cloud documents. Only the cloud knows the true balance.
+/// The CPU credits of a burstable instance, computed by the rules that its cloud documents. Only the cloud knows the true balance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreditsSample {
     /// The instance type.
     pub instance_type: String,
-    /// The modelled balance, in credits: a credit is one minute of one CPU. Below 0, the instance owes credits.
+    /// The computed balance in credits. One credit is one minute of one CPU. Below 0, the instance owes credits.
     pub balance: f64,
-    /// Whether the instance continues without credits. The cloud's default for the type.
+    /// Whether the instance continues without credits at an extra charge. This is the cloud's default for the instance type.
     pub is_unlimited: bool,
 }
 
-/// Something that could not be read.
+/// A file that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unreadable {
-    /// What is missing in the answers.
+    /// Which values are missing because of this.
     pub what: String,
-    /// The reason, with the path.
+    /// The reason, with the path of the file.
     pub why: String,
-    /// The command that gives access. `null` if no command does on this machine.
+    /// The command that gives access. `null` if no command can give access on this machine.
     pub mend: Option<String>,
 }

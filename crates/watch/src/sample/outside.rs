@@ -1,4 +1,4 @@
-//! A sample's record of the ticks of a server that reports nothing, observed from outside by the kernel's switch records.
+//! The ticks of a server that does not report them, as observed from outside by the kernel's switch records.
 
 use std::collections::BTreeMap;
 
@@ -10,39 +10,39 @@ use super::telemetry::{HistogramSample, TelemetrySample};
 /// The ticks of a server, observed from outside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutsideSample {
-    /// The counts since evenkeel began to watch the server, in the form of a page of telemetry.
+    /// The counts since evenkeel began to watch the server, in the form of a telemetry page.
     pub ticks: TelemetrySample,
-    /// Which threads do the ticks, in words.
+    /// Which threads do the ticks, as text.
     pub workers: String,
-    /// The thread that does the ticks, if it is a single one.
+    /// The thread that does the ticks. None if there are several.
     pub tid: Option<u32>,
-    /// The reference of lateness.
+    /// From when lateness is counted.
     pub due: DueSample,
-    /// Due times at which the thread was already awake. Their ticks count, but they have no lateness.
+    /// The number of due times at which the thread was already awake. Their ticks count, but their lateness is unknown.
     pub hidden: u64,
-    /// The ticks that were counted since the sample before began at this time, on the monotonic clock.
+    /// The start of the time in which ticks were counted since the previous sample, on the monotonic clock.
     pub counted_from_ns: u64,
-    /// The counted ticks ended at this time, on the monotonic clock.
+    /// The end of the time in which ticks were counted, on the monotonic clock.
     pub counted_to_ns: u64,
-    /// How long the tick's thread waited for a CPU in the middle of its wakes, in nanoseconds, since evenkeel began to watch it.
+    /// How long the tick's thread waited for a CPU while it was awake, in nanoseconds, since evenkeel began to watch it.
     pub waited_awake_ns: u64,
-    /// How late the kernel may fire the timers of the tick's thread, if ticks were late and it can be read.
+    /// How late the kernel may fire timers of the tick's thread, in nanoseconds. None if no tick was late, or if it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer_slack_ns: Option<u64>,
-    /// The late ticks since the sample before.
+    /// The late ticks since the previous sample.
     pub late: Vec<OutsideLate>,
-    /// The number of further late ticks, beyond the maximum.
+    /// The number of further late ticks beyond the maximum.
     pub late_beyond: u64,
-    /// The missed ticks since the sample before that were due while the thread waited for another one.
+    /// The missed ticks since the previous sample that became due while the thread waited for another one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed_waiting: Vec<OutsideLate>,
-    /// The names of the server's threads that the tick's thread waited for.
+    /// The names of the server's threads for which the tick's thread waited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub wakers: BTreeMap<u32, String>,
-    /// Switch records that were lost, so that ticks may be missing.
+    /// The number of lost switch records. Ticks may be missing because of them.
     pub lost: u64,
-    /// Due times at which records were lost, and for which the other records show no tick or a late one. They count neither as ticks
-    /// nor as missed ticks.
+    /// The number of due times at which records were lost, and for which the remaining records show no tick or a late one. They count
+    /// neither as ticks nor as missed ticks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncounted: u64,
 }
@@ -53,7 +53,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl OutsideSample {
-    /// The zero counts at the start of this session.
+    /// Counts of zero, for the start of this session.
     pub fn zero(&self) -> OutsideSample {
         let page = TelemetrySample { ticks: 0, missed: 0, ..self.ticks.clone() };
         let empty = HistogramSample::default;
@@ -74,16 +74,16 @@ impl OutsideSample {
     }
 }
 
-/// The reference of lateness.
+/// From when lateness is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DueSample {
-    /// The sleep that the thread requested from the kernel.
+    /// The end of the sleep that the thread requested from the kernel.
     AsAsked,
-    /// The earliest ticks: a delay that all ticks share does not show.
+    /// The time of the earliest ticks. A delay that all ticks have is not visible.
     Earliest,
-    /// None: the ticks keep no set times.
+    /// Unknown, because the ticks have no fixed times.
     Unknown,
 }
 
@@ -97,14 +97,14 @@ impl From<Due> for DueSample {
     }
 }
 
-/// A late tick, with what the switch records of its thread show.
+/// A late tick, and what the switch records of its thread show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutsideLate {
-    /// When it was due, on the monotonic clock.
+    /// The due time of the tick, on the monotonic clock.
     pub due_ns: u64,
-    /// How late it began, in nanoseconds. If the previous tick was long, this is a lower bound.
+    /// How late the tick began, in nanoseconds. If the previous tick was long, this is a lower bound.
     pub lateness_ns: u64,
-    /// The CPU on which its wake-up began.
+    /// The CPU on which the tick's wake began.
     pub cpu: usize,
     /// What the thread did when the tick was due.
     pub was: LateWas,
@@ -114,18 +114,18 @@ pub struct OutsideLate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "was")]
 pub enum LateWas {
-    /// It slept, or was woken and had no CPU yet.
+    /// The thread slept, or had been woken but had no CPU yet.
     Off,
-    /// It slept in the middle of a tick, until another thread woke it.
+    /// The thread slept in the middle of a tick until another thread woke it.
     Waited {
-        /// When it fell asleep, on the monotonic clock.
+        /// When the thread fell asleep, on the monotonic clock.
         since_ns: u64,
-        /// When it was woken.
+        /// When the thread was woken, on the monotonic clock.
         until_ns: u64,
-        /// The thread that woke it.
+        /// The thread that woke the tick's thread.
         by: u32,
     },
-    /// It was awake: an earlier tick lasted too long.
+    /// The thread was awake, because an earlier tick lasted too long.
     Awake {
         /// How long the thread ran since that wake-up, in nanoseconds.
         on_cpu_ns: u64,

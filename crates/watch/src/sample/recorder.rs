@@ -1,21 +1,21 @@
-//! The flight recorder, as a sample holds it.
+//! The state of the flight recorder in a sample.
 
 use serde::{Deserialize, Serialize};
 
-/// The flight recorder's counts since it started.
+/// The counts of the flight recorder since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecorderSample {
-    /// Dumps that were written.
+    /// The number of dumps that were written.
     pub dumps: u64,
-    /// Requests that came less than a minute after the previous one.
+    /// The number of requests that came less than a minute after the previous one.
     pub refused: u64,
-    /// The file of the last dump.
+    /// The path of the last dump. None if there is none.
     pub last: Option<String>,
-    /// Why it was requested.
+    /// Why the last dump was requested.
     pub last_reason: Option<String>,
-    /// Why the last one could not be written.
+    /// Why the last dump could not be written. None if it was written.
     pub last_error: Option<String>,
-    /// Why the recorder does not run.
+    /// Why the recorder does not run. None if it runs.
     pub failure: Option<String>,
 }

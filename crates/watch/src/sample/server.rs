@@ -9,34 +9,34 @@ use super::counted::Counted;
 use super::outside::OutsideSample;
 use super::telemetry::TelemetrySample;
 
-/// A server.
+/// The counters of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerSample {
-    /// The name of its session, or of its process.
+    /// The name of the server's session, or of its process.
     pub name: String,
-    /// Its process. `None` for a session in another PID namespace, whose number has no meaning here.
+    /// The process of the server. `None` for a session in another PID namespace, because its process number has no meaning here.
     pub pid: Option<u32>,
-    /// The counts of its process.
+    /// The counters of the process.
     pub process: Counted<ProcessSample>,
-    /// Its page of telemetry. `None` for a server that was not built with evenkeel-rt.
+    /// The server's telemetry page. `None` if the server was not built with evenkeel-rt.
     pub telemetry: Option<Counted<TelemetrySample>>,
-    /// Its ticks, observed from outside, if it has no page. `None` if they are not observed.
+    /// The ticks that are observed from outside. `None` if the server has a telemetry page, or if they are not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<Counted<OutsideSample>>,
-    /// Its UDP sockets.
+    /// The UDP sockets of the process.
     pub sockets: Counted<Vec<SocketSample>>,
-    /// What evenkeel knows about its open files.
+    /// The state of the search through the open files.
     pub files: FilesSample,
 }
 
-/// A process since it began.
+/// The counters of a process since it started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSample {
-    /// Its name, which may contain any character.
+    /// The name of the process, which may contain any character.
     pub name: String,
-    /// When it started, in hundredths of a second since boot. With its number this identifies it.
+    /// When the process started, in hundredths of a second since boot. Together with the process number, this identifies the process.
     pub start_ticks: u64,
-    /// CPU time, in hundredths of a second.
+    /// The CPU time of the process, in hundredths of a second.
     pub cpu_ticks: u64,
     /// Page faults without disk access.
     pub minor_faults: u64,
@@ -44,46 +44,46 @@ pub struct ProcessSample {
     pub major_faults: u64,
     /// Resident memory, in bytes.
     pub resident_bytes: Option<u64>,
-    /// Its control group for CPU time, by the path below the mount.
+    /// The control group that limits the CPU time of the process, as a path below the mount. None if unknown.
     pub group: Option<String>,
-    /// The counts of all its threads since evenkeel began to watch it.
+    /// The sums over all threads since evenkeel began to watch the process.
     pub thread_sums: Counted<ThreadSums>,
-    /// The busiest of its threads by number.
+    /// The busiest threads, by number.
     pub threads: BTreeMap<u32, ThreadCounts>,
-    /// The CPU that each of them ran on last.
+    /// The CPU on which each of these threads last ran.
     #[serde(default)]
     pub thread_cpus: BTreeMap<u32, usize>,
-    /// Number of further threads, which are not read because of the limit.
+    /// The number of further threads that are not read because of the limit.
     pub threads_beyond: usize,
 }
 
-/// The counts of a process's threads since evenkeel began to watch it, with those of ended threads.
+/// Sums over the threads of a process, including ended ones, since evenkeel began to watch it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadSums {
-    /// The time that they were ready but did not run, in nanoseconds.
+    /// How long threads were ready but did not run, in nanoseconds.
     pub run_delay_ns: u64,
-    /// How often they gave the CPU up.
+    /// How often threads gave up the CPU.
     pub voluntary_switches: u64,
-    /// How often it was taken from them.
+    /// How often threads lost the CPU while they were ready to run.
     pub involuntary_switches: u64,
 }
 
 /// A UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketSample {
-    /// Its port.
+    /// The port of the socket.
     pub port: u16,
-    /// Its inode.
+    /// The inode of the socket.
     pub inode: u64,
-    /// The bytes that wait in the receive buffer, with the kernel's overhead of each datagram.
+    /// The bytes in the receive buffer, including the kernel's overhead for each datagram.
     pub receive_queue_bytes: u64,
-    /// Datagrams that it dropped.
+    /// The number of datagrams that the socket dropped.
     pub drops: u64,
 }
 
-/// The open files of a server.
+/// The state of the search for sockets among the open files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesSample {
-    /// Number of further open files, which are not examined because of the limit: sockets among them are missing.
+    /// The number of further open files that are not examined because of the limit. Sockets among them are missing.
     pub beyond: usize,
 }

@@ -1,4 +1,4 @@
-//! A page of telemetry, as a sample holds it.
+//! The contents of a telemetry page in a sample.
 
 use std::collections::BTreeMap;
 
@@ -7,70 +7,70 @@ use evenkeel_sys::telemetry::layout::{BUCKETS, bucket};
 use evenkeel_sys::telemetry::{Count, PageHistogram, PageSlices, PageWaits, Snapshot};
 use serde::{Deserialize, Serialize};
 
-/// A page of telemetry.
+/// The contents of a telemetry page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TelemetrySample {
-    /// The session's name.
+    /// The name of the session.
     pub session: String,
-    /// When the session began, in nanoseconds since 1970 UTC. A later session of the same name is another one.
+    /// When the session began, in nanoseconds since 1970 UTC. It distinguishes sessions that have the same name.
     pub began_realtime_ns: u64,
-    /// Completed ticks.
+    /// The number of completed ticks.
     pub ticks: u64,
-    /// Missed ticks.
+    /// The number of missed ticks.
     pub missed: u64,
-    /// The last completed tick.
+    /// The last completed tick. None if there is none.
     pub last: Option<TickSample>,
-    /// The time from one tick to the next, in nanoseconds.
+    /// The time from one tick to the next in nanoseconds. None if the server does not report it.
     pub period_ns: Option<u64>,
     /// How often the period changed.
     pub period_changes: u64,
-    /// How the CPU is provided.
+    /// The hypervisor's time slices, as the server detected them.
     pub slices: SlicesSample,
-    /// Major page faults of the tick's thread.
+    /// The number of major page faults of the tick's thread. None if unknown.
     pub major_faults: Option<u64>,
-    /// The tick's thread, by the number that the server sees.
+    /// The number of the tick's thread, as the server sees it. None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<u32>,
-    /// How long the ticks waited for locks, if the server counts that.
+    /// How long the ticks waited for locks. None unless the server reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitsSample>,
     /// Counters that the server sets, by name.
     pub counts: BTreeMap<String, u64>,
-    /// From due to begun.
+    /// The times from due to begin.
     pub lateness: HistogramSample,
-    /// From begun to done.
+    /// The times from begin to done.
     pub work: HistogramSample,
-    /// From due to done.
+    /// The times from due to done.
     pub due_to_done: HistogramSample,
 }
 
 /// How long the ticks waited for locks and events since the session began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitsSample {
-    /// All of it, in nanoseconds.
+    /// The total time of all waits, in nanoseconds.
     pub total_ns: u64,
-    /// The part in ticks that waited for at least an eighth of the period.
+    /// The time of the waits in ticks that waited for at least an eighth of the period, in nanoseconds.
     pub long_ns: u64,
-    /// The longest wait of the last such tick.
+    /// The longest wait in the last such tick. None if there was no such tick.
     pub last: Option<WaitSample>,
 }
 
 /// A wait for a lock or an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitSample {
-    /// What the tick waited for.
+    /// The kind of lock or event.
     pub kind: WaitKind,
-    /// Its address in the server's memory.
+    /// The address of the lock or event in the server's memory.
     pub address: u64,
-    /// How long, in nanoseconds.
+    /// The length of the wait in nanoseconds.
     pub length_ns: u64,
-    /// The thread that held the lock or set the event, by the number that the server sees.
+    /// The thread that held the lock or set the event, by its number as the server sees it. None if unknown.
     pub by: Option<u32>,
-    /// That thread's name.
+    /// The name of that thread. None if unknown.
     pub by_name: Option<String>,
 }
 
-/// A kind of lock.
+/// For what a tick waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitKind {
@@ -116,36 +116,36 @@ impl From<&PageWaits> for WaitsSample {
 pub struct TickSample {
     /// The number of earlier ticks.
     pub number: u64,
-    /// When it was due.
+    /// When the tick was due.
     pub due_ns: u64,
-    /// When it began.
+    /// When the tick began.
     pub began_ns: u64,
-    /// When it was done.
+    /// When the tick was done.
     pub done_ns: u64,
 }
 
-/// How the CPU is provided to a server.
+/// When a server gets a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "model")]
 pub enum SlicesSample {
-    /// Not known.
+    /// Unknown.
     #[default]
     Unknown,
-    /// Always.
+    /// At all times.
     Whole,
-    /// By a hypervisor, at fixed times.
+    /// In fixed time slices of a hypervisor.
     FixedSlot {
-        /// The period, in nanoseconds.
+        /// The period of the slices in nanoseconds.
         period_ns: u64,
-        /// The server's share of it, 0 to 1.
+        /// The server's share of each period, from 0 to 1.
         share: f64,
     },
-    /// By a limit on CPU time.
+    /// Within a limit on CPU time.
     TokenBucket {
-        /// The period, in nanoseconds.
+        /// The period of the limit in nanoseconds.
         period_ns: u64,
-        /// The server's share of it, 0 to 1.
+        /// The server's share of each period, from 0 to 1.
         share: f64,
     },
 }
@@ -155,9 +155,9 @@ pub enum SlicesSample {
 pub struct HistogramSample {
     /// The sum of the values in nanoseconds.
     pub sum_ns: u64,
-    /// The longest in nanoseconds.
+    /// The longest value in nanoseconds. None if unknown.
     pub max_ns: Option<u64>,
-    /// The count of each bucket that is not empty, by its position.
+    /// The count of each bucket that is not empty, by the bucket's index.
     pub buckets: BTreeMap<usize, u64>,
 }
 
@@ -177,7 +177,7 @@ impl HistogramSample {
         self.max_ns = self.max_ns.max(Some(ns));
     }
 
-    /// The histogram with its quantiles. Positions that no page has are left out.
+    /// Converts this to a page's histogram, which has quantiles. Bucket indices that no page has are left out.
     pub fn to_page(&self) -> PageHistogram {
         let mut buckets = vec![0; BUCKETS];
         for (at, count) in &self.buckets {

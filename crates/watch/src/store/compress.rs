@@ -1,4 +1,4 @@
-//! From a sample to a frame.
+//! Converts a sample to a frame.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::sample::Sample;
 /// A sample as a frame that can be read without an earlier one.
 ///
 /// # Errors
-/// That it is too large.
+/// If the sample is too large.
 pub fn encode_alone(sample: &Sample) -> Result<Vec<u8>, StoreError> {
     let failed = |error: std::io::Error| StoreError::io("encode", Path::new("a sample"))(error);
     let raw = serde_json::to_vec(sample).map_err(|error| failed(error.into()))?;
@@ -32,7 +32,7 @@ pub fn encode_alone(sample: &Sample) -> Result<Vec<u8>, StoreError> {
     Ok(frame)
 }
 
-/// Compresses so that a reader can decompress all of it.
+/// Compresses with a flush, so that a reader can decompress all of the data.
 pub(super) fn compress(stream: &mut Compress, raw: &[u8], frame: &mut Vec<u8>) -> std::io::Result<()> {
     let begun = stream.total_in();
     loop {
@@ -41,7 +41,7 @@ pub(super) fn compress(stream: &mut Compress, raw: &[u8], frame: &mut Vec<u8>) -
         frame.reserve(rest.len() / 2 + 1024);
         stream.compress_vec(rest, frame, FlushCompress::Sync).map_err(std::io::Error::other)?;
         let taken = usize::try_from(stream.total_in() - begun).unwrap_or(usize::MAX);
-        // All was flushed if room is left.
+        // If space is left in the buffer, everything was flushed.
         if taken >= raw.len() && frame.len() < frame.capacity() {
             return Ok(());
         }

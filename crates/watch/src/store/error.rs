@@ -30,19 +30,19 @@ pub enum StoreError {
     /// Another process writes to the store.
     #[error("{} is in use: another evenkeel writes to it", path.display())]
     InUse {
-        /// The folder.
+        /// The folder of the store.
         path: PathBuf,
     },
     /// The store has no sample.
     #[error("{} {}", path.display(), if path.is_dir() { "has no sample" } else { "is neither a store nor a dump of the flight recorder" })]
     Empty {
-        /// The folder.
+        /// The folder of the store.
         path: PathBuf,
     },
     /// A sample that is too large to be stored.
     #[error("a sample of {bytes} bytes is too large for the store")]
     TooLarge {
-        /// Its length.
+        /// The length of the sample in bytes.
         bytes: usize,
     },
     /// A newer version of evenkeel wrote the file.
@@ -50,12 +50,12 @@ pub enum StoreError {
     Format {
         /// The file.
         path: PathBuf,
-        /// The number in it.
+        /// The format number in the file.
         format: u32,
     },
 }
 
-/// The kernel's error in evenkeel's usual form: with its meaning and its name.
+/// The kernel's error as evenkeel always prints it: its meaning and its name.
 fn words(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(_) => Errno::from(error).to_string(),

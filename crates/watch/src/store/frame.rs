@@ -1,6 +1,6 @@
 //! The bytes of a segment: its head, and the heads of its frames. All numbers are little-endian.
 
-/// The number of this format.
+/// The number of the current format.
 pub(super) const FORMAT: u32 = 1;
 /// The first bytes of a segment.
 const MAGIC: [u8; 8] = *b"ekwatch\n";
@@ -11,21 +11,21 @@ pub(super) const FRAME_MAGIC: [u8; 4] = *b"ekwf";
 pub(super) const SEGMENT_HEAD_BYTES: usize = 16;
 /// The length of a frame's head.
 pub(super) const HEAD_BYTES: usize = 32;
-/// The longest sample, before and after compression. A sample of 64 servers on 256 CPUs has less than a megabyte.
+/// The maximum length of a sample, before and after compression. A sample of 64 servers on 256 CPUs is shorter than a megabyte.
 pub(super) const SAMPLE_BYTES_MAX: usize = 8 << 20;
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Whether it begins a block, so that it can be read without an earlier one.
+    /// Whether the frame begins a block. Only such a frame can be read without an earlier one.
     pub(super) is_key: bool,
     /// When the sample was taken, in nanoseconds since 1970 UTC.
     pub(super) realtime_ns: u64,
-    /// The length of the sample.
+    /// The length of the sample before compression.
     pub(super) raw_bytes: usize,
-    /// The length of its compressed form, which follows the head.
+    /// The length of the compressed sample, which follows the head.
     pub(super) bytes: usize,
-    /// The checksum of the compressed form.
+    /// The checksum of the compressed sample.
     pub(super) sum: u32,
 }
 
@@ -44,7 +44,7 @@ impl Head {
         bytes
     }
 
-    /// The head at the beginning of these bytes, if its checksum is valid and its lengths are within the limits.
+    /// Parses the head at the beginning of these bytes. None if its checksum is wrong, or if its lengths exceed the limits.
     pub(super) fn parse(bytes: &[u8]) -> Option<Head> {
         let head: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -68,7 +68,7 @@ pub fn segment_head() -> [u8; SEGMENT_HEAD_BYTES] {
     bytes
 }
 
-/// The number of the format of a segment. `None` if its head is torn or damaged; its frames can be read all the same.
+/// The format number of a segment. `None` if its head is incomplete or damaged. Its frames may still be readable.
 pub(super) fn parse_format(bytes: &[u8]) -> Option<u32> {
     let head: &[u8; SEGMENT_HEAD_BYTES] = bytes.first_chunk()?;
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

@@ -1,16 +1,16 @@
 //! The index of a segment: when and where each of its blocks begins.
 
-/// The length of an entry: time, offset, checksum.
+/// The length of an entry, which has time, offset and checksum.
 pub(super) const ENTRY_BYTES: usize = 20;
-/// The maximum number of entries to read: a block a minute for a year.
+/// The maximum number of entries to read. With one block per minute, they are enough for a year.
 const ENTRIES_MAX: usize = 525_600;
 
 /// A block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// When its first sample was taken, in nanoseconds since 1970 UTC.
+    /// When the first sample of the block was taken, in nanoseconds since 1970 UTC.
     pub(super) realtime_ns: u64,
-    /// Where its first frame begins.
+    /// The offset of the first frame of the block.
     pub(super) at: u64,
 }
 
@@ -25,8 +25,8 @@ impl Block {
     }
 }
 
-/// The entries of an index. `None` if an entry is damaged or they are not in order; the segment is then searched. A torn last entry is left
-/// out.
+/// Parses the entries of an index. An incomplete last entry is left out. `None` if an entry is damaged, or if the entries are not sorted;
+/// the segment must then be searched.
 pub(super) fn parse_index(bytes: &[u8]) -> Option<Vec<Block>> {
     let mut blocks: Vec<Block> = Vec::new();
     for entry in bytes.chunks_exact(ENTRY_BYTES).take(ENTRIES_MAX) {

@@ -11,14 +11,14 @@ const NUMBER_MAX: u32 = 999_999;
 /// A segment: its day in UTC, and its number on that day. Names sort in the order of writing, unless the clock was set back.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentName {
-    /// Such as `2026-11-27`.
+    /// The day, for example `2026-11-27`.
     pub day: String,
-    /// From 0.
+    /// The number of the segment on that day, from 0.
     pub number: u32,
 }
 
 impl SegmentName {
-    /// The segment whose file has this name.
+    /// Parses the name of a file. None if it is not the name of a segment.
     pub fn parse(file: &str) -> Option<SegmentName> {
         let (day, number) = file.strip_suffix(".watch")?.rsplit_once('-')?;
         let number: u32 = number.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
@@ -28,16 +28,16 @@ impl SegmentName {
                 .enumerate()
                 .all(|(at, byte)| if at == 4 || at == 7 { byte == b'-' } else { byte.is_ascii_digit() });
         let name = SegmentName { day: day.to_owned(), number };
-        // A file with another form of name belongs to another program.
+        // If the name has another spelling, another program made the file.
         (is_day && name.to_string() == file).then_some(name)
     }
 
-    /// The name of its index.
+    /// The name of the segment's index.
     pub fn index(&self) -> String {
         format!("{}-{:04}.index", self.day, self.number)
     }
 
-    /// The next name on the same day; `None` after a million segments.
+    /// The name of the next segment on the same day. `None` after a million segments.
     pub(super) fn next(&self) -> Option<SegmentName> {
         (self.number < NUMBER_MAX).then(|| SegmentName { day: self.day.clone(), number: self.number + 1 })
     }

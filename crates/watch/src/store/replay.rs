@@ -1,4 +1,4 @@
-//! Moves through the samples of a store, also while it is written to.
+//! Reads the samples of a store in any order, even while it is being written.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,14 +12,14 @@ use super::segment::{parse_segment, search_blocks};
 use super::writer::segments;
 use crate::sample::Sample;
 
-/// The longest segment that is searched without an index, and the longest block. The writer's own are far shorter.
+/// The maximum length of a segment that is searched without an index, and of a block. The writer's segments and blocks are far shorter.
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 const INDEX_BYTES_MAX: u64 = 16 << 20;
-/// The maximum number of samples between two index entries. This may be several blocks, if entries are missing.
+/// The maximum number of samples between two entries of the index. If entries are missing, several blocks lie between two entries.
 const SAMPLES_MAX: usize = 4096;
 
-/// The place of a sample in a store.
+/// The position of a sample in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     segment: usize,
@@ -27,15 +27,15 @@ pub struct Position {
     sample: usize,
 }
 
-/// A file with samples, and its index.
+/// A file with samples, and the path of its index.
 #[derive(Clone, Debug)]
 struct Segment {
     path: PathBuf,
-    /// `None` for a dump of the flight recorder, which is searched.
+    /// The path of the index. `None` for a dump of the flight recorder, which is searched.
     index: Option<PathBuf>,
 }
 
-/// The segments of a folder, or the file itself.
+/// Finds the segments of a folder. If `place` is a file, the file is the only segment.
 fn found(place: &Path) -> Result<Vec<Segment>, StoreError> {
     if place.is_file() {
         return Ok(vec![Segment { path: place.to_owned(), index: None }]);
@@ -49,9 +49,9 @@ fn found(place: &Path) -> Result<Vec<Segment>, StoreError> {
 pub struct Replay {
     place: PathBuf,
     segments: Vec<Segment>,
-    /// The blocks of the segment that was read last.
+    /// The number of the segment that was read last, and its blocks.
     blocks: Option<(usize, Vec<Block>)>,
-    /// The samples of the block that was read last.
+    /// The numbers of the segment and block that were read last, and the samples of the block.
     samples: Option<(usize, usize, Vec<Sample>)>,
 }
 
@@ -59,7 +59,7 @@ impl Replay {
     /// Opens the store in this folder, or a file with samples: one of a store, or a dump of the flight recorder.
     ///
     /// # Errors
-    /// The kernel's error; that it has no sample; that only a newer version can read it.
+    /// If it can't be read, has no sample, or was written by a newer version.
     pub fn open(place: &Path) -> Result<Replay, StoreError> {
         let segments = found(place)?;
         let mut replay = Replay { place: place.to_owned(), segments, blocks: None, samples: None };
@@ -78,7 +78,7 @@ impl Replay {
         }
     }
 
-    /// Finds the samples that were written since. Positions in other segments may then refer to other samples.
+    /// Finds the samples that were written since. After this, earlier positions may refer to other samples.
     ///
     /// # Errors
     /// The kernel's error while it lists the folder.
@@ -88,13 +88,13 @@ impl Replay {
         Ok(())
     }
 
-    /// The last sample.
+    /// The position of the last sample.
     pub fn last(&mut self) -> Option<Position> {
         let end = Position { segment: self.segments.len(), block: 0, sample: 0 };
         self.previous(end)
     }
 
-    /// The first sample.
+    /// The position of the first sample.
     pub fn first(&mut self) -> Option<Position> {
         for segment in 0..self.segments.len() {
             for block in 0..self.blocks(segment).len() {
@@ -106,7 +106,7 @@ impl Replay {
         None
     }
 
-    /// The last sample that was taken at this time or before, in nanoseconds since 1970 UTC.
+    /// The position of the last sample that was taken at or before this time, in nanoseconds since 1970 UTC.
     pub fn at(&mut self, realtime_ns: u64) -> Option<Position> {
         for segment in (0..self.segments.len()).rev() {
             let blocks = self.blocks(segment).to_vec();
@@ -120,19 +120,20 @@ impl Replay {
         None
     }
 
-    /// The sample there.
+    /// The sample at this position.
     pub fn sample(&mut self, at: Position) -> Option<Sample> {
         self.samples(at.segment, at.block).get(at.sample).cloned()
     }
 
-    /// The sample there and the one before it, for a model. The first sample of a store serves as its own predecessor, so it has no rates.
+    /// The sample before this position and the sample at it, to make a model. The first sample of a store is paired with itself, so its
+    /// model has no rates.
     pub fn pair(&mut self, at: Position) -> Option<(Sample, Sample)> {
         let after = self.sample(at)?;
         let before = self.previous(at).and_then(|before| self.sample(before)).unwrap_or_else(|| after.clone());
         Some((before, after))
     }
 
-    /// The sample before.
+    /// The position of the sample before this one.
     pub fn previous(&mut self, at: Position) -> Option<Position> {
         if at.sample > 0 {
             return Some(Position { sample: at.sample - 1, ..at });
@@ -150,7 +151,7 @@ impl Replay {
         }
     }
 
-    /// The sample after.
+    /// The position of the sample after this one.
     pub fn next(&mut self, at: Position) -> Option<Position> {
         let Position { mut segment, mut block, sample } = at;
         if sample + 1 < self.samples(segment, block).len() {
@@ -168,7 +169,7 @@ impl Replay {
         None
     }
 
-    /// The blocks of a segment; none if it can't be read.
+    /// The blocks of a segment. Empty if the segment can't be read.
     fn blocks(&mut self, segment: usize) -> &[Block] {
         if self.blocks.as_ref().is_none_or(|(of, _)| *of != segment) {
             let blocks = self.segments.get(segment).map(read_blocks).unwrap_or_default();
@@ -177,7 +178,7 @@ impl Replay {
         self.blocks.as_ref().map_or(&[], |(_, blocks)| blocks)
     }
 
-    /// The samples of a block; none if it can't be read.
+    /// The samples of a block. Empty if the block can't be read.
     fn samples(&mut self, segment: usize, block: usize) -> &[Sample] {
         if self.samples.as_ref().is_none_or(|(of, at, _)| (*of, *at) != (segment, block)) {
             let samples = self.read_samples(segment, block).unwrap_or_default();
@@ -200,7 +201,7 @@ impl Replay {
     }
 }
 
-/// The blocks of a segment, by its index or by a search.
+/// Finds the blocks of a segment with its index, or else by a search.
 fn read_blocks(segment: &Segment) -> Vec<Block> {
     let Ok(file) = File::open(&segment.path) else { return Vec::new() };
     let Ok(length) = file.metadata().map(|there| there.len()) else { return Vec::new() };
@@ -212,7 +213,7 @@ fn read_blocks(segment: &Segment) -> Vec<Block> {
         && last.at < length
         && length - last.at <= BLOCK_BYTES_MAX
     {
-        // Blocks that were written after the last entry.
+        // Also find the blocks that were written after the last entry of the index.
         let rest = read(&file, last.at, length - last.at).unwrap_or_default();
         let found = search_blocks(&rest);
         if found.first().is_some_and(|first| first.at == 0 && first.realtime_ns == last.realtime_ns) {
@@ -223,7 +224,7 @@ fn read_blocks(segment: &Segment) -> Vec<Block> {
     read(&file, 0, length.min(SEARCHED_BYTES_MAX)).map(|bytes| search_blocks(&bytes)).unwrap_or_default()
 }
 
-/// Reads up to this many bytes of a file, from there on.
+/// Reads at most this many bytes of a file, starting at `from`.
 fn read(file: &File, from: u64, bytes_max: u64) -> Option<Vec<u8>> {
     let length = file.metadata().ok()?.len().saturating_sub(from).min(bytes_max);
     let mut bytes = vec![0; usize::try_from(length).ok()?];

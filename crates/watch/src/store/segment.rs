@@ -6,29 +6,29 @@ use super::frame::{FRAME_MAGIC, HEAD_BYTES, Head};
 use super::index::Block;
 use crate::sample::Sample;
 
-/// The maximum number of samples in a block, and the maximum number of bytes of all of them. A longer block is cut at these limits.
+/// The maximum number of samples in a block, and the maximum total size of these samples. If a block has more, the rest is ignored.
 pub(super) const BLOCK_SAMPLES_MAX: usize = 64;
 const BLOCK_BYTES_MAX: usize = 64 << 20;
 
 /// What could not be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Frames that are torn or damaged.
+    /// The number of incomplete or damaged frames.
     pub frames: u64,
-    /// Whole frames that can't be read, because an earlier one of their block is damaged.
+    /// The number of complete frames that can't be read, because an earlier frame of their block is damaged.
     pub orphans: u64,
 }
 
 /// The samples of a segment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parsed {
-    /// In the order of writing.
+    /// The samples in the order in which they were written.
     pub samples: Vec<Sample>,
     /// What could not be read.
     pub damage: Damage,
 }
 
-/// The samples of a whole segment, for small segments and for tests: at most `samples_max`.
+/// Reads at most `samples_max` samples of a segment. For small segments and tests.
 pub fn parse_segment(bytes: &[u8], samples_max: usize) -> Parsed {
     let mut parsed = Parsed::default();
     let mut at = 0;
@@ -89,11 +89,11 @@ fn next_head(bytes: &[u8], from: usize) -> Option<usize> {
 pub(super) struct ReadBlock {
     pub(super) samples: Vec<Sample>,
     damage: Damage,
-    /// From its first frame to the first one of the next block.
+    /// The length from the block's first frame to the first frame of the next block.
     bytes: usize,
 }
 
-/// The block at the start of these bytes.
+/// Reads the block at the beginning of these bytes.
 pub(super) fn read_block(bytes: &[u8]) -> ReadBlock {
     let mut block = ReadBlock::default();
     let mut stream = Some(Decompress::new(false));
@@ -117,7 +117,8 @@ pub(super) fn read_block(bytes: &[u8]) -> ReadBlock {
             },
             (Some(_), _) => block.damage.orphans += 1,
             (None, _) => {
-                // Torn or damaged. The length may belong to a frame that was never completely written, so search behind its head.
+                // The frame is incomplete or damaged. Its length may be that of a frame that was never completely written, so continue the
+                // search right after its head.
                 block.damage.frames += 1;
                 stream = None;
                 match next_head(bytes, at + HEAD_BYTES) {
@@ -128,7 +129,7 @@ pub(super) fn read_block(bytes: &[u8]) -> ReadBlock {
             }
         }
         at += HEAD_BYTES + head.bytes;
-        // Behind a complete frame comes another frame, or a torn one.
+        // A complete frame is followed by another frame. If no valid head follows, that frame is incomplete.
         if at < bytes.len() && Head::parse(&bytes[at..]).is_none() {
             block.damage.frames += 1;
             stream = None;
@@ -139,7 +140,7 @@ pub(super) fn read_block(bytes: &[u8]) -> ReadBlock {
     block
 }
 
-/// The next sample of a stream.
+/// Decompresses the next sample of a stream. None if that fails.
 fn sample(stream: &mut Decompress, payload: &[u8], raw_bytes: usize) -> Option<Sample> {
     let mut raw = Vec::with_capacity(raw_bytes);
     let begun = stream.total_in();
@@ -152,7 +153,7 @@ fn sample(stream: &mut Decompress, payload: &[u8], raw_bytes: usize) -> Option<S
         if is_done {
             return serde_json::from_slice(&raw).ok();
         }
-        // The announced length is the limit of the buffer. Without progress no further data comes.
+        // The length in the frame's head limits the buffer. If neither input nor output advances, no more data will come.
         if status == Status::StreamEnd || before == (taken, raw.len()) {
             return None;
         }

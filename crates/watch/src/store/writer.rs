@@ -15,19 +15,19 @@ use super::index::Block;
 use super::names::{SegmentName, day_of};
 use crate::sample::Sample;
 
-/// The number of samples of a block. A damaged frame costs at most this many.
+/// The maximum number of samples in a block. If a frame is damaged, at most this many are lost.
 const BLOCK_SAMPLES: u32 = 60;
-/// The shortest segment, whatever the limit of the store is.
+/// The minimum size of a full segment, even if the limit of the store is small.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
-/// The number of segments of a full store, so that deleting one frees a small part.
+/// The number of segments into which a full store is divided. Deleting one then frees a small part of it.
 const SEGMENTS: u64 = 16;
 const LOCK: &str = "lock";
 
 /// The limits of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
-    /// The number of days with samples to keep, the newest ones. Days are counted, not measured back from now, so a wrong clock does not
-    /// delete many at once.
+    /// For how many days samples are kept. Only days that have samples are counted. So a wrong clock does not cause many days to be deleted
+    /// at once.
     pub keep_days: usize,
     /// The maximum size of the finished segments, in bytes. The open segment is not included.
     pub bytes_max: u64,
@@ -39,7 +39,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// A store to append to.
+/// A store that is open for writing.
 #[derive(Debug)]
 pub struct StoreWriter {
     dir: PathBuf,
@@ -66,10 +66,11 @@ struct OpenBlock {
     samples: u32,
 }
 
-/// Makes the folder if only the last part of its path is missing, and locks it against other processes until the returned file is dropped.
+/// Locks a folder against other processes, until the returned file is dropped. The folder is created if only the last part of its path is
+/// missing.
 ///
 /// # Errors
-/// The kernel's error, or that another process has it.
+/// If the folder can't be created, or if another process has locked it.
 pub(crate) fn own_folder(dir: &Path, lock: &str) -> Result<File, StoreError> {
     match std::fs::DirBuilder::new().mode(0o750).create(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -86,10 +87,10 @@ pub(crate) fn own_folder(dir: &Path, lock: &str) -> Result<File, StoreError> {
 }
 
 impl StoreWriter {
-    /// Opens the store in this folder, which is made if only the last part of its path is missing.
+    /// Opens the store in this folder, which is created if only the last part of its path is missing.
     ///
     /// # Errors
-    /// The kernel's error, or that another process writes to it.
+    /// If the folder can't be opened, or if another process writes to it.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<StoreWriter, StoreError> {
         let lock = own_folder(dir, LOCK)?;
         let mut writer = StoreWriter { dir: dir.to_owned(), options, _lock: lock, open: None };
@@ -100,7 +101,7 @@ impl StoreWriter {
     /// Appends a sample.
     ///
     /// # Errors
-    /// The kernel's error, such as that the disk is full. The sample is lost then, and no other; the next one may be appended.
+    /// If the sample can't be written, for example because the disk is full. Only this sample is lost then.
     pub fn append(&mut self, sample: &Sample) -> Result<(), StoreError> {
         let raw = serde_json::to_vec(sample)
             .map_err(|error| StoreError::io("encode a sample for", &self.dir)(error.into()))?;
@@ -117,20 +118,20 @@ impl StoreWriter {
         let Some(open) = &mut self.open else { return Ok(()) };
         let written = open.append(&raw, sample.at.realtime_ns, &self.dir);
         if written.is_err() {
-            // The stream has continued without the lost part.
+            // The compressor has already used the lost sample, so later ones need a new block.
             open.block = None;
         }
         written
     }
 
-    /// Each run starts a new segment. The writer never appends to a segment of an earlier run.
+    /// Begins a new segment, because the writer never appends to a segment of an earlier run.
     fn begin_segment(&self, day: &str) -> Result<OpenSegment, StoreError> {
         let last = segments(&self.dir)?.into_iter().filter(|name| name.day == day).max();
         let mut name = match last {
             Some(last) => last.next(),
             None => Some(SegmentName { day: day.to_owned(), number: 0 }),
         };
-        // A file of that name may already exist.
+        // A file with this name may already exist. Then try the next name.
         while let Some(free) = name {
             let path = self.dir.join(free.to_string());
 
@@ -205,15 +206,16 @@ impl OpenSegment {
         frame[..HEAD_BYTES].copy_from_slice(&head.to_bytes());
         block.samples += 1;
         if let Err(error) = self.file.write_all(&frame) {
-            // Give back the room of a torn frame. If that fails, readers search behind it.
+            // Cut off the incomplete frame. If that fails, readers search for the next frame after it.
             let _ = self.file.set_len(self.bytes);
             self.bytes = self.file.metadata().map_or(self.bytes, |there| there.len());
             return Err(StoreError::io("write", &path())(error));
         }
         if head.is_key {
-            // If the entry is missing, readers search the segment, so a failure here loses nothing.
+            // If this fails, the entry is missing, and readers search the segment instead.
             let _ = self.index.write_all(&Block { realtime_ns, at: self.bytes }.to_bytes());
-            // Synced once per block, so that a power failure costs at most one more block. A sync after each sample would disturb the host.
+            // Sync once per block. A power failure then costs at most one more block, while a sync after each sample would disturb the
+            // host.
             let _ = self.file.sync_data();
         }
         self.bytes += frame.len() as u64;
@@ -232,9 +234,9 @@ fn append(path: &Path) -> Result<File, StoreError> {
     file.map_err(StoreError::io("open", path))
 }
 
-/// The segments of a folder, in order.
+/// The segments of a folder, sorted by name.
 pub(super) fn segments(dir: &Path) -> Result<Vec<SegmentName>, StoreError> {
-    /// More than a store of any limit has.
+    /// The maximum number of files to list. No store has more.
     const ENTRIES_MAX: usize = 100_000;
     let entries = std::fs::read_dir(dir).map_err(StoreError::read("read the folder", dir))?;
     let names = entries.take(ENTRIES_MAX).flatten().filter_map(|entry| SegmentName::parse(entry.file_name().to_str()?));

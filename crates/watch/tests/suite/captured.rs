@@ -1,4 +1,4 @@
-//! Captured hosts, and hosts with many processes.
+//! Tests on captured hosts, and on hosts with many processes.
 
 use std::collections::BTreeMap;
 use std::path::Path;

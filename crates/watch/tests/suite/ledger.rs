@@ -1,4 +1,4 @@
-//! Tests the ledger on constructed samples, such as the collector would have read.
+//! Tests the ledger with constructed samples.
 
 use evenkeel_watch::ledger::{entries, totals_of};
 use evenkeel_watch::sample::{
@@ -9,11 +9,11 @@ use evenkeel_watch::{Measured, Model, metrics};
 
 use crate::rates::{sample, telemetry};
 
-/// The first bucket whose values are all beyond 5 ms, and one of 20 us.
+/// The index of the first bucket whose values are all above 5 ms, and of a bucket of 20 us.
 const LATE: usize = 76;
 const EARLY: usize = 26;
 
-/// A second of 50 ticks, with this many late ones, on a host where nothing else happened.
+/// Two samples, with a second of 50 ticks in between. This many of them were late, and nothing else happened on the host.
 fn second(late: u64) -> (Sample, Sample) {
     let histogram = |late: u64, ticks: u64| HistogramSample {
         sum_ns: ticks * 1_000_000,
@@ -70,7 +70,7 @@ fn throttle(sample: &mut Sample, us: u64) {
     *group.throttled_us.as_mut().unwrap() += us;
 }
 
-/// Ticks whose work takes above 25 ms: a period and the bound.
+/// Adds ticks whose work takes longer than 25 ms, which is a period plus the bound of a late tick.
 fn work_too_long(sample: &mut Sample) {
     page(sample).work.buckets = [(EARLY, 1040), (92, 10)].into();
     thread(sample).cpu_ns += 1_000_000_000;
@@ -97,7 +97,7 @@ fn each_planted_cause_is_the_one_of_all_late_ticks() {
     });
 }
 
-/// Ticks that waited for a mutex so long, in a server that counts it.
+/// Waits of ticks for a mutex, with this total time.
 fn waits(ms: u64) -> Option<WaitsSample> {
     let last = WaitSample {
         kind: WaitKind::Mutex,
@@ -128,7 +128,7 @@ fn a_lock_is_the_cause_if_it_explains_the_long_ticks() {
     assert_eq!(entry(3, &|_| {}).cause, Cause::Unknown, "something else took the time");
     assert_eq!(entry(45, &|sample| cpu(sample).steal += 5).cause, Cause::Unknown);
     assert_eq!(entry(45, &|sample| thread(sample).run_delay_ns += 40_000_000).cause, Cause::Unknown);
-    // The page names the tick's thread, so that others do not matter.
+    // The page names the tick's thread, so other threads do not matter.
     let named = entry(45, &|sample| {
         page(sample).thread = Some(7);
         sample.servers[0].process.as_mut().unwrap().threads_beyond = 3;
@@ -136,21 +136,21 @@ fn a_lock_is_the_cause_if_it_explains_the_long_ticks() {
     assert_eq!(named.cause, Cause::Lock);
     let beside = entry(45, &|sample| page(sample).thread = Some(70));
     assert_eq!(beside.cause, Cause::Unknown, "nothing is known of the thread");
-    // A server that does not count its waits.
+    // If the server does not report its waits, the cause is unknown.
     assert_eq!(entry(45, &|sample| page(sample).waits = None).cause, Cause::Unknown);
 }
 
 #[test]
 fn what_does_not_decide_is_unknown() {
-    // A second of work that no counter of the CPU shows: the CPU was absent.
+    // The work takes a second that is in no counter of the CPU, so the CPU was away.
     is(Cause::Unknown, work_too_long);
-    // Steal on another CPU, or on one that the thread left.
+    // The steal was on another CPU, or on a CPU that the thread left.
     is(Cause::Unknown, |sample| sample.host.stat.as_mut().unwrap().cpus.get_mut(&1).unwrap().steal += 8);
     is(Cause::Unknown, |sample| {
         cpu(sample).steal += 8;
         sample.servers[0].process.as_mut().unwrap().thread_cpus = [(7, 1)].into();
     });
-    // The server left its group, or the limit was removed.
+    // The server moved to another group, or the limit was removed.
     is(Cause::Unknown, |sample| {
         thread(sample).run_delay_ns += 80_000_000;
         sample.servers[0].process.as_mut().unwrap().group = Some("/".to_owned());
@@ -159,7 +159,7 @@ fn what_does_not_decide_is_unknown() {
         thread(sample).run_delay_ns += 80_000_000;
         sample.host.groups.as_mut().unwrap().limited.clear();
     });
-    // A second thread that sleeps once a tick, or is busier.
+    // Another thread sleeps once per tick, or is busier.
     for (cpu_ns, sleeps) in [(0, 50), (1_000_000_000, 0)] {
         let (mut before, mut after) = second(10);
         thread(&mut after).run_delay_ns += 80_000_000;
@@ -170,7 +170,7 @@ fn what_does_not_decide_is_unknown() {
         }
         assert_eq!(entries(&before, &after).new[0].cause, Cause::Unknown, "{cpu_ns} {sleeps}");
     }
-    // Threads that are not read.
+    // Some threads are not read because of the limit.
     is(Cause::Unknown, |sample| {
         thread(sample).run_delay_ns += 80_000_000;
         let process = sample.servers[0].process.as_mut().unwrap();
@@ -180,13 +180,13 @@ fn what_does_not_decide_is_unknown() {
         thread(sample).run_delay_ns += 80_000_000;
         cpu(sample).steal += 1;
     });
-    // A new limit: its counts before are not known.
+    // The limit is new, so its earlier counts are unknown.
     is(Cause::Unknown, |sample| {
         thread(sample).run_delay_ns += 80_000_000;
         let groups = &mut sample.host.groups.as_mut().unwrap().limited;
         groups.insert("/game.slice/one".to_owned(), Default::default());
     });
-    // Missed ticks stand for much more time than the thread waited.
+    // The missed ticks take much more time than the thread waited.
     is(Cause::Unknown, |sample| {
         thread(sample).run_delay_ns += 80_000_000;
         page(sample).missed = 20;
@@ -217,12 +217,12 @@ fn counts_add_up_in_the_model_and_the_metrics() {
         text.contains("evenkeel_server_late_ticks_total{server=\"game server\",pid=\"7\",cause=\"preempted\"} 10"),
         "{text}"
     );
-    // A session that begins anew has no earlier ticks to compare with.
+    // A session that has just begun has no earlier ticks to compare with.
     page(&mut later).began_realtime_ns = 2;
     assert_eq!(entries(&after, &later).new, []);
 }
 
-/// The same second of a server without telemetry, which `watch` observes from outside. `late` has its late ticks.
+/// The same second for a server without a telemetry page, which is observed from outside. `late` are its late ticks.
 fn seen_from_outside(late: &[OutsideLate], missed: u64) -> (Sample, Sample) {
     let (mut before, mut after) = second(0);
     for (sample, late) in [(&mut before, &[][..]), (&mut after, late)] {
@@ -276,7 +276,7 @@ fn causes(late: &[OutsideLate], missed: u64, plant: impl Fn(&mut Sample), expect
     assert_eq!(total, late.len() as u64 + missed, "each tick has one cause");
 }
 
-/// A tick of 12 ms lateness whose thread waited for another one, from before it was due.
+/// A tick that was 12 ms late. Its thread waited for thread `by` from before the due time until `until_ms`.
 fn waited(by: u32, until_ms: u64) -> OutsideLate {
     let due_ns = OFF.due_ns;
     let was = LateWas::Waited { since_ns: due_ns - 15_000_000, until_ns: due_ns + until_ms * 1_000_000, by };
@@ -286,9 +286,9 @@ fn waited(by: u32, until_ms: u64) -> OutsideLate {
 #[test]
 fn a_wait_for_a_thread_of_the_server_is_a_lock() {
     causes(&[waited(9, 12)], 0, |_| {}, &[(Cause::Lock, 1, 0)]);
-    // Thread 10 is in another process, or has ended.
+    // Thread 10 belongs to another process, or has ended.
     causes(&[waited(10, 12)], 0, |_| {}, &[(Cause::Unknown, 1, 0)]);
-    // The wait was over long before the tick began.
+    // The wait ended long before the tick began.
     causes(&[waited(9, 5)], 0, |_| {}, &[(Cause::Unknown, 1, 0)]);
     causes(&[waited(9, 12)], 0, |sample| throttle(sample, 30_000), &[(Cause::Unknown, 1, 0)]);
     causes(&[waited(9, 12)], 0, |sample| cpu(sample).steal += 2, &[(Cause::Unknown, 1, 0)]);
@@ -314,7 +314,7 @@ fn ticks_seen_from_outside_have_each_their_own_cause() {
         throttle(sample, 30_000);
     };
     causes(&[behind(4, 31)], 0, throttled, &[(Cause::Throttled, 1, 0)]);
-    // Three causes in one second: two of them by what the thread itself did.
+    // Three causes in one second. Two of them are shown by what the thread itself did.
     let three = |sample: &mut Sample| {
         thread(sample).run_delay_ns += 31_000_000 + 12_000_000;
         outside(sample).waited_awake_ns = 31_000_000;
@@ -322,7 +322,7 @@ fn ticks_seen_from_outside_have_each_their_own_cause() {
     let expected = [(Cause::OwnWork, 1, 0), (Cause::Preempted, 2, 0)];
     causes(&[behind(36, 0), behind(4, 31), OFF], 0, three, &expected);
     causes(&[OFF], 2, |sample| thread(sample).run_delay_ns += 60_000_000, &[(Cause::Preempted, 1, 2)]);
-    // The thread allows its timers to be this late.
+    // The lateness is within the thread's timer slack.
     causes(&[OFF], 0, |sample| outside(sample).timer_slack_ns = Some(20_000_000), &[(Cause::LateTimer, 1, 0)]);
 }
 
@@ -333,27 +333,27 @@ fn what_is_seen_from_outside_and_does_not_decide_is_unknown() {
         outside(sample).due = DueSample::Earliest;
     };
     causes(&[OFF], 0, slack, &[(Cause::Unknown, 1, 0)]);
-    // The hypervisor took some of it, or it was not counted.
+    // The hypervisor took some of that time, or it is in no counter.
     causes(&[behind(36, 0)], 0, |sample| cpu(sample).steal += 1, &[(Cause::Unknown, 1, 0)]);
     causes(&[behind(36, 0)], 0, |sample| cpu(sample).idle -= 6, &[(Cause::Unknown, 1, 0)]);
-    // Half of it was waiting.
+    // Half of the time was a wait for a CPU.
     causes(&[behind(18, 8)], 0, |sample| thread(sample).run_delay_ns += 8_000_000, &[(Cause::Unknown, 1, 0)]);
-    // It waited long enough to make the tick late, and worked long enough for that too.
+    // The wait alone is long enough to make the tick late, and so is the work alone.
     causes(&[behind(30, 31)], 0, |sample| thread(sample).run_delay_ns += 31_000_000, &[(Cause::Unknown, 1, 0)]);
-    // Whether a limit stopped it is not known.
+    // It is unknown whether a limit stopped the thread.
     causes(
         &[behind(4, 31)],
         0,
         |sample| sample.servers[0].process.as_mut().unwrap().group = None,
         &[(Cause::Unknown, 1, 0)],
     );
-    // The counts cover several seconds, so they explain no single tick.
+    // The counts are of several seconds, so they cannot explain a single tick.
     let late = |sample: &mut Sample| {
         thread(sample).run_delay_ns += 25_000_000;
         outside(sample).counted_from_ns -= 3_000_000_000;
     };
     causes(&[OFF], 0, late, &[(Cause::Unknown, 1, 0)]);
-    // A loop of many threads: which of them waited is not known.
+    // If a loop has many threads, it is unknown which of them waited.
     let pool = |sample: &mut Sample| {
         thread(sample).run_delay_ns += 25_000_000;
         outside(sample).tid = None;
@@ -361,7 +361,7 @@ fn what_is_seen_from_outside_and_does_not_decide_is_unknown() {
     causes(&[OFF], 0, pool, &[(Cause::Unknown, 1, 0)]);
 }
 
-/// The gap meter's findings since the sample before, with times in milliseconds after it.
+/// Adds what the gap meter found since the previous sample. Times are in milliseconds after that sample.
 fn saw(sample: &mut Sample, pauses: &[(u64, u64)], gaps: &[(usize, u64, u64)]) {
     let at = |ms: u64| 100_000_000_000 + ms * 1_000_000;
     let pause =
@@ -379,17 +379,17 @@ fn saw(sample: &mut Sample, pauses: &[(u64, u64)], gaps: &[(usize, u64, u64)]) {
 
 #[test]
 fn what_the_gap_meter_saw_at_the_time_of_a_tick_decides() {
-    // The tick was due at 500 ms, and 12 ms late.
+    // The tick was due at 500 ms and began 12 ms late.
     causes(&[OFF], 0, |sample| saw(sample, &[(501, 512)], &[]), &[(Cause::VmPaused, 1, 0)]);
     causes(&[OFF], 0, |sample| saw(sample, &[(508, 511)], &[]), &[(Cause::VmPaused, 1, 0)]);
     causes(&[OFF], 0, |sample| saw(sample, &[], &[(0, 499, 512)]), &[(Cause::Stolen, 1, 0)]);
-    // A gap at another time, on another CPU, or too short to matter.
+    // The gap is at another time, on another CPU, or too short.
     causes(&[OFF], 0, |sample| saw(sample, &[(600, 620)], &[]), &[(Cause::Unknown, 1, 0)]);
     causes(&[OFF], 0, |sample| saw(sample, &[], &[(1, 499, 512), (0, 500, 504)]), &[(Cause::Unknown, 1, 0)]);
     // One tick was late because of the pause, the other because of its own work.
     let expected = [(Cause::VmPaused, 1, 0), (Cause::OwnWork, 1, 0)];
     causes(&[OFF, behind(36, 0)], 0, |sample| saw(sample, &[(501, 512)], &[]), &expected);
-    // A server with a page of telemetry: ten ticks of 8 ms.
+    // A server with a telemetry page had ten ticks that were each 8 ms late.
     is(Cause::VmPaused, |sample| saw(sample, &[(100, 190)], &[]));
     is(Cause::Unknown, |sample| saw(sample, &[(100, 120)], &[]));
     is(Cause::Unknown, |sample| {

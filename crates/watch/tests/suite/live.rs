@@ -1,4 +1,4 @@
-//! Tests on this machine, whose results do not depend on timing.
+//! Tests on this machine whose results do not depend on timing.
 
 use std::net::UdpSocket;
 

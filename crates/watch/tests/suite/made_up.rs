@@ -1,4 +1,4 @@
-//! A host whose files and counters a test chooses.
+//! A host whose files and counters are made up by a test.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ pub(crate) fn files(at_s: u64) -> BTreeMap<String, String> {
     texts.into_iter().map(|(path, text)| (path.to_owned(), text)).collect()
 }
 
-/// The host at that second.
+/// The host at this second.
 pub(crate) fn host(at_s: u64) -> Root {
     let mut capture = Root::from(files(at_s)).capture();
     capture.saw_entries("/proc/7/fd", Ok(vec!["0".to_owned(), "3".to_owned()]));

@@ -68,7 +68,7 @@ fn every_rate_is_the_planted_one() {
 
 #[test]
 fn a_server_without_telemetry_has_all_that_the_kernel_counts() {
-    // One collector reads both: it sums what threads do.
+    // Both samples must come from the same collector, because it sums the counters of threads.
     let (before, after) = (sample(100), sample(110));
     let model = Model::from_samples(&before, &after);
     let server = &model.servers[0];
@@ -100,7 +100,7 @@ fn what_says_nothing_is_unknown_with_the_reason() {
     assert_eq!(why(&other, &one), "the host booted between the samples");
     let captured = Sample { is_live: false, ..other.clone() };
     assert_eq!(why(&one, &captured), "a captured host has the counters of one moment");
-    // A counter that decreased, and a process number that now belongs to another process.
+    // A counter that decreased, and a process number that was reused.
     let mut after = other;
     after.host.stat.as_mut().unwrap().context_switches = Some(1);
     after.servers[0].process.as_mut().unwrap().start_ticks = 1;

@@ -1,4 +1,4 @@
-//! Dumps of the flight recorder: their format does not change, and no bytes cause a panic.
+//! Tests dumps of the flight recorder: their format does not change, and no input causes a panic.
 
 use std::io::Cursor;
 use std::path::Path;

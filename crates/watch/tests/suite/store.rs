@@ -10,7 +10,7 @@ use crate::rates::sample;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Samples a second apart and nearly equal, like those of a host.
+/// Samples that are a second apart and nearly equal, as on a real host.
 fn samples(count: u64) -> Vec<Sample> {
     let first = sample(100);
     (0..count)
@@ -36,7 +36,7 @@ fn segment(dir: &Path) -> std::path::PathBuf {
     files.pop().unwrap()
 }
 
-/// All samples in order, by a reader that moves from one to the next.
+/// All samples in order, read by moving from one to the next.
 fn replayed(dir: &Path) -> Vec<Sample> {
     let mut replay = Replay::open(dir).unwrap();
     let mut found = Vec::new();
@@ -62,7 +62,7 @@ fn what_is_written_is_read_and_takes_little_room() {
     let bytes = fs::metadata(segment(dir.path())).unwrap().len();
     let raw: usize = written.iter().map(|sample| serde_json::to_vec(sample).unwrap().len()).sum();
     assert!(bytes * 10 < raw as u64, "{bytes} of {raw}");
-    // Each time finds its sample, and the one before it.
+    // For each time, the right sample is found, and the one before it.
     let mut replay = Replay::open(dir.path()).unwrap();
     for at in [0, 1, 59, 60, 61, 119, 120, 149] {
         let wanted = &written[at];
@@ -79,7 +79,7 @@ fn a_segment_cut_at_any_byte_loses_at_most_its_last_sample() {
     let written = samples(4);
     write(dir.path(), &written);
     let bytes = fs::read(segment(dir.path())).unwrap();
-    // Where each frame ends: from this length on, its sample is readable.
+    // The length at which each frame ends. From this length on, its sample is readable.
     let whole = |length: usize| parse_segment(&bytes[..length], 100).samples.len();
     let mut ends = vec![];
     for length in 0..=bytes.len() {
@@ -93,7 +93,7 @@ fn a_segment_cut_at_any_byte_loses_at_most_its_last_sample() {
     assert_eq!((ends.len(), ends.last()), (4, Some(&bytes.len())));
     assert_eq!(whole(ends[2]), 3);
 
-    // If a writer continues behind a torn frame, as after a failed write, no further sample is lost.
+    // A writer continues after an incomplete frame, as after a failed write. Then no further sample is lost.
     for length in (ends[1]..ends[2]).step_by(7) {
         let more = tempfile::tempdir().unwrap();
         write(more.path(), &samples(2));
@@ -107,7 +107,7 @@ fn a_segment_cut_at_any_byte_loses_at_most_its_last_sample() {
 
 #[test]
 fn a_byte_that_changes_costs_at_most_the_rest_of_its_block() {
-    // Two short blocks behind each other: real ones have 60 samples.
+    // Two short blocks, one after the other. Real blocks have 60 samples.
     let written = samples(6);
     let blocks = [&written[..4], &written[4..]].map(|block| {
         let dir = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ fn a_byte_that_changes_costs_at_most_the_rest_of_its_block() {
         let of_first = parsed.iter().filter(|sample| written[..4].contains(sample)).count();
         let of_second = parsed.len() - of_first;
         let expected = match at {
-            // The head of the segment has only the number of the format.
+            // The head of the segment contains only the format number.
             0..16 => of_first == 4 && of_second == 2,
             _ if at < begins => of_first < 4 && of_second == 2,
             _ => of_first == 4 && of_second < 2,
@@ -166,7 +166,7 @@ fn each_run_begins_a_segment_and_only_one_runs() {
     drop(writer);
     write(dir.path(), &written[5..]);
     assert_eq!(replayed(dir.path()), written);
-    // A foreign file is left alone.
+    // A file of another program is neither read nor deleted.
     fs::write(dir.path().join("2026-11-27-x.watch"), "mine").unwrap();
     assert_eq!(replayed(dir.path()), written);
     let empty = tempfile::tempdir().unwrap();
@@ -208,7 +208,8 @@ fn old_days_and_large_stores_are_retired_and_a_wrong_clock_does_no_harm() {
         on_day(day);
     }
     assert_eq!(on_day(5).len(), 3);
-    // Ten years ahead costs one day, and ten years back none: the segment that is written to is never deleted.
+    // If the clock is ten years ahead, one day is lost. If it is ten years behind, none is lost, because the current segment is never
+    // deleted.
     let ahead = on_day(3650);
     assert!(ahead.len() == 3 && ahead[0] == "2023-11-18-0000.watch", "{ahead:?}");
     let mut early = sample(100);
@@ -242,7 +243,7 @@ fn bytes_of_anything_are_read_without_panic() {
     assert_eq!(parse_segment(&doubled, 4).samples.len(), 4, "as many as asked for");
 }
 
-/// Format 1 stays readable for ever.
+/// Format 1 must stay readable.
 #[test]
 fn the_first_format_is_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/golden/store-v1.watch");

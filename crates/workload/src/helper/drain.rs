@@ -1,5 +1,5 @@
-//! A server that reads its socket once per tick until it is empty, as game servers do, under a steady stream of packets. The packets
-//! between two ticks must fit into the socket's receive buffer; the others are dropped.
+//! A server that empties its socket once per tick, as game servers do, under a steady stream of packets. The packets that arrive between
+//! two ticks must fit into the socket's receive buffer. The kernel drops those that do not.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,20 +13,20 @@ use serde_json::{Map, Value, json};
 use super::echo::{PACKET_BYTES_MAX, Worker, lock, on_loopback};
 use super::{Helper, HelperError, Since, address, no_socket, target};
 
-/// How often the load wakes and sends due packets. This is rare enough to leave CPU time, and often enough to look like a stream at a
-/// server's tick.
+/// How often the load wakes to send due packets. This leaves it idle most of the time, but the packets of one tick still arrive as a
+/// stream.
 const LOAD_PERIOD_NS: u64 = 1_000_000;
-/// If the load was delayed longer than this, it skips the packets that were due meanwhile. Real players do not send old packets after a
-/// delay either.
+/// If the load was delayed for longer than this, it does not send the packets that became due meanwhile. Real players do not send old
+/// packets after a delay either.
 const BEHIND_NS_MAX: u64 = 20_000_000;
 
-/// How the server reads.
+/// How the server reads its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainSettings {
-    /// The time between two readings, in milliseconds.
+    /// The time from one reading to the next, in milliseconds.
     pub period_ms: u64,
-    /// The receive buffer to request, in bytes. The kernel grants twice the request, up to its limit (`net.core.rmem_max`). None keeps the
-    /// initial size (`net.core.rmem_default`).
+    /// The size of the receive buffer to request, in bytes. The kernel grants twice that, up to its limit (`net.core.rmem_max`). None keeps
+    /// the initial size (`net.core.rmem_default`).
     pub ask_bytes: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ struct DrainCounts {
     received: u64,
     dropped: u64,
     drains: u64,
-    /// Whether the kernel failed to report drops.
+    /// Whether the kernel does not report how many packets it dropped.
     is_drop_count_unknown: bool,
 }
 
@@ -71,7 +71,7 @@ impl DrainServer {
         self.buffer_bytes = udp::receive_buffer_bytes(&socket).map_err(refused)?;
         let address = socket.local_addr()?;
         let (period_ns, counts) = (self.settings.period_ms.max(1) * 1_000_000, Arc::clone(&self.counts));
-        // Before the thread runs: packets may come before it gets a CPU.
+        // Read the count before the thread runs, because packets may arrive before it gets a CPU.
         let dropped = udp::dropped(&socket);
         self.serving =
             Some((Worker::start("drain", move |stop| drain(&socket, period_ns, dropped, &counts, stop))?, address));
@@ -93,7 +93,7 @@ fn drain(socket: &UdpSocket, period_ns: u64, dropped: Option<u32>, counts: &Mute
         due_ns = (due_ns + period_ns).max(clock::monotonic_ns());
         clock::sleep_until_ns(due_ns);
         let mut received = 0;
-        // Stop at the next tick. A stream that is faster than the reader would keep it here for ever.
+        // Stop at the next tick. If packets arrive faster than this thread reads, it would otherwise stay in this loop forever.
         while clock::monotonic_ns() < due_ns + period_ns {
             match inbox.receive(socket, Wait::Not) {
                 Ok(packets) => received += packets as u64,
@@ -141,7 +141,7 @@ impl Helper for DrainServer {
     }
 }
 
-/// Sends packets evenly, without reading any.
+/// Sends packets at an even rate, without reading any.
 #[derive(Debug)]
 pub struct DrainLoad {
     packets_per_s: u32,
@@ -204,7 +204,7 @@ impl Due {
         Due { start_ns, packets_per_s, given: 0 }
     }
 
-    /// The packets that are due and were not returned yet.
+    /// The number of packets that are due and were not returned before.
     fn until(&mut self, now_ns: u64) -> u64 {
         let by = |ns: u64| (u128::from(ns) * u128::from(self.packets_per_s) / 1_000_000_000) as u64;
         let all = by(now_ns.saturating_sub(self.start_ns));
@@ -273,7 +273,7 @@ mod tests {
         }
         load.end();
         sent += load.answer(Command::Window).unwrap()["sent"].as_u64().unwrap();
-        // The reading that finds the last packets may come late.
+        // The reading that finds the last packets may happen late, so wait for it.
         let closed = Instant::now();
         loop {
             std::thread::sleep(Duration::from_millis(100));

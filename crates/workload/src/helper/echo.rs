@@ -1,6 +1,6 @@
-//! Sends a packet to a server and back, again and again. The next packet goes out when the answer has arrived, so both ends sleep in turn.
-//! A round trip is two wakes plus the path. This suits knobs about waking. `evenkeel measure udp` uses an open loop and stays awake between
-//! packets. Its CPU never goes idle and cannot be shared, which suits a network but not such knobs.
+//! A load that sends a packet to a server, waits for the answer, and repeats that. Server and load sleep in turn, so a round trip has two
+//! wakes plus the path. This suits knobs about waking. `evenkeel measure udp` uses an open loop and stays awake between packets. Its CPU
+//! never goes idle and cannot be shared. This suits measurements of a network, but not knobs about waking.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -15,18 +15,18 @@ use serde_json::{Map, Value, json};
 
 use super::{Helper, HelperError, Since, address, no_socket, quantiles, target};
 
-/// The largest packet, in bytes without headers.
+/// The maximum size of a packet, in bytes without headers.
 pub(super) const PACKET_BYTES_MAX: usize = 1472;
-/// A packet contains its number.
+/// The size of the packet number, with which each packet begins.
 const NUMBER_BYTES: usize = 8;
 /// How long an answer may take before the packet counts as lost.
 const ANSWER_TIME: Duration = Duration::from_millis(200);
-/// How often to wake a sleeping thread until it has ended, and the pause in between.
+/// The maximum number of attempts to wake a sleeping thread so that it ends, and the pause between them.
 const WAKES_MAX: u32 = 400;
 const WAKE_PAUSE: Duration = Duration::from_millis(5);
 const NO_SLACK: &str = "its thread sleeps for packets, which slack does not touch";
 
-/// A thread with a socket that ends on request.
+/// A thread that owns a socket and ends on request.
 #[derive(Debug)]
 pub(super) struct Worker {
     stop: Arc<AtomicBool>,
@@ -46,7 +46,7 @@ impl Worker {
         self.stop.store(true, Ordering::Relaxed);
         for _ in 0..WAKES_MAX {
             if self.thread.is_finished() {
-                // The panic message is on standard error.
+                // The panic was already printed to standard error.
                 let _ = self.thread.join();
                 return;
             }
@@ -56,7 +56,7 @@ impl Worker {
     }
 }
 
-/// Locks even if another thread panicked while it held the lock. At worst some counts are then incomplete.
+/// Locks, even if another thread panicked while it had the lock. At worst, some counts are incomplete then.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -66,7 +66,7 @@ pub(super) fn on_loopback() -> io::Result<UdpSocket> {
     UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
 }
 
-/// Returns every packet.
+/// A server that returns every packet to its sender.
 #[derive(Debug)]
 pub struct EchoServer {
     serving: Option<(Worker, SocketAddr)>,
@@ -95,7 +95,7 @@ impl EchoServer {
     fn end(&mut self) {
         let Some((worker, address)) = self.serving.take() else { return };
         let nudge = on_loopback();
-        // A packet wakes the thread, which then sees that it must end.
+        // Send a packet to wake the thread. It then sees that it must end.
         worker.end(|| {
             let _ = nudge.as_ref().map(|socket| socket.send_to(&[0; NUMBER_BYTES], address));
         });
@@ -105,7 +105,7 @@ impl EchoServer {
 fn echo(socket: &UdpSocket, stop: &AtomicBool) {
     let mut packet = [0; PACKET_BYTES_MAX];
     while !stop.load(Ordering::Relaxed) {
-        // An error concerns only this packet: its sender asks again.
+        // The error is about this packet only. Its sender will send another one.
         if let Ok((length, from)) = socket.recv_from(&mut packet) {
             let _ = socket.send_to(&packet[..length], from);
         }
@@ -140,11 +140,11 @@ impl Helper for EchoServer {
 pub struct EchoSettings {
     /// The size of each packet, in bytes without headers: 8 to 1472.
     pub bytes: usize,
-    /// The most round trips per second, evenly spread. 0 sends each packet as soon as the previous one is back.
+    /// The maximum number of round trips per second, evenly spread. With 0, each packet is sent as soon as the previous one is back.
     pub rate_hz: u32,
 }
 
-/// Sends packets to a server and waits for each to return.
+/// A load that sends packets to a server and waits for each to return.
 #[derive(Debug)]
 pub struct EchoLoad {
     settings: EchoSettings,
@@ -203,7 +203,7 @@ fn send(socket: &UdpSocket, settings: EchoSettings, counts: &Mutex<EchoCounts>, 
             return;
         }
         if settings.rate_hz > 0 {
-            // Skip missed packets: a burst would not be the requested rate.
+            // Do not catch up on missed packets, because a burst would not be the requested rate.
             due_ns = (due_ns + 1_000_000_000 / u64::from(settings.rate_hz)).max(clock::monotonic_ns());
             clock::sleep_until_ns(due_ns);
         }
@@ -214,7 +214,7 @@ fn send(socket: &UdpSocket, settings: EchoSettings, counts: &Mutex<EchoCounts>, 
             Ok(()) => lock(counts).round_trip_ns.record(clock::monotonic_ns().saturating_sub(sent_ns)),
             Err(error) => {
                 lock(counts).lost += 1;
-                // A server that has ended refuses at once. Retry, but with a pause.
+                // If the server has ended, sending fails at once. Pause before the next attempt.
                 if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
                     std::thread::sleep(WAKE_PAUSE);
                 }
@@ -223,7 +223,7 @@ fn send(socket: &UdpSocket, settings: EchoSettings, counts: &Mutex<EchoCounts>, 
     }
 }
 
-/// Reads until it finds the answer to this packet. An answer that was given up may arrive late.
+/// Reads until the answer to this packet arrives. Late answers to earlier packets are skipped.
 fn await_answer(socket: &UdpSocket, number: u64, sent_ns: u64) -> io::Result<()> {
     let mut answer = [0; PACKET_BYTES_MAX];
     loop {
@@ -274,7 +274,7 @@ mod tests {
         helper.answer(Command::Window).unwrap()
     }
 
-    /// Waits until the load has had round trips.
+    /// Waits until the load has measured round trips.
     fn until_it_goes(load: &mut EchoLoad) -> Value {
         let give_up_ns = clock::monotonic_ns() + PATIENCE_NS;
         while clock::monotonic_ns() < give_up_ns {

@@ -1,6 +1,6 @@
-//! The processes of the built-in workloads: a server and its load, each started by `evenkeel helper …`. They report their address, then read
-//! a line of JSON and answer with one. They are processes rather than threads of the trial. So they have their own memory, scheduling and
-//! end, like a user's server.
+//! The helper processes of the built-in workloads: a server and its load, each started with `evenkeel helper …`. A helper prints its
+//! address, and then answers each line of JSON with another line. Helpers are separate processes, not threads of the trial. So each has its
+//! own memory, scheduling and end, like a user's server.
 
 mod drain;
 mod echo;
@@ -18,61 +18,61 @@ use crate::error::only_shown;
 pub use drain::{DrainLoad, DrainServer, DrainSettings};
 pub use echo::{EchoLoad, EchoServer, EchoSettings};
 
-/// The longest line to accept, in bytes.
+/// The maximum length of a line, in bytes.
 const LINE_BYTES_MAX: u64 = 4096;
 
 /// A command to a helper process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "cmd", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Command {
-    /// Report the numbers since the last report.
+    /// Report the values since the last report.
     Window,
-    /// Stop the socket's activity until it is opened anew.
+    /// Close the socket. Nothing is sent or served until another one is opened.
     Close,
-    /// Open a new socket. A load gets the server's address.
+    /// Open a new socket.
     Open {
-        /// The server's address.
+        /// The server's address. Only a load needs it.
         #[serde(default)]
         to: Option<SocketAddr>,
     },
     /// Set the timer slack of the waiting thread. The process does this itself, which needs no privilege.
     TimerSlackNs {
-        /// In nanoseconds. `None` only reads the slack.
+        /// The timer slack in nanoseconds. `None` reads it without changing it.
         value: Option<u64>,
     },
 }
 
 only_shown! {
-    /// Why a helper process did not execute a command.
+    /// Why a helper did not carry out a command.
     HelperError
 }
 
 /// A helper process of a workload: a server, a load, or a loop of its own.
 pub trait Helper {
-    /// The first line, which shows that it is ready.
+    /// The first line that the helper prints, which shows that it is ready.
     fn ready(&self) -> Value {
         json!({ "event": "ready" })
     }
 
-    /// The numbers since the last report.
+    /// The values since the last report.
     fn window(&mut self) -> Map<String, Value>;
 
-    /// Stops the socket's activity until it is opened anew.
+    /// Closes the socket. Nothing is sent or served until another one is opened.
     ///
     /// # Errors
-    /// If it has no socket.
+    /// If the helper has no socket.
     fn close(&mut self) -> Result<(), HelperError>;
 
-    /// Opens a new socket; a load gets the server's address. Returns the address of a server.
+    /// Opens a new socket. A load connects to the server at `to`; a server returns its new address.
     ///
     /// # Errors
-    /// If that failed, or a load got no address.
+    /// If that failed, or if a load got no address.
     fn open(&mut self, to: Option<SocketAddr>) -> Result<Map<String, Value>, HelperError>;
 
-    /// Sets the timer slack of the waiting thread if there is a value. Returns the slack that is in force.
+    /// Sets the timer slack of the waiting thread, unless the value is None. Returns the slack that is in effect.
     ///
     /// # Errors
-    /// If that failed, or the process does not set it itself.
+    /// If that failed, or if this helper cannot do it.
     fn timer_slack_ns(&mut self, _value: Option<u64>) -> Result<u64, HelperError> {
         Err("it is set from outside".into())
     }
@@ -80,7 +80,7 @@ pub trait Helper {
     /// Executes a command.
     ///
     /// # Errors
-    /// Why it failed.
+    /// Why the command failed.
     fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
         match command {
             Command::Window => Ok(Value::Object(self.window())),
@@ -91,25 +91,26 @@ pub trait Helper {
     }
 }
 
-/// The address in an answer.
+/// The answer with this address.
 fn address(address: &SocketAddr) -> Map<String, Value> {
     Map::from_iter([("addr".to_owned(), json!(address))])
 }
 
-/// The address that a load needs.
+/// The address of the server, which a load must have.
 fn target(to: Option<SocketAddr>) -> Result<SocketAddr, HelperError> {
     to.ok_or_else(|| "load needs to know where to".into())
 }
 
-/// A socket that can't be opened.
+/// The error that a socket can't be opened.
 fn no_socket(error: io::Error) -> HelperError {
     format!("open a socket: {error}").into()
 }
 
-/// Reports that it is ready, and answers until the input ends. An invalid line gets an answer that says so.
+/// Prints the first line of a helper, and then answers commands until the input ends. The answer to an invalid line says that it is
+/// invalid.
 ///
 /// # Errors
-/// If it cannot read or answer any more, because its parent has ended.
+/// If reading or answering fails, because the parent process has ended.
 pub fn serve(helper: &mut dyn Helper, mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut say = |value: &Value| writeln!(output, "{value}").and_then(|()| output.flush());
     say(&helper.ready())?;
@@ -139,7 +140,7 @@ impl Since {
         Since { at_ns: clock::monotonic_ns(), cpu_ns: clock::process_cpu_ns() }
     }
 
-    /// Its length and CPU time, in microseconds. The next window begins.
+    /// The length of the window and the CPU time in it, in microseconds. Also begins the next window.
     pub fn turn(&mut self) -> Map<String, Value> {
         let before = std::mem::replace(self, Since::now());
         let us = |now: u64, before: u64| json!(now.saturating_sub(before) as f64 / 1e3);
@@ -148,7 +149,7 @@ impl Since {
     }
 }
 
-/// The quantiles of a histogram that every workload reports, in microseconds. None if it is empty.
+/// The quantiles of a histogram that all workloads report, in microseconds. Null if it is empty.
 pub fn quantiles(histogram: &Histogram) -> Value {
     let us = |q| histogram.quantile(q).map(|ns| ns as f64 / 1e3);
     match (us(0.5), us(0.9), us(0.99)) {

@@ -1,4 +1,5 @@
-//! A child program that reads a line of JSON and answers with one. Time limits apply, because a hanging server must not hang the trial.
+//! A child program that answers each line of JSON with another line. All waits have a limit, because a trial must not hang if the child
+//! hangs.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -12,21 +13,21 @@ use serde_json::Value;
 use crate::error::WorkloadError;
 use crate::workload::Sample;
 
-/// The longest line to accept, in bytes.
+/// The maximum length of a line, in bytes.
 const LINE_BYTES_MAX: u64 = 256 << 10;
 /// The maximum number of lines in the queue.
 const LINES_WAITING_MAX: usize = 16;
-/// How long a program may take to end after it was asked to.
+/// How long a program may take to end after a request.
 const END_TIME: Duration = Duration::from_secs(2);
 
-/// A running child. It dies with this process, and when this is dropped.
+/// A running child. It is killed when this process ends, and when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     name: &'static str,
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// How long it may take to end after its input is closed, and again after SIGTERM.
+    /// How long the child may take to end after its input is closed, and again after SIGTERM.
     end_time: Duration,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Program<'a> {
     pub(crate) name: &'static str,
     pub(crate) path: &'a Path,
     pub(crate) arguments: Vec<String>,
-    /// The CPUs that it may run on. An empty set allows all CPUs of this process.
+    /// The CPUs on which the program may run. An empty set means all CPUs of this process.
     pub(crate) cpus: CpuSet,
 }
 
@@ -65,7 +66,7 @@ impl Conversation {
         Ok(Conversation { name: program.name, child, stdin, lines, end_time: END_TIME })
     }
 
-    /// The next line. Waits for it within `limit`.
+    /// Returns the next line of the child. Waits at most `limit` for it.
     pub(crate) fn hear(&mut self, limit: Duration) -> Result<Value, WorkloadError> {
         let line = match self.lines.recv_timeout(limit) {
             Ok(line) => line,
@@ -88,7 +89,7 @@ impl Conversation {
         let written = self.stdin.as_mut().map(|stdin| stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush()));
         match written {
             Some(Ok(())) => self.hear(limit),
-            // Its last line, or how it ended, is more useful than "broken pipe".
+            // The child's last line, or how it ended, explains more than "broken pipe".
             _ => match self.hear(Duration::from_millis(500)) {
                 Ok(answer) => Err(self.error(format!("it no longer reads commands; its last answer: {answer}"))),
                 Err(error) => Err(error),
@@ -104,7 +105,7 @@ impl Conversation {
         WorkloadError::Program { program: self.name.to_owned(), why: why.into() }
     }
 
-    /// Closes its input, which ends it. If it does not end, sends SIGTERM and then SIGKILL.
+    /// Closes the child's input, which makes it end. If it does not end, sends SIGTERM, and then SIGKILL.
     pub(crate) fn stop(&mut self) {
         drop(self.stdin.take());
         if self.wait(self.end_time).is_none() {
@@ -116,7 +117,7 @@ impl Conversation {
         }
     }
 
-    /// How it ended. Waits for that within `limit`.
+    /// Waits at most `limit` for the child to end. Returns how it ended.
     fn wait(&mut self, limit: Duration) -> Option<String> {
         let begun = Instant::now();
         loop {
@@ -145,7 +146,7 @@ pub(crate) fn sleep(duration: Duration) {
     clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns));
 }
 
-/// Every number of an answer by name. A number in a nested object gets both names: `round_trip_us_p50`.
+/// Adds every number of an answer to the sample, by name. A number in a nested object has both names, joined: `round_trip_us_p50`.
 pub(crate) fn flatten(prefix: &str, answer: &Value, sample: &mut Sample) {
     for (name, value) in answer.as_object().into_iter().flatten() {
         match value {
@@ -165,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// The limit for tests that would hang otherwise.
+    /// A time limit, so that a failing test does not hang.
     const LIMIT: Duration = Duration::from_secs(60);
 
     fn shell(script: &str) -> Conversation {

@@ -1,5 +1,5 @@
-//! Whether the CPUs of a load are full, however many threads share them. If load and server leave no CPU time, the load itself may limit
-//! the throughput.
+//! Detects whether the CPUs of a load are full, however many threads share them. If load and server use all of their CPU time, the load
+//! itself may limit the throughput.
 
 use evenkeel_stats::median;
 use evenkeel_sys::{CpuSet, thread};
@@ -7,25 +7,25 @@ use evenkeel_sys::{CpuSet, thread};
 use crate::caveat::WorkloadCaveat;
 use crate::workload::Sample;
 
-/// A thread that runs for this share of the time is at its limit.
+/// A thread is at its limit if it runs for this share of the time.
 const SATURATED_SHARE: f64 = 0.95;
-/// The number of windows to keep for the caveat.
+/// The maximum number of windows that are kept for the caveat.
 const WINDOWS_MAX: usize = 20_000;
-/// CPUs that are used for this share of the time are full.
+/// CPUs are full if they are used for this share of the time.
 const FULL_SHARE: f64 = 0.95;
 
-/// The CPU use of some processes, in CPUs, and the CPUs where they may run.
+/// How much CPU some processes used, in CPUs, and the CPUs on which they may run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) cpus: f64,
     pub(crate) on: CpuSet,
 }
 
-/// How much of a load's CPUs was used, as shares of all of them.
+/// How much of the load's CPUs was used by the load and by the server, as shares of all of these CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Full {
     pub(crate) by_load: f64,
-    /// The server's share. 0 if the server may run elsewhere.
+    /// The share that the server used. 0 if the server may also run on other CPUs.
     pub(crate) by_server: f64,
 }
 
@@ -36,7 +36,7 @@ impl Full {
             return None;
         }
         let share = |ran: &Ran| ran.cpus / load.on.len() as f64;
-        // If a server may run both on these CPUs and elsewhere, it is unknown how much it took from the load.
+        // If the server may run both on these CPUs and on others, it is unknown how much it took from the load.
         let is_here = !server.on.is_empty() && server.on.is_subset(&load.on);
         let full = Full { by_load: share(load), by_server: if is_here { share(server) } else { 0.0 } };
         full.share().is_finite().then_some(full)
@@ -53,12 +53,12 @@ impl Full {
     }
 }
 
-/// The usage of a load over all windows.
+/// How full the CPUs of the load were in all windows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fullness {
-    /// Per window: the share of the time in which its busiest thread ran.
+    /// For each window, the share of the time in which the load's busiest thread ran.
     busiest: Vec<f64>,
-    /// Per window: how full its CPUs were.
+    /// For each window, how full the load's CPUs were.
     full: Vec<Full>,
 }
 
@@ -70,7 +70,7 @@ impl Fullness {
         }
     }
 
-    /// Records a window from the sample's fields: load and server report the CPU time of their processes and the length of the window.
+    /// Adds a window from the fields of its sample. Load and server report their CPU time and the length of the window.
     pub(crate) fn note_reported(&mut self, sample: &Sample, load: (u32, [&str; 2]), server: (u32, [&str; 2])) {
         let ran = |(pid, [cpu, span]): (u32, [&str; 2])| {
             let cpus = sample.get(cpu)? / sample.get(span)?;
@@ -81,7 +81,7 @@ impl Fullness {
         }
     }
 
-    /// How full its CPUs were in the median window.
+    /// How full the load's CPUs were in the median window. None without windows.
     fn usual(&self) -> Option<Full> {
         let of = |share: fn(&Full) -> f64| median(&self.full.iter().map(share).collect::<Vec<_>>());
         Some(Full { by_load: of(|full| full.by_load)?, by_server: of(|full| full.by_server)? })
@@ -111,7 +111,7 @@ mod tests {
             fullness.note_reported(&sample, (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
             fullness.caveat()
         };
-        // Both may run on all allowed CPUs.
+        // Load and server may both run on all CPUs of this process.
         let all_us = thread::affinity().unwrap().len() as f64 * 1e6;
         assert_eq!(of(0.1 * all_us, 0.1 * all_us), None);
         let both = of(0.5 * all_us, 0.48 * all_us).unwrap();

@@ -1,5 +1,5 @@
-//! A preset of a game server. Bots play in it, or players join, and it does not report its ticks. It is measured from outside: by its
-//! players if it has some, by its tick in the kernel's switch records, and by its CPU time.
+//! A preset of a game server that does not report its ticks. Either players join, or bots play in the server itself. It is measured from
+//! outside: by its players if it has some, by its tick in the kernel's switch records, and by its CPU time.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::workload::{Sample, Workload};
 
 pub(crate) const CPU: Metric =
     Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
-/// The metrics of the players.
+/// The metrics that the players measure.
 pub(crate) const PLAYED: [Metric; 7] = [
     Metric::us("round_trip_us_p50", "median time until a player's input with its ping is answered"),
     Metric::us("round_trip_us_p90", "90th percentile of the time until a player's input with its ping is answered"),
@@ -36,49 +36,49 @@ pub(crate) const PLAYED: [Metric; 7] = [
     Metric::us("snapshot_lateness_us_p99", "99th percentile of the lateness of a tick's snapshot, as players see it"),
     Metric::new("snapshots_share", "share of the snapshots due that came", "share", Direction::Higher),
 ];
-/// Above this share of late inputs, the load was not the requested one.
+/// If more than this share of inputs is sent late, the load was not the requested one.
 const BEHIND_SHARE_MAX: f64 = 0.01;
-/// How often to check whether the user asked to stop.
+/// How often a wait checks whether the user asked to stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// The number of windows to keep for that caveat.
+/// The maximum number of windows that are kept for that caveat.
 const WINDOWS_MAX: usize = 20_000;
 
 /// The preset of a game.
 pub(crate) struct Preset {
-    /// Its name.
+    /// The name of the game.
     pub(crate) name: &'static str,
-    /// Its program.
+    /// The name of the server's program.
     pub(crate) program: &'static str,
-    /// The one command that installs it.
+    /// The command that installs the server.
     pub(crate) install: &'static str,
-    /// The output that shows that it is ready.
+    /// The output with which the server shows that it is ready.
     pub(crate) ready: &'static str,
-    /// How long it then needs until it is fully active, for bots that join one by one.
+    /// How long the server then needs until it is fully active, because bots join one by one.
     pub(crate) settle: Duration,
-    /// Writes its files into its folder and returns its arguments.
+    /// Writes the server's files into its folder, and returns its arguments.
     pub(crate) arguments: Arguments,
-    /// The game's content, for the report.
+    /// A description of the game, for the report.
     pub(crate) content: String,
     /// The players that join. None if bots play in the server itself.
     pub(crate) players: Option<Players>,
-    /// The CPUs of the server and its players. Without players the server still gets only the first half.
+    /// How CPUs are assigned to the server and its players. Without players, the server also gets only the first half of the CPUs.
     pub(crate) placement: Placement,
     /// Set when the user asks to stop.
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// Players of a game.
+/// The players that join a game.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Players {
-    /// How many.
+    /// The number of players.
     pub(crate) count: u32,
-    /// The seed of their actions.
+    /// The seed of the players' actions.
     pub(crate) seed: u64,
 }
 
 type Arguments = Box<dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>>;
 
-/// The running server.
+/// A running game server, with its players.
 pub(crate) struct Game {
     preset: Preset,
     server: Server,
@@ -88,14 +88,14 @@ pub(crate) struct Game {
     cpus: CpuSet,
     mover: Mover,
     fullness: Fullness,
-    /// Per window: the share of inputs sent late.
+    /// For each window, the share of inputs that were sent late.
     behind: Vec<f64>,
 }
 
 /// The server's tick, observed from outside.
 enum Ticks {
     Seen(Box<OutsideTicks>),
-    /// Not observable: a server without players may not tick, or the user may not watch it.
+    /// Not observable: without players a server may not tick, or the user may not watch it.
     Unseen {
         why: String,
     },
@@ -126,7 +126,7 @@ impl Ticks {
 }
 
 impl Game {
-    /// Starts it and waits until it is ready.
+    /// Starts the server and waits until it is ready.
     pub(crate) fn start(preset: Preset) -> Result<Game, WorkloadError> {
         let (cpus, load_cpus) = preset.placement.cpus();
         let mut server = run(&preset, &cpus)?;
@@ -145,7 +145,7 @@ impl Game {
         Ok(Game { preset, server, crowd, ticks, metrics, cpus, mover, fullness, behind: Vec::new() })
     }
 
-    /// The caveats of the load from the window's sample.
+    /// Stores the share of late inputs in a window, for the caveats.
     fn note_load(&mut self, sample: &Sample) {
         let Some(crowd) = &self.crowd else { return };
         let Some(share) = sample.get("load_cpu_share").copied() else { return };
@@ -159,7 +159,7 @@ impl Game {
         }
     }
 
-    /// A window of a server without players.
+    /// Measures a window of a server without players.
     fn watch(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
         clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(settle)));
@@ -170,14 +170,14 @@ impl Game {
         clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(window)));
         let after = self.server.used();
         let ended = self.ticks.end();
-        // If the server has died, report that instead of missing numbers.
+        // If the server has ended, report that instead of a missing value.
         self.server.must_run()?;
         let mut sample = ended?;
         after.put_since(&before, &mut sample);
         Ok(sample)
     }
 
-    /// A window of a server with players.
+    /// Measures a window of a server with players.
     fn play(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
         let Game { crowd: Some(crowd), server, ticks, .. } = self else { return self.watch(settle, window, begin) };
         let (mut before, mut after) = (Used::default(), Used::default());
@@ -303,7 +303,7 @@ impl Workload for Game {
     }
 
     fn caveats(&self) -> Vec<WorkloadCaveat> {
-        // Use the median window: one pause of the machine does not count.
+        // Use the median window, so that a single pause of the machine does not matter.
         let behind = median(&self.behind).filter(|share| *share > BEHIND_SHARE_MAX);
         let late = behind.map(|share| WorkloadCaveat::PlayersLate { share });
         let unseen = match &self.ticks {
@@ -316,7 +316,7 @@ impl Workload for Game {
     }
 
     fn stop(&mut self) {
-        // Players leave before the server ends.
+        // Let the players leave before the server ends.
         self.crowd = None;
         self.server.stop();
     }

@@ -1,5 +1,5 @@
-//! A built-in server and its load, each a separate process (see [`helper`](crate::helper)). This starts them, gives them new sockets, moves
-//! them between CPUs while they run, asks for their numbers, and ends them.
+//! A built-in server and its load, each a separate process (see [`helper`](crate::helper)). This module starts and ends them, opens new
+//! sockets, moves them between CPUs while they run, and reads their values.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::placement::Placement;
 use crate::process_knob::ProcessKnobs;
 use crate::workload::Sample;
 
-/// How long an answer may take beyond the command itself. This is longer than a pause of the machine.
+/// How long an answer may take in addition to the command itself. It is longer than a pause of the machine.
 const ANSWER_TIME: Duration = Duration::from_secs(8);
 
 /// The two processes to start.
@@ -25,13 +25,13 @@ const ANSWER_TIME: Duration = Duration::from_secs(8);
 pub(crate) struct Parts {
     pub(crate) programs: PathBuf,
     pub(crate) placement: Placement,
-    /// The role of the server with its arguments.
+    /// The arguments of the server's helper process.
     pub(crate) server: Vec<String>,
-    /// The role of the load. The server's address is added.
+    /// The arguments of the load's helper process, without the server's address. None if there is no load.
     pub(crate) load: Option<Vec<String>>,
 }
 
-/// The running processes.
+/// The running helper processes.
 #[derive(Debug)]
 pub(crate) struct Pair {
     parts: Parts,
@@ -43,10 +43,10 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Starts both, the server first.
+    /// Starts the server, and then the load.
     ///
     /// # Errors
-    /// If one does not start, or does not report its address.
+    /// If one of them does not start, or does not print its address.
     pub(crate) fn start(parts: Parts) -> Result<Pair, WorkloadError> {
         let (server_cpus, load_cpus) = parts.placement.cpus();
         let (server, ready) = start(&parts, "server", &parts.server, server_cpus)?;
@@ -66,7 +66,7 @@ impl Pair {
         })
     }
 
-    /// Their CPUs, for the report.
+    /// The CPUs of server and load, as text for the report.
     pub(crate) fn place(&self) -> String {
         let (server, load) = self.parts.placement.cpus();
         match (server.is_empty(), self.load.is_some()) {
@@ -76,7 +76,7 @@ impl Pair {
         }
     }
 
-    /// Opens new sockets at both ends. The load pauses meanwhile.
+    /// Opens new sockets for server and load. The load pauses meanwhile.
     pub(crate) fn reopen(&mut self) -> Result<(), WorkloadError> {
         self.send_to_load(&json!({"cmd": "close"}))?;
         let opened = self.server.ask(&json!({"cmd": "open"}), ANSWER_TIME)?;
@@ -84,7 +84,7 @@ impl Pair {
         self.send_to_load(&json!({"cmd": "open", "to": to}))
     }
 
-    /// Restarts both.
+    /// Restarts server and load.
     pub(crate) fn restart(&mut self) -> Result<(), WorkloadError> {
         self.stop();
         let fullness = std::mem::take(&mut self.fullness);
@@ -99,8 +99,8 @@ impl Pair {
         }
     }
 
-    /// The numbers of both. The load's numbers keep their names. The server's do too, unless the load has the same name. CPU time is
-    /// reported for both, as a share of one CPU.
+    /// The values of a window from server and load. The load's values keep their names. So do the server's, unless the load has a value of
+    /// the same name. The CPU time of each is a share of one CPU.
     pub(crate) fn window(
         &mut self,
         settle: Duration,
@@ -197,12 +197,12 @@ fn numbers_of(helper: &mut Conversation, command: &Value) -> Result<Sample, Work
     Ok(sample)
 }
 
-/// The common options of a workload's processes, from the user's options.
+/// Makes the description of a workload's processes from the user's options.
 pub(crate) fn parts(options: &Options, server: Vec<String>, load: Option<Vec<String>>) -> Parts {
     Parts { programs: options.programs.clone(), placement: options.placement, server, load }
 }
 
-/// Arguments by name.
+/// The command-line arguments of a helper: its role, and these names with values.
 pub(crate) fn arguments(role: &str, pairs: &[(&str, u64)]) -> Vec<String> {
     let pairs = pairs.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
     std::iter::once(role.to_owned()).chain(pairs).collect()

@@ -1,4 +1,4 @@
-//! The placement of server and load as a setting to compare. They are moved while they run, as any user may move their own processes.
+//! The placement of server and load on CPUs, as a setting to compare. They are moved while they run, which needs no privilege.
 
 use evenkeel_sys::{CpuSet, thread};
 
@@ -6,10 +6,10 @@ use crate::error::WorkloadError;
 use crate::placement::Placement;
 use crate::process_knob::ProcessKnobs;
 
-/// The setting's name. It belongs to the workload, not to the host, so no applied plan contains it.
+/// The name of the setting. It belongs to the workload and not to the host, so no plan for the host contains it.
 pub const PLACEMENT: &str = "workload.placement";
 
-/// Moves a server and its load.
+/// Moves a server and its load to other CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct Mover {
     server: ProcessKnobs,
@@ -17,8 +17,9 @@ pub(crate) struct Mover {
 }
 
 impl Mover {
-    /// Moves all threads of both. `None` moves each back to the CPUs that it had before the first move. Returns the current placement, and
-    /// the CPUs of the load, for a load that starts or pins itself later. None if it is not pinned.
+    /// Moves all threads of both. `None` moves each thread back to the CPUs that it had before the first move. Returns the current
+    /// placement and the CPUs of the load, so that later threads of the load can be pinned to them. The CPUs are None if the load is not
+    /// pinned.
     ///
     /// # Errors
     /// If the value is not a placement, or the kernel refuses.
@@ -44,7 +45,7 @@ impl Mover {
         for (knobs, pids, cpus) in [(of_server, server, &server_cpus), (of_load, load, &load_cpus)] {
             if !pids.is_empty() {
                 let cpus = if cpus.is_empty() { &ours } else { cpus }.to_string();
-                // A server may have pinned its threads itself. They get those CPUs back, not the CPUs that the server was started with.
+                // A server may have pinned its threads itself. Restore that, instead of the CPUs with which the server was started.
                 knobs.set(pids, "process.cpu_affinity", value.map(|_| cpus.as_str()))?;
             }
         }

@@ -1,5 +1,5 @@
-//! An installed server, started for a trial and removed after it. It runs on loopback only, on a free port, with configuration and data in
-//! our own folder. It is ended gracefully, and dies with this process.
+//! An installed server that is started for a trial, and removed after it. It runs on loopback only, on a free port, with its configuration
+//! and data in our own folder. It is ended gracefully, and is killed if this process ends.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,36 +19,36 @@ use crate::error::WorkloadError;
 use crate::process_knob::ProcessKnobs;
 use crate::processes::Used;
 
-/// How long a server may take to accept connections.
+/// How long a server may take until it accepts connections.
 const START_TIME: Duration = Duration::from_secs(20);
-/// How long it may take to end after it was asked to.
+/// How long a server may take to end after a request.
 const END_TIME: Duration = Duration::from_secs(3);
-/// How often to try to start it. Another program may take the port between our check and the server's start.
+/// How often a start is tried, because another program may take the port between our check and the server's start.
 const TRIES: u32 = 3;
-/// How much of a server's last output to keep, for the error if it ends.
+/// How many bytes of a server's last output are kept, for the error if it ends.
 const SAID_BYTES_MAX: usize = 4 << 10;
-/// The prefix of our folders.
+/// The prefix of the names of our folders.
 const FOLDER: &str = "evenkeel-server-";
-/// The program that uses the folder holds a lock on this file as long as it lives.
+/// The name of the lock file. The program that uses the folder has it locked.
 const LOCK: &str = "in-use";
-/// The maximum number of folders to examine when one is made.
+/// The maximum number of leftover folders to examine when a new one is made.
 const FOLDERS_MAX: usize = 1000;
 
 /// How to start a server.
 pub(crate) struct Plan<'a> {
-    /// Its name in errors.
+    /// The name of the server in errors.
     pub(crate) name: &'static str,
-    /// The program's name, searched in `PATH` and where Debian puts servers and games.
+    /// The name of the program. It is searched in `PATH`, and where Debian puts servers and games.
     pub(crate) program: &'static str,
-    /// The one command that installs it.
+    /// The command that installs the server.
     pub(crate) install: &'static str,
-    /// The CPUs that it may run on. An empty set allows all CPUs of this process.
+    /// The CPUs on which the server may run. An empty set means all CPUs of this process.
     pub(crate) cpus: &'a CpuSet,
-    /// How to recognise that it is ready.
+    /// How the server shows that it is ready.
     pub(crate) ready: Ready,
     /// Set when the user asks to stop.
     pub(crate) stop: &'a AtomicBool,
-    /// Writes its files into its folder and returns its arguments.
+    /// Writes the server's files into its folder, and returns its arguments.
     pub(crate) arguments: &'a dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>,
 }
 
@@ -57,23 +57,23 @@ pub(crate) struct Plan<'a> {
 pub(crate) enum Ready {
     /// It accepts TCP connections at its address.
     Tcp,
-    /// It prints this. Its port is UDP.
+    /// It prints this text. Its port is a UDP port.
     Says(&'static str),
 }
 
-/// A running server. It dies with this process, and is ended when this is dropped.
+/// A running server. It is killed if this process ends, and ended when this value is dropped.
 pub(crate) struct Server {
     name: &'static str,
     child: Child,
     said: Arc<Mutex<Said>>,
     address: SocketAddr,
     knobs: ProcessKnobs,
-    // The fields are dropped after the child has ended, in this order: the lock is released, and then the folder is removed.
+    // These fields are dropped after the child has ended, in this order: first the lock is released, then the folder is removed.
     _lock: File,
     _folder: TempDir,
 }
 
-/// The last bytes of a server's output, and whether all of it contained a given text.
+/// The last output of a server, and whether its output so far contained a given text.
 #[derive(Default)]
 struct Said {
     last: VecDeque<u8>,
@@ -146,9 +146,9 @@ impl Server {
                 Ready::Tcp => TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok(),
                 Ready::Says(_) => lock(&self.said).is_ready,
             };
-            // Another program on the port would answer too, so check that the server still lives.
+            // Another program at this port would answer too, so check that the server still runs.
             if let Some(how) = self.has_ended() {
-                // Its last output may still be on the way.
+                // Wait a moment for the server's last output.
                 std::thread::sleep(Duration::from_millis(50));
                 let why = format!("{how} before it served{}", self.last_words());
                 let again = if self.is_taken(ready) { Again::WithAnotherPort } else { Again::No };
@@ -168,7 +168,7 @@ impl Server {
         }
     }
 
-    /// Whether another program has its address, now that it has ended.
+    /// Whether another program has the server's address, after the server has ended.
     fn is_taken(&self, ready: Ready) -> bool {
         let bound = match ready {
             Ready::Tcp => TcpListener::bind(self.address).map(drop),
@@ -177,7 +177,7 @@ impl Server {
         bound.is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
     }
 
-    /// Its address.
+    /// The address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -186,12 +186,12 @@ impl Server {
         self.child.id()
     }
 
-    /// Its resource usage so far.
+    /// The CPU time and memory that the server has used so far.
     pub(crate) fn used(&self) -> Used {
         Used::until_now(ProcessStat::read(self.pid()).as_slice())
     }
 
-    /// Sets a property of its threads; see [`ProcessKnobs::set`].
+    /// Sets a property of the server's threads; see [`ProcessKnobs::set`].
     pub(crate) fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         self.knobs.set(&[self.child.id()], knob, value)
     }
@@ -211,9 +211,9 @@ impl Server {
         if short.is_empty() { String::new() } else { format!("; its last output: {short}") }
     }
 
-    /// An error about the server with its state, which is more useful than what its clients saw.
+    /// An error about the server's state, which explains more than the error that a client got.
     pub(crate) fn error(&mut self, why: &str) -> WorkloadError {
-        // A server that dies closes its connections first.
+        // A server that ends closes its connections first, so wait for its end.
         let begun = Instant::now();
         let ended = loop {
             match self.has_ended() {
@@ -229,10 +229,10 @@ impl Server {
         WorkloadError::Program { program: self.name.to_owned(), why: format!("{state}{}", self.last_words()) }
     }
 
-    /// Whether it still lives.
+    /// Checks that the server still runs.
     ///
     /// # Errors
-    /// How it ended.
+    /// If the server has ended, with how it ended.
     pub(crate) fn must_run(&mut self) -> Result<(), WorkloadError> {
         match self.has_ended() {
             None => Ok(()),
@@ -243,7 +243,7 @@ impl Server {
         }
     }
 
-    /// Asks it to end, then kills it.
+    /// Asks the server to end, and kills it if it does not.
     pub(crate) fn stop(&mut self) {
         if self.has_ended().is_some() {
             return;
@@ -273,7 +273,7 @@ struct Failed {
     again: Again,
 }
 
-/// Whether another try may succeed.
+/// Whether another attempt may succeed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Again {
     No,
@@ -296,7 +296,7 @@ fn lock(said: &Mutex<Said>) -> std::sync::MutexGuard<'_, Said> {
     said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the last output of a server. So the server never blocks on a full pipe, and fills no disk.
+/// Reads the output of a server, and keeps the last part. So the server never blocks on a full pipe, and its output needs no disk space.
 fn listen(mut output: impl Read, word: &str, said: &Mutex<Said>) {
     let mut bytes = [0; 4096];
     while let Ok(length) = output.read(&mut bytes) {
@@ -306,7 +306,7 @@ fn listen(mut output: impl Read, word: &str, said: &Mutex<Said>) {
         let mut said = lock(said);
         said.last.extend(bytes.iter().take(length));
         let more = said.last.len().saturating_sub(SAID_BYTES_MAX + word.len());
-        // The text may arrive in two pieces.
+        // The text may arrive in two parts, so search in the joined output.
         if !word.is_empty() && !said.is_ready {
             said.is_ready = said.last.make_contiguous().windows(word.len()).any(|part| part == word.as_bytes());
         }
@@ -314,7 +314,7 @@ fn listen(mut output: impl Read, word: &str, said: &Mutex<Said>) {
     }
 }
 
-/// Searches the program in `PATH`, and in folders of servers and games that an ordinary user's `PATH` lacks.
+/// Searches for the program in `PATH`, and in folders of servers and games that are often missing in an ordinary user's `PATH`.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/usr/local/sbin", "/usr/games", "/usr/lib/ioquake3"].map(PathBuf::from);
@@ -329,7 +329,7 @@ fn free_address(ready: Ready) -> std::io::Result<SocketAddr> {
     }
 }
 
-/// A new folder with its lock. Also removes folders of killed runs, which no longer hold their locks.
+/// Makes a new folder and locks it. Also removes the folders of killed runs, whose locks are free.
 fn folder() -> std::io::Result<(TempDir, File)> {
     let parent = std::env::temp_dir();
     let found = std::fs::read_dir(&parent).into_iter().flatten().flatten();
@@ -337,12 +337,12 @@ fn folder() -> std::io::Result<(TempDir, File)> {
     for entry in ours {
         let is_left = File::open(entry.path().join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
         if is_left {
-            // Another user's folder cannot be removed, and need not be.
+            // If the folder belongs to another user, it cannot be removed, and need not be.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
     let folder = tempfile::Builder::new().prefix(FOLDER).tempdir_in(parent)?;
-    // Lock it before it gets its name, so that no other start mistakes it for a leftover.
+    // Lock the file before it gets its name. Otherwise another start might take the folder for a leftover.
     let unnamed = folder.path().join("new");
     let mut lock = File::create(&unnamed)?;
     lock.lock()?;
@@ -356,7 +356,7 @@ fn is_stopped(pid: u32) -> bool {
     ProcessStat::read(pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
 }
 
-/// The first line of a program's version output that is not blank. `None` if there is no such program or line.
+/// The first line of a program's version output that is not blank. `None` if the program does not exist or prints no such line.
 pub(crate) fn version(program: &str, argument: &str) -> Option<String> {
     let output = Command::new(find(program)?).arg(argument).stdin(Stdio::null()).output().ok()?;
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
@@ -479,7 +479,7 @@ mod tests {
         std::fs::write(left.join(LOCK), "").unwrap();
         let used = server._folder.path().to_owned();
         drop(folder().unwrap());
-        // Another start may be about to remove it, and holds its lock until it does.
+        // Another start may be removing the folder right now, and holds the lock until that is done.
         let begun = Instant::now();
         while left.exists() && begun.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));

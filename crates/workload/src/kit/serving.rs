@@ -1,5 +1,5 @@
-//! A preset whose server answers requests: the server, its load, and the numbers of a window. Each such preset adds only its command line
-//! and its protocol.
+//! A preset whose server answers requests: it starts the server and its load, and returns the values of each window. A preset itself only
+//! has its command line and its protocol.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,11 +21,11 @@ use crate::placement::Placement;
 use crate::processes::Used;
 use crate::workload::{Sample, Workload};
 
-/// A load generator that is busy for more than this share of the time may limit the throughput.
+/// If the load generator is busy for more than this share of the time, it may limit the throughput.
 const BUSY_SHARE_MAX: f64 = 0.95;
-/// A load generator that sent more than this share of its requests late did not give the requested load.
+/// If the load generator sends more than this share of its requests late, the load was not the requested one.
 const BEHIND_SHARE_MAX: f64 = 0.01;
-/// The largest share of due requests that may remain unsent.
+/// If more than this share of due requests was never sent, there is a caveat.
 const UNSENT_SHARE_MAX: f64 = 0.01;
 
 const THROUGHPUT: Metric =
@@ -37,40 +37,40 @@ const P999: Metric = Metric::us("request_us_p999", "99.9th percentile of the tim
 const CPU: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
 const CPU_EACH: Metric = Metric::us("cpu_us_per_request", "CPU time of the server for one request");
 
-/// Every metric of a server that answers requests, as documents list them.
+/// Every metric of a server that answers requests, for the documentation.
 pub(crate) const METRICS: &[Metric] = CLOSED;
-/// In a closed loop the throughput decides. In an open loop the rate is given, so the latencies decide.
+/// The metrics in a closed loop, in which the throughput decides. In an open loop the rate is given, so the latencies decide.
 const CLOSED: &[Metric] = &[THROUGHPUT, P50, P90, P99, P999, CPU_EACH, CPU];
 const OPEN: &[Metric] = &[P99, P50, P90, P999, CPU_EACH, CPU, THROUGHPUT];
 
 /// The preset of a server.
 pub(crate) struct Preset {
-    /// Its name.
+    /// The name of the preset.
     pub(crate) name: &'static str,
-    /// Its program.
+    /// The name of the server's program.
     pub(crate) program: &'static str,
-    /// The argument that makes the program print its version.
+    /// The argument with which the program prints its version.
     pub(crate) version: &'static str,
-    /// The one command that installs it.
+    /// The command that installs the server.
     pub(crate) install: &'static str,
-    /// Writes its files into its folder and returns its arguments.
+    /// Writes the server's files into its folder, and returns its arguments.
     pub(crate) arguments: Arguments,
-    /// Its protocol.
+    /// The protocol of the server.
     pub(crate) protocol: Arc<dyn Protocol>,
-    /// The load.
+    /// The settings of the load.
     pub(crate) load: Settings,
-    /// The content of the load, for the report: `10000 keys of 30 bytes, …`.
+    /// A description of the requests for the report: `10000 keys of 30 bytes, …`.
     pub(crate) content: String,
-    /// The CPUs of server and load.
+    /// How CPUs are assigned to server and load.
     pub(crate) placement: Placement,
     /// Set when the user asks to stop.
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// Makes the server's command line from its folder and address.
+/// A function that writes a server's files into its folder, and returns its arguments for this folder and address.
 pub(crate) type Arguments = Box<dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>>;
 
-/// The server with its load.
+/// A running server with its load.
 pub(crate) struct Serving {
     preset: Preset,
     version: String,
@@ -106,10 +106,10 @@ impl Serving {
         Ok(())
     }
 
-    /// How full the load's CPUs were in the window of this sample.
+    /// How full the load's CPUs were in the window of this sample. None if unknown.
     fn full(&self, sample: &Sample) -> Option<Full> {
         let (cpus, threads) = self.loader.runs_on();
-        // If it is not pinned, it may run on all of our CPUs.
+        // A load that is not pinned may run on all CPUs of this process.
         let on = if cpus.is_empty() { thread::affinity().ok()? } else { cpus.clone() };
         let load = Ran { cpus: sample.get("load_cpu_share")? * threads as f64, on };
         let on = thread::affinity_of(self.server.pid()).unwrap_or_default();
@@ -126,7 +126,7 @@ impl Serving {
         let late = over("load_behind_share", BEHIND_SHARE_MAX).map(|share| WorkloadCaveat::GeneratorLate { share });
         let unsent =
             over("unsent_share", UNSENT_SHARE_MAX).map(|share| WorkloadCaveat::Unsent { share, server, connections });
-        // The first window with a caveat is enough.
+        // Caveats are kept from the first window that has any.
         if self.caveats.is_empty() {
             self.caveats = busy.into_iter().chain(late).chain(unsent).collect();
         }
@@ -179,7 +179,7 @@ impl Workload for Serving {
             return self.server.set_process(knob, value);
         }
         let (placement, load_cpus) = self.mover.set(self.preset.placement, value, &[self.server.pid()], &[])?;
-        // The threads of the load start with each window, and inherit our CPUs.
+        // The threads of the load start anew with each window, so pin them from the next one on.
         self.loader.run_on(load_cpus);
         Ok(placement)
     }
@@ -193,7 +193,7 @@ impl Workload for Serving {
         let (server, loader) = run(&self.preset, &self.server_cpus, &self.load_cpus)?;
         self.server = server;
         self.loader = loader;
-        // The thread numbers may belong to new threads by now.
+        // After the restart, thread numbers may belong to other threads, so forget their earlier CPUs.
         self.mover = Mover::default();
         Ok(())
     }

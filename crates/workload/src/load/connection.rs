@@ -1,4 +1,4 @@
-//! One connection of the load: what it has sent and received, with at most one outstanding request.
+//! One connection of the load, with at most one outstanding request.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,20 +10,20 @@ use evenkeel_sys::clock;
 use super::fault::Fault;
 use super::protocol::{ANSWER_BYTES_MAX, Answer, Found, Kind, Op, Protocol, said};
 
-/// The time limit for connecting and the greeting.
+/// The time limit for connecting and for the greeting.
 const GREET_TIME: Duration = Duration::from_secs(5);
-/// The time limit of a blocking read. The thread then checks whether the window is over.
+/// The time limit of a blocking read. After it, the thread checks whether the window is over.
 pub(super) const TURN: Duration = Duration::from_millis(100);
 const INPUT_BYTES: usize = 16 << 10;
-/// The size of the input buffer. It holds a complete answer with its header.
+/// The size of the input buffer. A complete answer with its header fits.
 const INPUT_BYTES_MAX: usize = ANSWER_BYTES_MAX + (64 << 10);
 
-/// How reads and writes wait.
+/// How a connection waits for input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// Never: another call waits for readiness.
+    /// It does not wait, because another call waits for all connections.
     Never,
-    /// In the read itself, for a bounded time. This saves a system call for a thread with only one connection.
+    /// It waits in the read, for a limited time. This saves a system call if a thread has only one connection.
     InRead,
 }
 
@@ -31,9 +31,9 @@ pub(super) enum Waits {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub(super) op: Op,
-    /// The start of its latency.
+    /// The time from which the latency counts.
     pub(super) due_ns: u64,
-    /// When it was sent.
+    /// When the request was sent.
     pub(super) sent_ns: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and greets the server.
+    /// Connects to the server, and exchanges the greeting.
     pub(super) fn open(address: SocketAddr, number: u32, protocol: &dyn Protocol) -> Result<Connection, Fault> {
         let failed = |error: std::io::Error| Fault::Connect { why: error.to_string() };
         let mut stream = TcpStream::connect_timeout(&address, GREET_TIME).map_err(failed)?;
@@ -72,7 +72,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a request as far as the socket accepts it. [`flush`](Connection::flush) sends the rest.
+    /// Sends as much of a request as the socket accepts. [`flush`](Connection::flush) sends the rest.
     pub(super) fn ask(&mut self, flight: Flight, protocol: &dyn Protocol) -> Result<(), Fault> {
         self.output.clear();
         self.sent = 0;
@@ -81,7 +81,7 @@ impl Connection {
         self.flush()
     }
 
-    /// Whether bytes are still unsent.
+    /// Whether a part of a request is still unsent.
     pub(super) fn has_output(&self) -> bool {
         self.sent < self.output.len()
     }
@@ -98,7 +98,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once. Returns the answered request if its answer is now complete.
+    /// Reads once. Returns the request if its answer is now complete.
     pub(super) fn hear(&mut self, protocol: &dyn Protocol) -> Result<Option<(Flight, Found)>, Fault> {
         let room = self.input.get_mut(self.heard..).unwrap_or_default();
         match self.stream.read(room) {
@@ -130,7 +130,8 @@ impl Connection {
         }
     }
 
-    /// Stores the values of these keys. Sends all requests at once, then waits for the answers, at most `limit_ns` from one to the next.
+    /// Stores the values of these keys. Sends all requests at once, then waits for the answers. The maximum wait from one answer to the
+    /// next is `limit_ns`.
     pub(super) fn store(&mut self, keys: Range<u32>, protocol: &dyn Protocol, limit_ns: u64) -> Result<(), Fault> {
         self.output.clear();
         self.sent = 0;

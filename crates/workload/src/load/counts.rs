@@ -1,23 +1,23 @@
-//! The counts of one window of load. Each thread counts on its own; the sums are formed at the end.
+//! The counts of the load in one window. Each thread has its own counts, which are added at the end.
 
 use evenkeel_stats::Histogram;
 
 use super::protocol::Found;
 use crate::workload::Sample;
 
-/// If the generator sends a request this much late, in nanoseconds, although a connection was free, it does not keep up.
+/// If the generator sends a request this much later than due (in nanoseconds) although a connection was free, the request counts as late.
 const BEHIND_NS: u64 = 1_000_000;
 
-/// The boundaries of a window's phases, on the monotonic clock.
+/// The times at which the phases of a window begin and end, on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// The load starts.
+    /// When the load starts.
     pub(super) start_ns: u64,
-    /// The window begins.
+    /// When the window begins.
     pub(super) begin_ns: u64,
-    /// The window ends; no more requests are due.
+    /// When the window ends. No request is due after that.
     pub(super) end_ns: u64,
-    /// Requests that are due but cannot be sent are given up at this time.
+    /// When due requests that could not be sent are given up.
     pub(super) give_up_ns: u64,
 }
 
@@ -30,20 +30,20 @@ impl Span {
 /// The counts of one window.
 #[derive(Clone, Debug)]
 pub(super) struct RequestCounts {
-    /// From the due times of requests until their answers.
+    /// The times from the due time of a request until its answer.
     took: Histogram,
-    /// How late the generator itself sent requests. Empty in a closed loop.
+    /// By how much the generator itself sent requests late. Empty in a closed loop.
     late: Histogram,
-    /// Answers within the window.
+    /// The number of answers within the window.
     answered: u64,
-    /// Requests that were due in the window. None in a closed loop.
+    /// The number of requests that were due in the window. 0 in a closed loop.
     due: u64,
     hits: u64,
     misses: u64,
     behind: u64,
-    /// Requests that were due but never sent, because no connection was free.
+    /// The number of requests that were due but never sent, because no connection was free.
     unsent: u64,
-    /// Sums over the threads, within the window as each thread saw it.
+    /// The CPU time of the threads in the window, and the length of the window as each thread saw it, both summed over the threads.
     cpu_ns: u64,
     wall_ns: u64,
 }
@@ -65,7 +65,7 @@ impl RequestCounts {
         }
     }
 
-    /// Records the answer of a request that counts for this window.
+    /// Adds the answer to a request that counts for this window.
     pub(super) fn took(&mut self, ns: u64, found: Found) {
         self.took.record(ns);
         match found {
@@ -75,19 +75,19 @@ impl RequestCounts {
         }
     }
 
-    /// Records any answer within the window.
+    /// Counts an answer that arrived within the window.
     pub(super) fn answered(&mut self) {
         self.answered += 1;
     }
 
-    /// Records a request of an open loop, and how late the generator sent it.
+    /// Counts a sent request of an open loop, and by how much the generator itself was late.
     pub(super) fn sent(&mut self, late_ns: u64) {
         self.due += 1;
         self.late.record(late_ns);
         self.behind += u64::from(late_ns > BEHIND_NS);
     }
 
-    /// Records a request that was never sent. It has waited at least since its due time.
+    /// Counts a request that was never sent. It has waited at least since its due time.
     pub(super) fn unsent(&mut self, waited_ns: u64) {
         self.due += 1;
         self.unsent += 1;
@@ -112,12 +112,12 @@ impl RequestCounts {
         self.wall_ns += other.wall_ns;
     }
 
-    /// Whether no request was made at all.
+    /// Whether there was no request at all.
     pub(super) fn is_empty(&self) -> bool {
         self.took.count() == 0
     }
 
-    /// The numbers of a window of this length.
+    /// The values of a window of this length.
     pub(super) fn sample(&self, window_ns: u64) -> Sample {
         let mut sample = Sample::new();
         let seconds = window_ns as f64 / 1e9;

@@ -1,5 +1,5 @@
-//! `Dataset`: keys and values of a load, made from a seed. A value follows from its key. So every answer can be compared with the stored value, no
-//! matter which connection stored it last.
+//! `Dataset`: the keys and values of a load, made from a seed. Each value is determined by its key. So every answer can be compared with
+//! the stored value, whichever connection stored it last.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -11,19 +11,20 @@ use crate::error::WorkloadError;
 pub const KEYS_MAX: u32 = 1_000_000;
 /// The length of a key, in bytes. A key consists of a letter and its number, so it has at least 8 bytes. memcached accepts at most 250.
 const KEY_BYTES: (u32, u32) = (8, 250);
-/// Half of the largest value that memcached takes.
+/// The maximum length of a value in bytes: half of memcached's maximum.
 const VALUE_BYTES_MAX: u32 = 512 << 10;
-/// The maximum number of bytes of all values together. More does not improve a test of a server's speed, and a machine may not have more.
+/// The maximum size of all values together, in bytes. More would not improve a test of a server's speed, and the machine may not have more
+/// memory.
 const DATA_BYTES_MAX: u64 = 1 << 30;
-/// The values of two keys are different parts of the same noise.
+/// The number of offsets at which values begin in the same random text. Neighbouring keys have different offsets.
 const OFFSETS: usize = 4093;
 
 /// A distribution of lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// All equal.
+    /// All lengths are equal.
     Fixed(u32),
-    /// Uniform between two bounds, inclusive.
+    /// The lengths are uniformly distributed between two bounds, inclusive.
     Uniform(u32, u32),
     /// The lengths in the ETC pool of a large social network. It is the most general of the five pools that Atikoglu and others recorded
     /// ("Workload Analysis of a Large-Scale Key-Value Store", SIGMETRICS 2012). Keys follow a generalised extreme value distribution.
@@ -31,14 +32,14 @@ pub enum Sizes {
     Etc,
 }
 
-/// The shares of lengths 0 to 14 among ETC values. The other values are longer.
+/// The shares of the lengths 0 to 14 among values of the ETC pool. The other values are longer.
 const ETC_SHORT: [f64; 15] = [
     0.00536, 0.00047, 0.17820, 0.09239, 0.00018, 0.02740, 0.00065, 0.00606, 0.00023, 0.00837, 0.00837, 0.08989,
     0.00092, 0.00326, 0.01980,
 ];
 
 impl Sizes {
-    /// `100`, `16-1024` or `etc`.
+    /// Parses `100`, `16-1024` or `etc`.
     pub(crate) fn parse(name: &str, value: &str, least: u32, most: u32) -> Result<Sizes, WorkloadError> {
         let bounds = least..=most;
         match value.split_once('-') {
@@ -120,13 +121,13 @@ impl std::fmt::Display for Sizes {
 pub struct Dataset {
     key_bytes: Vec<u8>,
     value_bytes: Vec<u32>,
-    /// Letters and digits. Values are slices of it.
+    /// Random letters and digits. Each value is a part of this text.
     noise: Vec<u8>,
     bytes: u64,
 }
 
 impl Dataset {
-    /// This many keys, with values of these sizes.
+    /// Makes this many keys, with values of these sizes.
     ///
     /// # Errors
     /// If there are no keys, too many, or too many bytes together.
@@ -155,7 +156,7 @@ impl Dataset {
         self.key_bytes.len() as u32
     }
 
-    /// Keys and values together, in bytes.
+    /// The length of all keys and values together, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -179,7 +180,7 @@ impl Dataset {
         to.resize(end, b'_');
     }
 
-    /// Whether this is the name of that key.
+    /// Whether `name` is the name of this key.
     pub fn is_key(&self, key: u32, name: &[u8]) -> bool {
         let Some((number, rest)) = name.strip_prefix(b"k").and_then(|rest| rest.split_at_checked(7)) else {
             return false;
@@ -227,7 +228,7 @@ mod tests {
         assert!((0.43..0.45).contains(&share(14)), "{}", share(14));
         assert!((0.85..0.95).contains(&share(500)), "{}", share(500));
         let beyond = |share: f64| 15.0 + 214.476 * (share.powf(-0.348238) - 1.0) / 0.348238;
-        // A tenth of the values beyond the table are longer than the distribution's own 90th percentile.
+        // The 90th percentile of the distribution. A tenth of the values beyond the table must be longer.
         let long = data.value_bytes.iter().filter(|bytes| f64::from(**bytes) > beyond(0.1)).count() as f64 / 1e5;
         assert!((0.052..0.060).contains(&long), "{long}");
     }

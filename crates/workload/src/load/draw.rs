@@ -1,4 +1,4 @@
-//! The sequence of keys and operations. It is drawn before the load begins, so that drawing costs no time while the generator must send on
+//! The sequence of keys and operations. It is drawn before the load begins, so that drawing takes no time while requests must be sent on
 //! time.
 
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use rand_chacha::ChaCha8Rng;
 use super::protocol::{Kind, Op};
 use crate::error::WorkloadError;
 
-/// The number of drawn requests, after which they repeat. They take 1 MiB.
+/// The number of requests that are drawn. After that, the sequence repeats. It takes 1 MiB of memory.
 const DRAWN: usize = 1 << 18;
 const SET: u32 = 1 << 31;
 
-/// The popularity of keys.
+/// How often each key is requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
-    /// Uniform.
+    /// All keys equally often.
     Uniform,
-    /// The n-th most popular key in proportion to `1 / n^exponent`.
+    /// The n-th most popular key is requested in proportion to `1 / n^exponent`.
     Zipf(f64),
 }
 
 impl Popularity {
-    /// `uniform` or `zipf:0.99`.
+    /// Parses `uniform` or `zipf:0.99`.
     pub(crate) fn parse(name: &str, value: &str) -> Result<Popularity, WorkloadError> {
         let exponent = value.strip_prefix("zipf:").and_then(|text| text.parse().ok());
         match exponent.filter(|exponent| (0.0..=4.0).contains(exponent)) {
@@ -55,7 +55,7 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// `keys` is at least 1, `get_share` 0 to 1.
+    /// `keys` must be at least 1, and `get_share` from 0 to 1.
     pub(super) fn new(keys: u32, popularity: Popularity, get_share: f64, seed: u64) -> Draw {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let exponent = match popularity {
@@ -78,7 +78,7 @@ impl Draw {
         Draw { drawn, at: 0 }
     }
 
-    /// The same requests from another position. Without that, two threads would send the same requests at the same time.
+    /// The same sequence from another position. Otherwise, all threads would send the same requests at the same time.
     pub(super) fn part(&self, index: usize, of: usize) -> Draw {
         Draw { drawn: Arc::clone(&self.drawn), at: DRAWN / of.max(1) * index % DRAWN }
     }

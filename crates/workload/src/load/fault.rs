@@ -2,7 +2,7 @@
 
 use evenkeel_sys::Errno;
 
-/// The reason why a load stopped.
+/// Why a load stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A connection could not be made, or was refused at the greeting.
@@ -17,19 +17,19 @@ pub enum Fault {
     /// The server keeps its connections open but does not answer.
     #[error("it has not answered a request for {seconds} s")]
     Silent {
-        /// How long, in seconds.
+        /// How long nothing was answered, in seconds.
         seconds: u64,
     },
     /// The server's answer is invalid.
     #[error("{why}")]
     Odd {
-        /// The answer in words.
+        /// The answer as text.
         why: String,
     },
     /// The kernel's error.
     #[error("{why}")]
     Io {
-        /// The error in words.
+        /// The error as text.
         why: String,
     },
     /// No request was made within a window.

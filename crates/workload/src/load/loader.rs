@@ -1,4 +1,5 @@
-//! `Loader`: the threads of a load, window by window. Between windows it sends nothing, so that a switched setting meets a quiet server.
+//! `Loader`: the threads of a load, window by window. Between windows nothing is sent, so that a setting is switched while the server is
+//! quiet.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,43 +17,43 @@ use super::schedule::{Arrivals, Schedule};
 use super::worker::{SILENCE_NS, Turn, Worker};
 use crate::workload::Sample;
 
-/// The maximum number of threads of one load.
+/// The maximum number of threads of a load.
 const THREADS_MAX: usize = 8;
-/// The time for threads to start before the first request is due, in nanoseconds.
+/// The time from the start of the threads until the first request is due, in nanoseconds.
 const START_NS: u64 = 2_000_000;
-/// How long after the window's end due requests may still wait for a connection, in nanoseconds.
+/// How long due requests may wait for a connection after the window's end, in nanoseconds.
 const GIVE_UP_NS: u64 = 1_000_000_000;
-/// How many values to store before waiting for answers. Their answers fit into a socket's buffer many times.
+/// How many values are stored before waiting for the answers. The answers are far smaller than a socket's buffer.
 const STORED_TOGETHER: u32 = 64;
-/// How often a thread that waits for the window's end checks whether the load still runs.
+/// How often a thread checks whether the load still runs while it waits for the window's end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// When to send requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Each connection sends its next request as soon as it has its answer.
+    /// Closed loop: each connection sends its next request as soon as its last one is answered.
     Closed,
-    /// At times that are fixed beforehand.
+    /// Open loop: requests are due at times that are fixed beforehand.
     Open {
-        /// Requests per second over all connections, above 0.
+        /// The number of requests per second over all connections. It must be above 0.
         rate_per_s: f64,
-        /// The distribution of arrivals.
+        /// How the due times are distributed.
         arrivals: Arrivals,
     },
 }
 
-/// The description of a load.
+/// What a load sends, and when.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// The number of connections, at least 1. Each has at most one outstanding request.
+    /// The number of connections, at least 1. Each has at most one request without an answer.
     pub connections: u32,
     /// When requests are sent.
     pub pace: Pace,
     /// The number of keys, at least 1.
     pub keys: u32,
-    /// The popularity of keys.
+    /// How often each key is requested.
     pub popularity: Popularity,
-    /// The share of reads, 0 to 1.
+    /// The share of reads, from 0 to 1.
     pub get_share: f64,
     /// The seed of all random choices.
     pub seed: u64,
@@ -65,10 +66,11 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Connects, greets, and stores every value that the protocol needs. It uses one thread per CPU in `cpus`, or one if the set is empty.
+    /// Opens the connections, exchanges greetings, and stores every value that the protocol needs. The load has one thread for each CPU in
+    /// `cpus`, or a single one if the set is empty.
     ///
     /// # Errors
-    /// If the server does not do its part.
+    /// If the server does not accept the connections or does not store the values.
     pub fn connect(
         address: SocketAddr,
         protocol: &Arc<dyn Protocol>,
@@ -97,21 +99,21 @@ impl Loader {
         Ok(Loader { workers, cpus: cpus.clone() })
     }
 
-    /// Moves the load to other CPUs from the next window on, with the same number of threads. An empty set leaves it to the kernel.
+    /// Moves the load to other CPUs from the next window on. The number of threads stays. An empty set means that the kernel chooses.
     pub fn run_on(&mut self, cpus: CpuSet) {
         self.cpus = cpus;
     }
 
-    /// The CPUs and the number of threads.
+    /// The CPUs of the load, and its number of threads.
     pub fn runs_on(&self) -> (&CpuSet, usize) {
         (&self.cpus, self.workers.len())
     }
 
-    /// Runs the load for `settle` and then for `window`, and returns the window's numbers. `begin` is called between the two and `end` at
-    /// the end, on the calling thread.
+    /// Runs the load for `settle` and then for `window`, and returns the window's values. `begin` is called when the window begins, and
+    /// `end` when it ends, on the calling thread.
     ///
     /// # Errors
-    /// If the server does not answer properly.
+    /// If the server does not answer, or answers incorrectly.
     pub fn window(
         &mut self,
         settle: Duration,
@@ -192,7 +194,7 @@ mod tests {
     fn hangs() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // It ends with the test process.
+        // The thread ends with the test process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 std::thread::spawn(move || std::io::copy(&mut stream.unwrap(), &mut std::io::sink()));
@@ -212,7 +214,7 @@ mod tests {
             for worker in &mut loader.workers {
                 worker.silence_ns = 20_000_000;
             }
-            // It does not wait for the window's end.
+            // The error comes before the window's end.
             let day = Duration::from_secs(86_400);
             let fault = loader.window(Duration::ZERO, day, &mut || {}, &mut || {}).unwrap_err();
             assert_eq!(fault, Fault::Silent { seconds: 0 });

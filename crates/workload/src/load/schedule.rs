@@ -1,4 +1,4 @@
-//! The due times of requests, fixed before any answer. This makes the loop an open one.
+//! The due times of requests. They are fixed before any answer arrives, which makes the loop an open one.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::error::WorkloadError;
 
-/// The number of drawn gaps, after which they repeat.
+/// The number of gaps that are drawn. After that, they repeat.
 const DRAWN: usize = 1 << 16;
 
-/// The distribution of arrivals.
+/// How the due times of requests are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
     /// At equal intervals.
     Even,
-    /// Independent, like those of many users (a Poisson process): gaps are exponential.
+    /// At random, like the requests of many independent users (a Poisson process): the gaps are exponentially distributed.
     Poisson,
 }
 
@@ -32,7 +32,7 @@ impl Arrivals {
 /// The due times of one thread's requests.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
-    /// Relative to the mean gap. Their own mean is 1.
+    /// The gaps between requests, relative to the mean gap.
     gaps: Arc<[f64]>,
     at: usize,
     mean_ns: f64,
@@ -41,7 +41,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// `rate_per_s` is above 0.
+    /// `rate_per_s` must be above 0.
     pub(super) fn new(rate_per_s: f64, arrivals: Arrivals, seed: u64) -> Schedule {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let gaps: Arc<[f64]> = match arrivals {
@@ -55,14 +55,14 @@ impl Schedule {
         Schedule { gaps, at: 0, mean_ns: 1e9 / rate_per_s, from_ns: 0, after_ns: 0.0 }
     }
 
-    /// Restarts: the first request is due one gap after this time.
+    /// Starts the schedule again: the first request is due one gap after this time.
     pub(super) fn start(&mut self, from_ns: u64) {
         self.from_ns = from_ns;
         self.after_ns = 0.0;
         self.advance();
     }
 
-    /// When the next request is due, on the monotonic clock.
+    /// The due time of the next request, on the monotonic clock.
     pub(super) fn due_ns(&self) -> u64 {
         self.from_ns.saturating_add(self.after_ns as u64)
     }
@@ -106,7 +106,7 @@ mod tests {
         }
         let rate = DRAWN as f64 / (schedule.due_ns() as f64 / 1e9);
         assert!((999.0..1001.0).contains(&rate), "{rate}");
-        // Half of the gaps of a Poisson process are shorter than ln 2 of the mean.
+        // In a Poisson process, half of the gaps are shorter than ln 2 times the mean.
         let share = f64::from(short) / DRAWN as f64;
         assert!((0.49..0.51).contains(&share), "{share}");
     }

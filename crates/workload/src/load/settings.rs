@@ -1,4 +1,4 @@
-//! The settings of a load by `--set NAME=VALUE`, with the same names for every server.
+//! The settings of a load from `--set NAME=VALUE`. They have the same names for all servers.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use crate::entry::{Entry, Options, number, unknown};
 use crate::error::WorkloadError;
 
 const CONNECTIONS_MAX: u32 = 512;
-/// The maximum number of requests per second. No machine sends more from one thread.
+/// The maximum number of requests per second. No machine can send more from one thread.
 const RATE_MAX: u32 = 5_000_000;
 
 /// A load as the user requested it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The number of connections, each with one outstanding request.
+    /// The number of connections. Each has at most one request without an answer.
     pub connections: u32,
-    /// Requests per second over all connections. 0 is as fast as answers arrive.
+    /// Requests per second over all connections. With 0, each connection sends its next request as soon as the last one is answered.
     pub rate_per_s: u32,
-    /// The distribution of arrivals in an open loop.
+    /// How due times are distributed in an open loop.
     pub arrivals: Arrivals,
     /// The percentage of reads.
     pub get_percent: u32,
     /// The number of keys.
     pub keys: u32,
-    /// The popularity of keys.
+    /// How often each key is requested.
     pub popularity: Popularity,
     /// The lengths of keys.
     pub key_sizes: Sizes,
@@ -36,7 +36,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// The help for the settings that every load has. `Settings::take` knows these names.
+/// The names and help texts of the settings that every load has. `Settings::take` accepts these names.
 pub const COMMON: &[(&str, &str)] = &[
     (
         "rate=0",
@@ -50,11 +50,11 @@ pub const COMMON: &[(&str, &str)] = &[
     ("value-bytes=100", "length of a value: a number, a range such as 100-1000, or etc; 0 to 524288"),
 ];
 
-/// Whether a setting was accepted. `None` if its name is unknown.
+/// Whether a setting was accepted. `None` if there is no setting of this name.
 pub type Taken = Option<Result<(), WorkloadError>>;
 
 impl Settings {
-    /// The default load with as many connections as requested players.
+    /// The default load. The number of connections is the requested number of players.
     ///
     /// # Errors
     /// If there are no connections, or too many.
@@ -77,10 +77,10 @@ impl Settings {
         })
     }
 
-    /// Applies all settings of the user. `own` accepts the server's own settings and returns whether it knew the name.
+    /// Applies all settings of the user. `own` applies the server's own settings, and returns None for other names.
     ///
     /// # Errors
-    /// For a name that neither knows, or a value out of bounds.
+    /// If a name is unknown, or if a value is out of bounds.
     pub fn take_all(
         &mut self,
         entry: &Entry,
@@ -88,7 +88,7 @@ impl Settings {
         own: &mut dyn FnMut(&str, &str) -> Taken,
     ) -> Result<(), WorkloadError> {
         for (name, value) in &options.set {
-            // If a server has no such setting, it does not list it. For example, the files of a web server are not written.
+            // A setting that does not apply to a server is not listed for it. For example, the files of a web server cannot be written.
             let listed = entry.setting_names().any(|known| known == name);
             let taken = if listed { own(name, value).or_else(|| self.take(name, value)) } else { None };
             taken.unwrap_or_else(|| Err(unknown(entry, name)))?;
@@ -96,7 +96,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Applies one setting. `None` if it is not a setting of the load.
+    /// Applies a setting of the load. `None` if the load has no setting of this name.
     fn take(&mut self, name: &str, value: &str) -> Taken {
         Some(match name {
             "rate" => number(name, value, 0..=RATE_MAX).map(|rate| self.rate_per_s = rate),
@@ -112,15 +112,15 @@ impl Settings {
         })
     }
 
-    /// The keys and values.
+    /// Makes the keys and values.
     ///
     /// # Errors
-    /// If they are too large together.
+    /// If they are too large in total.
     pub fn dataset(&self) -> Result<Arc<Dataset>, WorkloadError> {
         Dataset::new(self.keys, self.key_sizes, self.value_sizes, self.seed).map(Arc::new)
     }
 
-    /// The description for the generator.
+    /// What the load sends, and when.
     pub fn shape(&self) -> Shape {
         let pace = match self.rate_per_s {
             0 => Pace::Closed,
@@ -136,13 +136,13 @@ impl Settings {
         }
     }
 
-    /// The content of the requests, for a report.
+    /// A description of the requests for a report.
     pub fn values_in_words(&self) -> String {
         let Settings { get_percent, keys, key_sizes, popularity, value_sizes, .. } = self;
         format!("{get_percent} % reads, {keys} keys of {key_sizes} ({popularity}), values of {value_sizes}")
     }
 
-    /// Connections and rate, for a report.
+    /// A description of connections and rate for a report.
     pub fn pace_in_words(&self) -> String {
         let connections = match self.connections {
             1 => "1 connection".to_owned(),

@@ -1,4 +1,4 @@
-//! One thread of the load with its connections: sends due requests, receives answers, and counts.
+//! One thread of the load with its connections. It sends due requests, receives answers, and counts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::fault::Fault;
 use super::protocol::Protocol;
 use super::schedule::Schedule;
 
-/// If a request has no answer for this long, the server hangs, in nanoseconds. This is longer than a pause of the machine.
+/// If a request has no answer after this many nanoseconds, the server hangs. This is longer than a pause of the machine.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
 /// When a thread sends.
 #[derive(Clone, Debug)]
 pub(super) enum Turn {
-    /// As soon as a connection is free.
+    /// As soon as a connection is free (closed loop).
     AtOnce,
-    /// At the due times.
+    /// At the due times (open loop).
     Due(Schedule),
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Worker {
     waits: Waits,
     turn: Turn,
     draw: Draw,
-    /// Connections without a request, each with the time when it became free. The one that waited longest is first.
+    /// Connections without a request, each with the time since which it is free. The one that is free for longest is first.
     free: VecDeque<(u32, u64)>,
     ready: Vec<u32>,
     /// [`SILENCE_NS`], except in tests.
@@ -59,16 +59,16 @@ impl Worker {
         Ok(Worker { protocol, connections, readiness, waits, turn, draw, free, ready, silence_ns: SILENCE_NS })
     }
 
-    /// Prepares the calling thread: its CPU, and a timer slack that lets sleeps end on time.
+    /// Prepares the calling thread: pins it to its CPU, and sets a timer slack with which it wakes on time.
     pub(super) fn settle(cpus: &CpuSet) {
         if !cpus.is_empty() {
-            // If the kernel refuses, the thread runs elsewhere. At worst the window's numbers show a load that does not keep up.
+            // If the kernel refuses, the thread runs on other CPUs. At worst, the window's values show that the load does not keep up.
             let _ = thread::set_affinity(cpus);
         }
         let _ = thread::set_timer_slack_ns(std::num::NonZeroU64::new(1));
     }
 
-    /// The load of one window. Ends when every request is answered or given up.
+    /// Runs the load of one window. Returns when every request is answered or given up.
     pub(super) fn run(&mut self, span: Span) -> Result<RequestCounts, Fault> {
         let mut counts = RequestCounts::new();
         self.free.clear();
@@ -106,7 +106,7 @@ impl Worker {
 
     fn send_due(&mut self, now_ns: u64, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
         while let Some((index, freed_ns)) = self.free.front().copied() {
-            // Connections are served one after another. The time of each counts from its own send.
+            // Connections are handled one after another. The latency of a closed loop's request counts from when it is really sent.
             let now_ns = if matches!(self.turn, Turn::AtOnce) { clock::monotonic_ns() } else { now_ns };
             let due_ns = match &mut self.turn {
                 Turn::AtOnce if now_ns >= span.end_ns => return Ok(()),
@@ -148,7 +148,7 @@ impl Worker {
 
     /// Waits for answers until the next request is due, and handles them.
     fn hear(&mut self, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
-        // Take the list out, so that it and the connections can be borrowed together. It is returned below.
+        // Move the list out of `self`, so that it and the connections can be borrowed at the same time. It is moved back below.
         let mut ready = std::mem::take(&mut self.ready);
         match self.waits {
             Waits::InRead => {
@@ -184,12 +184,13 @@ impl Worker {
             counts.answered();
         }
         let is_closed = matches!(self.turn, Turn::AtOnce);
-        // A request of an open loop belongs to the window in which it was due, whenever its answer arrives.
+        // In an open loop, a request belongs to the window in which it was due, whenever its answer arrives.
         let counts_at_ns = if is_closed { now_ns } else { flight.due_ns };
         if span.has(counts_at_ns) {
             counts.took(now_ns.saturating_sub(flight.due_ns), found);
         }
-        // Send the next request at once, not after all answers are read. Otherwise the server would wait and show less than its real rate.
+        // Send the next request at once, before the other answers are read. Otherwise the server would have to wait, and its measured rate
+        // would be too low.
         if is_closed && now_ns < span.end_ns {
             return self.ask(index, now_ns, now_ns);
         }
@@ -206,7 +207,7 @@ impl Worker {
         }
     }
 
-    /// Counts requests that were due but never sent. Without them a server that cannot keep up would look fast.
+    /// Counts requests that were due but never sent. Otherwise, a server that cannot keep up would look fast.
     fn give_up(&mut self, span: Span, counts: &mut RequestCounts) {
         let Turn::Due(schedule) = &mut self.turn else { return };
         while schedule.due_ns() < span.end_ns {

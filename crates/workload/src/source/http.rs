@@ -1,5 +1,4 @@
-//! One GET over plain HTTP, limited in bytes and time, to read a page of metrics. For any answer of the server, it returns a page or an
-//! error.
+//! Reads a page of metrics by one GET over plain HTTP, with a limit on bytes and time. Any answer of the server gives a page or an error.
 
 use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
@@ -11,7 +10,7 @@ use crate::source::{InvalidMetric, NoNumber};
 
 /// The time limit for connecting, sending and reading together.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The largest page. The largest servers have some megabytes.
+/// The maximum length of a page in bytes. The pages of the largest servers have some megabytes.
 const PAGE_BYTES_MAX: usize = 16 << 20;
 
 /// The address of a page.
@@ -23,10 +22,10 @@ pub struct Address {
 }
 
 impl Address {
-    /// `http://HOST[:PORT][/PATH]`; without a path, `/metrics`.
+    /// Parses `http://HOST[:PORT][/PATH]`. The default path is `/metrics`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the address.
     pub fn parse(text: &str) -> Result<Address, InvalidMetric> {
         let wrong = |why: &str| Err(format!("{text}: {why}").into());
         let Some(rest) = text.strip_prefix("http://") else {
@@ -58,10 +57,10 @@ impl Address {
         Ok(Address { host: host.to_owned(), port, path: if path == "/" { "/metrics".into() } else { path.into() } })
     }
 
-    /// The page.
+    /// Reads the page.
     ///
     /// # Errors
-    /// What went wrong. The text continues the address.
+    /// What went wrong, as a text that follows the address in a sentence.
     pub fn get(&self) -> Result<String, NoNumber> {
         let deadline = Instant::now() + PATIENCE;
         let Address { host, port, path } = self;
@@ -70,7 +69,7 @@ impl Address {
         let mut stream =
             http::connect(addresses.take(4), deadline).map_err(|error| format!("no connection: {error}"))?;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        // Use HTTP/1.0, so that the page arrives in one piece and the connection ends after it.
+        // Use HTTP/1.0. The page then arrives in one piece, and the server closes the connection after it.
         let question = format!(
             "GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: text/plain;version=0.0.4, */*;q=0.1\r\n\
              Accept-Encoding: identity\r\nConnection: close\r\n\r\n"
@@ -86,7 +85,7 @@ impl Address {
     }
 }
 
-/// The page in an answer.
+/// The page that an answer contains.
 fn page(answer: Answer) -> Result<String, NoNumber> {
     let Answer { status, reason, encoding, body } = answer;
     if status != 200 {
@@ -160,7 +159,7 @@ mod tests {
         }
     }
 
-    /// The result for a server that gives this answer and then closes, or keeps the connection.
+    /// Reads a page from a server that gives this answer. Then the server keeps the connection open (`keeps`) or closes it.
     fn asked(answer: &'static [u8], keeps: bool) -> Result<String, NoNumber> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&format!("http://{}/x", listener.local_addr().unwrap())).unwrap();
@@ -169,7 +168,7 @@ mod tests {
             let mut question = [0; 1024];
             let length = stream.read(&mut question).unwrap();
             let question = String::from_utf8_lossy(&question[..length]).into_owned();
-            // The other side may have closed already.
+            // The client may have closed the connection already.
             let _ = stream.write_all(answer);
             if keeps {
                 let _ = stream.read(&mut [0; 1]);

@@ -1,5 +1,5 @@
-//! JSON lines that a program prints: the numbers at given paths, such as `latency_us.p99` in `{"latency_us":{"p99":120.5}}`. Other lines
-//! are skipped.
+//! Reads numbers from the JSON lines that a program prints. A metric is a path, such as `latency_us.p99` in `{"latency_us":{"p99":120.5}}`.
+//! Other lines are skipped.
 
 use serde_json::Value;
 
@@ -9,17 +9,17 @@ use crate::source::lines::ReadLine;
 use crate::source::named::{self, Directions};
 use crate::source::rule::Rule;
 
-/// Numbers at paths.
+/// The numbers at given paths in JSON lines.
 pub struct JsonLines {
     metrics: Vec<(Metric, Rule)>,
     paths: Vec<Vec<String>>,
 }
 
 impl JsonLines {
-    /// Each metric is `PATH` or `PATH@RULE`. Without a rule it takes the median over the window.
+    /// Each metric is `PATH` or `PATH@RULE`. The default rule is the median over the window.
     ///
     /// # Errors
-    /// If one has no path or an unknown rule.
+    /// If a metric has no path, or an unknown rule.
     pub fn new(metrics: &[String], directions: &Directions) -> Result<JsonLines, InvalidMetric> {
         let mut known = JsonLines { metrics: Vec::new(), paths: Vec::new() };
         for text in metrics {
@@ -34,7 +34,7 @@ impl JsonLines {
     }
 }
 
-/// Names and indices separated by dots. `\.` is a dot in a name.
+/// Parses a path: names and indices, separated by dots. `\.` is a dot within a name.
 pub fn parse_path(text: &str) -> Option<Vec<String>> {
     let mut steps = vec![String::new()];
     let mut letters = text.chars();
@@ -48,7 +48,7 @@ pub fn parse_path(text: &str) -> Option<Vec<String>> {
     steps.iter().all(|step| !step.is_empty()).then_some(steps)
 }
 
-/// The number at a path. A number in a string counts too.
+/// The number at a path. A string that contains a number counts too.
 fn number(line: &Value, path: &[String]) -> Option<f64> {
     let mut at = line;
     for step in path {

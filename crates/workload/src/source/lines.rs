@@ -1,5 +1,5 @@
-//! `FromLines`: numbers from the lines that a program prints, with any parser. The thread that drains the program's output provides the
-//! lines. A window contains the lines between its begin and its end.
+//! `FromLines`: takes numbers from the lines that a program prints, with any parser. The thread that reads the program's output passes the
+//! lines on. A window has the lines that arrive between its begin and its end.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,22 +12,22 @@ use crate::source::Source;
 use crate::source::rule::{First, Rule, Values};
 use crate::workload::Sample;
 
-/// If a window got no line, wait this share of its length for a late one. This is too short to make the window too long.
+/// If a window got no line, wait for a late one, up to this share of the window's length. A longer wait would make the window too long.
 const GRACE_SHARE: f64 = 0.4;
 
 /// A parser that finds numbers in a line.
 pub trait ReadLine: Send + Sync {
-    /// What it looks for, for the report.
+    /// A description of what the parser looks for, for the report.
     fn describe(&self) -> String;
 
-    /// The metrics that it finds, with their rules.
+    /// The metrics that the parser finds, with their rules.
     fn metrics(&self) -> Vec<(Metric, Rule)>;
 
-    /// Passes each number of a line on, with the index of its metric.
+    /// Finds the numbers in a line. Calls `put` with each, and with the index of its metric.
     fn read(&self, line: &str, put: &mut dyn FnMut(usize, f64));
 }
 
-/// The receiver of a program's lines.
+/// Takes the lines of a program.
 #[derive(Clone)]
 pub struct Inbox {
     reader: Arc<dyn ReadLine>,
@@ -38,12 +38,12 @@ struct Heard {
     values: Vec<Values>,
     lines: u64,
     last_line: String,
-    /// When the last line arrived, in this window or before.
+    /// When the last line arrived, in this window or before it. None if there was none.
     last_at: Option<Instant>,
 }
 
 impl Inbox {
-    /// Handles a line.
+    /// Takes the next line.
     pub fn line(&self, line: &str) {
         let at_ns = clock::monotonic_ns();
         let mut heard = lock(&self.heard.0);
@@ -64,12 +64,12 @@ impl Inbox {
     }
 }
 
-/// After a panic elsewhere the numbers are still consistent.
+/// Locks, even if another thread panicked while it had the lock. The values are consistent then too.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A source of numbers from lines.
+/// A source that takes its values from lines.
 pub struct FromLines {
     inbox: Inbox,
     metrics: Vec<(Metric, Rule)>,
@@ -87,7 +87,7 @@ impl FromLines {
         FromLines { inbox, metrics, first, begun: Instant::now() }
     }
 
-    /// The receiver for the lines.
+    /// Returns the object that takes the lines.
     pub fn inbox(&self) -> Inbox {
         self.inbox.clone()
     }
@@ -203,7 +203,7 @@ mod tests {
     fn a_line_that_is_a_little_late_is_waited_for() {
         let mut source = FromLines::new(Arc::new(Numbers), First::SpeaksForBefore);
         source.begin().unwrap();
-        // A long window has a long grace period, so no pause of the machine uses it up.
+        // A long window has a long grace period, so a pause of the machine cannot use it up.
         source.begun = source.begun.checked_sub(Duration::from_secs(100)).unwrap();
         let inbox = source.inbox();
         let late = std::thread::spawn(move || {

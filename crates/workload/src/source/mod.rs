@@ -1,5 +1,5 @@
-//! `Source`: where the numbers of a window come from when the server does not cooperate. There is one file for each: its output, its
-//! metrics endpoint, its telemetry page, or the kernel's view of it from outside.
+//! `Source`: where the values of a window come from if the server was not built for evenkeel. There is a file for each source: the server's
+//! output, its metrics page, its telemetry page, and the kernel's view of it from outside.
 
 pub(crate) mod telemetry;
 
@@ -21,9 +21,9 @@ pub mod split;
 
 pub use error::{InvalidMetric, NoNumber};
 
-/// Something that yields numbers for a window.
+/// Something that returns values for a window.
 pub trait Source {
-    /// What it is and where it reads, for the report.
+    /// What the source is and from where it reads, for the report.
     fn describe(&self) -> String;
 
     /// See [`Workload::identity`](crate::Workload::identity).
@@ -31,10 +31,10 @@ pub trait Source {
         self.describe()
     }
 
-    /// The metrics that it yields. The list may grow until the first window has ended.
+    /// The metrics of the source. The list may grow until the first window has ended.
     fn metrics(&self) -> Vec<Metric>;
 
-    /// How often the measured event happens per second, if known.
+    /// How many of the measured events happen per second. None if unknown.
     fn events_per_s(&self) -> Option<f64> {
         None
     }
@@ -44,15 +44,15 @@ pub trait Source {
         false
     }
 
-    /// Begins a window: earlier data does not count.
+    /// Begins a window. Data from before does not count.
     ///
     /// # Errors
     /// If there is nothing to read.
     fn begin(&mut self) -> Result<(), WorkloadError>;
 
-    /// Ends the window and returns its numbers.
+    /// Ends the window and returns its values.
     ///
     /// # Errors
-    /// If it contains no data, or the data cannot be understood.
+    /// If the window has no data, or the data is invalid.
     fn end(&mut self) -> Result<Sample, WorkloadError>;
 }

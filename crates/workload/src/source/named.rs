@@ -1,4 +1,4 @@
-//! Metrics named by the user. The unit follows from the name. Only the user can give the better direction.
+//! Metrics that the user names. The unit is taken from the name. Whether lower or higher is better, only the user can say.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use evenkeel_stats::Direction;
 use crate::metric::Metric;
 use crate::source::InvalidMetric;
 
-/// Units that may appear as words of a name, and how they are displayed.
+/// Units that may be words of a name, and how each is shown.
 const UNITS: [(&str, &str); 18] = [
     ("ns", "ns"),
     ("us", "us"),
@@ -29,7 +29,7 @@ const UNITS: [(&str, &str); 18] = [
     ("pps", "1/s"),
 ];
 
-/// The better directions by the user: for all metrics, and for single ones.
+/// Whether lower or higher is better, as the user said: for all metrics, and for single ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directions {
     all: Option<Direction>,
@@ -37,7 +37,7 @@ pub struct Directions {
 }
 
 impl Directions {
-    /// Each as `lower`, `higher`, `NAME=lower` or `NAME=higher`.
+    /// Parses arguments such as `lower`, `higher`, `NAME=lower` and `NAME=higher`.
     ///
     /// # Errors
     /// If an argument has none of these forms, or contradicts an earlier one.
@@ -61,29 +61,29 @@ impl Directions {
         Ok(directions)
     }
 
-    /// The better direction of the metric with this name, if the user gave one.
+    /// Whether lower or higher is better for the metric with this name. None if the user did not say.
     pub fn get(&self, name: &str) -> Option<Direction> {
         self.named.get(name).copied().or(self.all)
     }
 
-    /// The names with a direction of their own.
+    /// The names of the metrics for which the user gave a direction.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
     }
 }
 
-/// The metric with this name. Without a direction by the user it cannot decide a trial: see [`Directions::get`].
+/// Makes a metric with this name. If the user gave no direction for it, it cannot decide a trial: see [`Directions::get`].
 pub fn metric(name: &str, unit: &str, directions: &Directions) -> Metric {
     let unit = if unit.is_empty() { unit_of(name) } else { unit };
     Metric::named(name.to_owned(), unit.to_owned(), directions.get(name).unwrap_or(Direction::Lower))
 }
 
-/// The unit among the words of a name, searched from the end: `rtt_us_p99`, `latency_ms.p99`, `http_request_duration_seconds`. Empty
-/// without one.
+/// The unit among the words of a name, such as `rtt_us_p99`, `latency_ms.p99` or `http_request_duration_seconds`. The last such word
+/// counts. Empty if there is none.
 pub fn unit_of(name: &str) -> &'static str {
     let name = name.split(['{', '@']).next().unwrap_or_default().to_ascii_lowercase();
     let mut words = name.rsplit(|letter: char| !letter.is_ascii_alphanumeric());
-    // A single `s` in the middle is more often an abbreviation than a second.
+    // A single `s` in the middle of a name is more often an abbreviation than the unit of seconds.
     let of = |word: &str| UNITS.iter().find(|(unit, _)| *unit == word).map(|(_, written)| *written);
     words.find_map(of).unwrap_or_default()
 }

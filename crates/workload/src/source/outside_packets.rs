@@ -1,5 +1,5 @@
-//! The cadence of a server's UDP packets observed from outside: what its players receive, and when it leaves. The source is kernel
-//! timestamps on a packet socket.
+//! Observes the UDP packets of a server from outside: how many it sends and at which intervals. The times are kernel timestamps on a packet
+//! socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,19 +22,19 @@ use crate::sockets::{Protocol, serving};
 use crate::source::Source;
 use crate::workload::Sample;
 
-/// Packets closer together than this belong to one burst: a server sends a burst with a few microseconds between packets.
+/// Packets at most this far apart belong to one burst. Within a burst, a server sends a packet every few microseconds.
 const TOGETHER_NS: u64 = 1_000_000;
-/// How often to read the ring during a window. This is several times as often as needed, because the reader may be late.
+/// How often the ring is read during a window. This is several times as often as needed, because the reader may be delayed.
 const READ_EVERY_NS: u64 = DRAIN_WITHIN_MS as u64 * 1_000_000 / 6;
-/// The maximum number of packets of one window to keep.
+/// The maximum number of packets that are kept for a window.
 const PACKETS_MAX: usize = 1 << 20;
-/// The maximum number of peers to distinguish.
+/// The maximum number of peers that are distinguished.
 const PEERS_MAX: usize = 65_536;
-/// The maximum number of bytes of a socket table, and the maximum number of files of a process, to read.
+/// The maximum number of bytes to read of a socket table, and of files to read of a process.
 const TABLE_BYTES_MAX: usize = 16 << 20;
 const FILES_MAX: usize = 65_536;
 
-/// The metrics.
+/// The metrics of this source.
 pub const METRICS: &[Metric] = &[
     Metric::us("sent_interval_us_p50", "median time from one burst of the server's packets to the next"),
     Metric::us(
@@ -60,7 +60,7 @@ impl OutsidePackets {
     /// Finds the UDP ports of `pids` and records the packets sent from them, in the server's own network namespace.
     ///
     /// # Errors
-    /// If they have none, or this user may not capture packets.
+    /// If the processes have no UDP port, or if this user may not capture packets.
     pub fn start(pids: &[u32]) -> Result<OutsidePackets, WorkloadError> {
         let failed = |why: String| WorkloadError::Program { program: "the server's packets".to_owned(), why };
         let ports = udp_ports(pids);
@@ -87,7 +87,7 @@ fn refused(errno: Errno, is_elsewhere: bool) -> String {
     }
 }
 
-/// The UDP ports that these processes have open, at most as many as can be watched.
+/// The UDP ports that these processes have open. If there are more than can be watched, the rest is left out.
 fn udp_ports(pids: &[u32]) -> Vec<u16> {
     let mut ports = BTreeSet::new();
     for pid in pids {
@@ -128,7 +128,7 @@ impl Source for OutsidePackets {
     fn end(&mut self) -> Result<Sample, WorkloadError> {
         let failed = |why: String| WorkloadError::Program { program: "the server's packets".to_owned(), why };
         let to_ns = clock::realtime_ns();
-        // The last packets are in a block that the kernel hands over slightly later.
+        // The last packets are in a block that the kernel passes on a little later, so wait for it.
         clock::sleep_until_ns(clock::monotonic_ns() + u64::from(HANDED_OVER_WITHIN_MS) * 3 / 2 * 1_000_000);
         let mut heard = self.reader.heard();
         heard.drain();
@@ -154,7 +154,7 @@ impl Source for OutsidePackets {
     }
 }
 
-/// The packets read from the ring since a window began.
+/// The packets that were read from the ring since the window began.
 struct Heard {
     ring: SentPackets,
     packets: Vec<SentPacket>,
@@ -171,7 +171,7 @@ impl Heard {
         });
     }
 
-    /// Returns the packets and starts anew.
+    /// Returns the packets, and removes them.
     fn forget(&mut self) -> Vec<SentPacket> {
         let _ = self.ring.counts();
         (self.beyond, self.unread) = (0, 0);
@@ -179,7 +179,8 @@ impl Heard {
     }
 }
 
-/// A thread that reads the ring during a window. A server that sends a little but often fills a block per tick.
+/// A thread that reads the ring during a window. The ring's blocks can fill up quickly: a server that sends little but often may fill one
+/// with each tick.
 struct Reader {
     heard: Arc<Mutex<Heard>>,
     stop: Arc<AtomicBool>,
@@ -205,7 +206,7 @@ impl Reader {
     }
 }
 
-/// The data is consistent after each packet, even if another thread panicked.
+/// Locks, even if another thread panicked while it had the lock. The data is consistent after each packet.
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -214,7 +215,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It wakes within one period and returns nothing.
+            // The thread wakes within one period, and its result is not needed.
             let _ = thread.join();
         }
     }
@@ -238,7 +239,8 @@ impl Cadence {
     fn from_packets(packets: &[SentPacket]) -> Cadence {
         let mut cadence = Cadence::default();
         for packet in packets {
-            // If a packet leaves by an interface and then by its lower device, the socket receives it from both. The first one counts.
+            // If a packet leaves through an interface and then through its lower device, the socket gets it twice. Only the first one
+            // counts.
             let room = cadence.peers.len() < PEERS_MAX;
             let first = match cadence.peers.get(&packet.heads.to) {
                 Some(first) => *first,
@@ -273,7 +275,7 @@ impl Cadence {
         cadence
     }
 
-    /// The numbers: of the periodic bursts if there are any, otherwise of all bursts.
+    /// The values of a window: of the periodic bursts if there are any, otherwise of all bursts.
     fn sample(&self, known: Option<&Tempo>) -> (Sample, Option<Tempo>) {
         let beats: Vec<Beat> = self.bursts.iter().map(|burst| burst.beat).collect();
         let found = ticks(&beats, known).ok();
@@ -337,7 +339,7 @@ mod tests {
             let at_ms = f64::from(tick) * 40.0 + 1000.0;
             let bots = (0..16).map(|bot| packet(at_ms + f64::from(bot) * 0.01, 5000 + bot, 1));
             packets.extend(bots);
-            // A bridge below the interface, and occasional replies.
+            // A copy of each packet on the bridge below the interface, and a reply now and then.
             packets.extend((0..16).map(|bot| packet(at_ms + 0.2 + f64::from(bot) * 0.01, 5000 + bot, 2)));
             if tick % 7 == 0 {
                 packets.push(packet(at_ms + 11.0 + f64::from(tick % 5), 9000, 1));
@@ -384,7 +386,7 @@ mod tests {
             }
             let sample = source.end().unwrap();
             assert_eq!((sample["packets_lost"], sample["packets_unread"]), (0.0, 0.0), "{sample:?}");
-            // Other sockets of this process may send as well, because its tests run in parallel. A block may arrive late.
+            // Other tests run in parallel in this process, and their sockets may send too. A block may arrive late.
             if sample["sent_packets"] >= 3.0 {
                 return;
             }

@@ -1,4 +1,5 @@
-//! A server's tick observed from outside, by the kernel's switch records of its thread: for servers that report nothing.
+//! Observes the tick of a server from outside, by the kernel's switch records of the tick's thread. For servers that do not report their
+//! ticks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,25 +23,25 @@ use crate::source::Source;
 use crate::unclear_tick::UnclearTick;
 use crate::workload::Sample;
 
-/// After this many windows in a row without a CPU, give up.
+/// After this many consecutive windows in which the server got no CPU, measuring fails.
 const WITHOUT_CPU_MAX: u32 = 8;
 
-/// How long to watch the server to find its tick, and how long if that is not enough.
+/// How long a server is watched to find its tick: the first attempt, and the maximum if that is not enough.
 const LOOK_NS: u64 = 3_000_000_000;
 const LOOK_MOST_NS: u64 = 9_000_000_000;
-/// A quantile of ticks may decide a trial only if there are at least this many ticks per second.
+/// A quantile of ticks may decide a trial only if the tick rate is at least this high, in Hz.
 const P99_HZ_MIN: f64 = 500.0;
 const P90_HZ_MIN: f64 = 100.0;
 
-/// Arms may share a window if the tick can be followed in this share of short stretches. A stretch has this many ticks, and at least this
-/// length.
+/// Arms may be interleaved within a window if the tick can be followed in at least this share of short stretches. The next constants are
+/// the number of ticks in a stretch, and its minimum length.
 const TURNS_FOLLOWED_MIN: f64 = 0.9;
 const TURN_TICKS: f64 = 5.0;
 const TURN_NS: f64 = 250e6;
-/// A window with fewer ticks does not update the expected rate.
+/// If a window has fewer ticks, it does not change the expected rate.
 const TEMPO_TICKS_MIN: u64 = 12;
 
-/// The metrics. See [`OutsideTicks::metrics`] for the one that decides.
+/// The metrics of this source. [`OutsideTicks::metrics`] says which one decides.
 pub const METRICS: &[Metric] = &[
     Metric::us(
         "due_to_done_us_p99",
@@ -75,28 +76,28 @@ pub const METRICS: &[Metric] = &[
     ),
 ];
 
-/// A server whose tick is watched.
+/// A server whose tick is observed.
 pub struct OutsideTicks {
     watcher: Watcher,
     tick: TickLoop,
-    /// Whether a window of a quarter of a second, or of five ticks if these take longer, is enough to follow the tick.
+    /// Whether the tick can be followed in a window of a quarter of a second, or of five ticks if these take longer.
     takes_turns: bool,
-    /// Whether due times are known, so that ticks can be late.
+    /// Whether due times are known, so that lateness can be measured.
     has_due: bool,
-    /// How long after the requested wake time the earliest ticks begin, as last measured.
+    /// How long after the requested wake time the earliest ticks begin, as measured last. None if unknown.
     asked_ns: Option<f64>,
-    /// The kernel's counts of the busiest thread at the start of the window.
+    /// The kernel's counts of the busiest thread at the begin of the window.
     begun: Option<Counted>,
-    /// The current run of windows in which the thread got no CPU.
+    /// The number of consecutive windows, up to now, in which the thread got no CPU.
     without_cpu: u32,
 }
 
-/// The kernel's counts of a watched thread.
+/// The kernel's counts of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     at_ns: u64,
     ran_ns: u64,
-    /// How long it was ready but had no CPU. A wait that still lasts is not included.
+    /// How long the thread was ready but had no CPU. A wait that has not ended yet is not included.
     waited_ns: u64,
     is_ready: bool,
 }
@@ -108,7 +109,7 @@ impl Counted {
         Some(Counted { at_ns: clock::monotonic_ns(), ran_ns, waited_ns, is_ready })
     }
 
-    /// How long the thread was ready without a CPU since `before`, if that was most of the time.
+    /// How long the thread was ready but had no CPU since `before`. None unless that was most of the time.
     fn starved_since(&self, before: &Counted) -> Option<u64> {
         let span_ns = self.at_ns.saturating_sub(before.at_ns);
         let ran_ns = self.ran_ns.saturating_sub(before.ran_ns);
@@ -119,7 +120,7 @@ impl Counted {
 }
 
 impl OutsideTicks {
-    /// Watches the threads of `pids` for some three seconds, then follows the loop with most of their work, or the one that is `wanted`.
+    /// Watches the threads of `pids` for some three seconds. Then follows the `wanted` loop, by default the one with most of their work.
     ///
     /// # Errors
     /// If the processes do not exist or may not be watched, if the tick loop is unclear, or if the user asked to stop.
@@ -127,7 +128,7 @@ impl OutsideTicks {
         let failed = |why: String| WorkloadError::Program { program: "the server's threads".to_owned(), why };
         let settings = ticks::Settings { pids: pids.to_vec(), wanted: wanted.clone(), for_ns: LOOK_NS };
         let found = ticks::look(&settings, LOOK_MOST_NS, &Watch::new(stop, &|_, _| {}));
-        // If the watch was cut short, its result shows nothing about the server.
+        // The user stopped the watch early, so its result shows nothing about the server.
         if stop.load(Ordering::Relaxed) {
             return Err(WorkloadError::Stopped);
         }
@@ -142,7 +143,7 @@ impl OutsideTicks {
                 Watched::Threads(vec![(pid, tid)])
             }
             Workers::Pool(_) | Workers::Process | Workers::Function(_) => {
-                // If the server has more threads than can be watched, watch those that do the tick's work.
+                // If the server has more threads than can be watched, those that do the tick's work come first.
                 let mut threads: Vec<(u32, u32)> = pids.iter().flat_map(|pid| tasks(*pid)).collect();
                 threads.sort_by_key(|(_, tid)| !tick.carriers.iter().any(|carrier| carrier.tid == *tid));
                 Watched::Growing(threads)
@@ -159,12 +160,12 @@ impl OutsideTicks {
         Ok(OutsideTicks { watcher, tick, takes_turns, has_due, asked_ns, begun: None, without_cpu: 0 })
     }
 
-    /// Ticks per second.
+    /// The tick rate in Hz.
     pub fn hz(&self) -> f64 {
         self.tick.tempo.hz()
     }
 
-    /// The thread with most of the tick's work.
+    /// The thread that does most of the tick's work.
     fn busiest(&self) -> Option<u32> {
         self.tick.carriers.first().map(|carrier| carrier.tid)
     }
@@ -178,7 +179,7 @@ impl OutsideTicks {
     }
 }
 
-/// The default metric: a quantile for which a second contains enough ticks. From due to done if due times are known.
+/// The name of the default metric: a quantile for which a second has enough ticks. If due times are known, it is the time from due to done.
 fn usual_metric(hz: f64, has_due: bool) -> String {
     let quantile = match hz {
         hz if hz >= P99_HZ_MIN => "p99",
@@ -210,12 +211,12 @@ impl Source for OutsideTicks {
         )
     }
 
-    /// Without the thread, the rate and the pacing: each start finds them anew.
+    /// Leaves out the thread, the rate and the pacing, because each start finds them again.
     fn identity(&self) -> String {
         "tick observed from outside by switch records".to_owned()
     }
 
-    /// The default metric first.
+    /// The metrics, the default first.
     fn metrics(&self) -> Vec<Metric> {
         let usual = usual_metric(self.hz(), self.has_due);
         let needs_due = |metric: &Metric| ["due_to_done", "tick_lateness"].iter().any(|of| metric.name.starts_with(of));
@@ -249,8 +250,8 @@ impl Source for OutsideTicks {
             return Err(self.error("it now wakes far more often than any tick, so evenkeel stopped observing it"));
         }
         let account = tick_account(&stream, &self.tick, self.asked_ns);
-        // Report starvation only if there is no number. If there is a number, it shows how long the tick waited, and that is exactly what
-        // we measure.
+        // A thread without a CPU is reported only if the window has no value. If it has one, the value already contains the wait, which is
+        // what is to be measured.
         if let (Err(_), Some(begun), Some(now)) = (&account, &self.begun, &now)
             && let Some(waited_ns) = now.starved_since(begun)
         {
@@ -267,7 +268,7 @@ impl Source for OutsideTicks {
             }
         })?;
         self.asked_ns = account.asked_ns.or(self.asked_ns);
-        // Few ticks give too rough a rate to find the next ones.
+        // With few ticks, the rate is too inexact to predict the next ticks.
         if account.ticks >= TEMPO_TICKS_MIN {
             self.tick.tempo = account.tempo;
         }
@@ -275,8 +276,7 @@ impl Source for OutsideTicks {
     }
 }
 
-/// The error of a window in which a thread got no CPU. It is the last of several in a row. The window is dropped, unless there are too
-/// many.
+/// The error for a window in which a thread got no CPU. The window is dropped, unless it is the last of too many consecutive ones.
 fn no_cpu(who: &str, in_a_row: u32, waited_ns: u64, span_ns: u64) -> WorkloadError {
     let (program, waited_ms, span_ms) = (who.to_owned(), waited_ns / 1_000_000, span_ns / 1_000_000);
     if in_a_row < WITHOUT_CPU_MAX {
@@ -289,7 +289,7 @@ fn no_cpu(who: &str, in_a_row: u32, waited_ns: u64, span_ns: u64) -> WorkloadErr
     WorkloadError::Program { program, why }
 }
 
-/// The numbers of a window, including what was lost.
+/// The values of a window, including the number of lost records.
 fn sample(account: &Account, stream: &Stream) -> Sample {
     let span_ns = stream.span_ns() as f64;
     let due = account.ticks + account.missed + account.hidden;

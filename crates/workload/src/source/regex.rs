@@ -1,5 +1,5 @@
-//! Numbers in the lines that a program prints, found by regular expressions. The library's time is linear in the line, for any expression
-//! and any line.
+//! Reads numbers from the lines that a program prints, with regular expressions. For any expression and any line, the regex library takes
+//! time in proportion to the line's length.
 
 use regex::{Regex, RegexBuilder};
 
@@ -9,21 +9,21 @@ use crate::source::lines::ReadLine;
 use crate::source::named::{self, Directions};
 use crate::source::rule::Rule;
 
-/// The most memory of a compiled expression.
+/// The maximum memory of a compiled expression, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 1 << 20;
 
-/// Numbers by expression.
+/// The numbers that given expressions find in lines.
 pub struct RegexLines {
     metrics: Vec<(Metric, Rule)>,
     expressions: Vec<Regex>,
 }
 
 impl RegexLines {
-    /// Each metric is `NAME=EXPRESSION` or `NAME@RULE=EXPRESSION`. Without a rule it takes the median over the window. The number is the
-    /// match of the group `v`, otherwise of the first group, otherwise of the whole expression.
+    /// Each metric is `NAME=EXPRESSION` or `NAME@RULE=EXPRESSION`. The default rule is the median over the window. The number is the text
+    /// that the group `v` matches. Without this group it is the first group, and without groups the whole match.
     ///
     /// # Errors
-    /// If one has no name, an unknown rule, or an invalid expression.
+    /// If a metric has no name, an unknown rule, or an invalid expression.
     pub fn new(metrics: &[String], directions: &Directions) -> Result<RegexLines, InvalidMetric> {
         let mut known = RegexLines { metrics: Vec::new(), expressions: Vec::new() };
         for text in metrics {
@@ -43,12 +43,12 @@ impl RegexLines {
 /// Compiles an expression of the user.
 ///
 /// # Errors
-/// What is wrong with it, on one line, or that it is too large.
+/// What is wrong with the expression, as a single line.
 pub fn compile(expression: &str) -> Result<Regex, InvalidMetric> {
     let made = RegexBuilder::new(expression).size_limit(EXPRESSION_BYTES_MAX).build();
     made.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "the expression is too large".into(),
-        // The text has the expression with a mark below it, and ends in the reason.
+        // This text has several lines: the expression with a mark below it, and the reason as the last line.
         error => {
             let text = error.to_string();
             let why = text.rsplit("error: ").next().unwrap_or_default().trim();

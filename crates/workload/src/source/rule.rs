@@ -6,32 +6,33 @@ use evenkeel_stats::quantile;
 
 use crate::source::InvalidMetric;
 
-/// The maximum number of values to keep for a quantile. Above that it keeps every second one, and so on: an evenly spaced sample.
+/// The maximum number of values that are kept for a quantile. Whenever there are more, every second one is dropped, so the rest is an
+/// evenly spaced sample.
 const KEPT_MAX: usize = 1 << 16;
 
-/// The rule that reduces a window's values to one.
+/// A rule that reduces the values of a window to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Rule {
-    /// `@median`.
+    /// `@median`: the median.
     #[default]
     Median,
-    /// `@mean`.
+    /// `@mean`: the mean.
     Mean,
-    /// `@last`.
+    /// `@last`: the last value.
     Last,
-    /// `@min`.
+    /// `@min`: the smallest value.
     Min,
-    /// `@max`.
+    /// `@max`: the largest value.
     Max,
-    /// `@sum`.
+    /// `@sum`: the sum.
     Sum,
     /// `@rate`: the growth per second of a number that only grows.
     Rate,
-    /// `@p99`, `@p99.9`: a percentile, 0 to 100.
+    /// `@p99` or `@p99.9`: a percentile from 0 to 100.
     Quantile(f64),
 }
 
-/// The rules by name, for help and errors.
+/// The names of the rules, for help and errors.
 pub const RULES: &str = "median, mean, last, min, max, sum, rate, p50, p99, p99.9 and so on";
 
 impl Rule {
@@ -54,7 +55,7 @@ impl Rule {
         })
     }
 
-    /// Splits `NAME@RULE`. None without a rule.
+    /// Splits `NAME@RULE` into its parts. The rule is None if there is no `@`.
     ///
     /// # Errors
     /// If the text after the last `@` is not a rule.
@@ -80,16 +81,16 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The time that the first line of a window describes.
+/// Which time the first value of a window describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// The time before the line, as for a program that reports repeatedly. The first value of a window counts only if it is the only one.
+    /// The time before the window, because the program reports repeatedly. So the first value is used only if there is no other.
     SpeaksForBefore,
-    /// The window, as for a program that runs within it.
+    /// The window, because the program runs within it.
     Counts,
 }
 
-/// The values of one metric in one window, in bounded memory.
+/// The values of one metric in a window, in limited memory.
 #[derive(Clone, Debug)]
 pub struct Values {
     first_rule: First,
@@ -100,9 +101,9 @@ pub struct Values {
     min: f64,
     max: f64,
     kept: Vec<f64>,
-    /// It keeps one of every `step` values.
+    /// One of every `step` values is kept.
     step: u64,
-    /// The last value that was skipped because it is not finite.
+    /// The last value that was skipped because it is not finite. None if there was none.
     passed_over: Option<f64>,
 }
 
@@ -114,7 +115,7 @@ impl Values {
         Values { first_rule, first, last, count: 0, sum: 0.0, min, max, kept, step: 1, passed_over: None }
     }
 
-    /// Adds a value with its time. Values that are not finite are skipped.
+    /// Adds a value and its time. A value that is not finite is skipped.
     pub fn push(&mut self, value: f64, at_ns: u64) {
         if !value.is_finite() {
             self.passed_over = Some(value);
@@ -151,8 +152,8 @@ impl Values {
         self.last.is_none()
     }
 
-    /// Why there is no number although there are values. The text continues a sentence that starts with the metric's name. None if more
-    /// values would help.
+    /// Why there is no result although there are values. The text follows the name of the metric in a sentence. None if more values would
+    /// help.
     pub fn lacks(&self, rule: Rule) -> Option<String> {
         match (self.first, self.last) {
             (Some((first, _)), Some((last, _))) if rule == Rule::Rate && last < first => {
@@ -163,7 +164,7 @@ impl Values {
         }
     }
 
-    /// The window's number. None without values, or with too few for the rule.
+    /// The result of the rule. None if there are no values, or too few for the rule.
     pub fn number(&self, rule: Rule) -> Option<f64> {
         let (first, last) = (self.first?, self.last?);
         if rule == Rule::Rate {

@@ -1,6 +1,6 @@
-//! `Split`: splits a program's output into lines, one piece at a time, with a bound on each line. Pure: the bytes are passed in.
+//! `Split`: splits the output of a program into lines, piece by piece. The length of a line is limited. It does no I/O itself.
 
-/// The longest line. The rest of a longer line is dropped.
+/// The maximum length of a line in bytes. The rest of a longer line is dropped.
 pub const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// Splits bytes into lines. `\r` also ends a line, because programs use it to draw progress.
@@ -10,7 +10,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// Adds bytes, and calls `each` with every line that they complete, except empty lines. Invalid UTF-8 is replaced.
+    /// Adds bytes, and calls `each` with every line that is now complete, except empty lines. Invalid UTF-8 is replaced.
     pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
         let mut pieces = bytes.split(|byte| matches!(byte, b'\n' | b'\r'));
         if let Some(first) = pieces.next() {
@@ -22,7 +22,7 @@ impl Split {
         }
     }
 
-    /// Ends the input. If text remains, calls `each` with it as the last line.
+    /// Ends the input. If an incomplete line remains, calls `each` with it.
     pub fn end(&mut self, mut each: impl FnMut(&str)) {
         if !self.line.is_empty() {
             each(&String::from_utf8_lossy(&self.line));

@@ -1,5 +1,5 @@
-//! The telemetry page of servers built on evenkeel-rt: the server's own numbers of each tick, at no cost to it. This works for a server
-//! that we did not start, and continues after a restart.
+//! The telemetry page of a server that was built with evenkeel-rt. It has the server's own values of each tick, and reading it costs the
+//! server nothing. The server need not be started by us, and may restart.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::error::WorkloadError;
 use crate::metric::Metric;
 use crate::workload::Sample;
 
-/// How long a server may take to come back, and how often to check for it.
+/// How long to wait for a server to come back, and (the next constant) how often to look for it.
 const FIND_TIME_NS: u64 = 10_000_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The metrics that may decide a trial. Each sample contains more.
+/// The metrics that may decide a trial. A sample has further values.
 pub(crate) const METRICS: &[Metric] = &[
     Metric::us("tick_lateness_us_p50", "median lateness of the server's tick"),
     Metric::us("tick_lateness_us_p90", "90th percentile of the lateness of the server's tick"),
@@ -35,25 +35,26 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower),
 ];
 
-/// Reads the page of one session.
+/// Reads the telemetry page of one session.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
-    /// The session's name or its server's process. None if there is only one.
+    /// The name of the session, or the number of its server's process, as the user gave it. None if the user gave nothing, because there is
+    /// only one.
     wanted: Option<String>,
     folders: Vec<PathBuf>,
     open: Option<Page>,
     begun: Option<Look>,
 }
 
-/// An open session.
+/// An open page of a session.
 #[derive(Debug)]
 struct Page {
     path: PathBuf,
     session: String,
     pid: u32,
-    /// A successor must belong to the same user, because anybody may create a page with that name.
+    /// The owner of the page. A page of a later session must have the same owner, because anybody may create a page with this name.
     user: u32,
-    /// When the session began. If a server has several pages, the page of the latest session is current.
+    /// When the session began. If a server has several pages, that of the latest session is used.
     began_ns: u64,
 }
 
@@ -66,10 +67,10 @@ struct Look {
 }
 
 impl Telemetry {
-    /// Finds the session in the usual folders.
+    /// Finds the session in the default folders.
     ///
     /// # Errors
-    /// If no session has that name, or there are several and no name was given.
+    /// If no session has this name, or if no name was given and there are several sessions.
     pub(crate) fn open(wanted: Option<&str>) -> Result<Telemetry, WorkloadError> {
         Telemetry::open_in(folders(), wanted)
     }
@@ -80,7 +81,7 @@ impl Telemetry {
         Ok(telemetry)
     }
 
-    /// The server's process.
+    /// The process number of the server. None if unknown.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.open.as_ref().map(|page| page.pid)
     }
@@ -99,7 +100,7 @@ impl Telemetry {
             }
         };
         let found = names(&pages);
-        // A session found by process number is known by its name, because its number may change.
+        // If the user gave a process number, the session is found again by its name, because the number changes when the server restarts.
         let name = self.open.as_ref().map(|page| page.session.as_str()).or(self.wanted.as_deref());
         match name {
             Some(name) => pages.retain(|page| page.session == name || page.pid.to_string() == name),
@@ -117,7 +118,7 @@ impl Telemetry {
         })
     }
 
-    /// Reads the current server: the same one, or its successor, for which it waits.
+    /// Reads the counts of the current server. If it has ended, waits for its successor.
     fn look(&mut self) -> Result<Look, WorkloadError> {
         let give_up_ns = clock::monotonic_ns() + FIND_TIME_NS;
         loop {
@@ -146,7 +147,7 @@ impl Page {
         Some(Page { path, session: page.session, pid, user, began_ns: page.began_realtime_ns })
     }
 
-    /// Open the page anew each time: a server may end one match and begin another with the same name.
+    /// Open the page again each time, because a server may end one match and begin another with the same name.
     fn look(&self) -> Result<Look, NoNumber> {
         let no_number = |error: PageError| NoNumber::from(error.to_string());
         let reader = TelemetryReader::open(&self.path).map_err(no_number)?;
@@ -188,7 +189,7 @@ fn error(why: String) -> WorkloadError {
     WorkloadError::Program { program: "a page of telemetry".into(), why }
 }
 
-/// The numbers between two readings. A server that restarted in between reports only its own time.
+/// The values between two readings. If the server restarted in between, only the time since then counts.
 fn sample(begun: &Look, now: &Look) -> Result<Sample, NoNumber> {
     let is_same = begun.page.owner == now.page.owner && begun.page.began_realtime_ns == now.page.began_realtime_ns;
     let page = &now.page;
@@ -229,7 +230,7 @@ fn sample(begun: &Look, now: &Look) -> Result<Sample, NoNumber> {
         ("drops_per_s", Count::Drops),
     ];
     for (name, count) in rates {
-        // Counts that the server does not keep are left out.
+        // Counts that the server does not report are left out.
         let Some(counted) = page.count(count) else { continue };
         let before = if is_same { begun.page.count(count).unwrap_or(0) } else { 0 };
         sample.insert(name.to_owned(), counted.saturating_sub(before) as f64 / span_s);
@@ -243,8 +244,9 @@ fn sample(begun: &Look, now: &Look) -> Result<Sample, NoNumber> {
     Ok(sample)
 }
 
-/// A quantile interpolated within its bucket. Buckets are up to a seventh wide. From their bounds alone, an effect of 5 % would look like
-/// none or like 12 %. We assume an even distribution within a bucket. The error is then the same for both arms, and mostly far smaller.
+/// A quantile, interpolated within its bucket. Buckets are up to a seventh wide, so with their bounds alone an effect of 5 % would look
+/// like 0 % or 12 %. Values are assumed to be evenly distributed within a bucket. The error of this is the same for both arms, and mostly
+/// far smaller.
 fn within_bucket_ns(histogram: &PageHistogram, q: f64) -> Option<f64> {
     let max_ns = histogram.max_ns? as f64;
     let rank = (q * histogram.count as f64).max(1.0);
@@ -331,7 +333,7 @@ mod tests {
 
     #[test]
     fn quantiles_move_within_a_bucket() {
-        // A hundred values between 112 and 125 us, and one longer value.
+        // A hundred values are between 112 and 125 us, and one is longer.
         let at = BOUNDS_NS.partition_point(|bound| *bound < 125_000);
         let mut histogram =
             PageHistogram { count: 100, sum_ns: 0, max_ns: Some(200_000), buckets: vec![0; BOUNDS_NS.len() + 1] };

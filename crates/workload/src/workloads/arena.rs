@@ -1,5 +1,5 @@
-//! The reference game server with its bots, on loopback. Server and load run on separate CPUs if there are two, so that a round trip
-//! crosses CPUs as it would cross machines.
+//! The reference game server with its bots, on loopback. If there are two CPUs, server and bots run on separate ones. So a round trip goes
+//! from CPU to CPU, as it would go from machine to machine.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ use crate::placement::Placement;
 use crate::process_knob::ProcessKnobs;
 use crate::workload::{Sample, Workload};
 
-/// How long an answer may take beyond the command itself. This is longer than a pause of the machine.
+/// How long an answer may take in addition to the command itself. This is longer than a pause of the machine.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// How long all bots may take to join.
+/// The maximum time until all bots have joined.
 const JOIN_TIME: Duration = Duration::from_secs(15);
 
-/// The range of a tick's extra work.
+/// The possible values of a tick's extra work, in microseconds.
 const WORK_US: RangeInclusive<u32> = 0..=100_000;
 
 const METRICS: &[Metric] = &[
@@ -88,27 +88,27 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
-/// The configuration to start.
+/// The configuration of an arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The folder that holds `evenkeel-arena` and `evenkeel-bots`.
+    /// The folder with `evenkeel-arena` and `evenkeel-bots`.
     pub programs: PathBuf,
-    /// Players.
+    /// The number of bots.
     pub bots: u8,
-    /// Ticks per second.
+    /// The tick rate in Hz.
     pub tick_hz: u16,
     /// Work in each tick in addition to the game's own, in microseconds.
     pub work_us: u32,
-    /// Extra work in one tick of fifty, in microseconds.
+    /// Further work in one of fifty ticks, in microseconds.
     pub tail_us: u32,
-    /// Whether the tick thread keeps time as `evenkeel-rt` does. Otherwise it is an ordinary one, so that the knobs of a host act on it as
-    /// on most servers.
+    /// Whether the tick thread keeps time as `evenkeel-rt` does. If false, it is an ordinary thread, on which the host's knobs have the
+    /// same effect as on most servers.
     pub is_steady: bool,
-    /// Whether the ticks of all arenas on this host are spread.
+    /// Whether the phases of all arenas on this host are spread.
     pub phases: bool,
     /// The seed of the match.
     pub seed: u64,
-    /// The CPUs of server and bots.
+    /// How CPUs are assigned to server and bots.
     pub placement: Placement,
 }
 
@@ -116,7 +116,7 @@ pub struct Config {
 pub struct Arena {
     server: Conversation,
     bots: Conversation,
-    /// The tick thread's slack at its start.
+    /// The timer slack of the tick thread when it started, in nanoseconds.
     slack_ns_before: u64,
     knobs: ProcessKnobs,
     mover: Mover,
@@ -127,10 +127,10 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Starts both and waits until every bot has joined.
+    /// Starts server and bots, and waits until every bot has joined.
     ///
     /// # Errors
-    /// If one of them does not start, or not all bots join in time.
+    /// If the server or the bots do not start, or if not all bots join in time.
     pub fn start(config: Config) -> Result<Arena, WorkloadError> {
         let (server_cpus, bots_cpus) = config.placement.cpus();
         let path = config.programs.join("evenkeel-arena");
@@ -225,7 +225,7 @@ impl Workload for Arena {
             let (server, bots) = (self.server.pid(), self.bots.pid());
             return self.mover.set(self.config.placement, value, &[server], &[bots]).map(|(placement, _)| placement);
         }
-        // The server sets its slack itself, because that needs no privilege. Everything else is set from outside.
+        // The server can set its own timer slack without a privilege. All other properties are set from outside.
         if knob != "process.timer_slack_ns" {
             return self.knobs.set(&self.pids(), knob, value);
         }
@@ -270,7 +270,7 @@ impl Workload for Arena {
         let (mut sample, mut felt) = (Sample::new(), Sample::new());
         flatten("", &server, &mut sample);
         flatten("", &bots, &mut felt);
-        // The bots' measurements are what players see, and need no prefix. The server's own numbers come first.
+        // The bots' values are what players notice, so they need no prefix unless the server has a value of that name.
         for (name, value) in felt {
             let name = if sample.contains_key(&name) { format!("bots_{name}") } else { name };
             sample.insert(name, value);

@@ -1,4 +1,4 @@
-//! DDNet's server, of the Teeworlds family, with players who move in it. It ticks 50 times per second.
+//! DDNet's server, of the Teeworlds family, with players that move in the game. It has 50 ticks per second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::kit::game::{CPU, Game, PLAYED, Players, Preset};
 use crate::source::outside_ticks;
 
 const INSTALL: &str = "apt-get install --no-install-recommends ddnet-server";
-/// The maximum number of players of the server.
+/// The maximum number of players that the server accepts.
 const PLAYERS_MAX: u32 = 64;
 const PLAYERS: u32 = 16;
 
@@ -32,7 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
             name: "ddnet",
             program: "DDNet-Server",
             install: INSTALL,
-            // Printed once it listens.
+            // The server prints this when it listens.
             ready: "rcon password",
             settle: Duration::ZERO,
             arguments: Box::new(|_, address| {
@@ -40,13 +40,13 @@ pub(super) const ENTRY: Entry = Entry {
                     format!("bindaddr {}", address.ip()),
                     format!("sv_port {}", address.port()),
                     "sv_ipv4only 1".to_owned(),
-                    // Do not register with the list of servers.
+                    // Do not register in the public list of servers.
                     "sv_register 0".to_owned(),
-                    // A snapshot every tick instead of every second one.
+                    // Send a snapshot in every tick instead of every second one.
                     "sv_high_bandwidth 1".to_owned(),
-                    // A small map with places to fall off, so that players meet. The default map is a tutorial.
+                    // A small map with abysses, on which players meet. The default map is a tutorial.
                     "sv_map dm1".to_owned(),
-                    // All players share one address and join at once.
+                    // All players have the same address and join at the same time.
                     format!("sv_max_clients {PLAYERS_MAX}"),
                     format!("sv_max_clients_per_ip {PLAYERS_MAX}"),
                     "sv_connlimit 1000".to_owned(),

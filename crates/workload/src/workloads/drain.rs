@@ -1,5 +1,5 @@
-//! `drain`: a server that empties its socket once per tick, under a steady stream of packets. The socket's receive buffer decides whether
-//! all of them arrive. This workload demonstrates that knob.
+//! `drain`: a server that empties its socket once per tick, under a steady stream of packets. Whether all of them arrive depends on the
+//! size of the socket's receive buffer, so this workload demonstrates that knob.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::workload::{Sample, Workload};
 
 const NAME: &str = "drain";
 
-/// A trial compares ratios. The share of drops is often 0, which has no ratio. So the default metric is the delivered share, which is never
-/// 0 unless everything fails. If drops are rare, it hardly changes. For rare drops there is the share of drops, which counts at least one
-/// packet: a window without drops shows only that the share is below one in its packets.
+/// A trial compares ratios. The share of dropped packets is often 0, which has no ratio. So the default metric is the share of delivered
+/// packets, which is 0 only if none is delivered. If drops are rare, this share hardly changes. For rare drops there is
+/// `drop_share_at_most`, which counts at least one drop: a window of N packets without a drop shows only that the share is below 1/N.
 const METRICS: &[Metric] = &[
     Metric::new("delivered_share", "share of the packets that the server got to read", "share", Direction::Higher),
     Metric::new(
         "drop_share_at_most",
-        "share of the packets that the socket dropped, counted as one packet where it was none",
+        "share of the packets that the socket dropped, counted as one packet if none was dropped",
         "share",
         Direction::Lower,
     ),
@@ -47,7 +47,7 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(Drain::start(options)?)),
 };
 
-/// The running pair.
+/// The running server and its load.
 struct Drain {
     pair: Pair,
     drain_ms: u64,
@@ -130,7 +130,7 @@ impl Workload for Drain {
     }
 }
 
-/// The delivered share and the dropped share, by the socket's own counts.
+/// The shares of delivered and of dropped packets, from the socket's own counts.
 fn shares(received: Option<f64>, dropped: Option<f64>) -> Result<(f64, f64), NoNumber> {
     let dropped = dropped.ok_or("the kernel does not report what a socket drops (SO_MEMINFO, since Linux 4.12)")?;
     let received = received.filter(|received| *received > 0.0).ok_or("it received nothing in a window")?;

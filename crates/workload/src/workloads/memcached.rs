@@ -1,4 +1,4 @@
-//! memcached under its own load: reads and writes of values by its text protocol.
+//! memcached under evenkeel's own load: reads and writes of values in its text protocol.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::kit::serving::{METRICS, Preset, Serving};
 use crate::load::{COMMON, Memcached, Settings};
 
 const INSTALL: &str = "apt-get install --no-install-recommends memcached";
-/// memcached's own overhead in MiB, and the memory that its slabs waste.
+/// The memory in MiB that memcached itself needs, including unused parts of slabs.
 const MEMORY_MIB_MIN: u64 = 64;
 
 /// The registry entry of memcached.
@@ -35,7 +35,7 @@ pub(super) const ENTRY: Entry = Entry {
             (name == "threads").then(|| number(name, value, 1..=64).map(|wanted| threads = wanted))
         })?;
         let data = load.dataset()?;
-        // Twice the size of the values, because a slab holds values of similar sizes and nothing may be evicted.
+        // Twice the size of the values, because each slab has values of similar sizes, and no value may be evicted.
         let memory_mib = MEMORY_MIB_MIN + 2 * (data.bytes() + 100 * u64::from(data.keys())) / (1 << 20);
         let content = format!("{}; {threads} threads of its own", load.values_in_words());
         let connections = load.connections;
@@ -54,7 +54,7 @@ pub(super) const ENTRY: Entry = Entry {
                     format!("--conn-limit={}", connections + 64),
                 ];
                 if process::is_root() {
-                    // It refuses to run as root without this option.
+                    // Without this option, memcached refuses to run as root.
                     arguments.push("--user=root".to_owned());
                 }
                 Ok(arguments)

@@ -1,4 +1,4 @@
-//! The workloads, one file each and one line in [`ALL`].
+//! The workloads. Each has its own file, and an entry in [`ALL`].
 
 use crate::entry::Entry;
 
@@ -17,7 +17,7 @@ mod telemetry;
 mod tick;
 mod udp_echo;
 
-/// Every named workload, in the order of the help.
+/// All workloads, in the order of the help.
 pub const ALL: &[Entry] = &[
     arena::ENTRY,
     udp_echo::ENTRY,
@@ -35,7 +35,7 @@ pub const ALL: &[Entry] = &[
     simulated::ENTRY,
 ];
 
-/// The workload with this name.
+/// The workload with this name, if there is one.
 pub fn find(name: &str) -> Option<&'static Entry> {
     ALL.iter().find(|entry| entry.name == name)
 }

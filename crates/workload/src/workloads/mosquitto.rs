@@ -1,5 +1,5 @@
-//! mosquitto, a message broker, under its own load: each connection publishes to itself at QoS 0. The latency is from sending a message to
-//! getting it back from the broker.
+//! mosquitto, an MQTT broker, under evenkeel's own load: each connection publishes to itself at QoS 0. The latency is the time from sending
+//! a message until the broker has returned it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
     ],
     metrics: &[METRICS],
     start: |options| {
-        // Use a thousand different messages, so that a swapped message is noticed.
+        // Use a thousand different messages, so that an answer with the wrong message is detected.
         let mut load = Settings { get_percent: 100, keys: 1000, ..Settings::usual(options)? };
         load.take_all(&ENTRY, options, &mut |_, _| None)?;
         let data = load.dataset()?;
@@ -33,7 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
             install: INSTALL,
             arguments: Box::new(|folder, address| {
                 let (ip, port) = (address.ip(), address.port());
-                // The last line is for root. Without it mosquitto would switch to a user that cannot read the folder.
+                // The last line is for root. Without it, mosquitto would switch to another user, which cannot read the folder.
                 let config = format!(
                     "listener {port} {ip}\nallow_anonymous true\npersistence false\nsys_interval 0\nlog_dest stderr\nlog_type error\nuser root\n"
                 );

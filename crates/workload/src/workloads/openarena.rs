@@ -1,4 +1,4 @@
-//! OpenArena's server (the engine of Quake III) with bots that play inside it. So it has real work in each tick and needs no client.
+//! OpenArena's server (with the engine of Quake III). Bots play in the server itself, so it has real work in each tick without a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::source::outside_ticks;
 
 const INSTALL: &str = "apt-get install --no-install-recommends openarena-server";
 const BOTS_MAX: u32 = 16;
-/// The bots' names: characters of the game.
+/// The names of the bots, which are characters of the game.
 const NAMES: [&str; 4] = ["sarge", "grism", "kyonshi", "major"];
 
 /// The registry entry of OpenArena.
@@ -37,19 +37,19 @@ pub(super) const ENTRY: Entry = Entry {
             program: "ioq3ded",
             install: INSTALL,
             ready: "entered the game",
-            // Bots join in the first seconds.
+            // The bots join during the first seconds.
             settle: Duration::from_secs(3),
             arguments: Box::new(move |_, address| {
                 let (ip, port) = (address.ip().to_string(), address.port().to_string());
                 let (fps, clients) = (fps.to_string(), (bots + 2).to_string());
-                // Debian's own starting script sets the first five.
+                // The first five are those that Debian's start script sets.
                 let variables = [
                     ("com_basegame", "baseoa"),
                     ("fs_basepath", "/usr/lib/openarena-server"),
                     ("com_homepath", ".openarena"),
                     ("com_legacyprotocol", "71"),
                     ("com_protocol", "71"),
-                    // 1 means a server of the local network, which registers with no list of servers.
+                    // 1 means a server for the local network, which does not register in a public list.
                     ("dedicated", "1"),
                     ("net_enabled", "1"),
                     ("net_ip", &ip),

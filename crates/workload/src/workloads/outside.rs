@@ -1,5 +1,5 @@
-//! A running server under its real players: evenkeel starts nothing and sends nothing. Its numbers come from the kernel: its tick from
-//! switch records, and the cadence of its packets.
+//! A running server with its real players. evenkeel starts nothing and sends nothing. The values come from the kernel: the tick from switch
+//! records, and the cadence of packets.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::source::outside_packets::{self, OutsidePackets};
 use crate::source::outside_ticks::{self, OutsideTicks};
 use crate::workload::{Sample, Workload};
 
-/// The maximum number of processes with one name to use.
+/// The maximum number of processes that are used if several have the given name.
 const PIDS_MAX: usize = 64;
 
 /// The registry entry of a running server.
@@ -39,7 +39,7 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(Outside::start(options)?)),
 };
 
-/// What to observe.
+/// What is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum See {
     Ticks,
@@ -47,7 +47,7 @@ enum See {
     Both,
 }
 
-/// A running server.
+/// A running server that is observed.
 pub(super) struct Outside {
     pids: Vec<u32>,
     named: String,
@@ -59,7 +59,7 @@ impl Outside {
     /// Finds the server and watches it for some three seconds.
     ///
     /// # Errors
-    /// If it does not exist, may not be watched, or has no observable tick.
+    /// If the server does not exist, may not be watched, or has no observable tick.
     pub(super) fn start(options: &Options) -> Result<Outside, WorkloadError> {
         let (mut pid, mut name, mut tick, mut see) = (None, None, Wanted::default(), See::Ticks);
         for (setting, value) in &options.set {
@@ -113,7 +113,7 @@ impl Outside {
     }
 }
 
-/// Whether the server still runs.
+/// Checks that the server still runs.
 fn alive(pids: &[u32], named: &str) -> Result<(), WorkloadError> {
     let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}/task")).exists();
     match pids.iter().any(is_there) {
@@ -122,7 +122,7 @@ fn alive(pids: &[u32], named: &str) -> Result<(), WorkloadError> {
     }
 }
 
-/// The processes of a program, by the first 15 characters of its name or by its file.
+/// The processes of a program, found by the first 15 characters of its name, or by its file.
 fn called(name: &str) -> Vec<u32> {
     let is_it = |pid: &u32| {
         let short = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -163,7 +163,7 @@ impl Workload for Outside {
         self.sources.iter().all(|source| source.takes_turns())
     }
 
-    /// The path of its packets is unknown.
+    /// It is unknown whether the server's packets pass a network device, so assume that they do.
     fn passes_network_devices(&self) -> bool {
         true
     }
@@ -183,14 +183,14 @@ impl Workload for Outside {
         let mut sample = Sample::new();
         for source in &mut self.sources {
             let ended = source.end();
-            // If the server has died, report that instead of missing numbers.
+            // If the server has ended, report that instead of a missing value.
             alive(&self.pids, &self.named)?;
             sample.extend(ended?);
         }
         Ok(sample)
     }
 
-    /// We did not start it, so it continues.
+    /// The server continues, because evenkeel did not start it.
     fn stop(&mut self) {
         self.sources.clear();
     }

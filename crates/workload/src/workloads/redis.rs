@@ -1,4 +1,4 @@
-//! Redis under its own load: reads and writes of values, without writes to disk.
+//! Redis under evenkeel's own load: reads and writes of values, without writing to disk.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
                     ("--bind", ip.as_str()),
                     ("--port", &port),
                     ("--dir", &folder),
-                    // Use neither snapshots nor an append-only file: pauses for the disk belong in another trial.
+                    // No snapshots and no append-only file, because their writes to disk would cause pauses.
                     ("--save", ""),
                     ("--appendonly", "no"),
                     ("--daemonize", "no"),

@@ -1,6 +1,6 @@
-//! `simulated`: a server with known truth. Nothing is measured and no time passes, so you can try a design in a second. It shows how many
-//! pairs an effect of 5 % needs at 4 % noise, what a report looks like, or how a trial handles a server that dies. evenkeel's own tests use
-//! it to run whole trials and searches.
+//! `simulated`: a simulated server whose true latency is known. Nothing is measured and no time passes, so you can try a design in a
+//! second. It shows how many pairs an effect of 5 % needs at 4 % noise, what a report looks like, or how a trial handles a server that
+//! dies. evenkeel's own tests use it to run whole trials and searches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use crate::workload::{Sample, Workload};
 const NAME: &str = "simulated";
 const LATENCY: &str = "latency_us_p50";
 const TAIL: &str = "latency_us_p99";
-/// The tail of a simulated server is this multiple of its median, before effects.
+/// The tail of the simulated server's latency, as a multiple of its median, before effects.
 const TAIL_RATIO: f64 = 3.0;
-/// Longer scripts are refused.
+/// The maximum length of a script in bytes.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
-/// The longest wait of a window for a file.
+/// The maximum time for which a window waits for a file.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
-/// How often it checks for the file.
+/// How often a window checks whether the file exists.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 const METRICS: &[Metric] = &[
@@ -50,7 +50,7 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(Simulated::start(options)?)),
 };
 
-/// The contents of a script.
+/// The contents of a script: what the simulated server does.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Script {
@@ -58,18 +58,18 @@ struct Script {
     effects: Vec<Effect>,
     #[serde(default)]
     events: Vec<Event>,
-    /// How long a switch of the server's process takes.
+    /// How long a switch of the server's process takes, in milliseconds.
     #[serde(default)]
     switch_ms: u64,
-    /// How long a restart takes.
+    /// How long a restart takes, in milliseconds.
     #[serde(default)]
     restart_ms: u64,
-    /// How the latency settles after a switch of the server's process.
+    /// How the latency settles after a switch of the server's process. Absent means at once.
     #[serde(default)]
     settles: Option<Settles>,
 }
 
-/// After a switch the latency is multiplied by `ratio`, which decays to 1 with this time constant.
+/// After a switch, the latency is multiplied by a factor. The factor is `ratio` at first, and decays to 1 with this time constant.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settles {
@@ -78,7 +78,7 @@ struct Settles {
 }
 
 impl Settles {
-    /// The mean factor over a window that begins and ends this long after the switch.
+    /// The mean of the factor over a window that lasts from `from` to `to` after the switch.
     fn mean(self, from: Duration, to: Duration) -> f64 {
         let constant = self.ms.max(1.0) / 1e3;
         let left = |time: Duration| (-time.as_secs_f64() / constant).exp();
@@ -87,16 +87,16 @@ impl Settles {
     }
 }
 
-/// The latency is multiplied while a setting has a value.
+/// While a setting has this value, the latency is multiplied.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Effect {
-    /// The path of a file of the host, or the id of a setting of the server's process.
+    /// The setting: the path of a file of the host, or the id of a setting of the server's process.
     of: String,
-    /// The value at which it acts, as read back.
+    /// The value of the setting that has the effect, in the form in which it is read back.
     value: String,
     ratio: f64,
-    /// An additional factor for the tail.
+    /// A further factor for the tail only.
     #[serde(default = "one")]
     tail_ratio: f64,
 }
@@ -105,49 +105,49 @@ fn one() -> f64 {
     1.0
 }
 
-/// An event in some windows.
+/// What happens in some windows.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Event {
-    /// The first affected window. It counts all measured windows from 1, including short ones and the A/A phase.
+    /// The number of the first such window. All measured windows are counted from 1, including short ones and those of the A/A phase.
     window: u64,
-    /// The last affected window. If absent, only the first one is affected.
+    /// The number of the last such window. If absent, there is only the first one.
     #[serde(default)]
     until: Option<u64>,
-    /// The machine paused for this long.
+    /// The machine pauses for this long, in milliseconds.
     #[serde(default)]
     gap_ms: Option<f64>,
-    /// The hypervisor took this share of the CPU time.
+    /// The hypervisor takes this share of the CPU time.
     #[serde(default)]
     steal_share: Option<f64>,
-    /// All processes together used this share of the two CPUs.
+    /// All processes together use this share of the two CPUs.
     #[serde(default)]
     busy_share: Option<f64>,
-    /// At least one task waited for a CPU for this share of the window.
+    /// Some task waits for a CPU for this share of the window.
     #[serde(default)]
     pressure_share: Option<f64>,
-    /// Another trial ran at the same time, in words.
+    /// Another trial runs at the same time; this text describes it.
     #[serde(alias = "beside", default)]
     other_trial: Option<String>,
-    /// The server's use of a CPU.
+    /// The server uses this share of a CPU.
     #[serde(default)]
     cpu_share: Option<f64>,
-    /// The number of ticks behind its numbers.
+    /// The quantiles are of this many ticks.
     #[serde(default)]
     ticks: Option<f64>,
-    /// The window took this much longer than planned.
+    /// The window takes this much longer than planned, in milliseconds.
     #[serde(default)]
     overrun_ms: u64,
-    /// The server got no CPU.
+    /// The server gets no CPU.
     #[serde(default)]
     no_cpu: bool,
-    /// The latency, regardless of everything else.
+    /// The latency, whatever the settings and the noise are.
     #[serde(default)]
     latency_us: Option<f64>,
-    /// The server ended, with this reason.
+    /// The server ends; this text is the reason.
     #[serde(default)]
     dies: Option<String>,
-    /// Waits in real time until this file exists. Meanwhile `FILE.waiting` exists.
+    /// The window waits in real time until this file exists. Meanwhile there is a file `FILE.waiting`.
     #[serde(default)]
     waits_for: Option<PathBuf>,
 }
@@ -166,7 +166,7 @@ struct Simulated {
     process: BTreeMap<String, String>,
     random: ChaCha8Rng,
     machine: SimulatedMachine,
-    /// When a setting of the server's process was last switched.
+    /// When a setting of the server's process was last switched. None if never.
     switched: Option<Duration>,
     host: Root,
 }
@@ -196,12 +196,12 @@ impl Simulated {
         })
     }
 
-    /// A standard normal number, as the sum of twelve uniform ones.
+    /// A standard normal number, as the sum of twelve uniform numbers.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.random.random::<f64>()).sum::<f64>() - 6.0
     }
 
-    /// The ratios of median and tail for the active settings.
+    /// The factors of median and tail with the current settings.
     fn ratios(&self) -> (f64, f64) {
         let acts = |effect: &&Effect| match effect.of.starts_with('/') {
             true => self.host.text(&effect.of).is_ok_and(|text| text.trim() == effect.value),
@@ -321,7 +321,7 @@ impl Workload for Simulated {
         if let (Some(settles), Some(switched)) = (self.script.settles, self.switched) {
             ratio *= settles.mean(began.saturating_sub(switched), self.machine.now().saturating_sub(switched));
         }
-        // The longer a window is, the less its mean varies.
+        // In a longer window, the mean varies less.
         let noise = self.noise / window.as_secs_f64().max(0.001).sqrt();
         let us = value_us.unwrap_or(self.level_us * ratio * (noise * self.normal()).exp());
         let tail_us = us * TAIL_RATIO * tail_ratio * (noise * self.normal()).exp();

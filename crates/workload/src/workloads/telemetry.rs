@@ -1,5 +1,5 @@
-//! `telemetry`: a running server with a telemetry page of evenkeel-rt, under its real load. evenkeel only reads: the server ran before us
-//! and continues after us.
+//! `telemetry`: a running server that has a telemetry page of evenkeel-rt, with its real load. evenkeel only reads the page; the server ran
+//! before and continues afterwards.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Workload for Attached {
         METRICS
     }
 
-    /// The path of its players' packets is unknown. A knob of devices is then judged by its effect.
+    /// It is unknown whether the players' packets pass a network device. So a knob of devices is judged by its effect.
     fn passes_network_devices(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! `tick`: a bare tick loop, without a game and without packets. Its lateness comes only from the machine and from the way the loop sleeps.
+//! `tick`: a plain tick loop, without a game and without packets. Its lateness depends only on the machine and on how the loop sleeps.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::workload::{Sample, Workload};
 const NAME: &str = "tick";
 const SLACK: &str = "process.timer_slack_ns";
 
-/// `missed` is reported too, but it is 0 in most windows, and a trial compares ratios. So the metric that can decide is the share of ticks
-/// that were not missed.
+/// A trial compares ratios, and the number of missed ticks is 0 in most windows, which has no ratio. So the metric that can decide is the
+/// share of ticks that were not missed. `missed` is only reported.
 const METRICS: &[Metric] = &[
     Metric::us("tick_lateness_us_p50", "median lateness of a tick"),
     Metric::us("tick_lateness_us_p90", "90th percentile of the lateness of a tick"),
@@ -44,13 +44,13 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(Tick::start(options)?)),
 };
 
-/// The running loop.
+/// The running tick loop.
 struct Tick {
     pair: Pair,
     hz: u64,
     work_us: u64,
     how: String,
-    /// The tick thread's slack at its start.
+    /// The timer slack of the tick thread when it started, in nanoseconds.
     slack_ns_before: u64,
 }
 
@@ -105,7 +105,7 @@ impl Workload for Tick {
         self.pair.pids()
     }
 
-    /// The loop sets its own slack, because that needs no privilege.
+    /// The loop can set its own timer slack without a privilege.
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         if knob != SLACK {
             return self.pair.set(knob, value);

@@ -1,5 +1,5 @@
-//! `udp-echo`: sends a packet to a server and back, again and again, on loopback between two CPUs. This is two wakes and the packet's path
-//! through the kernel, and nothing else. Effects of knobs about idling, waking, pinning or sockets show here first.
+//! `udp-echo`: sends a packet to a server and back, repeatedly, on loopback between two CPUs. A round trip has two wakes and the packet's
+//! path through the kernel, and nothing else. So it is the first to show effects of knobs about idling, waking, pinning or sockets.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(UdpEcho::start(options)?)),
 };
 
-/// The running pair.
+/// The running server and its load.
 struct UdpEcho {
     pair: Pair,
     bytes: u64,
@@ -108,7 +108,8 @@ impl Workload for UdpEcho {
     }
 
     fn caveats(&self) -> Vec<WorkloadCaveat> {
-        // Each packet waits for the previous one, so the two ends are measured together. If they share a CPU, they fill it.
+        // Each packet waits for the answer to the last one, so server and load are measured together anyway. If they share a CPU, it is
+        // always full, which is no caveat.
         if self.rate_hz == 0 { Vec::new() } else { self.pair.caveats() }
     }
 

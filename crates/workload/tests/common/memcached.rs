@@ -1,4 +1,4 @@
-//! A minimal memcached that can stall, hang, send wrong answers or close; and a load for it.
+//! A minimal memcached that can stall, hang, answer incorrectly or close its connections; and a load for it.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use evenkeel_workload::load::{Arrivals, Dataset, Memcached, Pace, Popularity, Protocol, Shape, Sizes};
 
-/// How the server behaves after this many answers on one connection, not counting stored values.
+/// What the server does after this many answers on one connection, not counting stored values.
 #[derive(Clone, Copy)]
 pub(crate) enum Then {
     GoesOn,
-    /// Stops answering everywhere for a time, once: this long after the first request, regardless of the number of requests.
+    /// The server stops answering on all connections once: this long after the first request, however many requests there are.
     Stalls {
         after: Duration,
         lasts: Duration,
@@ -22,12 +22,12 @@ pub(crate) enum Then {
     Says(&'static str),
 }
 
-/// A minimal memcached.
+/// Starts a minimal memcached.
 pub(crate) fn server(after: u32, then: Then) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let values = Arc::new(Mutex::new(HashMap::new()));
-    // It ends with the test process: the load closes its connections, and no new ones arrive.
+    // The thread ends with the test process. Before that, the load closes its connections and opens no new ones.
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let values = Arc::clone(&values);
@@ -62,7 +62,7 @@ fn serve(stream: TcpStream, values: &Mutex<HashMap<String, Vec<u8>>>, after: u32
                     && since_first >= after
                     && !std::mem::replace(&mut has_stalled, true)
                 {
-                    // Requests meanwhile wait for the lock.
+                    // Requests that arrive meanwhile wait for the lock.
                     std::thread::sleep(lasts);
                 }
                 if answered == after {

@@ -1,4 +1,4 @@
-//! Shell scripts as servers and loads.
+//! Shell scripts that serve as servers and loads.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use evenkeel_workload::command::{Command, Ending, LoadSettings, Ready, Runs, Set
 use evenkeel_workload::{Options, Placement};
 use evenkeel_workload::{Sample, Workload, WorkloadError};
 
-/// A tag of a command by which a test finds its remaining processes.
+/// A tag in a command's arguments, by which a test finds processes that the command left behind.
 pub(crate) fn tag(name: &str) -> String {
     format!("evenkeel-test-{}-{name}", std::process::id())
 }
@@ -29,7 +29,7 @@ pub(crate) fn options(command: &[&str]) -> Options {
     }
 }
 
-/// Short limits, and a server that is ready at once.
+/// Settings with short time limits, for a server that is ready at once.
 pub(crate) fn settings() -> Settings {
     Settings {
         ready: Ready::After(Duration::from_millis(50)),
@@ -39,7 +39,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// A shell script as a server. The tag identifies it among all processes.
+/// Starts a shell script as a server. The tag identifies it among all processes.
 pub(crate) fn start(name: &str, script: &str, settings: Settings) -> Result<Command, WorkloadError> {
     Command::start(&options(&["sh", "-c", script, &tag(name)]), settings)
 }

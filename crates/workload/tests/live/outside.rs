@@ -1,4 +1,4 @@
-//! A thread of the check serves as a server that is observed from outside: its tick and its packets.
+//! Live checks of observation from outside. A thread of this process serves as the server with a tick and packets.
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use evenkeel_workload::{Workload, WorkloadError};
 
 use crate::unfit;
 
-/// This process as the server.
+/// Observes this process as the server.
 fn start(set: &[(&str, &str)]) -> Result<Box<dyn Workload>, WorkloadError> {
     let pid = ("pid".to_owned(), std::process::id().to_string());
     let set = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -46,7 +46,7 @@ fn a_thread_of_ours_is_a_server_until_it_ends() {
         let ended = Arc::clone(&stop);
         let (begun, has_begun) = std::sync::mpsc::channel();
         let ticks = move || {
-            // A thread gets its name only when it first runs.
+            // A thread gets its name only when it runs for the first time.
             begun.send(()).unwrap();
             let mut due_ns = clock::monotonic_ns();
             while !ended.load(Ordering::Relaxed) {
@@ -80,7 +80,7 @@ fn a_thread_of_ours_is_a_server_until_it_ends() {
     }
 }
 
-/// One window of a server that keeps its schedule.
+/// Observes a server that keeps its schedule, and checks one window.
 fn seen(stop: &AtomicBool) -> Result<Box<dyn Workload>, WorkloadError> {
     let mut outside = start(&[("thread", "ek-outside")])?;
     assert!(outside.describe().contains(" Hz"), "{}", outside.describe());
@@ -97,7 +97,7 @@ fn seen(stop: &AtomicBool) -> Result<Box<dyn Workload>, WorkloadError> {
     Err(WorkloadError::Program { program: "ek-outside".into(), why: format!("{sample:?}") })
 }
 
-/// The ring's blocks are handed over one by one. This window fills more blocks than the ring has.
+/// The kernel passes the ring's blocks on one after the other. This window fills more blocks than the ring has.
 #[test]
 fn a_window_that_is_longer_than_the_ring_lasts_loses_nothing() {
     let _host = HostLock::take();
@@ -127,7 +127,7 @@ fn a_window_that_is_longer_than_the_ring_lasts_loses_nothing() {
         stop.store(true, Ordering::Relaxed);
         server.join().unwrap();
         let sample = sample.map_err(|error| error.to_string())?;
-        // 3 packets each 25 ms are 360.
+        // 3 packets every 25 ms are 360 packets.
         let is_whole =
             sample["sent_packets"] >= 300.0 && sample["packets_lost"] == 0.0 && sample["packets_unread"] == 0.0;
         if is_whole { Ok(()) } else { Err(format!("{sample:?}")) }

@@ -1,5 +1,5 @@
-//! The real servers, if they are installed: each starts, is measured, and is gone afterwards. Also the report if one dies or hangs during a
-//! window. A server that is not installed is not judged.
+//! Live checks of the real servers: each starts, is measured, and is gone afterwards. Also checks the error if one ends or hangs during a
+//! window. A server that is not installed is recorded as not judged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn options(players: Option<u32>, set: &[(&str, &str)]) -> Options {
     }
 }
 
-/// The running preset. `None`, recorded as not judged, if its program is not installed.
+/// Starts a preset. `None`, recorded as not judged, if its program is not installed.
 fn start(name: &str, options: &Options) -> Option<Box<dyn Workload>> {
     match (find(name).unwrap().start)(options) {
         Ok(workload) => Some(workload),
@@ -52,7 +52,7 @@ fn send_signal(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
-/// One check per server, because each may be missing.
+/// One check for each server, because each may be missing.
 macro_rules! checks {
     ($check:ident: $($name:ident = $of:expr),+ $(,)?) => {
         $(
@@ -85,12 +85,12 @@ fn starts_is_measured_and_is_gone(name: &str) {
         assert!(sample.get("miss_share").is_none_or(|share| *share == 0.0), "{name}: {sample:?}");
         if !set.is_empty() {
             let due = sample["due_per_s"];
-            // A Poisson process of 150 deviates by more than 12 in a third of the windows.
+            // In a third of the windows, a Poisson process with a mean of 150 deviates by more than 12.
             assert!((250.0..750.0).contains(&due), "{name}: {due}");
         }
         let described = workload.describe();
         assert!(described.starts_with(&format!("{name} (")) && described.contains("2 connections"), "{described}");
-        // A restart gives a new server, and the old one is gone. New connections go to the same server.
+        // After a restart there is a new server, and the old one is gone. New connections go to that new server.
         let first = workload.pids();
         workload.restart().unwrap();
         let second = workload.pids();
@@ -103,7 +103,7 @@ fn starts_is_measured_and_is_gone(name: &str) {
     }
 }
 
-/// The CPUs of each thread of a process.
+/// The affinity of each thread of a process.
 fn cpus_of(pid: u32) -> Vec<CpuSet> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let threads = tasks.map(|task| task.unwrap().file_name().to_string_lossy().parse().unwrap());
@@ -119,7 +119,7 @@ checks! { is_moved_while_it_runs_and_put_back:
     ddnet_is_moved_while_it_runs_and_put_back = "ddnet",
 }
 
-/// The server and its load.
+/// Server and load are moved to other CPUs while they run, and back again.
 fn is_moved_while_it_runs_and_put_back(name: &str) {
     let ours = thread::affinity().unwrap();
     let Some(mut workload) = start(name, &options(None, &[])) else { return };
@@ -150,14 +150,14 @@ fn plays_and_is_gone((name, players, set): Game) {
     let Some(mut workload) = start(name, &options(players, set)) else { return };
     let pids = workload.pids();
     let mut sample = Sample::new();
-    // openarena has bots, and a tick of 25 ms.
+    // openarena has bots and ticks every 25 ms.
     one_of_by(
         4,
         || {
             sample = workload.window(SETTLE, 3 * WINDOW, &mut || {}).unwrap();
             let interval_us = sample.get("tick_interval_us_p50");
             let is_near = interval_us.is_none_or(|us| name != "openarena" || (24_000.0..26_000.0).contains(us));
-            // 45 ticks; each is counted once.
+            // With 45 ticks, each of which is counted once.
             let came = sample.get("snapshots_share").is_none_or(|share| (0.4..=1.0).contains(share));
             if is_near && came { Ok(()) } else { Err(format!("{sample:?}")) }
         },

@@ -1,4 +1,4 @@
-//! The load generator with servers of the test that stall, hang, send wrong answers or close. Checks the numbers of the window.
+//! Tests the load generator with servers that stall, hang, answer incorrectly or close, and checks the values of the window.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -18,13 +18,14 @@ fn window(address: SocketAddr, shape: Shape, ms: u64) -> Result<Sample, Fault> {
     Ok(sample)
 }
 
-/// The due requests are fixed before anything is answered, even on a busy machine and with any number of connections.
+/// The due times are fixed before any answer arrives. So the rate is right even on a busy machine, and with any number of connections.
 #[test]
 fn the_due_rate_is_the_requested_rate() {
     for (connections, arrivals) in [(1, Arrivals::Even), (8, Arrivals::Even), (5, Arrivals::Poisson)] {
         let pace = Pace::Open { rate_per_s: 400.0, arrivals };
         let sample = window(server(0, Then::GoesOn), shape(connections, pace), 200).unwrap();
-        // Within one request per connection. A Poisson process of 80 requests practically never has 40 more or fewer.
+        // With even arrivals, the count is right within one request per connection. A Poisson process with a mean of 80 practically never
+        // deviates by 40 or more.
         let spread = if arrivals == Arrivals::Even { 5.0 * f64::from(connections) } else { 200.0 };
         assert!((sample["due_per_s"] - 400.0).abs() <= spread, "{connections}: {sample:?}");
         assert_eq!(sample["miss_share"], 0.0, "{sample:?}");
@@ -32,7 +33,7 @@ fn the_due_rate_is_the_requested_rate() {
 }
 
 /// In a window of 300 ms, a third of the due requests waits for a stall of 100 ms, and a tenth waits for more than 70 ms. A client that
-/// waits for answers would count the stall in a single request. A busy machine only increases these shares.
+/// waits for answers would measure the stall in one request only. On a busy machine, these shares can only be larger.
 #[test]
 fn a_stall_is_charged_to_all_requests_due_in_it() {
     let stall = Then::Stalls { after: Duration::from_millis(50), lasts: Duration::from_millis(100) };
@@ -44,7 +45,7 @@ fn a_stall_is_charged_to_all_requests_due_in_it() {
 #[test]
 fn an_impossible_rate_is_not_hidden() {
     let sample = window(server(0, Then::GoesOn), shape(2, open(30_000_000.0)), 20).unwrap();
-    // Unsent requests count with the time until they were given up, a second after the window.
+    // Unsent requests count with the time until they were given up, which is one second after the window.
     assert!(sample["unsent_share"] > 0.3 && sample["request_us_p99"] > 500_000.0, "{sample:?}");
     assert!((sample["due_per_s"] / 3e7 - 1.0).abs() < 0.01, "{sample:?}");
 }
@@ -71,9 +72,9 @@ fn a_server_that_does_not_answer_is_described() {
     ];
     for (then, expected) in table {
         for shape in [shape(1, Pace::Closed), shape(4, Pace::Closed), shape(2, open(2000.0))] {
-            // It does not wait for the window's end, which is a day away.
+            // The error does not wait for the end of the window, which is a day away.
             let message = window(server(20, then), shape, 86_400_000).unwrap_err().to_string();
-            // Two writes of the server may arrive as two reads. The second one then looks like the answer to a newer request, or to none.
+            // Two writes of the server may arrive in two reads. Then the second part looks like an answer to a newer request, or to none.
             let expected = expected.strip_suffix("VALUE").unwrap_or(expected);
             let later = [
                 "it sent more than the answer: got \"VALUE",

@@ -438,7 +438,7 @@ fn a_held_device_and_the_unit_that_verifies() {
         $ systemctl restart evenkeel-hold.service (undo: systemctl stop evenkeel-hold.service; booted; after ["/etc/systemd/system/evenkeel-hold.service"])
         cpuidle.dma_latency_us=2: /etc/systemd/system/evenkeel-hold.service (AtOnce)
     "#]].assert_eq(&to_text(&plan(&context, &settings(&texts))));
-    // A path that systemd would split or expand.
+    // There is no unit for a path that is relative, or that systemd would split or expand.
     for program in ["evenkeel", "/opt/my tools/evenkeel", "/opt/%h/evenkeel", "/x;y"] {
         let plan = plan(&PersistContext { program: Some(program), ..context }, &settings(&texts));
         assert!(!to_text(&plan).contains(" verify\n") && plan.cannot.len() == 1, "{}", to_text(&plan));

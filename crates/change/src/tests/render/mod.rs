@@ -162,7 +162,7 @@ pub(super) fn one_step(path: &str, reading: Reading, wanted: &str) -> PlanFile {
     let action =
         Action::Write { path: path.to_owned(), reading, in_force: None, interrupt: None, side_effects: Vec::new() };
     let step = Step { knob: "a.knob".into(), place: path.to_owned(), wanted: wanted.to_owned(), action };
-    // Made from its text, as a plan file has it. A step's other fields are left out.
+    // The planned step is parsed from JSON, as in a plan file. Fields that are missing have their defaults.
     let mut planned = serde_json::to_value(&step).unwrap();
     planned["already_so"] = false.into();
     planned["takes_effect"] = "at-once".into();
@@ -199,7 +199,7 @@ impl Place {
         for line in capture.to_string().lines() {
             let path = line.split([' ', '\\']).next().unwrap_or_default();
             let is_ours = ["/proc/", "/sys/", "/etc/"].iter().any(|top| path.starts_with(top));
-            // An older kernel does not show the CPU of an interrupt. A plain file could only show a wrong one.
+            // Leave out the CPU of an interrupt, as an older kernel does. A plain file could only show a wrong one.
             if is_ours
                 && !path.contains("effective_affinity")
                 && let Ok(text) = root.text(path)

@@ -16,7 +16,7 @@ fn tool(program: &str, package: &str, arguments: &[&str], folder: &Path) -> Opti
     let mut command = Command::new(program);
     // Ansible refuses to run in a locale without UTF-8.
     command.args(arguments).current_dir(folder).env("HOME", folder).env("LC_ALL", "C.UTF-8");
-    // Each task of Ansible is one process then, instead of five.
+    // With pipelining, each task of Ansible is one process instead of five.
     command.env("ANSIBLE_PIPELINING", "true");
     match command.output() {
         Ok(output) => Some(output),

@@ -259,7 +259,7 @@ fn both_spellings_of_a_limit_come_back() {
         let first = said.lines().next().unwrap();
         assert!(first.contains(used), "{before:?}: {said}");
         if own == bytes {
-            // The kernel would set it to 0 when its share is written. Here the test did that.
+            // The kernel sets the bytes to 0 when the share is written. Here the test did that.
             assert!(said.contains("dirty_bytes"), "{said}");
         }
         assert_eq!(place.text(used), if used == ratio { "20\n" } else { "8192\n" });

@@ -1,4 +1,4 @@
-//! The settings that are compared, and the host without and with them.
+//! The settings that a search compares, and the host without and with these settings.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    /// Reads them from a command line, or from a goal file.
+    /// Reads the settings from a command line, or from a goal file.
     ///
     /// # Errors
     /// If an argument is not a setting, or needs more rights than the user has.
@@ -57,10 +57,10 @@ impl Compared {
         self.settings.iter().map(ToString::to_string).collect()
     }
 
-    /// Opens the journal, if files of the host are written.
+    /// Opens the journal. None if no setting writes a file of the host.
     ///
     /// # Errors
-    /// If it can't be opened, or an earlier change was interrupted.
+    /// If the journal can't be opened, or an earlier change was interrupted.
     pub(super) fn state(&self, root: &Root, state: &StateArgs) -> Result<Option<State>, Failure> {
         if !self.needs.journal {
             return Ok(None);
@@ -90,19 +90,19 @@ impl Compared {
     }
 }
 
-/// The host with and without the settings. Dropping it restores the host.
+/// The host, which is switched between the arms with and without the settings. Dropping it restores the host.
 pub(super) struct ComparedHost<'a> {
     switch: Switch<'a>,
     arms: [Arm; 2],
-    /// Whether the settings are in force in all running sessions. None before the first switch.
+    /// Whether the settings are in force in all running sessions. None until the first switch.
     in_force: Option<bool>,
 }
 
 impl ComparedHost<'_> {
-    /// Switches all running sessions to the arm. `is_grown`: some of them have just started. Returns whether it changed anything.
+    /// Switches all running sessions to the arm. With `is_grown`, some sessions have just started. Returns whether anything was changed.
     ///
     /// # Errors
-    /// If a value did not take, or a session did not come back.
+    /// If a value is not in force after the switch, or a session did not restart.
     pub(super) fn set(
         &mut self,
         with_settings: bool,

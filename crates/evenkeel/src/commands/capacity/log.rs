@@ -29,14 +29,14 @@ pub(super) struct Head {
     pub(super) seed: u64,
 }
 
-/// A file that windows are added to.
+/// A log file that is being written.
 pub(super) struct Log {
     path: PathBuf,
     file: File,
 }
 
 impl Log {
-    /// A new file.
+    /// Creates a new file.
     pub(super) fn create(path: &Path, head: &Head) -> Result<Log, Failure> {
         output_file::is_free(path, false)?;
         let opened = OpenOptions::new().create_new(true).write(true).open(path);
@@ -104,7 +104,7 @@ impl Log {
 
     fn line<T: Serialize>(&mut self, record: &T) -> Result<(), Failure> {
         let text = serde_json::to_string(record).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-        // Use one write, so that a kill leaves at most a part of the last line.
+        // A single write: if the process is killed, only the last line can be incomplete.
         let written = self.file.write_all(format!("{text}\n").as_bytes()).and_then(|()| self.file.sync_data());
         written.map_err(|error| failed("write", &self.path, &error))
     }

@@ -1,4 +1,4 @@
-//! The machine's own counters during a window.
+//! Reads the machine's counters before and after a window.
 
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ impl Counters {
             ticks: ticks.ok_or_else(|| unreadable("/proc/stat"))?,
             cpus,
             memory_available_bytes: memory.ok_or_else(|| unreadable("/proc/meminfo"))?,
-            // A kernel without IPv4 drops none.
+            // A kernel without IPv4 has no such counter, and drops no packets.
             udp_drops: drops.unwrap_or(0),
         })
     }
@@ -45,7 +45,7 @@ impl Counters {
         let seconds = (self.at - before.at).as_secs_f64().max(1e-9);
         let ticks = self.ticks.since(&before.ticks);
         MachineUse {
-            // Divide by the counted ticks, not by the elapsed time: these counters move in steps of 10 ms.
+            // Divide by the counted ticks, not by the elapsed time: the counters increase in steps of 10 ms.
             cpus_busy: ticks.busy() as f64 / ticks.total().max(1) as f64 * self.cpus as f64,
             steal_share: ticks.steal as f64 / ticks.total().max(1) as f64,
             memory_available_mib: self.memory_available_bytes as f64 / MIB,
@@ -54,7 +54,7 @@ impl Counters {
     }
 }
 
-/// The machine of all sessions.
+/// The machine that all sessions share.
 pub(super) fn machine() -> Result<Machine, Failure> {
     let root = Root::live();
     let cpus = root.text("/proc/stat").ok().and_then(|text| Some(proc::parse_stat(&text)?.cpus.len()));

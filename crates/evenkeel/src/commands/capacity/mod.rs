@@ -35,9 +35,9 @@ use crate::workload_settings;
 
 /// The format of the log.
 const LOG_FORMAT: u32 = 1;
-/// The default limits of every session, for workloads that have these metrics.
+/// The default limits of every session. A limit applies if the workload has the metric.
 const USUAL_LIMITS: [(&str, f64); 2] = [("tick_lateness_us_p99", 2000.0), ("missed_ticks_share", 0.001)];
-/// The minimum number of ticks for a 99th percentile.
+/// The minimum number of ticks for a 99th percentile to be meaningful.
 const EVENTS_MIN: f64 = 150.0;
 const WINDOW_USUAL: Duration = Duration::from_secs(3);
 const WINDOW_MAX: Duration = Duration::from_secs(15);
@@ -115,16 +115,16 @@ pub(crate) struct Args {
 pub(crate) struct Answer {
     #[serde(flatten)]
     report: CapacityReport,
-    /// The comparison with settings, if some were compared.
+    /// The comparison with the settings; absent if no settings were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     compared: Option<Comparison>,
     /// The seed of the load.
     seed: u64,
-    /// The log of the windows, if one was kept.
+    /// The log of the windows; `null` without --log.
     log: Option<String>,
-    /// The file of `--save-need`, if it was written.
+    /// The file of `--save-need`; `null` if it was not written.
     need_file: Option<String>,
-    /// The page of `--report`.
+    /// The page of `--report`; absent without this option.
     #[serde(skip_serializing_if = "Option::is_none")]
     report_file: Option<String>,
 }
@@ -189,15 +189,15 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if stop.load(Ordering::Relaxed) { exit::STOPPED } else { exit::WELL })
 }
 
-/// The host, and the settings that the search switches on it, if any.
+/// The host, and the settings that the search switches on it; none if no settings are compared.
 struct Host<'a> {
     root: &'a Root,
     compared: Option<&'a Compared>,
-    /// The journal, if files are written.
+    /// The journal; none if the settings write no file of the host.
     state: Option<State>,
 }
 
-/// The side without the settings and, if some are compared, the side with them. Both include the windows of an earlier run.
+/// The sides of the comparison: without the settings and, if there are any, with them. Both include the windows of an earlier run.
 fn sides(sessions_max: u32, is_compared: bool, windows: Vec<Window>, limits: &[Limit]) -> Vec<Side> {
     let side =
         |with_settings| Side { with_settings, search: Search::new(sessions_max), windows: Vec::new(), ended: None };
@@ -219,7 +219,7 @@ fn side_report(subject: &Subject, side: &Side, notes: &[String]) -> CapacityRepo
 }
 
 impl Args {
-    /// Searches, and restores the host. Returns the sides, and notes for the caveats.
+    /// Runs the search, and restores the host. Returns the sides, and notes that become caveats.
     fn search<'a>(&self, host: Host<'a>, mut run: Run<'a>) -> Result<(Vec<Side>, Vec<String>), Failure> {
         let Host { root, compared, mut state } = host;
         let writer = root.writer().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
@@ -255,7 +255,7 @@ impl Args {
         if written.is_err() {
             answer.report_file = None;
         }
-        // Print the measurement, even if the page could not be written.
+        // Print the measurement even if the page could not be written.
         out.answer(&answer, || report::capacity::text(&answer.shown()))?;
         written
     }

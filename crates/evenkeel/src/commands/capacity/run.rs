@@ -1,4 +1,4 @@
-//! A search under way: one number of sessions after another, with and without the settings that are compared.
+//! A running search: it measures one number of sessions after another, without and with the compared settings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,19 +15,19 @@ use crate::failure::Failure;
 use crate::report;
 use crate::show::Out;
 
-/// The wait before a window if no session began or ended since the last one.
+/// The wait before a window if neither the sessions nor the settings changed since the last window.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// One side of the comparison, or the only one.
+/// One side of the comparison: without or with the settings.
 pub(super) struct Side {
     pub(super) with_settings: bool,
     pub(super) search: Search,
     pub(super) windows: Vec<Window>,
-    /// Why the search ended. None while it still measures windows.
+    /// Why the search of this side ended. None while it still measures windows.
     pub(super) ended: Option<Ended>,
 }
 
-/// A search under way.
+/// A running search.
 pub(super) struct Run<'a> {
     pub(super) out: &'a Out,
     pub(super) stop: &'a Arc<AtomicBool>,
@@ -36,14 +36,14 @@ pub(super) struct Run<'a> {
     pub(super) sides: Vec<Side>,
     pub(super) limits: &'a [Limit],
     pub(super) window: Duration,
-    /// The wait before a window if sessions began or ended, or settings changed.
+    /// The wait before a window after sessions began or ended, or settings changed.
     pub(super) settle: Duration,
     pub(super) log: Option<Log>,
-    /// Events for the caveats, each once.
+    /// Events that become caveats. Each text is stored once.
     pub(super) notes: Vec<String>,
 }
 
-/// The maximum number of notes that are kept.
+/// The maximum number of stored notes.
 const NOTES_MAX: usize = 20;
 
 impl Run<'_> {
@@ -66,8 +66,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The side of the next window, and its number of sessions. The sides alternate. So does the one that begins a pair, so that a
-    /// machine that slowly changes favours neither.
+    /// The side of the next window, and its number of sessions. The sides alternate, and so does the side that begins a pair. So a machine
+    /// that changes slowly favours neither side.
     fn next(&mut self) -> Option<(usize, u32)> {
         for side in self.sides.iter_mut().filter(|side| side.ended.is_none()) {
             if side.search.next().is_none() {
@@ -82,7 +82,7 @@ impl Run<'_> {
         Some((at, side.search.next()?))
     }
 
-    /// Measures one window. If the search ends with it, returns why.
+    /// Measures one window. Returns why the side's search ended, if it ended with this window.
     fn step(&mut self, at: usize, wanted: u32) -> Result<Option<Ended>, Failure> {
         let before = self.sessions.count();
         if let Err(failure) = self.sessions.set(wanted) {

@@ -1,4 +1,4 @@
-//! Sessions that run at once. Each is a workload in its own thread, so that all measure the same window.
+//! Runs several sessions at once. Each is a workload in its own thread, so that all measure the same window.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use crate::workload_args::{WorkloadArgs, workload_of};
 
 /// The placeholder for the number of a session, from 0, in the command lines of a server and its load.
 const NUMBER: &str = "{session}";
-/// The placeholder for its port.
+/// The placeholder for the port of a session.
 const PORT: &str = "{port}";
 
 /// A window: the time before it, and its length.
@@ -25,7 +25,7 @@ pub(super) struct Times {
     pub(super) window: Duration,
 }
 
-/// A session that has started: its workload.
+/// The description of a session that has started.
 #[derive(Clone, Debug)]
 pub(super) struct About {
     pub(super) describe: String,
@@ -43,7 +43,7 @@ enum Order {
     Restart,
 }
 
-/// The answer of a session.
+/// The answer of a session to an order.
 #[derive(Debug)]
 enum Answer {
     Sample(Sample),
@@ -58,14 +58,14 @@ struct Session {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Sessions that differ only in their numbers.
+/// The running sessions. They differ only in their numbers.
 pub(super) struct Sessions<'a> {
     line: String,
     first_port: u16,
     seed: u64,
     stop: &'a Arc<AtomicBool>,
     running: Vec<Session>,
-    /// The workload of the first session.
+    /// The description of the first session; none until it has started.
     about: Option<About>,
 }
 
@@ -74,20 +74,20 @@ impl<'a> Sessions<'a> {
         Sessions { line: asked.line(), first_port, seed, stop, running: Vec::new(), about: None }
     }
 
-    /// How many run.
+    /// The number of running sessions.
     pub(super) fn count(&self) -> u32 {
         self.running.len() as u32
     }
 
-    /// The workload of the first session.
+    /// The description of the first session; none until it has started.
     pub(super) fn about(&self) -> Option<&About> {
         self.about.as_ref()
     }
 
-    /// Starts or ends sessions until `wanted` run. The last ones end first.
+    /// Starts or ends sessions until `wanted` sessions run. The sessions that started last end first.
     ///
     /// # Errors
-    /// If one does not start.
+    /// If a session does not start.
     pub(super) fn set(&mut self, wanted: u32) -> Result<(), Failure> {
         self.running.truncate(wanted as usize);
         while self.count() < wanted {
@@ -133,7 +133,7 @@ impl<'a> Sessions<'a> {
     /// Measures one window in all sessions at once.
     ///
     /// # Errors
-    /// The first error of a session, if one ended or hung. It and those after it no longer run.
+    /// The first error of a session that ended or hung. That session and all with higher numbers are ended.
     pub(super) fn samples(&mut self, times: Times) -> Result<Vec<Sample>, WorkloadError> {
         let answers = self.all(&Order::Window(times))?;
         let sample = |answer| if let Answer::Sample(sample) = answer { Some(sample) } else { None };
@@ -155,7 +155,7 @@ impl<'a> Sessions<'a> {
         answers.into_iter().collect()
     }
 
-    /// The values in force in the first session. Each session reads back its own, and fails if it is not the requested value.
+    /// The values in force in the first session. Each session reads its own values back, and fails if they are not the requested ones.
     fn in_force(&mut self, order: &Order) -> Result<Vec<String>, WorkloadError> {
         match self.all(order)?.into_iter().next() {
             Some(Answer::InForce(values)) => Ok(values),
@@ -164,7 +164,7 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// All sessions as one workload, whose settings a trial switches.
+/// Presents all sessions as one workload, so that a trial can switch their settings.
 impl Workload for Sessions<'_> {
     fn describe(&self) -> String {
         self.about.as_ref().map_or_else(String::new, |about| about.describe.clone())
@@ -192,7 +192,7 @@ impl Workload for Sessions<'_> {
         self.all(&Order::Restart).map(drop)
     }
 
-    /// The worst session's value of each metric.
+    /// For each metric, the value of the worst session.
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
         begin();
         let samples = self.samples(Times { settle, window })?;

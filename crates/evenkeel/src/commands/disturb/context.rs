@@ -1,4 +1,4 @@
-//! `Context`: the parts that the subcommands share: the stop flag, the command that runs meanwhile, the time limit, and the output.
+//! `Context`: what all subcommands share: the stop flag, the command that runs during the disturbance, the time limit, and the output.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,7 +22,7 @@ use crate::failure::{Failure, Outcome};
 use crate::show::{Out, json};
 use crate::view::{Block, terminal};
 
-/// How often to check the stop flag while a command runs: rarely, because each check disturbs.
+/// How often to check the stop flag while a command runs. Seldom, because each check disturbs the command.
 const LOOK_EVERY_NS: u64 = 200_000_000;
 /// How often to check the stop flag if no command runs.
 const IDLE_LOOK_NS: u64 = 20_000_000;
@@ -30,7 +30,7 @@ const IDLE_LOOK_NS: u64 = 20_000_000;
 /// How long a command has from SIGTERM to SIGKILL.
 const GRACE_NS: u64 = 5_000_000_000;
 
-/// The duration and the command.
+/// The options for the duration and the command.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
     /// Limit of the duration [default: 10; with a command 14400]
@@ -44,21 +44,21 @@ pub(super) struct RunArgs {
     pub(super) command: Vec<OsString>,
 }
 
-/// A disturbance that runs.
+/// A disturbance that has started.
 pub(super) trait Disturbance {
     type Report: Serialize + schemars::JsonSchema;
 
-    /// Prepares the command, for example the CPUs it runs on.
+    /// Changes how the command is started, for example on which CPUs.
     fn prepare(&self, _: &mut Command) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// The time is over, but the command continues. Threads end by themselves.
+    /// The time limit is over, but the command continues. Disturbances that consist of threads end by themselves.
     fn time_is_over(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Ends it, restores everything and reports what was done.
+    /// Ends the disturbance, restores everything, and reports what was done.
     fn stop(self) -> Result<Self::Report, Failure>;
 }
 
@@ -77,7 +77,7 @@ macro_rules! of_threads {
 
 pub(super) use of_threads;
 
-/// The request, for the report.
+/// What the user requested, for the report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct What<'a, A> {
     pub(super) kind: &'static str,
@@ -92,10 +92,10 @@ pub(crate) struct Answer<'a, A, R> {
     kind: &'static str,
     by: &'static str,
     asked: &'a A,
-    /// Duration in nanoseconds.
+    /// How long the disturbance lasted, in nanoseconds.
     disturbed_ns: u64,
     ended_by: EndedBy,
-    /// The command; none if there was none.
+    /// The command; `null` if the user named none.
     command: Option<Ran>,
     did: R,
 }
@@ -104,11 +104,11 @@ pub(crate) struct Answer<'a, A, R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EndedBy {
-    /// The command ended.
+    /// The command has ended.
     Command,
-    /// The time was over.
+    /// The time limit was reached.
     Time,
-    /// SIGINT or SIGTERM.
+    /// SIGINT or SIGTERM arrived.
     Signal,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Ran {
 impl Ran {
     fn from_status(status: ExitStatus, wall_ns: u64) -> Ran {
         let signal = status.signal();
-        // The same code that a shell would report.
+        // The exit code that a shell would report for this end.
         let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
         Ran { exit_code: u8::try_from(code).unwrap_or(u8::MAX), signal, wall_ns }
     }
@@ -240,7 +240,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Waits until the command ends or a signal arrives. Returns when the disturbance ended.
+    /// Waits until the command ends or a signal arrives. Returns why and when the disturbance ended.
     fn accompany(
         &self,
         child: &mut Child,
@@ -279,7 +279,7 @@ impl EndedBy {
     }
 }
 
-/// Ignores signals, so that the command has its full time to end.
+/// Waits for the end of the command without checking the stop flag: a second signal does not shorten its time.
 fn await_end(child: &Child, until_ns: u64) -> Result<process::Doing, Failure> {
     loop {
         let doing = await_end_or_signal(child, until_ns)?;
@@ -298,7 +298,7 @@ fn wait(child: &mut Child) -> Result<ExitStatus, Failure> {
     child.wait().map_err(|error| Failure::io(exit::NOT_POSSIBLE, "wait for the command", &error))
 }
 
-/// The failure with its exit code.
+/// Converts a meter's error, with its exit code.
 pub(super) fn failure(error: MeterError) -> Failure {
     measure::failure(error)
 }

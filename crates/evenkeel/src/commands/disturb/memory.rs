@@ -1,5 +1,5 @@
-//! `evenkeel disturb memory`. Pressure makes its process the first that the kernel kills when memory runs out. So with a command it runs in
-//! a separate process: this program again, without the command.
+//! `evenkeel disturb memory`. The kernel kills the process with the pressure first if memory runs out. So if there is a command, the
+//! pressure runs in a separate process, which is this program again, without the command.
 
 use std::ffi::OsString;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     context.disturb(what, |until_ns| SeparateProcess::start(&settings, until_ns), pressure_page)
 }
 
-/// Starts, and waits until the memory is filled.
+/// Starts filling memory, and returns when it is filled.
 fn fill(
     settings: &pressure::Settings,
     say: bool,
@@ -111,7 +111,7 @@ fn fill(
     Ok(running)
 }
 
-/// The separate process that takes the memory.
+/// The separate process that fills memory.
 #[derive(Debug)]
 struct SeparateProcess {
     child: Child,
@@ -121,7 +121,7 @@ struct SeparateProcess {
 impl SeparateProcess {
     fn start(settings: &pressure::Settings, until_ns: u64) -> Result<SeparateProcess, Failure> {
         let failed = |why: String| Failure::text(exit::NOT_POSSIBLE, "start the process that takes memory", why);
-        // Checks here, because the separate process could not explain its refusal.
+        // Check the settings here: the separate process could not report why it refuses them.
         pressure::check(settings).map_err(failure)?;
         let left_ns = until_ns.saturating_sub(clock::monotonic_ns());
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! `evenkeel disturb KIND`: each kind has one file here and one line in `kinds!`. The crate `measure` does the disturbing.
+//! `evenkeel disturb KIND`: each kind has one file here and one line in `kinds!`. The code that disturbs is in the crate `measure`.
 
 mod context;
 mod memory;

@@ -1,4 +1,4 @@
-//! The common parts of the kinds' pages.
+//! The parts that the pages of all kinds share.
 
 use crate::view::Block;
 

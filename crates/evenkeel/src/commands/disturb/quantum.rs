@@ -1,4 +1,4 @@
-//! `evenkeel disturb quantum`: by a real-time thread that takes CPUs from all threads, or by a CPU quota of the command.
+//! `evenkeel disturb quantum`: a real-time thread takes CPUs from all other threads, or a quota limits the CPU time of the command.
 
 use std::process::Command;
 
@@ -115,14 +115,14 @@ fn by_quota(args: &Args, context: &Context<'_>) -> Outcome {
     if let Some(cpus) = &args.cpus {
         disturb::check_cpus(cpus).map_err(failure)?;
     }
-    // Container engines count the same: 0.4 is four tenths of one CPU.
+    // Container engines count the same way: 0.4 means four tenths of one CPU.
     let cpus = args.cpus.as_ref().map_or(1, CpuSet::len);
     let settings = quota::Settings { period_ns: args.period_ms, share_left: args.share, cpus };
     let what = What { kind: "quantum", by: "quota", asked: &settings, run: &args.run };
     context.disturb(what, |_| Limit::start(&settings, args.cpus.clone()), quota_page)
 }
 
-/// A control group with a limit, and the guard that removes it.
+/// A control group with a CPU limit, and the guard that removes the group at the end.
 #[derive(Debug)]
 struct Limit {
     group: quota::Group,

@@ -5,23 +5,23 @@ use std::time::Duration;
 pub(super) use crate::args::cpus;
 use crate::times;
 
-/// A little over an hour. A longer time is taken for a typing error.
+/// The maximum length of a period or slot, in milliseconds: a little over an hour. A longer one is probably a typing error.
 const MS_MAX: f64 = 4_000_000.0;
 
-/// The limit of a run in seconds, so that a forgotten one ends the same day.
+/// The maximum duration of a run, in seconds. If a user forgets a run, it ends the same day.
 const SECONDS_MAX: f64 = 14_400.0;
 
-/// 16 TiB, in MiB.
+/// The maximum amount of memory, in MiB: 16 TiB.
 const MIB_MAX: u64 = 1 << 24;
 
-/// Milliseconds, as nanoseconds.
+/// Parses milliseconds, and returns nanoseconds.
 pub(super) fn ms(text: &str) -> Result<u64, String> {
     let ms = times::ms(text).filter(|ms| (0.0..=MS_MAX).contains(ms));
     ms.map(|ms| (ms * 1e6).round() as u64)
         .ok_or_else(|| format!("expected 0 to {MS_MAX} milliseconds, or a time such as 4ms or 100us"))
 }
 
-/// Two lengths in milliseconds, as `1,3`.
+/// Parses two lengths in milliseconds, such as `1,3`.
 pub(super) fn two_ms(text: &str) -> Result<(u64, u64), String> {
     let (first, second) =
         text.split_once(',').ok_or_else(|| "expected two numbers of milliseconds, such as 1,3".to_owned())?;
@@ -36,12 +36,12 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("expected 0.01 to {SECONDS_MAX} seconds, or a time such as 250ms or 90s"))
 }
 
-/// The longest duration of a run.
+/// The maximum duration of a run.
 pub(super) fn longest() -> Duration {
     Duration::from_secs_f64(SECONDS_MAX)
 }
 
-/// MiB, as bytes.
+/// Parses MiB, and returns bytes.
 pub(super) fn mib(text: &str) -> Result<u64, String> {
     let mib: u64 = text.parse().map_err(|_| "expected a whole number of MiB".to_owned())?;
     match (1..=MIB_MAX).contains(&mib) {

@@ -1,4 +1,4 @@
-//! The answers of `fleet rollout` and `fleet prove`. They are documented in every build, also without Kubernetes.
+//! The answers of `fleet rollout` and `fleet prove`. Builds without Kubernetes have them too, because every build prints their schemas.
 
 #![cfg_attr(
     not(feature = "kubernetes"),
@@ -19,13 +19,13 @@ pub(crate) struct RolloutAnswer {
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct GoalAnswer {
     pub(super) goal: String,
-    /// `Progressing`, `Halted`, `Complete` or `Undone`; null for a goal without a rollout.
+    /// `Progressing`, `Halted`, `Complete` or `Undone`; null if the goal has no rollout.
     pub(super) phase: Option<String>,
-    /// Why it halted, or what it waits for.
+    /// Why the rollout halted, or what it waits for.
     pub(super) message: String,
-    /// Nodes that the goal is for.
+    /// The number of nodes that the goal is for.
     pub(super) selected: u32,
-    /// Nodes where all of its settings are in force.
+    /// The number of nodes on which all settings of the goal are in force.
     pub(super) in_force: u32,
 }
 
@@ -34,19 +34,19 @@ pub(super) struct GoalAnswer {
 pub(crate) struct ProveAnswer {
     /// The goal.
     pub(super) goal: String,
-    /// The query, as it was given.
+    /// The query, as the user gave it.
     pub(super) metric: String,
     /// The verdict on the settings.
     pub(super) verdict: Verdict,
-    /// The metric with the settings, divided by the metric without them.
+    /// The metric with the settings, divided by the metric without them; null without an estimate.
     pub(super) ratio: Option<f64>,
     /// Lower end of the ratio's interval.
     pub(super) low: f64,
     /// Upper end of the ratio's interval; null until there is an interval.
     pub(super) high: Option<f64>,
-    /// Hosts that were compared.
+    /// The number of hosts that were compared.
     pub(super) hosts: usize,
-    /// Blocks of the trial.
+    /// The number of blocks of the trial.
     pub(super) blocks: u64,
     /// The number of ratios, each of one pair of hosts in one block.
     pub(super) ratios: usize,
@@ -57,9 +57,9 @@ pub(crate) struct ProveAnswer {
     pub(super) before: Verdict,
     /// How many blocks it takes to detect an effect, estimated from the blocks before the trial.
     pub(super) power: Vec<Power>,
-    /// What limits the result.
+    /// The caveats of the result.
     pub(super) caveats: Vec<Caveat>,
-    /// Why the trial ended before a verdict.
+    /// Why the trial ended before a verdict; null if it did not.
     pub(super) stopped: Option<String>,
     /// The seed of the random order.
     pub(super) seed: u64,

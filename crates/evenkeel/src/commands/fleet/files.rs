@@ -1,4 +1,4 @@
-//! The files on a command line, and the files in folders on it.
+//! Finds the files that a command line names, and the files in its folders.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use evenkeel_sys::Errno;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The kind of files to look for.
+/// The kind of files that a command reads.
 pub(super) struct Wanted {
-    /// The word for one of them, such as `capture`.
+    /// The word for one such file, such as `capture`.
     pub(super) noun: &'static str,
-    /// The end of their names in a folder, without the dot.
+    /// The extension of such files in a folder, without the dot.
     pub(super) extension: &'static str,
-    /// The command that writes one.
+    /// The command that writes such a file.
     pub(super) made_by: &'static str,
     /// The maximum number of files.
     pub(super) max: usize,
 }
 
 impl Wanted {
-    /// The files, each once and in order. A folder that can't be read is noted in `unread`.
+    /// The files, each once and in order. A folder that can't be read is added to `unread`.
     ///
     /// # Errors
-    /// If there are too many.
+    /// If there are more files than the maximum.
     pub(super) fn files(&self, named: &[PathBuf], unread: &mut Vec<Unread>) -> Result<BTreeSet<PathBuf>, Failure> {
         let mut files = BTreeSet::new();
         for path in named {
@@ -71,7 +71,7 @@ impl Wanted {
                 Failure::text(exit::WRONG_USE, format!("find a {}", self.noun), why)
             }
             [one, others @ ..] => {
-                // The reason may already name the action and the file.
+                // The reason may already begin with the action and the file. Do not repeat them.
                 let (tried, also) = (format!("read the {} {}", self.noun, one.file), others.len());
                 let why = one.why.trim_start_matches("failed to ").trim_start_matches(&tried).trim_start_matches(": ");
                 let more = if also == 0 {

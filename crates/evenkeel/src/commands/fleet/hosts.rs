@@ -1,4 +1,4 @@
-//! Reads many captures on all CPUs. Each thread has one capture in memory, and keeps only the compared values of each host.
+//! Reads many captures on all CPUs. Each thread holds one capture in memory, and returns only the compared values of its host.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,10 @@ const CAPTURES: Wanted = Wanted {
     made_by: "`evenkeel capture --output FILE` takes a capture on the machine itself",
     max: 100_000,
 };
-/// The maximum number of threads that read captures. Each capture may have 32 MiB.
+/// The maximum number of threads that read captures. A capture may have up to 32 MiB.
 const THREADS_MAX: usize = 64;
-/// The number of captures to read ahead. Hosts are added in order, so the answer does not depend on which thread was first.
+/// The number of captures that are read before their hosts are added. Hosts are added in order, so the answer does not depend on the timing
+/// of the threads.
 const BATCH: usize = 256;
 
 /// The captures, the traits of a group, and what the page shows.
@@ -79,7 +80,7 @@ impl CaptureArgs {
                 by.push(one);
             }
         }
-        // `none` groups nothing, so it has no effect next to another trait.
+        // `none` means one group of all hosts, so it has no effect beside another trait.
         if by.len() > 1 {
             by.retain(|one| *one != By::None);
         }
@@ -96,7 +97,7 @@ pub(super) struct ReadHosts {
 /// Reads the captures.
 ///
 /// # Errors
-/// If none could be read.
+/// If no capture could be read.
 pub(super) fn read(args: &CaptureArgs) -> Result<ReadHosts, Failure> {
     let context = &args.context();
     let mut read = ReadHosts { hosts: Hosts::default(), unread: Vec::new() };

@@ -1,4 +1,4 @@
-//! Numbers of the nodes from Prometheus.
+//! Reads the numbers of nodes from Prometheus.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::show::escape::percent_encoded;
 
-/// The server with the numbers of the guards.
+/// The Prometheus server that has the numbers.
 pub(super) struct Prometheus {
     base: String,
 }
@@ -35,7 +35,7 @@ struct Sample {
 }
 
 impl Prometheus {
-    /// The server at this address.
+    /// The server at this address, which the user gave.
     pub(super) fn at(base: &str) -> Result<Prometheus, Failure> {
         let base = base.trim_end_matches('/').to_owned();
         let wrong = |error: &dyn std::fmt::Display| Failure::text(exit::WRONG_USE, "find Prometheus", error);

@@ -1,5 +1,5 @@
-//! The log of a trial over a fleet. Each record is one line, and is on disk before the trial continues. The random order follows from the seed, so
-//! the log is enough to continue a trial.
+//! The log of a trial over a fleet. Each record is one line. It is on disk before the trial continues. The random order follows from the
+//! seed, so the log contains everything that is needed to continue.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::exit;
 use crate::failure::Failure;
 
 const FORMAT: u32 = 1;
-/// The longest log that is read: 2,000 hosts in 144 blocks take 10 MB.
+/// The maximum size of a log, in bytes. 2,000 hosts in 144 blocks take 10 MB.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
 /// A line of the log.
@@ -22,7 +22,7 @@ const LOG_BYTES_MAX: u64 = 1 << 30;
 pub(super) enum Record {
     /// The trial begins.
     Begin(Begin),
-    /// The numbers of a block without the goal.
+    /// The numbers of a block before the trial, in which no node has the goal.
     Before {
         /// The numbers, by node.
         numbers: Numbers,
@@ -32,9 +32,9 @@ pub(super) enum Record {
         /// The numbers, by node.
         numbers: Numbers,
     },
-    /// It is over, and evenkeel asked every node to revert the goal.
+    /// The trial is over, and evenkeel asked every node to revert the goal.
     End {
-        /// Why.
+        /// Why the trial ended.
         why: String,
     },
 }
@@ -63,14 +63,14 @@ impl Begin {
     }
 }
 
-/// A log that is written to.
+/// A log that is being written.
 pub(super) struct Log {
     path: PathBuf,
     file: File,
 }
 
 impl Log {
-    /// A new log. An older file of this name is not overwritten.
+    /// Creates a log. An existing file of this name is not overwritten.
     pub(super) fn create(path: &Path, begin: &Begin) -> Result<Log, Failure> {
         let opened = OpenOptions::new().append(true).create_new(true).open(path);
         let file = opened.map_err(|error| match error.kind() {
@@ -86,7 +86,7 @@ impl Log {
         Ok(log)
     }
 
-    /// The log of an earlier run, and its content. An incomplete last line is removed.
+    /// Opens the log of an earlier run, and returns its records. An incomplete last line is removed.
     pub(super) fn open(path: &Path) -> Result<(Log, Begin, Vec<Record>), Failure> {
         let tried = format!("read the log {}", path.display());
         let text = user_file::read_text(path, LOG_BYTES_MAX).map_err(|error| Failure::user_file(&tried, &error))?;

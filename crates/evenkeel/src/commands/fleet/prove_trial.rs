@@ -1,4 +1,4 @@
-//! The trial itself: it switches, waits, queries, logs and tests, and restores everything at the end.
+//! Runs the trial: it switches nodes, waits, queries, logs and tests, and restores everything at the end.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::experiment::{fresh_seed, stop_flag};
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 
-/// The effects of the power table.
+/// The effects for which the power table shows the number of blocks.
 const EFFECTS: [f64; 4] = [0.02, 0.05, 0.1, 0.2];
 /// How often a waiting command checks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -30,13 +30,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 enum End {
     /// There is a verdict, or all blocks are done.
     Whole,
-    /// A signal.
+    /// A signal arrived.
     Signal,
     /// A host, the cluster or Prometheus failed. The failure has a message for the user.
     Halted(Failure),
 }
 
-/// A trial under way.
+/// A running trial.
 struct Trial<'a> {
     out: &'a Out,
     stop: &'a AtomicBool,
@@ -156,7 +156,7 @@ impl<'a> Trial<'a> {
         self.begin.nodes.iter().cloned().collect()
     }
 
-    /// Releases the goal to these nodes only, and waits until all nodes have followed.
+    /// Releases the goal to exactly these nodes, and waits until all nodes have applied or reverted it.
     async fn switch(&self, with: &[String]) -> Result<(), Failure> {
         let with: BTreeSet<String> = with.iter().cloned().collect();
         let without: BTreeSet<String> = self.nodes().difference(&with).cloned().collect();
@@ -165,7 +165,7 @@ impl<'a> Trial<'a> {
         self.goal.settle(&with, &without, generation, self.patience).await.map_err(failed)
     }
 
-    /// Waits for the wash-out and a block, and queries the block's numbers. None if a signal arrived.
+    /// Waits for the wash-out and for the block, and then queries the block's numbers. None if a signal arrived.
     async fn block(&self) -> Result<Option<Numbers>, Failure> {
         let length = Duration::from_millis(self.begin.block_ms);
         self.wait(Duration::from_millis(self.begin.wash_out_ms)).await;
@@ -187,7 +187,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Withdraws the goal everywhere, and gives it back to rollouts.
+    /// Withdraws the goal from all nodes, and allows rollouts to use it again.
     async fn put_back(&self) -> Result<(), Failure> {
         let undo = |error: TrialError| {
             let hint = format!("put it back later: evenkeel fleet rollout {} --undo", self.begin.goal);
@@ -196,7 +196,7 @@ impl<'a> Trial<'a> {
         self.goal.switch(&BTreeSet::new(), self.begin.generation).await.map_err(undo)?;
         let settled = self.goal.settle(&BTreeSet::new(), &self.nodes(), self.begin.generation, self.patience).await;
         match settled {
-            // The goal was deleted or changed, or a node is gone. Its agent restores the settings when it runs again.
+            // A node has not reverted the goal, or is gone. Its agent reverts the goal when it runs again.
             Err(error @ (TrialError::Late { .. } | TrialError::Host { .. })) => {
                 self.out.warn(&format!("{error}; it puts the goal back when its agent runs\n"));
             }

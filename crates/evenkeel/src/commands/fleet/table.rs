@@ -1,4 +1,4 @@
-//! `fleet table`: the cards of many machines by generation.
+//! `fleet table`: merges the cards of many machines by hardware generation.
 
 use std::path::PathBuf;
 
@@ -20,9 +20,9 @@ const CARDS: Wanted = Wanted {
     made_by: "`evenkeel measure all --output FILE.json` writes a card",
     max: 10_000,
 };
-/// The default limit for holding a tick: a packet wakes its thread within 2 ms in 99 of 100 cases.
+/// The default limit for a machine that holds a tick: in 99 of 100 cases, a packet wakes its thread within 2 ms.
 const USUAL_LIMIT: (&str, f64) = ("wake_udp_100us_ns_p99", 2e6);
-/// The default numbers on the page.
+/// The numbers that the page shows by default.
 const USUAL_LINES: [&str; 5] =
     ["wake_udp_100us_ns_p99", "gaps_longest_ns", "quantum_share_ppm", "clock_all_busy_khz", "memory_65536kib_small_ps"];
 

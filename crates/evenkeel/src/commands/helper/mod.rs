@@ -1,5 +1,5 @@
-//! `helper`: a helper process of a built-in workload, which a trial starts: a server, or its load. It ends when its input is closed, so a
-//! trial that was killed leaves none behind.
+//! `helper`: a helper process of a built-in workload, which a trial starts. It is a server, or the load for one. It ends when its input is
+//! closed, so a trial that is killed leaves no helper behind.
 
 mod tick;
 
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     }
     let helper =
         start(&args.role).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start a helper of a workload", &error));
-    // An error means that the parent is gone, so no one can read it.
+    // If this fails, the parent is gone, so nobody could read the error.
     let _ = serve(helper?.as_mut(), io::stdin().lock(), io::stdout().lock());
     Ok(exit::WELL)
 }
@@ -103,7 +103,7 @@ fn start(role: &Role) -> io::Result<Box<dyn Helper>> {
     })
 }
 
-/// Becomes the command, or reports why it can't. This program need not be in the new root, whose `/proc` leads back to it.
+/// Becomes the command. Returns only if that fails. `/proc/self/exe` leads to this program even if the new root does not contain it.
 fn in_root(dir: &Path, program: Option<&Path>, command: &[OsString]) -> Failure {
     let program = program.unwrap_or(Path::new("/proc/self/exe"));
     let entered = chroot(dir).and_then(|()| std::env::set_current_dir("/"));

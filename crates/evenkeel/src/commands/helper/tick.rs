@@ -1,4 +1,4 @@
-//! The helper that ticks: by the clock of evenkeel-rt, or like most servers, by clock_nanosleep or a timerfd.
+//! The helper that ticks: with the clock of evenkeel-rt, or as most servers do, with clock_nanosleep or a timerfd.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use evenkeel_sys::{Errno, clock, thread};
 use evenkeel_workload::helper::{Helper, HelperError, Since, quantiles};
 use serde_json::{Map, Value, json};
 
-/// How long the loop may take to answer a request. It checks for one in each tick.
+/// How long the loop may take to answer a request. The loop checks for requests in each tick.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 const NO_SOCKET: &str = "a tick loop has no socket";
 
@@ -38,7 +38,7 @@ enum How {
     Timerfd,
 }
 
-/// Ticks until the process ends.
+/// A thread that ticks until the process ends.
 #[derive(Debug)]
 pub(super) struct Tick {
     counts: Arc<Mutex<TickCounts>>,
@@ -59,7 +59,7 @@ impl TickCounts {
     }
 }
 
-/// A request to set the thread's timer slack, which without privileges only the thread itself can do.
+/// A request to the thread to set its own timer slack. Without privileges, no other thread can set it.
 struct Ask {
     slack_ns: Option<u64>,
     answer: SyncSender<Result<u64, Errno>>,
@@ -73,7 +73,7 @@ impl Tick {
         let shared = Arc::clone(&counts);
         std::thread::Builder::new().name("tick".to_owned()).spawn(move || {
             let beat = Beat::start(settings);
-            // The sender reports whether the clock could be started; the loop itself never fails.
+            // If the clock can't be started, only the starter is informed: this loop never returns an error.
             match beat {
                 Ok(beat) => {
                     let _ = sender.send(Ok(()));
@@ -92,7 +92,7 @@ impl Tick {
 
 impl Helper for Tick {
     fn window(&mut self) -> Map<String, Value> {
-        // Created before the lock is taken, so that the loop does not wait for it.
+        // Create the new counts before taking the lock, so that the loop never waits for the allocation.
         let fresh = TickCounts::new();
         let counts = std::mem::replace(&mut *self.counts.lock().unwrap_or_else(PoisonError::into_inner), fresh);
         let mut numbers = self.since.turn();
@@ -140,7 +140,7 @@ fn tick(mut beat: Beat, work_us: u32, counts: &Mutex<TickCounts>, asked: &Receiv
                 Some(ns) => thread::set_timer_slack_ns(std::num::NonZeroU64::new(ns)),
                 None => Ok(()),
             };
-            // The thread that asked may have given up.
+            // The thread that sent the request may no longer wait for the answer.
             let _ = ask.answer.send(set.and_then(|()| thread::timer_slack_ns()));
         }
     }
@@ -148,9 +148,9 @@ fn tick(mut beat: Beat, work_us: u32, counts: &Mutex<TickCounts>, asked: &Receiv
 
 /// The source of the ticks.
 enum Beat {
-    /// The library's clock, with a thread that was set up for it.
+    /// The clock of evenkeel-rt, with a thread that was prepared for ticks.
     Steady(Box<TickClock>),
-    /// Deadlines one period apart. Either sleep or an alarm waits for them, and whole periods that passed are missed.
+    /// Deadlines one period apart. A sleep or an alarm waits for each. Deadlines that have already passed count as missed ticks.
     Plain { due_ns: u64, period_ns: u64, alarm: Option<Alarm> },
 }
 
@@ -172,7 +172,7 @@ impl Beat {
         Ok(Beat::Plain { due_ns: clock::monotonic_ns() + period_ns, period_ns, alarm })
     }
 
-    /// Waits for the next tick. Returns when it was due, and how many ticks before it were missed.
+    /// Waits for the next tick. Returns the time at which the tick was due, and how many ticks before it were missed.
     fn wait(&mut self) -> (u64, u64) {
         match self {
             Beat::Steady(clock) => {
@@ -184,11 +184,11 @@ impl Beat {
                 let missed = now_ns.saturating_sub(*due_ns) / *period_ns;
                 let due = *due_ns + missed * *period_ns;
                 *due_ns = due + *period_ns;
-                // Even a sleep whose deadline has passed may take the timer slack.
+                // Do not sleep if the deadline has passed: even such a sleep can take as long as the timer slack.
                 if now_ns < due {
                     match alarm {
                         None => clock::sleep_until_ns(due),
-                        // Setting an existing timer can't fail. If it did, the lateness would show it.
+                        // Setting an existing timer can't fail. If it failed anyway, the tick would be measured as late.
                         Some(alarm) => drop(alarm.set(due).and_then(|()| alarm.wait())),
                     }
                 }

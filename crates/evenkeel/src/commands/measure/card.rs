@@ -1,14 +1,14 @@
-//! Helpers with which the meters make their lines of the card.
+//! Functions that the meters use to make their lines of the card.
 
 use evenkeel_measure::card::{Better, CardLine, Line, Reference};
 use evenkeel_measure::{MeterError, Samples, Unit, Watch};
 
 use crate::show::finding::Finding;
 
-/// Shares on the card are in parts per million.
+/// Converts a share to parts per million, the unit of shares on the card.
 pub(crate) const PPM: f64 = 1e6;
 
-/// The duration and the number of turns.
+/// The number of rounds, and how long the meters run in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     Full,
@@ -23,8 +23,8 @@ impl Pace {
         }
     }
 
-    /// Enough rounds to separate spread from chance. If two cards of one machine have five rounds each, the ranges of a number are apart by
-    /// chance in 1 of 126 cases. With three rounds, it is 1 of 10.
+    /// The number of rounds. With five rounds on each of two cards of one machine, the ranges of a number are apart by chance in 1 of 126
+    /// cases. With three rounds, they are apart in 1 of 10.
     pub(crate) fn rounds(self) -> usize {
         match self {
             Pace::Full => 5,
@@ -32,7 +32,7 @@ impl Pace {
         }
     }
 
-    /// The setting for this pace.
+    /// The first value at full pace, the second at the quick one.
     pub(crate) fn choose<T>(self, full: T, quick: T) -> T {
         match self {
             Pace::Full => full,
@@ -41,10 +41,10 @@ impl Pace {
     }
 }
 
-/// How the card runs a meter.
+/// The meter's part of the card.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CardTurn {
-    /// The duration at full pace, for the progress bar.
+    /// How long the meter takes at full pace, in seconds, for the progress bar.
     pub(crate) seconds: f64,
     /// Measures, and returns the meter's numbers for the card.
     pub(crate) run: fn(Pace, &Watch<'_>) -> Result<Vec<CardLine>, MeterError>,
@@ -52,7 +52,7 @@ pub(crate) struct CardTurn {
     pub(crate) finding: fn(&[Line]) -> Finding,
 }
 
-/// A number of the card.
+/// The value of the card's line with this id; none if there is no such line.
 pub(crate) fn value(lines: &[Line], id: &str) -> Option<f64> {
     lines.iter().find(|line| line.id == id).map(|line| line.value)
 }
@@ -68,13 +68,13 @@ pub(crate) fn line(
     CardLine { id: id.into(), title: title.into(), unit, better, value, reference: None }
 }
 
-/// Adds a published figure.
+/// Adds a published figure to a line.
 pub(crate) fn with(line: CardLine, figure: &str, source: &str, says: &str) -> CardLine {
     let reference = Reference { figure: figure.to_owned(), source: source.to_owned(), says: says.to_owned() };
     CardLine { reference: Some(reference), ..line }
 }
 
-/// The lines for p50 and p99, if there are samples.
+/// The lines for p50 and p99; none if there are no samples.
 pub(crate) fn percentiles(id: &str, title: &str, better: Better, samples: &Samples) -> Option<[CardLine; 2]> {
     let summary = samples.histogram.summary()?;
     let of = |name: &str, value: u64| {

@@ -1,4 +1,4 @@
-//! `evenkeel measure compare`: two cards side by side.
+//! `evenkeel measure compare`: compares two cards.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `Context`: the parts that every meter's command needs: a flag that a signal sets, progress on the terminal, and the output of an answer.
+//! `Context`: what every meter's command needs: a flag that a signal sets, progress on the terminal, and the output of the answer.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -24,10 +24,10 @@ use crate::show::units::{percent, quantity};
 use crate::show::{Out, escape, json};
 use crate::view::{Block, Text, html, terminal};
 
-/// A thousand steps are finer than any terminal's bar.
+/// The steps of the progress bar: more than the columns of any terminal.
 const STEPS: u64 = 1000;
 
-/// A meter's surroundings.
+/// What a meter needs while it runs.
 pub(crate) struct Context<'a> {
     out: &'a Out,
     report: Option<&'a Path>,
@@ -36,18 +36,18 @@ pub(crate) struct Context<'a> {
     others: Cell<Option<f64>>,
 }
 
-/// The machine's time that the measurement itself used.
+/// The CPU time that the measurement itself used.
 #[derive(Clone, Copy, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Observer {
-    /// The time from its beginning to its end, in nanoseconds.
+    /// The duration of the measurement, in nanoseconds.
     wall_ns: u64,
-    /// CPU time of all its threads, in nanoseconds.
+    /// The CPU time of all threads of the measurement, in nanoseconds.
     cpu_ns: u64,
-    /// The CPU time as a share of the elapsed time: 1 is the whole of one CPU.
+    /// The CPU time divided by the duration: 1 is one whole CPU.
     cpu_share: f64,
 }
 
-/// An answer, with the cost of its measurement.
+/// An answer, with the CPU time that its measurement used.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Observed<'a, T> {
     #[serde(flatten)]
@@ -62,12 +62,12 @@ impl<'a> Context<'a> {
             let why = "time does not pass in a captured machine; run it on the machine itself";
             return Err(Failure::text(exit::NOT_POSSIBLE, format!("measure {}", host.display()), why));
         }
-        // Before the measurement, which may take minutes.
+        // Refuse the file before the measurement, which may take minutes.
         report.map_or(Ok(()), refuse_another)?;
         Ok(Context { out, report, stop: experiment::stop_flag()?, observer: Cell::new(None), others: Cell::new(None) })
     }
 
-    /// Runs a measurement, with its progress on a terminal.
+    /// Runs a measurement, and shows its progress on a terminal.
     pub(crate) fn measure<T>(&self, run: impl FnOnce(&Watch<'_>) -> Result<T, MeterError>) -> Result<T, Failure> {
         let bar = if self.out.shows_progress() { ProgressBar::new(STEPS) } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
@@ -89,7 +89,7 @@ impl<'a> Context<'a> {
         measured.map_err(failure)
     }
 
-    /// The share of the machine's CPU time that other programs used while it measured; none if the kernel does not report it.
+    /// The share of the machine's CPU time that other programs used during the measurement; none if the kernel does not report it.
     pub(crate) fn others(&self) -> Option<f64> {
         self.others.get()
     }
@@ -104,7 +104,7 @@ impl<'a> Context<'a> {
         self.answer_in(json::FORMAT, title, answer, page)
     }
 
-    /// Like [`Context::answer`], with another format number of the JSON.
+    /// Like [`Context::answer`], but with a given format number of the JSON.
     pub(crate) fn answer_in<T: Serialize + JsonSchema>(
         &self,
         format: u32,
@@ -114,7 +114,7 @@ impl<'a> Context<'a> {
     ) -> Outcome {
         let observer = self.observer.get();
         let page = || -> Vec<Block> { page(answer).into_iter().chain(observer.map(Observer::block)).collect() };
-        // Print the measurement even if the file can't be written.
+        // Print the measurement even if the page can't be written.
         let written = self.report.map_or(Ok(()), |file| {
             let html = html::page(title, &Text::default(), &page());
             std::fs::write(file, escape::page(&html))
@@ -126,7 +126,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Refuses a file that can't be written, and an existing file that is not the page of an earlier measurement.
+/// Refuses a file that can't be written, and an existing file that is not a page of an earlier measurement.
 fn refuse_another(file: &Path) -> Result<(), Failure> {
     refuse_unwritable(file)?;
     let mut head = [0; PAGE_HEAD.len()];
@@ -182,7 +182,7 @@ mod tests {
     fn what_others_used_is_neither_ours_nor_idle_nor_stolen() {
         let cpu = |user, idle, steal| CpuTicks { user, idle, steal, ..CpuTicks::default() };
         let before = Ticks::from([(0, cpu(5, 5, 5)), (1, cpu(0, 0, 0))]);
-        // CPU 2 came online meanwhile, at an unknown time.
+        // CPU 2 came online during the measurement, at an unknown time.
         let after = Ticks::from([(0, cpu(55, 35, 25)), (1, cpu(20, 80, 0)), (2, cpu(900, 0, 0))]);
         assert_eq!(others_share(&before, &after, 300_000_000), Some(0.2));
         assert_eq!(others_share(&before, &after, 9_000_000_000), Some(0.0));

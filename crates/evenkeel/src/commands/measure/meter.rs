@@ -1,4 +1,4 @@
-//! `Meter`: the declarations of a file in `meters/`. The subcommand, its JSON, its page and the meter's part of the card derive from it.
+//! `Meter`: what each file in `meters/` declares. The subcommand, its JSON, its page and the meter's part of the card follow from it.
 
 use serde::Serialize;
 
@@ -9,31 +9,31 @@ use crate::show::finding::{Finding, busy};
 use crate::show::json;
 use crate::view::Block;
 
-/// A meter. The implementing type holds its arguments, and the documentation of that type is the help of the subcommand.
+/// A meter. The type that implements it holds the arguments. The documentation of that type is the help of the subcommand.
 pub(crate) trait Meter: clap::Args {
-    /// The name in `evenkeel measure NAME`.
+    /// The name of the meter in `evenkeel measure NAME`.
     const NAME: &'static str;
     /// The title of the HTML page.
     const TITLE: &'static str;
     /// The format number of the JSON answer.
     const FORMAT: u32 = json::FORMAT;
-    /// How `measure all` runs it; none if the card has no part for it.
+    /// The meter's part of the card of `measure all`; none if the card has no numbers of this meter.
     const CARD: Option<CardTurn> = None;
-    /// Whether other programs that use the CPUs spoil the numbers.
+    /// Whether the numbers are wrong if other programs use the CPUs.
     const NEEDS_IDLE: bool = true;
     /// The JSON answer.
     type Report: Serialize + schemars::JsonSchema;
 
-    /// Measures as the arguments say.
+    /// Measures, with these arguments.
     fn measure(&self, context: &Context<'_>) -> Result<Self::Report, Failure>;
 
-    /// The sentence that the page opens with: whether the numbers are good, and compared with what. None if nothing was measured.
+    /// The first sentence of the page: whether the numbers are good, and compared with what. None if nothing was measured.
     fn finding(report: &Self::Report) -> Option<Finding>;
 
-    /// The content of the terminal and HTML page below the finding.
+    /// The content of the page below the finding, for the terminal and for HTML.
     fn page(report: &Self::Report) -> Vec<Block>;
 
-    /// Measures, and gives the answer.
+    /// Measures, and prints the answer.
     fn run(&self, context: &Context<'_>) -> Outcome {
         let report = self.measure(context)?;
         let others = Self::NEEDS_IDLE.then(|| context.others()).flatten();

@@ -1,4 +1,4 @@
-//! `evenkeel measure METER`. The meters are in `meters/`, their measuring in the crate `measure`.
+//! `evenkeel measure METER`. The commands of the meters are in `meters/`. The code that measures is in the crate `measure`.
 
 mod all;
 mod card;

@@ -1,4 +1,4 @@
-//! `pack agones`: the Agones manifests for a server, from what a session needs. Asks no cluster.
+//! `pack agones`: renders the Agones manifests for a server from the need of a session. It asks no cluster.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ use crate::show::Out;
 use crate::times;
 use crate::user_table;
 
-/// The most sessions of one process.
+/// The maximum number of sessions of one process.
 const PER_SERVER_MAX: i64 = 10_000;
-/// The most nodes of a cluster.
+/// The maximum number of nodes of a cluster.
 const NODES_MAX: i64 = 100_000;
 
 /// The end of `--help`.
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     /// Time from the request for a node to a ready server on it, such as 90s
     #[arg(long, value_name = "TIME", value_parser = node_start)]
     node_start: Option<Duration>,
-    /// The most nodes
+    /// Maximum number of nodes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     nodes_max: Option<u32>,
 }
@@ -126,9 +126,9 @@ pub(crate) struct AgonesAnswer {
     buffer: BufferAdvice,
     /// The fleet.
     fleet: Fleet,
-    /// Its autoscaler; `null` if the buffer is not known.
+    /// The autoscaler of the fleet; `null` if the buffer is not known.
     autoscaler: Option<FleetAutoscaler>,
-    /// What to consider.
+    /// What to consider before you use the manifests.
     caveats: Vec<String>,
 }
 
@@ -159,10 +159,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 impl Args {
-    /// The file that a session's need comes from, and the session.
+    /// The need of a session, and the file that it is from.
     fn session(&self, measured: Option<&Measured>) -> Result<(PathBuf, Session), Failure> {
         let Some(path) = &self.sessions else {
-            // The parser requires one of the two options.
+            // The parser requires `SESSIONS.csv` or `--capacity`.
             let path = self.capacity.clone().unwrap_or_default();
             let need = measured.and_then(|measured| measured.need.clone()).ok_or_else(|| {
                 wrong(&path, "it does not say what a session needs: only one number of sessions was tried")
@@ -232,7 +232,7 @@ impl Args {
     }
 }
 
-/// The saved answer of `evenkeel capacity`.
+/// Reads the saved answer of `evenkeel capacity`.
 fn measured(path: &Path) -> Result<Measured, Failure> {
     let mut text = String::new();
     let read = user_table::open(path, agones::CAPACITY_BYTES_MAX)?.read_to_string(&mut text);
@@ -271,7 +271,7 @@ fn starts(text: &str) -> Result<f64, String> {
     number(text, 0.0..=1e6, "a number of sessions a minute from 0 to 1000000, such as 6")
 }
 
-/// From a second to a day.
+/// Parses a time from one second to one day.
 fn node_start(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
     times::time(text)

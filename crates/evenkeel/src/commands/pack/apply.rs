@@ -1,4 +1,4 @@
-//! `pack apply`: gives each session's systemd service its CPUs, as one transaction that `evenkeel revert` undoes.
+//! `pack apply`: sets the CPUs of each session's systemd service, as one transaction that `evenkeel revert` undoes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -23,7 +23,7 @@ use crate::show::{self, Out};
 use crate::state;
 use crate::user_table;
 
-/// Many services can lack their units for one reason.
+/// The maximum number of caveats. Hundreds of services can have the same problem, for example a missing unit file.
 const CAVEATS_MAX: usize = 10;
 
 /// The end of `--help`.
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 impl Args {
-    /// The file that names the services, and the services.
+    /// The services, and the file that names them.
     fn services(&self, machine: &Machine) -> Result<(PathBuf, Vec<Service>), Failure> {
         if let Some(path) = &self.plan {
             let mut text = String::new();
@@ -140,7 +140,7 @@ impl Args {
             let services = pack::parse_services(&text, machine).map_err(|error| wrong(path, &error))?;
             return Ok((path.clone(), services));
         }
-        // The parser requires one of the two options.
+        // The parser requires `SESSIONS.csv` or `--plan`.
         let path = self.sessions.clone().unwrap_or_default();
         let report = self.question.place(&path, machine)?;
         let services = pack::services(&report, machine).map_err(|error| wrong(&path, &error))?;
@@ -158,7 +158,7 @@ impl Args {
         }
     }
 
-    /// The command that writes the drop-ins again.
+    /// The command that would write the same drop-ins again.
     fn again(&self, file: &Path) -> String {
         let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         let mut words = vec!["evenkeel".to_owned(), "pack".to_owned(), "apply".to_owned()];
@@ -200,14 +200,15 @@ fn not_possible(path: &Path, why: String) -> Failure {
     Failure::text(exit::NOT_POSSIBLE, format_args!("apply {}", path.display()), why)
 }
 
-/// An earlier transaction may have placed services that this one leaves out. They would keep CPUs that now belong to others.
+/// Refuses the plan if an earlier transaction placed services that this plan leaves out. They would keep CPUs that the plan gives to
+/// others.
 fn refuse_earlier(root: &Root, log: &Log, plan: &PlanFile, file: &Path, state: &StateArgs) -> Result<(), Failure> {
     let planned: BTreeSet<&str> =
         plan.persist.iter().flat_map(|lasting| &lasting.persist.files).map(|file| file.path.as_str()).collect();
     for done in history(root, log).iter().filter(|done| matches!(done.status, Status::InForce | Status::Overdue)) {
         let is_left = |what: &&str| is_session_unit(what) && !planned.contains(what);
         let left = done.persisted.iter().map(|one| one.what.as_str()).find(is_left);
-        // A user may have removed the file since.
+        // A user may have removed the drop-in since.
         let is_there = |path: &&str| {
             root.tree().is_ok_and(|tree| tree.look(path).is_ok_and(|entry| entry != evenkeel_hostfs::Entry::Absent))
         };
@@ -220,9 +221,9 @@ fn refuse_earlier(root: &Root, log: &Log, plan: &PlanFile, file: &Path, state: &
     Ok(())
 }
 
-/// Drop-ins for a service that does not exist have no effect, and systemd reports nothing.
+/// The caveats about services without a unit file. Drop-ins for such a service have no effect, and systemd does not warn.
 fn caveats(root: &Root, services: &[Service]) -> Vec<String> {
-    // Many instances have one template, which is looked for once.
+    // Many instances may share one template, so look for it only once.
     let names: BTreeMap<String, &Service> =
         services.iter().map(|service| (service.unit.unit.template(), service)).collect();
     let caveat = |(name, service): (&String, &&Service)| match has_unit_file(root, &service.unit.unit) {

@@ -1,4 +1,4 @@
-//! `evenkeel pack`: many sessions of a server on one machine.
+//! `evenkeel pack`: places many sessions of a server on one machine.
 
 pub(super) mod agones;
 mod apply;

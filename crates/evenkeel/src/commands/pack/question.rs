@@ -14,7 +14,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::user_table;
 
-/// The largest table of sessions, and the largest answer of `measure quantum`.
+/// The maximum size of a table of sessions, and of an answer of `measure quantum`.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The hint that describes a table of sessions.
 pub(crate) const SESSION_COLUMNS: &str = "a table of sessions has the column cpus, such as 0.12 for 12 % of a CPU, and optionally others. docs/packing.md has examples";
@@ -62,7 +62,7 @@ pub(super) fn table(path: &Path) -> Result<Vec<Session>, Failure> {
 }
 
 impl Question {
-    /// The options that give the same placement again.
+    /// The options that lead to the same placement again.
     pub(super) fn words(&self) -> Vec<String> {
         let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
             value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -120,7 +120,7 @@ fn failure(sessions: &Path, error: &PackError) -> Failure {
     Failure::text(code, format_args!("place the sessions in {}", sessions.display()), error).hint(hint)
 }
 
-/// The fields of an answer of `measure quantum` that are used here.
+/// The used fields of an answer of `measure quantum`.
 #[derive(Deserialize)]
 struct Quantum {
     cpus: Vec<QuantumCpu>,
@@ -132,7 +132,7 @@ struct QuantumCpu {
     share: Option<f64>,
 }
 
-/// The share of each CPU that the hypervisor gives.
+/// The share of each CPU that the hypervisor gives, from an answer of `measure quantum`.
 fn slices(path: &Path) -> Result<Vec<(usize, f64)>, Failure> {
     let tried = || format!("read {}", path.display());
     let mut text = String::new();

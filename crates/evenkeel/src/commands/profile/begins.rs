@@ -1,4 +1,4 @@
-//! The options for where ticks begin and end, and what they select in processes and in a recording.
+//! The options that say where ticks begin and end, and the ticks that they select in processes and in a recording.
 
 use evenkeel_profile::live::probe::{self, NoPlace, PlaceSpec, Probed, Spot, Until, parse_place};
 use evenkeel_profile::recording::Recording;
@@ -9,7 +9,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::show::profile::ticks::TickSource;
 
-/// A place in a program at which ticks begin, and where they end.
+/// The place in a program at which ticks begin, and the place at which they end.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct At {
     /// A tick begins where it enters SYMBOL, BINARY:SYMBOL, BINARY+0xOFFSET or %PROVIDER:NAME
@@ -29,7 +29,7 @@ fn parse_until(text: &str) -> Result<Until, String> {
 }
 
 impl At {
-    /// The probes for these processes; none without --at.
+    /// The probes for these processes; empty without --at.
     pub(crate) fn probes(&self, pids: &[u32]) -> Result<Vec<Probed>, Failure> {
         let Some(asked) = &self.at else { return Ok(Vec::new()) };
         let until = self.until.clone().unwrap_or(Until::Return);
@@ -56,7 +56,7 @@ fn refused(error: NoPlace) -> Failure {
     }
 }
 
-/// How ticks are recognized.
+/// How to recognize ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum By {
@@ -85,7 +85,7 @@ pub(crate) struct Begins {
 }
 
 impl Begins {
-    /// The ticks that events in the recording mark, of a wanted thread. None if wake-ups have to show them.
+    /// The ticks of a wanted thread that events in the recording mark. None if no events mark ticks, so that wake-ups have to show them.
     pub(crate) fn ticks(
         &self,
         recording: &Recording,
@@ -138,7 +138,7 @@ impl Begins {
     }
 }
 
-/// The name of a place's event after the group.
+/// The name of the event of a place, without its group.
 fn event_of(asked: &PlaceSpec) -> String {
     match &asked.spot {
         Spot::Function(name) => name.clone(),
@@ -147,7 +147,7 @@ fn event_of(asked: &PlaceSpec) -> String {
     }
 }
 
-/// The library's markers, else the only recorded place, else wake-ups.
+/// The ticks from the library's markers, or else from the only recorded place. If there are none, wake-ups have to show the ticks.
 fn chosen(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> (Option<ThreadTicks>, TickSource) {
     if let Some(marks) = Marks::of_library(recording)
         && let Ok(ticks) = marks.ticks(recording, is_wanted)

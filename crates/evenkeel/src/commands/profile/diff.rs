@@ -140,7 +140,7 @@ fn write(
     written::write(path, drawn(pair, &style, path, kind)?.as_bytes())
 }
 
-/// A comparison in the format of the file's extension.
+/// The comparison, drawn in the format that the file's extension names.
 pub(super) fn drawn(pair: &Pair, style: &Style, path: &Path, kind: Kind) -> Result<String, Failure> {
     match kind {
         Kind::Svg => Ok(graph::differential_of(pair, style)),
@@ -154,7 +154,7 @@ pub(super) fn drawn(pair: &Pair, style: &Style, path: &Path, kind: Kind) -> Resu
     }
 }
 
-/// The format of `difffolded.pl`: a stack, its weight before, its weight after.
+/// The comparison in the format of `difffolded.pl`: each line has a stack, its weight before, and its weight after.
 fn folded(pair: &Pair) -> String {
     let (before, after) = (Folded::from(&pair.old()), Folded::from(&pair.tree));
     let mut stacks: Vec<&String> = before.lines.keys().chain(after.lines.keys()).collect();

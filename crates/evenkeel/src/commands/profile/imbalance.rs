@@ -36,18 +36,18 @@ pub(crate) struct Answer<'a> {
     verdict: String,
     #[serde(flatten)]
     imbalance: &'a Imbalance,
-    /// The data that could not be recorded, and why.
+    /// What could not be recorded, and why.
     unseen: Vec<String>,
-    /// Code without names, why, and what helps.
+    /// Code without names, the reason, and what helps.
     names: &'a NameCoverage,
 }
 
-/// The CPUs on which a thread may run, if known.
+/// Returns the CPUs on which a thread may run; none if they are not known.
 type MayRunOn = fn(u32) -> Option<Vec<u32>>;
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let (opened, unseen, may_run_on): (_, _, MayRunOn) = match &args.file {
-        // The threads of a file may have ended, and their numbers may belong to other threads now.
+        // The threads of a recording from a file may have ended, and other threads may have their numbers now.
         Some(file) => {
             let opened = input::open(file)?;
             opened.warn(file, out);
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The CPUs that a thread may run on; none if it has ended.
+/// The CPUs on which a thread may run; none if the thread has ended.
 fn may_run_on(tid: u32) -> Option<Vec<u32>> {
     let cpus = thread::affinity_of(tid).ok()?;
     cpus.iter().map(|cpu| u32::try_from(cpu).ok()).collect()

@@ -17,15 +17,15 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::show::Out;
 
-/// A recording and its names.
+/// A recording, and the names of its functions.
 pub(crate) struct Opened {
     /// The recording.
     pub(crate) recording: Recording,
-    /// The functions of its frames.
+    /// The names of the functions in the recording's frames.
     pub(crate) names: Names,
-    /// How much of the code has names.
+    /// How much of the recorded code has names.
     pub(crate) coverage: NameCoverage,
-    /// The end of the recording. `None` if evenkeel recorded just now.
+    /// The time at which the recording ended. `None` if evenkeel recorded just now.
     recorded_until: Option<SystemTime>,
 }
 
@@ -48,20 +48,20 @@ impl Opened {
     }
 }
 
-/// Removes what is not needed from a recording before names are looked up.
+/// Removes data that is not needed from a recording, before names are looked up.
 pub(crate) type Narrow<'n> = &'n mut dyn FnMut(&mut Recording);
 
-/// The folder of the name cache, the same for all recordings of one run. `None` disables the cache.
+/// The folder of the name cache. It is the same for all recordings of one run. `None` means that nothing is cached.
 static KEPT_IN: OnceLock<Option<PathBuf>> = OnceLock::new();
 
-/// Root's cache folder. The Filesystem Hierarchy Standard reserves `/var/cache` for it.
+/// Root's cache folder. The Filesystem Hierarchy Standard reserves `/var/cache` for caches.
 const SYSTEM_CACHE: &str = "/var/cache/evenkeel/symbols";
 
-/// Longer recordings are refused, because the whole file is held in memory.
+/// The maximum size of a recording. Larger ones are refused, because the whole file is held in memory.
 const FILE_BYTES_MAX: u64 = 8 << 30;
-/// The most that is read from a pipe.
+/// The maximum number of bytes that are read from a pipe.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
-/// Enough of a file to recognize its format.
+/// How much of a file is read to recognize its format.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// Chooses the cache folder. Only the first call has an effect.
@@ -69,7 +69,7 @@ pub(crate) fn keep_names_in(folder: Option<PathBuf>) {
     let _ = KEPT_IN.set(folder);
 }
 
-/// This user's default cache folder; none if the user has no home.
+/// This user's default cache folder; none if the user has no home folder.
 pub(crate) fn names_folder() -> Option<PathBuf> {
     let path = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let user = path("XDG_CACHE_HOME").map(|folder| folder.join("evenkeel/symbols"));
@@ -96,11 +96,11 @@ const FORMATS: &str = "a recording is a perf.data file, the output of `perf scri
 pub(crate) struct Whole {
     /// The contents.
     pub(crate) bytes: Vec<u8>,
-    /// The time of its last change.
+    /// The time of the file's last change; none if it is not known.
     written: Option<SystemTime>,
 }
 
-/// Reads a file whole. `check_head` refuses a wrong format before it takes memory.
+/// Reads a whole file. `check_head` refuses a wrong format before the whole file is in memory.
 pub(crate) fn whole<E: Display>(
     file: &Path,
     tried: &str,
@@ -119,25 +119,25 @@ pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
     open_of(file, &mut |_| {})
 }
 
-/// Like [`open`], but `narrow` first removes the data that is not needed.
+/// Like [`open`], but `narrow` removes data that is not needed, before names are looked up.
 pub(crate) fn open_of(file: &Path, narrow: Narrow<'_>) -> Result<Opened, Failure> {
     let whole = whole(file, &tried(file), input::check_head)?;
     opened_of(file, &whole, narrow)
 }
 
-/// Like [`open_of`], for a file that was read already.
+/// Like [`open_of`], for a file that is already in memory.
 pub(crate) fn opened_of(file: &Path, whole: &Whole, narrow: Narrow<'_>) -> Result<Opened, Failure> {
-    // The last change of the file is the end of the recording.
+    // The file was last changed when the recording ended.
     named(&whole.bytes, Settings { recorded_until: whole.written, ..settings() }, narrow)
         .map_err(|error| Failure::text(exit::WRONG_USE, tried(file), error).hint(FORMATS))
 }
 
-/// The action in error messages, such as `read the recording FILE`.
+/// The action for error messages, such as `read the recording FILE`.
 pub(crate) fn tried(file: &Path) -> String {
     format!("read the recording {}", file.display())
 }
 
-/// Like [`opened_of`], for a recording in memory, which has just ended.
+/// Like [`opened_of`], for a recording that evenkeel has just made in memory.
 pub(crate) fn opened(bytes: &[u8], narrow: Narrow<'_>) -> Result<Opened, ReadError> {
     named(bytes, settings(), narrow)
 }

@@ -1,4 +1,5 @@
-//! `evenkeel profile WHAT`: each question has one file here, and its page in `show/profile/`. The crate `profile` does the work.
+//! `evenkeel profile WHAT`: each question has one file here, and its page in `show/profile/`. The code that answers is in the crate
+//! `profile`.
 
 pub(crate) mod begins;
 pub(crate) mod diff;

@@ -1,4 +1,4 @@
-//! Records into memory for one question, so that users need no file.
+//! Records into memory to answer one question, so that users need no file.
 
 use std::sync::atomic::Ordering;
 
@@ -10,27 +10,27 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, exit_of};
 
-/// The recording ends when this is full.
+/// The maximum size of a recording in memory. If it is reached, the recording ends.
 const BYTES_MAX: usize = 512 << 20;
 
 /// A recording in memory.
 pub(crate) struct Now {
     /// The recording.
     pub(crate) opened: Opened,
-    /// Counts, and what could not be recorded.
+    /// Counts of the recording, and what could not be recorded.
     pub(crate) summary: RecordSummary,
-    /// Whether the memory was full before the time was over.
+    /// Whether the recording ended early because the memory was full.
     pub(crate) is_cut: bool,
-    /// CPU time that recording took in this process.
+    /// The CPU time that this process used for recording, in nanoseconds.
     pub(crate) reader_cpu_ns: u64,
 }
 
-/// Records for that time, or until interrupted.
+/// Records for this many seconds, or until the user interrupts it.
 pub(crate) fn record(config: &RecordConfig, seconds: u64) -> Result<Now, Failure> {
     record_of(config, seconds, &mut |_| {})
 }
 
-/// Records as configured, after `narrow` removed what is not needed.
+/// Like [`record`], but `narrow` removes data that is not needed, before names are looked up.
 pub(crate) fn record_of(config: &RecordConfig, seconds: u64, narrow: Narrow<'_>) -> Result<Now, Failure> {
     let stop = experiment::stop_flag()?;
     let limit_ns = seconds.saturating_mul(1_000_000_000);
@@ -51,7 +51,7 @@ pub(crate) fn record_of(config: &RecordConfig, seconds: u64, narrow: Narrow<'_>)
     Ok(Now { opened, summary, is_cut, reader_cpu_ns })
 }
 
-/// The failure, with a hint that helps.
+/// The failure of a recording, with a hint.
 pub(crate) fn refused(error: LiveError) -> Failure {
     match &error {
         LiveError::Denied { mend, .. } => {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::exit;
 use crate::failure::Failure;
 
-/// How many existing names an error lists.
+/// The maximum number of existing names that an error lists.
 const NAMES_MAX: usize = 8;
 const NS_PER_S: f64 = 1e9;
 
@@ -68,16 +68,16 @@ impl By {
 pub(crate) struct Picked<'a> {
     /// The samples.
     pub(crate) samples: Vec<&'a Sample>,
-    /// Their event.
+    /// The event of the samples.
     pub(crate) event: String,
-    /// The unit of their weights.
+    /// The unit of the samples' weights.
     pub(crate) quantity: Quantity,
     /// The selected time.
     pub(crate) span: Span,
 }
 
 impl Pick {
-    /// Whether nothing is filtered.
+    /// Whether no option limits the selection.
     pub(crate) fn is_all(&self) -> bool {
         let Pick { event, thread, pid, cpu, from, to } = self;
         event.is_none() && thread.is_empty() && pid.is_empty() && cpu.is_empty() && from.is_none() && to.is_none()
@@ -104,12 +104,12 @@ impl Pick {
         Ok(Picked { samples, event: name, quantity, span })
     }
 
-    /// Whether the process, thread and CPU are selected.
+    /// Whether the options select this process, thread and CPU.
     pub(crate) fn is_of(&self, recording: &Recording, pid: u32, tid: u32, cpu: u32) -> bool {
         (self.cpu.is_empty() || self.cpu.contains(&cpu)) && self.is_of_thread(recording, pid, tid)
     }
 
-    /// Whether the process and thread are selected.
+    /// Whether the options select this process and thread.
     pub(crate) fn is_of_thread(&self, recording: &Recording, pid: u32, tid: u32) -> bool {
         (self.pid.is_empty() || self.pid.contains(&pid))
             && (self.thread.is_empty() || self.thread.contains(&thread_name(recording, tid)))
@@ -148,7 +148,7 @@ impl Pick {
         Ok(found.unwrap_or(0) as EventId)
     }
 
-    /// Refuses names that are not in the recording. An empty page would look like an idle thread.
+    /// Refuses a name that is not in the recording. Otherwise the page would be empty, as if the thread were idle.
     fn check(&self, recording: &Recording) -> Result<(), Failure> {
         let samples = || recording.samples.iter();
         if let Some(name) = self.thread.iter().find(|name| {
@@ -174,7 +174,7 @@ impl Pick {
     }
 }
 
-/// Refuses processes that are not in the recording.
+/// Refuses a process that is not in the recording.
 pub(crate) fn check_processes(recording: &Recording, pids: &[u32]) -> Result<(), Failure> {
     let there: BTreeSet<u32> = recording.threads.values().map(|thread| thread.pid).collect();
     match pids.iter().find(|pid| !there.contains(pid)) {

@@ -13,7 +13,7 @@ use crate::show::profile::scopes::{From, Quantum};
 use crate::show::{Out, profile};
 use crate::view::terminal;
 
-/// The quantum if it is unknown.
+/// The quantum that is assumed if it is unknown, in nanoseconds.
 const ASSUMED_NS: u64 = 4_000_000;
 
 /// Find scopes of a server on evenkeel-rt that keep the CPU for longer than half a quantum
@@ -58,7 +58,7 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let tried = || format!("read the scopes {}", args.scopes.display());
-    // JSON has no zero byte, so a binary file is refused by its head.
+    // Refuse a binary file by its first bytes: JSON has no zero byte.
     let check_head = |head: &[u8]| if head.contains(&0) { scopes::parse(head).map(|_| ()) } else { Ok(()) };
     let whole = input::whole(&args.scopes, &tried(), check_head)?;
     let scopes = scopes::parse(&whole.bytes).map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))?;
@@ -87,7 +87,7 @@ fn quantum(args: &Args, scopes: &Scopes) -> Result<Quantum, Failure> {
             .map_err(|error| Failure::text(exit::WRONG_USE, "read the quantum from the telemetry page", error))?;
         return Ok(quantum_of(snapshot.turns));
     }
-    // Without a readable page the answer says that the quantum is assumed.
+    // If no page can be read, the answer says that the quantum is assumed.
     let found = folders().iter().flat_map(|folder| sessions(folder).unwrap_or_default()).find_map(|session| {
         let snapshot = session.reader.read().ok()?;
         scopes.threads.iter().any(|thread| thread.pid == snapshot.owner.pid).then_some(snapshot.turns)

@@ -1,4 +1,4 @@
-//! `Source`: a recording, or folded stacks of another program.
+//! `Source`: a recording, or folded stacks that another program wrote.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use super::pick::{By, Pick, Picked};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The contents of a file.
+/// The contents of a recording file.
 pub(crate) enum Source {
     /// A recording.
     Recording(Box<Opened>),
-    /// Stacks with weights.
+    /// Folded stacks with their weights.
     Folded(Tree),
 }
 

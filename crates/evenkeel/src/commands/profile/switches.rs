@@ -19,7 +19,7 @@ use crate::failure::{Failure, Outcome};
 use crate::show::{Out, profile};
 use crate::view::terminal;
 
-/// The ring buffer of each CPU. A server that switches 70,000 times a second fills 1 MiB in a fifth of a second.
+/// The size of each CPU's ring buffer. If a server switches 70,000 times a second, 1 MiB is full after a fifth of a second.
 const RING_BYTES: usize = 8 << 20;
 
 /// Show why threads had no CPU: off-CPU intervals by reason and length
@@ -56,13 +56,13 @@ pub(crate) struct Args {
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     report: &'a table::Report,
-    /// Steal time of all CPUs while recording, by the kernel's count; none for a file.
+    /// The steal time of all CPUs during the recording, as the kernel counts it, in nanoseconds; `null` for a file.
     steal_ns: Option<u64>,
-    /// The data that could not be recorded, and why.
+    /// What could not be recorded, and why.
     unseen: Vec<String>,
-    /// Code without names, why, and what helps.
+    /// Code without names, the reason, and what helps.
     names: &'a NameCoverage,
-    /// The timeline's file.
+    /// The file of the timeline; absent if none was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<String>,
 }
@@ -127,7 +127,7 @@ fn write(
     written::write(path, graph::timeline_html(&timeline, &said, &rows).as_bytes())
 }
 
-/// The ticks of the named thread, which must exist; else those of a periodic thread, if there is one.
+/// The ticks of the thread that the user named, which must exist. If the user named none, those of a periodic thread, if there is one.
 fn ticks(args: &Args, opened: &Opened, intervals: &[OffCpuInterval]) -> Result<Option<Cut>, Failure> {
     let own: Vec<OffCpuInterval> =
         intervals.iter().filter(|interval| args.pid.is_empty() || args.pid.contains(&interval.pid)).copied().collect();
@@ -140,7 +140,7 @@ fn ticks(args: &Args, opened: &Opened, intervals: &[OffCpuInterval]) -> Result<O
     }
 }
 
-/// Drops the stacks of other processes, because finding names for a whole machine takes long.
+/// Drops the stacks of other processes: it would take long to find the names for a whole machine.
 fn narrow(args: &Args, recording: &mut Recording) {
     if !args.pid.is_empty() {
         recording.keep_stacks(|sample| args.pid.contains(&sample.pid));
@@ -160,7 +160,7 @@ fn recorded(args: &Args) -> Result<(Opened, Vec<String>, Option<u64>), Failure> 
     let mut own = |recording: &mut Recording| narrow(args, recording);
     let before_ns = steal_ns();
     let now = match now::record_of(&of(Targets::Machine), args.seconds, &mut own) {
-        // Any user may record their own processes.
+        // Without the right to record all CPUs, record only these processes. Any user may record their own.
         Err(failure) if failure.exit == exit::NOT_ALLOWED && !args.pid.is_empty() => {
             now::record_of(&of(Targets::Processes(args.pid.clone())), args.seconds, &mut own)?
         }
@@ -174,7 +174,7 @@ fn recorded(args: &Args) -> Result<(Opened, Vec<String>, Option<u64>), Failure> 
     Ok((now.opened, unseen, stolen_ns))
 }
 
-/// Steal time of all CPUs since boot; none if the kernel does not count it.
+/// The steal time of all CPUs since boot, in nanoseconds; none if the kernel does not count it.
 fn steal_ns() -> Option<u64> {
     let stat = proc::parse_stat(&Root::live().text("/proc/stat").ok()?)?;
     stat.all?.steal.checked_mul(proc::TICK_NS)

@@ -21,7 +21,7 @@ use crate::show::profile::ticks::{Answer, Recorded, Thread, TickSource};
 use crate::show::{Out, profile};
 use crate::view::terminal;
 
-/// The part of a stack that is copied with each sample; perf's default.
+/// How much of the stack is copied with each sample, in bytes. It is perf's default.
 const STACK_BYTES: u32 = 8192;
 
 /// The end of `--help`.
@@ -226,7 +226,7 @@ fn record(args: &Args) -> Result<(Opened, Recorded), Failure> {
     Ok((now.opened, recorded))
 }
 
-/// The differential flame graph of slow ticks and the rest.
+/// The differential flame graph: the slow ticks compared with the other ticks.
 fn graph(said: &Comparison, origin: &str, path: &Path, kind: Kind) -> Result<String, Failure> {
     let (rest, slow) = (Tree::from(&said.rest_folded), Tree::from(&said.slow_folded));
     let style = Style {

@@ -23,9 +23,9 @@ use crate::show::units::{part, percent};
 use crate::show::{Out, profile};
 use crate::view::terminal;
 
-/// Fewer samples get a caveat.
+/// An answer from fewer samples than this gets a caveat.
 const FEW_SAMPLES: usize = 1000;
-/// A smaller share without names gets no caveat.
+/// If at least this share of the weight is in functions without names, the answer gets a caveat.
 const UNNAMED_SHARE_MIN: f64 = 0.05;
 
 /// Show a recording: CPU time by function, CPU and stack
@@ -109,8 +109,7 @@ fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
     let intervals = intervals(args, opened)?;
     let tree = Tree::from(&offcpu::folded(recording, &opened.names, &intervals, Base::Nothing));
     let mut info = info(opened, &args.pick.select(recording)?, args.top);
-    // In this answer `samples` counts off-CPU intervals.
-    // The text is a value of the JSON answer's format.
+    // In this answer, `samples` counts off-CPU intervals. The event's text is a value of the JSON format, so it must not change.
     (info.event, info.samples) = ("intervals off the CPU".to_owned(), intervals.len() as u64);
     (info.cpus, info.threads) = (Vec::new(), threads(recording, &intervals, args.top));
     Ok(Answer {
@@ -228,7 +227,7 @@ fn functions(tree: &Tree, top: u32) -> Vec<FunctionRow> {
     summary::functions(tree).into_iter().take(top as usize).map(row).collect()
 }
 
-/// The caveat on lost records.
+/// The caveat about lost records, if any were lost.
 fn lost(recording: &Recording) -> Vec<String> {
     let mut caveats = Vec::new();
     let lost = recording.lost;
@@ -256,7 +255,7 @@ fn caveats(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
     if count == 0 {
         caveats.push("the selected part has no samples".to_owned());
     } else if count < FEW_SAMPLES {
-        // Twice the standard error of a share of a half.
+        // Twice the standard error of a share of one half, in percentage points.
         let points = 100.0 / (count as f64).sqrt();
         caveats.push(format!("with only {count} samples, a share is accurate to about ±{points:.0} points"));
     }

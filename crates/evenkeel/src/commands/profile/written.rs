@@ -1,4 +1,4 @@
-//! Files that `--output` writes: the extension gives the format.
+//! The files that `--output` writes. The extension chooses the format.
 
 use std::path::{Path, PathBuf};
 
@@ -6,16 +6,16 @@ use crate::exit;
 use crate::failure::Failure;
 pub(crate) use crate::output_file::{is_free, write};
 
-/// The format of a file.
+/// The format of an output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A graph, as SVG.
+    /// A graph, as an SVG image.
     Svg,
-    /// A graph, as a page.
+    /// A graph, as an HTML page.
     Html,
     /// Folded stacks.
     Folded,
-    /// For the Firefox Profiler.
+    /// The format of the Firefox Profiler.
     Firefox,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The file and its format, if given. Errors come before any work.
+    /// The file and its format; none if the option was not given. An invalid file is refused before any work.
     pub(crate) fn wanted(&self) -> Result<Option<(&Path, Kind)>, Failure> {
         let Some(path) = &self.output else { return Ok(None) };
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");

@@ -1,4 +1,4 @@
-//! The answer of `prove`: one page for two arms. For several arms it has the best arm, a table, and then one page for each.
+//! The answer of `prove`: one page for two arms. For several arms, it has the best arm, a table, and one page for each arm.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use crate::show::page::{Indent, PLAIN, Page, fitted};
 use crate::times;
 use crate::workload_args::WorkloadArgs;
 
-/// The outputs that get the result of a session.
+/// Where the result of a session goes, and what it needs.
 pub(super) struct Answer<'a> {
     pub(super) facts: &'a Facts,
     pub(super) capture: Option<String>,
-    /// The folder of the report.
+    /// The folder of the report; none if the user requested no report.
     pub(super) report: Option<&'a Path>,
-    /// The command that measures it again.
+    /// The command that repeats the measurement.
     pub(super) again: String,
     /// Whether the session was read from a file.
     pub(super) was_kept: bool,
@@ -29,13 +29,13 @@ pub(super) struct Answer<'a> {
 impl Answer<'_> {
     pub(super) fn print(self, out: &Out, session: SessionAnswer) -> Outcome {
         let was_stopped = session.trials.iter().any(|entry| entry.report.ended == Ended::Stopped);
-        // Reporting a stored session succeeds, even if its run was stopped.
+        // If the session was stored before, reporting it is a success, even if its run was stopped.
         let code = if was_stopped && !self.was_kept { exit::STOPPED } else { exit_of(&session) };
         let mut text = text(&session);
         let mut full = report::begin(self.again, self.facts.clone(), Vec::new());
         full.capture = self.capture;
         (full.trials, full.choice) = (session.trials, session.choice);
-        // A stored session is still in its file.
+        // A session that was stored before needs no hint: it is still in its file.
         let hint = |failure: Failure, report: &str| match (self.was_kept, &session.kept_in) {
             (true, _) => failure,
             (false, kept_in) => failure.hint(not_printed(kept_in.as_deref(), report)),
@@ -44,7 +44,7 @@ impl Answer<'_> {
             match report::write(&full, folder) {
                 Ok([page, json]) => text += &format!("report: {} and {}\n", page.display(), json.display()),
                 Err(failure) => {
-                    // The user needs the first error: why there is no report.
+                    // Report the first error, which says why there is no report. An error of this output is ignored.
                     let _ = if out.is_json() { Ok(()) } else { out.text(&text) };
                     return Err(hint(failure, " --report DIR"));
                 }
@@ -59,7 +59,7 @@ impl Answer<'_> {
     }
 }
 
-/// How to get the result when printing it failed.
+/// The hint that says how to get the result after it could not be printed.
 fn not_printed(kept_in: Option<&Path>, report: &str) -> String {
     match kept_in {
         Some(file) => format!("the session is stored: `evenkeel prove report {}{report}` prints it", file.display()),
@@ -68,14 +68,14 @@ fn not_printed(kept_in: Option<&Path>, report: &str) -> String {
     }
 }
 
-/// The answer of several arms.
+/// The answer for several arms.
 #[derive(serde::Serialize, schemars::JsonSchema)]
 pub(crate) struct Several<'a> {
     choice: &'a Option<ChoiceEntry>,
     trials: &'a [TrialEntry],
 }
 
-/// How to repeat it.
+/// The command that repeats the session.
 pub(super) fn again(workload: &WorkloadArgs, anyway: bool, session: &SessionAnswer) -> String {
     let Some(first) = session.trials.first() else { return "evenkeel prove".to_owned() };
     let asked = match &session.trials[..] {
@@ -160,7 +160,7 @@ fn of_one(entry: &TrialEntry) -> String {
     text
 }
 
-/// A guard can only be worse or not.
+/// The words for a guard's verdict: a guard can only be worse, or not.
 pub(crate) fn guard_words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Worse => "worse",
@@ -170,7 +170,7 @@ pub(crate) fn guard_words(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The sensitivity of this run, from its own interval. The sentence of an undecided run already has it.
+/// The smallest detectable effect of this run, from its interval. Empty for an undecided run, whose sentence already has it.
 fn detectable(report: &Report) -> String {
     let ratio = report.effect.and_then(|effect| effect.smallest_visible_ratio).filter(|ratio| ratio.is_finite());
     match ratio {
@@ -181,14 +181,14 @@ fn detectable(report: &Report) -> String {
     }
 }
 
-/// Two decimals, or more for small numbers: a server's own metric may be in seconds.
+/// Two decimals, or more for small numbers: the metric of a server may be in seconds.
 fn figure(value: f64) -> String {
     let noughts = if value == 0.0 { 0.0 } else { (-value.abs().log10()).floor() };
     let decimals = if (1.0..=12.0).contains(&noughts) { noughts as usize + 3 } else { 2 };
     format!("{value:.decimals$}")
 }
 
-/// "No" if every arm is worse. A trial that failed half-way was undone.
+/// The exit code is "no" if every arm is worse. If a trial failed half-way, the code says that it was undone.
 pub(super) fn exit_of(session: &SessionAnswer) -> exit::Exit {
     let failed = |entry: &TrialEntry| matches!(entry.report.ended, Ended::Failed { .. });
     match session.trials.iter().all(|entry| entry.report.verdict == Verdict::Worse) {

@@ -34,9 +34,9 @@ use context::{BootsContext, not_possible};
 use planned::{Decides, plan, words};
 use start_args::StartArgs;
 
-/// The maximum time of a boot without its windows. Bare metal tests its memory for minutes.
+/// The maximum time of a boot without its windows, in seconds. Bare metal tests its memory for minutes.
 const BOOT_LIMIT_S: u64 = 1800;
-/// The time limit with manual reboots, because a person reboots only when nobody plays.
+/// The time limit if the user reboots, in seconds: 30 days, because a user reboots only when nobody plays.
 const BY_HAND_LIMIT_S: u64 = 30 * 86_400;
 const SETTLE: Duration = Duration::from_secs(60);
 const WINDOWS: u16 = 20;
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
 }
 
-/// Points to `prove boots` for a setting that needs a reboot.
+/// Refuses a setting that needs a reboot, and names `prove boots`.
 pub(super) fn refuse_reboots(asked: &[String], decision: &DecisionArgs) -> Result<(), Failure> {
     let settings = parse(asked)?;
     let Some(setting) = settings.iter().find(|setting| matches!(setting.knob.place, Place::KernelArgument { .. }))
@@ -104,7 +104,7 @@ fn design(args: &StartArgs, metric: Metric, guards: Vec<Guard>) -> BootsDesign {
     let (boots, settle) = (args.boots, args.boots_settle.unwrap_or(SETTLE));
     let (windows, window_ms) =
         (args.boots_windows.unwrap_or(WINDOWS).into(), args.decision.window().as_millis() as u64);
-    // Dropped windows are measured again, twice as many in all.
+    // Dropped windows are measured again, so up to twice as many windows are measured.
     let a_boot_s = settle.as_secs() + 2 * windows as u64 * window_ms / 1000 + BOOT_LIMIT_S;
     let limit_s = (boots + EXTRA_BOOTS) as u64 * a_boot_s;
     BootsDesign {
@@ -174,7 +174,7 @@ fn current_folder() -> Result<String, Failure> {
     folder.to_str().map(str::to_owned).ok_or_else(|| not_possible("the name of this folder is not UTF-8"))
 }
 
-/// The workload as arguments, which must mean the same when they are parsed again after a boot.
+/// The workload's arguments as one line. After a boot, they must be parsed with the same meaning.
 fn workload_line(args: &StartArgs) -> Result<String, Failure> {
     let asked = &args.workload;
     let line = format!("{}{}", asked.again(), asked.command_again());
@@ -183,22 +183,23 @@ fn workload_line(args: &StartArgs) -> Result<String, Failure> {
     if is_same { Ok(line) } else { Err(not_possible(format!("the workload{line} can't be stored as arguments"))) }
 }
 
-/// Measures one window of the workload before any change: a workload that fails now would also fail after a boot.
+/// Measures one window of the workload before anything is changed. If the workload fails now, it would also fail after a boot.
 fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failure> {
-    // There is no signal handler yet, so a signal ends everything at once.
+    // There is no signal handler yet, so a signal ends the process at once.
     let mut workload = args.workload.start(args.decision.seed.unwrap_or(1), &Arc::default())?;
     let tried = (|| {
         let metric = match &args.decision.metric {
             Some(name) => experiment::metric(workload.as_ref(), name)?,
             None => experiment::usual_metric(workload.as_ref(), &[])?,
         };
-        // Pass no length of a window, so that the guard is the p99. A boot's value is the median over all its windows, and the plan, which
-        // is made without a workload, also names the p99.
+        // Without a window length, the default guard is the p99. That fits, because a boot's value is the median over all its windows. The
+        // plan, which is made without a workload, also names the p99.
         let guards = args.decision.guards(workload.as_ref(), &metric, None)?;
         let window = args.decision.window();
         let sample = try_window(workload.as_mut(), window).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         let number = |metric: &Metric| sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite());
-        // The default guard may have too few values in one window. A guard that the user named must have them.
+        // One window may have too few values for the default guard, which is no reason to refuse the trial. A guard that the user named
+        // must have a value.
         let unread = guards.iter().find(|guard| number(&guard.metric).is_none() && !args.decision.guard.is_empty());
         if let Some(guard) = unread {
             return Err(not_possible(format!("the guard {} had no value in a test window", guard.metric.name)));
@@ -216,7 +217,7 @@ fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failur
     tried
 }
 
-/// Measures one window, and another one if the server got no CPU in the first. That may be chance, and a trial drops such windows.
+/// Measures one window. If the server got no CPU in it, measures another one: that may be chance, and a trial would drop such a window.
 fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, WorkloadError> {
     let mut once = || workload.window(Duration::from_millis(200), window, &mut || {});
     match once() {
@@ -225,7 +226,7 @@ fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, W
     }
 }
 
-/// Continues as far as possible in this boot.
+/// Continues the trial as far as it can go in this boot.
 fn on(state: &mut BootsState, context: &BootsContext, hands: BootTransactions<'_>, out: &Out) -> Outcome {
     let stop = experiment::stop_flag()?;
     let ending = {
@@ -282,7 +283,7 @@ fn go_on_after_boot(state: &StateArgs, out: &Out) -> Outcome {
     }
 }
 
-/// Handles a state that cannot continue: restores all settings of its trial, and removes the unit.
+/// Handles a state that cannot be continued: restores all settings of the trial, and removes the unit.
 fn put_away(context: &BootsContext, why: &dyn std::fmt::Display, out: &Out) -> Outcome {
     out.warn(&format!("failed to {why}; giving up and restoring all settings\n"));
     let all = BootTransactions::new(&context.root, &context.dir, "", Vec::new()).map_err(not_possible)?;
@@ -308,7 +309,7 @@ fn cancel(state: &StateArgs, out: &Out) -> Outcome {
         Err(error) => return put_away(&context, &error, out),
     };
     let hands = context.hands(&state)?;
-    // This is stored first, so that a trial that is measuring right now sees it and ends.
+    // Store this first: a trial that is measuring reads the state, and then ends.
     if state.ended.is_none() {
         state.ended = Some(BootsEnded::Cancelled);
         write(&context.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
@@ -329,7 +330,7 @@ fn cancel(state: &StateArgs, out: &Out) -> Outcome {
 mod tests {
     use super::*;
 
-    /// A server that gets no CPU in its first windows.
+    /// A server that gets no CPU in its first windows: as many as the number.
     struct Starved(u32);
 
     impl Workload for Starved {

@@ -1,4 +1,4 @@
-//! Refuses, before any measurement, a budget that is too short for a decision.
+//! Refuses a budget that is too short for a decision, before anything is measured.
 
 use evenkeel_trial::{Design, Pace, Settle, Stop};
 

@@ -1,4 +1,4 @@
-//! `evenkeel prove compare`: reports of several machines side by side.
+//! `evenkeel prove compare`: compares the reports of several machines.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::report;
 use crate::show::Out;
 use crate::view;
 
-/// The number of reports: one alone has nothing to be compared with, and more than this would not fit a readable page.
+/// The allowed numbers of reports. One report can't be compared, and a page with more than this many would be hard to read.
 const REPORTS: std::ops::RangeInclusive<usize> = 2..=64;
 
 /// Compare the reports of several machines
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// Refuses the same run in two files, which would look like two machines that agree.
+/// Refuses two files with the same run. They would look like two machines that agree.
 fn refuse_twice(reports: &[(String, RunReport)]) -> Result<(), Failure> {
     for (at, (name, saved)) in reports.iter().enumerate() {
         let windows: Vec<_> =

@@ -1,4 +1,4 @@
-//! The decisions before the first pair, and their options.
+//! The options of a trial that must be known before its first pair, and their defaults.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::failure::Failure;
 use crate::smallest_effect::SmallestEffect;
 use crate::times::{SettleArgs, WindowArgs, time};
 
-/// The default maximum of pairs: enough for the default smallest effect in usual noise.
+/// The default for the maximum number of pairs: enough to detect the default smallest effect in usual noise.
 const PAIRS_MAX: u16 = 100;
 /// The default length of a window.
 const WINDOW: Duration = Duration::from_secs(1);
-/// The default number of interleaves, and the shortest interleave.
+/// The default number of interleaves, and the minimum length of one.
 const INTERLEAVES: u32 = 4;
 const INTERLEAVE_MIN: Duration = Duration::from_millis(250);
-/// The fewest measured events of an interleave, such as ticks.
+/// The minimum number of measured events in an interleave, such as ticks.
 const INTERLEAVE_EVENTS: f64 = 5.0;
 
 /// The primary metric, for trials over pairs and over boots.
@@ -81,7 +81,7 @@ impl DecisionArgs {
         self.window.asked().unwrap_or(WINDOW)
     }
 
-    /// The guards: those that the user named, or the defaults of the primary metric.
+    /// The guards that the user named, or else the default guards of the primary metric.
     pub(super) fn guards(
         &self,
         workload: &dyn Workload,
@@ -97,7 +97,7 @@ impl DecisionArgs {
 }
 
 impl DesignArgs {
-    /// A design with these decisions, and the defaults for the rest.
+    /// A design with these options, and the defaults for all others.
     pub(crate) fn new(decision: DecisionArgs, budget: Option<Duration>, settle: SettleArgs) -> DesignArgs {
         DesignArgs { decision, budget, settle, ..DesignArgs::default() }
     }
@@ -118,7 +118,7 @@ impl DesignArgs {
             *budget = self.budget;
         }
         design.interleaves = self.interleaves.unwrap_or_else(|| default_interleaves(workload, &design.metric, window));
-        // The tail of a guard is read in each interleave.
+        // A guard on a tail is measured in each interleave, so its length decides which tail fits.
         design.guards = decision.guards(workload, &design.metric, Some(window / design.interleaves.max(1)))?;
         if let Some(time) = self.settle.asked() {
             design.settle = Settle::Fixed { time };
@@ -134,12 +134,12 @@ impl DesignArgs {
     }
 }
 
-/// The default number of interleaves. With them, a neighbour that comes and goes within seconds affects both arms.
+/// The default number of interleaves. Interleaves give both arms their share of a disturbance that comes and goes within seconds.
 fn default_interleaves(workload: &dyn Workload, metric: &Metric, window: Duration) -> u32 {
     if !workload.takes_turns() || metric.is_tail() {
         return 1;
     }
-    // Each interleave needs some measured events: five ticks of a slow server.
+    // Each interleave must be long enough for some measured events, such as five ticks of a slow server.
     let events =
         workload.events_per_s().map_or(Duration::ZERO, |hz| Duration::from_secs_f64(INTERLEAVE_EVENTS / hz.max(0.1)));
     let most = window.as_millis() / INTERLEAVE_MIN.max(events).as_millis();
@@ -152,7 +152,7 @@ pub(crate) fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failur
     Ok(Guard { metric: experiment::metric(workload, name)?, harm_ratio })
 }
 
-/// The name of a guard, and the smallest harm that vetoes, as a share. It does not check whether a workload measures it.
+/// The name of a guard, and the smallest harm at which it rejects B, as a share. It does not check whether the workload has that metric.
 pub(super) fn named_guard(text: &str) -> Result<(&str, f64), Failure> {
     let (name, percent) = text.split_once('=').unwrap_or((text, "25"));
     let harm = percent.trim_end_matches('%').parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 1000.0);
@@ -166,7 +166,7 @@ pub(super) fn named_guard(text: &str) -> Result<(&str, f64), Failure> {
     Ok((name, harm / 100.0))
 }
 
-/// A share in per cent, rounded for people: 0.07 is 7 and not 7.000000000000001 per cent.
+/// A share in per cent, rounded: 0.07 becomes 7, and not 7.000000000000001.
 pub(super) fn percent_of(ratio: f64) -> f64 {
     (ratio * 1e14).round() / 1e12
 }

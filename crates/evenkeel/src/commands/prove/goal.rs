@@ -19,11 +19,11 @@ use crate::show::Out;
 use crate::times;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
-/// `--goal` takes a file in two commands, and a word in four.
+/// `--goal` takes a file in two commands, and a word in four others, so the hint says which.
 const HINT: &str = "--goal takes a file here, which `evenkeel tune --out FILE` writes; `audit`, `plan` and `apply` take --goal latency, throughput \
                     or density";
 
-/// The arguments, completed from the file. Arguments of the user take precedence.
+/// The arguments of a trial, completed from the file. The user's own arguments take precedence.
 pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) -> Result<TrialArgs, Failure> {
     let goal = read(file)?;
     let mut asked = args.clone();
@@ -40,7 +40,7 @@ pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) 
             decision.guard = guards(evidence);
         }
     }
-    // A user who names another workload wants to know whether the set helps that one.
+    // If the user names another workload, the trial shows whether the set helps that workload.
     if args.workload.workload.is_none() && args.workload.command.is_empty() {
         asked.workload = workload(&evidence.workload, file)?;
     }
@@ -56,17 +56,17 @@ pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) 
     Ok(asked)
 }
 
-/// The settings of a goal file, as a command line has them.
+/// The settings of a goal file, as words of a command line.
 ///
 /// # Errors
-/// If it is not a goal, or has no settings.
+/// If the file is not a goal, or has no settings.
 pub(crate) fn settings(file: &Path) -> Result<Vec<String>, Failure> {
     settings_of(&read(file)?, file)
 }
 
 fn settings_of(goal: &GoalFile, file: &Path) -> Result<Vec<String>, Failure> {
     let of_host = goal.settings().map_err(|error| wrong(file, error.cause()))?;
-    // The part of the set that no plan contains.
+    // Settings of the workload are in no plan, so take them from the evidence.
     let chosen = goal.evidence.answer.set.iter().flat_map(|chosen| &chosen.settings);
     let of_workload = chosen.filter(|text| text.starts_with(SETTING_PREFIX)).cloned();
     let settings: Vec<String> = of_host.iter().map(ToString::to_string).chain(of_workload).collect();
@@ -80,7 +80,7 @@ fn window(evidence: &Evidence, file: &Path) -> Result<Duration, Failure> {
     })
 }
 
-/// The guards as arguments. If the set was found without guards, none are used here either.
+/// The guards of the search as arguments. If the search had no guards, the trial has none either.
 fn guards(evidence: &Evidence) -> Vec<String> {
     let guards = evidence.guards.iter();
     let named: Vec<String> =
@@ -88,7 +88,7 @@ fn guards(evidence: &Evidence) -> Vec<String> {
     if named.is_empty() { vec!["none".to_owned()] } else { named }
 }
 
-/// A file that is not a goal, with its name.
+/// The failure for a file that is not a goal.
 fn wrong(file: &Path, why: impl Display) -> Failure {
     Failure::text(exit::WRONG_USE, format!("read the goal {}", file.display()), why).hint(HINT)
 }
@@ -100,7 +100,7 @@ fn read(file: &Path) -> Result<GoalFile, Failure> {
     GoalFile::parse(&text).map_err(|error| wrong(file, error.cause()))
 }
 
-/// The workload of the file. evenkeel runs no command that only a file names, because a file can come from anywhere.
+/// The workload that the file names. A file can come from anywhere, so a command in it is not run.
 fn workload(spec: &WorkloadSpec, file: &Path) -> Result<WorkloadArgs, Failure> {
     let workload = workload_of(&spec.arguments).map_err(|failure| wrong(file, failure.error))?;
     if !workload.runs_command() {
@@ -153,7 +153,7 @@ mod tests {
             ("--window-ms 300", "lat_us", 300, &["cpu_share=7"]),
             ("--guard none", "lat_us", 250, &["none"]),
             ("--guard other=3", "lat_us", 250, &["other=3"]),
-            // The goal's guards belong to its metric, so another metric does not get them.
+            // The goal's guards belong to its metric. If the user names another metric, they are not used.
             ("--metric other_us", "other_us", 250, &[]),
         ] {
             let plan = asked(GOAL, line).unwrap().plan.decision;

@@ -1,10 +1,10 @@
-//! Settings that have no effect on this machine, by its facts: a trial would only confirm that.
+//! Finds settings that have no effect on this machine according to its facts, so that no trial is needed.
 
 use evenkeel_host::{Advice, AdviceContext, Facts, Setting, State, advise};
 
 use crate::arms::Arms;
 
-/// The knobs of all arms with the reasons, if none of them has an effect here; empty if at least one may have an effect.
+/// If no knob of any arm has an effect here, all knobs with the reasons. Empty if at least one may have an effect.
 pub(super) fn inert_knobs(facts: &Facts, arms: &Arms) -> Vec<(String, String)> {
     let advice = advise(facts, &AdviceContext::default());
     let why = |setting: &Setting| why(&advice, setting).map(|why| (setting.knob.id.to_owned(), why));
@@ -24,7 +24,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine with this much swap, and with this idle governor.
+    /// The facts of a machine with these swap areas and this idle governor.
     fn facts(swaps: &str, governor: &str) -> Facts {
         let text = format!(
             "evenkeel-capture 1\n/proc/sys/vm/swappiness = 60\n/proc/swaps =\n| Filename Type Size Used Priority\n{swaps}\

@@ -1,4 +1,4 @@
-//! `evenkeel prove resume`: continues a session with the design in its file.
+//! `evenkeel prove resume`: continues a stored session with its own design.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
     overdue::settle(&root, &args.state, out);
     let facts = Facts::probe(&root);
-    // The workload may start in another folder, where these paths would name other files.
+    // The workload may change the current folder, so make these paths absolute first.
     let state = args.state.absolute()?;
     let asked_report = args.report.as_deref().map(session_files::absolute).transpose()?;
     let _alone = TrialLock::take(&state)?;
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     session.run()
 }
 
-/// The command that continues it, as it was typed.
+/// The command that continues the session, as the user typed it.
 fn again(args: &Args) -> String {
     let file = match args.file == Path::new(LAST) {
         true => String::new(),

@@ -1,4 +1,4 @@
-//! Runs a trial, new or resumed.
+//! Runs a trial: a new one, or one that is resumed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,10 +68,10 @@ pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
     session.run()
 }
 
-/// A comparison of several arms that has ended.
+/// The result of a comparison of several arms.
 pub(crate) struct Compared {
     pub(crate) session: SessionAnswer,
-    /// The answer of `prove` as text.
+    /// The text that `prove` would print.
     pub(crate) text: String,
     pub(crate) exit: exit::Exit,
 }
@@ -117,7 +117,7 @@ pub(crate) fn compare_arms(
 
 const SUBCOMMANDS: [&str; 5] = ["boots", "compare", "report", "resume", "workloads"];
 
-/// Refuses words that are not settings, such as a subcommand after an option.
+/// Refuses words that are not settings, for example a subcommand after an option.
 fn refuse_words(settings: &[String]) -> Result<(), Failure> {
     let Some(word) = settings.iter().find(|text| !text.contains('=')) else { return Ok(()) };
     let cause = format!("{word:?} is not a setting: expected KNOB=VALUE");
@@ -137,15 +137,15 @@ fn nothing_named() -> Failure {
     Failure::text(exit::WRONG_USE, "read the arguments", "KNOB=VALUE is missing: the setting to prove").hint(hint)
 }
 
-/// How a session begins.
+/// How a session starts.
 pub(super) enum Begins<'a> {
-    /// With a design, kept in a file that may be named.
+    /// A new session with this plan. It is stored in the file `keep`, or in a default file.
     Anew { plan: &'a DesignArgs, keep: Option<&'a Path> },
-    /// The session continues the one in this file.
+    /// A stored session is continued: its file, and its content.
     After(&'a Path, &'a SessionLog),
 }
 
-/// A trial that can begin or continue.
+/// A trial that can be started or continued.
 pub(super) struct Session<'a> {
     pub(super) out: &'a Out,
     pub(super) root: &'a Root,
@@ -154,7 +154,7 @@ pub(super) struct Session<'a> {
     pub(super) needs: Needs,
     pub(super) control: bool,
     pub(super) workload: &'a WorkloadArgs,
-    /// Also measure settings that have no effect here.
+    /// Whether to measure settings that have no effect here, too.
     pub(super) anyway: bool,
     pub(super) report: Option<&'a Path>,
     pub(super) state: &'a StateArgs,
@@ -162,13 +162,13 @@ pub(super) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Measures and reports. The lock prevents other trials.
+    /// Measures, prints the answer and writes the report. A lock excludes other trials.
     pub(super) fn run(&self) -> Outcome {
         let (output, session) = self.answered("prove")?;
         output.print(self.out, session)
     }
 
-    /// Measures; the answer still has to be printed.
+    /// Measures, and returns the answer, which is not printed yet.
     fn answered(&self, command: &str) -> Result<(Answer<'_>, SessionAnswer), Failure> {
         let capture = capture::text_of(self.root);
         if let Some(folder) = self.report {
@@ -246,7 +246,7 @@ impl Session<'_> {
         }
     }
 
-    /// Prints what is measured, and for how long.
+    /// Prints what will be measured, and how long it takes.
     fn announce(&self, workload: &dyn Workload, design: &Design, in_pairs: bool) {
         let at_most = if design.stop.is_sequential() { "at most" } else { "about" };
         let time = match in_pairs {
@@ -259,7 +259,7 @@ impl Session<'_> {
         self.out.status(&format!("{}\n{time}", workload.describe()));
     }
 
-    /// The session's file: the continued one, or a new one.
+    /// The file of the session: that of the continued session, or a new one.
     fn keep_in(&self, head: &Head) -> Result<SessionWriter, Failure> {
         let keep = match self.begins {
             Begins::After(path, kept) => {
@@ -276,7 +276,7 @@ impl Session<'_> {
         Ok(keep)
     }
 
-    /// The data that `prove resume` needs besides the design.
+    /// What `prove resume` needs in addition to the design.
     fn asked(&self) -> Asked {
         let text = |path: PathBuf| path.to_str().map(str::to_owned);
         Asked {
@@ -287,10 +287,10 @@ impl Session<'_> {
     }
 }
 
-/// If tick rates differ by more than this share, they belong to two loops.
+/// If two tick rates differ by more than this share, they are the rates of different loops.
 const RATE_APART_MAX: f64 = 0.05;
 
-/// Refuses a workload that changed since the session began: its file or program changed, or its tick was found elsewhere.
+/// Refuses a workload that changed since the session began: its file or program is different, or its tick is in another loop.
 fn refuse_another(workload: &dyn Workload, titles: &Titles, decides: &Metric) -> Result<(), Failure> {
     let refused = |cause| Failure::text(exit::WRONG_USE, "continue the session", cause);
     let is_same = match &titles.workload_identity {
@@ -325,7 +325,7 @@ mod tests {
 
     use super::*;
 
-    /// A server with the thread and the rate of its tick, and the metrics that it measures.
+    /// A server: the thread and the rate of its tick, and the metrics that it has.
     struct Server(u32, f64, Vec<Metric>);
 
     impl Workload for Server {
@@ -373,7 +373,7 @@ mod tests {
         assert!(refused(without_due, &titles).contains("tick_lateness_us_p50 needs ticks at set times"));
         let other = Titles { workload_identity: Some("another; tick".to_owned()), ..titles.clone() };
         assert!(refused(server(100, 20.0), &other).contains("but this is"));
-        // Older sessions have only the words.
+        // Older sessions have only the workload's description.
         let older = Titles { workload_identity: None, workload_events_per_s: None, ..titles };
         assert_eq!(refused(server(100, 20.0), &older), "");
         assert!(refused(server(207, 20.0), &older).contains("but this is"));

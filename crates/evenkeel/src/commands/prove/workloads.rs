@@ -1,4 +1,4 @@
-//! `evenkeel prove workloads`: what `--workload` takes.
+//! `evenkeel prove workloads`: lists the workloads that `--workload` accepts.
 
 use crate::exit;
 use crate::failure::Outcome;

@@ -1,11 +1,10 @@
-//! Checks what a schema change breaks if the format keeps its number: programs that read the answers, or files that exist already.
+//! Finds what a changed schema breaks if its format keeps its number: programs that read the answers, or existing files.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// All ways in which `new` is incompatible with `old`. Fields may be added if documents may lack them; words and alternatives may be added
-/// too.
+/// All incompatibilities of `new` with `old`. It is compatible to add a field that documents may lack, and to add words and alternatives.
 pub(super) fn incompatibilities(old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(old, new, "", &mut found);
@@ -23,7 +22,7 @@ fn compare(old: &Value, new: &Value, at: &str, found: &mut Vec<String>) {
         found.push(format!("{}: its types were {old_types:?} and are {new_types:?}", name(at)));
     }
     for old in &old_choices {
-        // The error of the nearest alternative is the most useful one.
+        // If no alternative fits, report the error of the nearest one: it is the most useful.
         let tried = new_choices.iter().map(|new| {
             let mut found = Vec::new();
             one(old, new, at, &mut found);
@@ -33,7 +32,7 @@ fn compare(old: &Value, new: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The alternatives of a schema, each with the keywords next to them.
+/// The alternatives of a schema. Each has the keywords that are next to the list of alternatives.
 fn choices(schema: &Value) -> Vec<Value> {
     let Some(map) = schema.as_object() else { return vec![schema.clone()] };
     for key in ["oneOf", "anyOf"] {

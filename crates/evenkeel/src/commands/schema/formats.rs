@@ -1,5 +1,5 @@
-//! The formats that have a schema: name, number, meaning, and the types behind them. The schemas are files in docs/schemas, which a test
-//! makes from the types.
+//! The formats that have a schema: name, number, title, and the types behind them. The schemas are files in docs/schemas, which a test
+//! generates from the types.
 
 use std::io::Read;
 
@@ -10,21 +10,21 @@ const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.zlib"));
 
 /// A format and its schema.
 pub(super) struct Format {
-    /// The command's name, with `-` between the words.
+    /// The name of the command, with `-` between its words.
     pub(super) name: &'static str,
     pub(super) number: u32,
-    /// The title of the answer.
+    /// The title of the schema.
     pub(super) title: &'static str,
 }
 
 impl Format {
-    /// The JSON Schema, as docs/schemas has it.
+    /// The JSON Schema, as in docs/schemas.
     pub(super) fn text(&self) -> Option<String> {
         let mut unpacked = String::new();
         flate2::read::ZlibDecoder::new(PACKED).read_to_string(&mut unpacked).ok()?;
         let file = format!("{}-v{}", self.name, self.number);
         let mut parts = unpacked.split('\0');
-        // Names and texts alternate.
+        // Names and texts alternate in the unpacked file.
         while let (Some(name), Some(text)) = (parts.next(), parts.next()) {
             if name == file {
                 return Some(text.to_owned());
@@ -40,7 +40,7 @@ pub(super) struct SchemaList {
     pub(super) schemas: Vec<Listed>,
 }
 
-/// A schema, as it is listed.
+/// An entry of the list of schemas.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Listed {
     pub(super) name: &'static str,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::compatible::incompatibilities;
 use super::formats::{ALL, Format, MakeSchema, types};
 
-/// The schema of a format. Types are inlined, so the name of a type is not part of a format.
+/// The schema of a format. Types are inlined, because the name of a type is not part of a format.
 fn schema(format: &Format, makers: &[MakeSchema]) -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .for_serialize()
@@ -25,7 +25,7 @@ fn schema(format: &Format, makers: &[MakeSchema]) -> Value {
     let definitions = generator.take_definitions(false);
     assert!(definitions.is_empty(), "{}: a recursive type: {:?}", format.name, definitions.keys());
     tidy(&mut body);
-    // A type's own comment is not written for readers of the answer, so the title replaces it.
+    // The comment on the top type is written for developers, so the title replaces it.
     body.as_object_mut().and_then(|map| map.remove("description"));
     let mut root = Map::new();
     root.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
@@ -44,7 +44,7 @@ fn schema(format: &Format, makers: &[MakeSchema]) -> Value {
     Value::Object(root)
 }
 
-/// A part of a schema that is at least this long as text, and occurs twice, becomes a definition.
+/// A part of a schema becomes a definition if its text has at least this length and it occurs twice.
 const SHARED_BYTES_MIN: usize = 200;
 
 /// Replaces repeated parts by references to `$defs`, the longest first.
@@ -89,7 +89,7 @@ fn count(part: &Value, key: &str, seen: &mut BTreeMap<String, (usize, String)>) 
     }
 }
 
-/// Splits a schema into the part that is shared and the description, which differs by field.
+/// Splits a schema into its description, which differs by field, and the rest, which can be shared.
 fn without_description(map: &Map<String, Value>) -> (Value, Option<Value>) {
     let mut bare = map.clone();
     let description = bare.remove("description");
@@ -118,7 +118,7 @@ fn set_description(schema: &mut Value, description: Option<Value>) {
     }
 }
 
-/// A name for a definition: parts that all formats share have fixed names, others are named after their field.
+/// A free name for a definition. Parts that many formats share have fixed names. Others are named after a field.
 fn free_name(part: &Value, key: &str, taken: &Map<String, Value>) -> String {
     let has = |field: &str| part["properties"].get(field).is_some();
     let name = match () {
@@ -155,11 +155,11 @@ fn without_references(schema: &Value) -> Value {
     whole
 }
 
-/// Keywords whose keys are names of the format and not keywords.
+/// The keys of these keywords are names in the format, and not keywords themselves.
 const NAMES: [&str; 2] = ["properties", "patternProperties"];
 
-/// Removes everything that is not part of a format, such as the sizes of numbers in the code. Converts comments to plain text, and joins
-/// the words of an enumeration.
+/// Removes what is not part of a format, such as the sizes of number types. Converts comments to plain text, and joins the words of an
+/// enumeration.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -203,7 +203,7 @@ fn tidy(schema: &mut Value) {
     }
 }
 
-/// The first paragraph of a Markdown comment, on one line and without links, which would lead to the code.
+/// The first paragraph of a Markdown comment, on one line. Links are removed, because they lead to the code.
 fn plain(comment: &str) -> String {
     let paragraph = comment.split("\n\n").next().unwrap_or_default();
     let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -222,10 +222,10 @@ fn plain(comment: &str) -> String {
     (plain + rest).replace("`None`", "`null`")
 }
 
-/// `oneOf` several single words becomes one `enum`.
+/// Makes one `enum` of a `oneOf` of several single words.
 fn join_words(map: &mut Map<String, Value>) {
     let Some(Value::Array(choices)) = map.get_mut("oneOf") else { return };
-    // A word may have a description.
+    // A word that has a description stays an alternative of its own.
     let is_bare = |choice: &Value| {
         choice
             .as_object()
@@ -254,7 +254,8 @@ fn join_words(map: &mut Map<String, Value>) {
     }
 }
 
-/// The file of a schema. Its lines are short so that differences are readable, and it is compact because the program contains it.
+/// The text of a schema file. Its lines are short, so that differences are readable. It has little white space, because the program
+/// contains it.
 fn text(schema: &Value) -> String {
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
@@ -278,7 +279,7 @@ fn the_schemas_are_those_of_the_types() {
         if text == old {
             continue;
         }
-        // An empty file marks a new format.
+        // An empty file means that the format is new.
         let broken = match old.trim() {
             "" => Vec::new(),
             old => {
@@ -303,7 +304,7 @@ fn every_schema_file_is_listed() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let (of, _) = name.rsplit_once("-v").unwrap();
         assert!(ALL.iter().any(|format| format.name == of), "{name} belongs to no format");
-        // The schema of an older number stays for the readers of older files.
+        // Schemas of older format numbers stay, because older files still exist.
         assert!(listed.contains(&name) || is_older(&name), "{name}");
     }
 }

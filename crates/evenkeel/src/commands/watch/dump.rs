@@ -10,13 +10,13 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 
-/// The recorder looks for requests about ten times a second, and a dump takes less than a second.
+/// How long to wait for the dump. The recorder checks for requests about ten times per second, and writes a dump in less than a second.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// The dump that was written.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct DumpAnswer {
-    /// Its file.
+    /// The file of the dump.
     dump: String,
 }
 

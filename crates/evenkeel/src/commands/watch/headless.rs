@@ -1,4 +1,4 @@
-//! Watches without a terminal: samples until a signal, written where the user named.
+//! Watches without a terminal: takes samples until a signal arrives, and writes them to the outputs that the user named.
 
 use evenkeel_watch::{Collector, Model};
 
@@ -8,7 +8,7 @@ use crate::experiment::stop_flag;
 use crate::failure::Outcome;
 use crate::show::Out;
 
-/// Samples until a signal.
+/// Takes samples until a signal arrives.
 pub(super) fn run(mut collector: Collector, mut outputs: Outputs, out: &Out) -> Outcome {
     let stop = stop_flag()?;
     let warn = |warning: Option<String>| {

@@ -27,7 +27,7 @@ use crate::show::watch::screen::Palette;
 use crate::show::{self, Out};
 use crate::store_failure::store_failure;
 
-/// What happened between two samples.
+/// The state of the host and its servers between two samples.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
     #[serde(flatten)]
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     match (args.once || !is_live || out.is_json(), is_interactive()) {
         (false, true) => terminal::run(Timeline::live(collector, outputs), palette(out)),
         (false, false) if !outputs.is_empty() || args.watch.dumps.is_some() => headless::run(collector, outputs, out),
-        // A pipe gets one page.
+        // Print one page if the output is a pipe.
         _ => once(collector, outputs, out),
     }
 }
@@ -62,7 +62,7 @@ fn palette(out: &Out) -> Palette {
     Palette { has_colors: out.has_colors() }
 }
 
-/// Two samples, and the answer.
+/// Takes two samples, and prints the answer.
 fn once(mut collector: Collector, mut outputs: Outputs, out: &Out) -> Outcome {
     let stop = stop_flag()?;
     let before = collector.sample();
@@ -79,7 +79,7 @@ fn once(mut collector: Collector, mut outputs: Outputs, out: &Out) -> Outcome {
     answer(model, out)
 }
 
-/// The moment of a store that `--at` names, or its last one.
+/// Shows the moment of a store that `--at` names, or its last moment.
 fn replay(args: &Args, dir: &Path, out: &Out) -> Outcome {
     let mut replay = Replay::open(dir).map_err(store_failure)?;
     let failed = |cause: String| Failure::text(exit::WRONG_USE, format_args!("replay {}", dir.display()), cause);

@@ -1,4 +1,4 @@
-//! Watches on the terminal: draws the screen, and moves back and forth in time.
+//! Watches on the terminal: draws the screen, and moves back and forward in time.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::experiment::stop_flag;
 use crate::failure::{Failure, Outcome};
 use crate::show::watch::screen::{Palette, Tab, View, draw};
 
-/// The longest wait for a key: a signal ends the program this soon.
+/// The maximum wait for a key. After this time at most, the program notices a signal.
 const WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// The tab that the user has chosen, and its scroll position.
@@ -24,11 +24,11 @@ struct Look {
     scroll_max: usize,
 }
 
-/// Draws until the user ends it, or a signal does.
+/// Draws until the user or a signal ends it.
 pub(super) fn run(mut timeline: Timeline, palette: Palette) -> Outcome {
     let stop = stop_flag()?;
     let failed = |error: io::Error| Failure::io(exit::NOT_POSSIBLE, "use the terminal", &error);
-    // Sets a hook that restores the terminal after a panic too.
+    // This sets a hook that restores the terminal even after a panic.
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let ended = show(&mut terminal, &mut timeline, palette, &stop);
     ratatui::restore();
@@ -65,7 +65,7 @@ fn show(
 }
 
 impl Look {
-    /// The effect of a key. Returns whether the program continues.
+    /// Handles a key. Returns whether the program continues.
     fn press(&mut self, key: KeyEvent, timeline: &mut Timeline) -> bool {
         match key.code {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,

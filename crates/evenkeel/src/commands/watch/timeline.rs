@@ -1,4 +1,4 @@
-//! The moments that the terminal shows: live ones of this machine, or those of a store.
+//! The moments that the terminal can show: live ones of this machine, or those of a store.
 
 use std::collections::VecDeque;
 
@@ -10,16 +10,16 @@ use jiff::Timestamp;
 use super::outputs::Outputs;
 use crate::show::watch::screen::Sparks;
 
-/// The maximum number of past moments of this machine to go back to. A store has all of its moments.
+/// The maximum number of past moments of this machine that are kept. For a store, all moments can be shown.
 const HELD_MAX: usize = 300;
-/// The number of earlier moments of a store in a sparkline.
+/// How many earlier moments of a store a sparkline has.
 const SPARKS: usize = 60;
 
-/// Moments in time. One of them is shown.
+/// A sequence of moments. One of them is shown.
 #[derive(Debug)]
 pub(super) struct Timeline {
     source: Source,
-    /// The model of the shown moment.
+    /// The values of the shown moment.
     model: Model,
     sparks: Sparks,
     warning: String,
@@ -36,24 +36,24 @@ struct Live {
     collector: Collector,
     outputs: Outputs,
     last: Sample,
-    /// The newest last.
+    /// The past moments, the newest last.
     held: VecDeque<Model>,
-    /// How far the shown moment is behind the newest.
+    /// How many moments the shown one is behind the newest.
     back: usize,
 }
 
 impl Timeline {
-    /// This machine. Takes the first sample.
+    /// A timeline of this machine. It takes the first sample.
     pub(super) fn live(mut collector: Collector, mut outputs: Outputs) -> Timeline {
         let last = collector.sample();
         let warning = outputs.store(&last).unwrap_or_default();
-        // Until the second sample no rate is known.
+        // Rates are unknown until the second sample.
         let model = Model::from_samples(&last, &last);
         let live = Live { collector, outputs, last, held: VecDeque::new(), back: 0 };
         Timeline { source: Source::Live(Box::new(live)), model, sparks: Sparks::default(), warning }
     }
 
-    /// A store, at this moment. `None` if it can't be read there.
+    /// A timeline of a store, at this moment. `None` if the store can't be read there.
     pub(super) fn stored(mut replay: Replay, at: Position) -> Option<Timeline> {
         let (before, after) = replay.pair(at)?;
         let is_newest = replay.next(at).is_none();
@@ -68,7 +68,7 @@ impl Timeline {
         Some(timeline)
     }
 
-    /// Takes a sample of this machine if it is due.
+    /// Takes a sample of this machine if its time has come. Does nothing for a store.
     pub(super) fn sample_if_due(&mut self) {
         let Source::Live(live) = &mut self.source else { return };
         if live.collector.due_ns().is_some_and(|due_ns| clock::monotonic_ns() < due_ns) {
@@ -88,12 +88,12 @@ impl Timeline {
         }
         match live.back {
             0 => self.show_held(),
-            // Keep showing the same moment.
+            // A new moment was added, so go one further back to show the same moment.
             back => live.back = (back + 1).min(live.held.len().saturating_sub(1)),
         }
     }
 
-    /// When the next sample is due; never for a store.
+    /// The time at which the next sample is due; none for a store.
     pub(super) fn due_ns(&self) -> Option<u64> {
         match &self.source {
             Source::Live(live) => live.collector.due_ns(),
@@ -109,7 +109,7 @@ impl Timeline {
         &self.warning
     }
 
-    /// The moment that is shown, in words.
+    /// The shown moment as text.
     pub(super) fn moment(&self) -> String {
         let time = Timestamp::from_nanosecond(i128::from(self.model.at_realtime_ns)).unwrap_or(Timestamp::UNIX_EPOCH);
         let time = time.strftime("%H:%M:%S");
@@ -162,7 +162,7 @@ impl Timeline {
         }
     }
 
-    /// Goes to the newest moment. Somebody may be writing to the store.
+    /// Goes to the newest moment. Another program may still be writing to the store.
     pub(super) fn newest(&mut self) {
         match &mut self.source {
             Source::Live(live) => {
@@ -188,7 +188,7 @@ impl Timeline {
         }
     }
 
-    /// Shows a moment of the store, with sparklines of those before it.
+    /// Shows a moment of the store, with sparklines of the moments before it.
     fn show_stored(&mut self, to: Position) {
         let Source::Stored { replay, at, is_newest } = &mut self.source else { return };
         let mut earlier = vec![to];

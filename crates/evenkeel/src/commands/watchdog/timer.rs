@@ -1,5 +1,5 @@
 //! The transient systemd timer that backs up a watchdog. If the watchdog is killed, the timer starts another one shortly after the time
-//! limit. The timer is removed when the watchdog ends, when it has fired, and at a reboot.
+//! limit. The timer is removed when the watchdog ends, after it has fired, and at a reboot.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,19 +8,19 @@ use std::process::{Command, Stdio};
 
 use evenkeel_sys::process;
 
-/// This folder exists if systemd is the first process.
+/// This folder exists if the init system is systemd.
 const IS_BOOTED: &str = "/run/systemd/system";
 
-/// The delay of the timer after the watchdog's deadline, in seconds, so that the watchdog acts first.
+/// How many seconds after the time limit the timer fires, so that the watchdog acts first.
 const BEHIND: u64 = 5;
 
-/// The folders of programs: a user's own PATH must not choose what runs as root.
+/// The folders that are searched for systemd's programs. The user's PATH must not choose a program that runs as root.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The maximum length of its error text to repeat, in bytes.
+/// The maximum length of an error text of systemd that is repeated, in bytes.
 const WORDS_MAX: usize = 300;
 
-/// Starts the timer of a transaction; does nothing where systemd does not run or would not obey.
+/// Starts the timer of a transaction. Does nothing if systemd does not run, or would refuse this user.
 pub(crate) fn start(program: &Path, transaction: u64, dir: &Path, seconds: u64) -> Result<(), String> {
     if !is_here() {
         return Ok(());
@@ -53,14 +53,14 @@ fn quiet(command: &mut Command) -> &mut Command {
     command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8")
 }
 
-/// A word of a command line as systemd hands it on unchanged: it takes `$NAME` for a variable, and `$$` for one `$`.
+/// Escapes a word of a command line for systemd, which takes `$NAME` for a variable, and `$$` for one `$`.
 fn literal(word: &OsStr) -> OsString {
     let bytes =
         word.as_bytes().iter().flat_map(|byte| if *byte == b'$' { &b"$$"[..] } else { std::slice::from_ref(byte) });
     OsString::from_vec(bytes.copied().collect())
 }
 
-/// Include the folder in the name, because two journals may have transactions with the same number.
+/// The name of the unit. It depends on the folder, because two journals may have transactions with the same number.
 fn unit(transaction: u64, dir: &Path) -> String {
     let sum = crc32fast::hash(dir.as_os_str().as_encoded_bytes());
     format!("evenkeel-try-{transaction}-{sum:08x}")

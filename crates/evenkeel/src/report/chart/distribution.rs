@@ -1,4 +1,4 @@
-//! The distribution of both arms: for each quantile that the windows have, its median over the windows with their middle half.
+//! Draws the distribution in both arms: for each quantile that the windows have, the median and the quartiles over the windows.
 
 use evenkeel_stats::quantile;
 use evenkeel_trial::{ArmName, Report, Window};
@@ -9,9 +9,9 @@ use crate::report::words::trim;
 
 const ROW_HEIGHT: f64 = 44.0;
 const AXIS_HEIGHT: f64 = 22.0;
-/// The vertical distance of each arm from the middle of its row.
+/// The vertical distance of each arm from the middle of its row, in pixels.
 const ARM_OFFSET: f64 = 8.0;
-/// The endings of metric names, with the names of the quantiles.
+/// The endings of metric names, each with the name of its quantile.
 const QUANTILES: [(&str, &str); 5] =
     [("_p50", "p50"), ("_p90", "p90"), ("_p99", "p99"), ("_p999", "p99.9"), ("_max", "max")];
 
@@ -40,7 +40,7 @@ impl Spread {
     }
 }
 
-/// Draws the quantiles, or nothing if there are no windows of both arms.
+/// Draws the quantiles; nothing if an arm has no windows.
 pub(crate) fn distribution(trial: &Report, source: &Source) -> Markup {
     let rows = rows(trial);
     if rows.is_empty() {
@@ -97,7 +97,7 @@ fn spread(of: Spread, y: f64, scale: Scale, arm: ArmName, label: &str) -> Markup
     }
 }
 
-/// The deciding metric, with the other quantiles of the same quantity, if the windows have them.
+/// A row for the primary metric, and one for each other quantile of the same measurement that the windows have.
 fn rows(trial: &Report) -> Vec<Row> {
     let name = trial.metric.name.as_ref();
     let stem = QUANTILES.iter().find_map(|(ending, _)| name.strip_suffix(ending));

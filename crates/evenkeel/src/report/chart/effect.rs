@@ -1,5 +1,5 @@
-//! Estimates with their intervals, one per row, on one axis of ratios with a band for effects that do not matter. The rows are a trial, its
-//! control and its guards, or one setting on several machines.
+//! Draws estimates with their intervals, one for each row, on one axis of ratios. A band marks effects that are too small to matter. The
+//! rows are a trial, its control and its guards, or one setting on several machines.
 
 use maud::{Markup, html};
 
@@ -8,32 +8,32 @@ use crate::report::words::{as_change, range, share};
 
 const ROW_HEIGHT: f64 = 34.0;
 const MIDDLE: f64 = 17.0;
-/// The maximum number of marks in one row; more would hide each other.
+/// The maximum number of pairs that are marked in one row. More would hide each other.
 const RUG_MAX: usize = 400;
 
 /// One row of the chart.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Estimate {
-    /// The metric.
+    /// The label of the row, usually the metric.
     pub(crate) label: String,
-    /// Small words below the label.
+    /// A note in small letters below the label.
     pub(crate) note: String,
     /// The ratio of B to A; `None` without measurements.
     pub(crate) ratio: Option<f64>,
-    /// The ends of its interval.
+    /// The ends of the ratio's interval; `None` without an interval.
     pub(crate) interval: Option<(f64, f64)>,
-    /// The ratios of single pairs, to be drawn under it.
+    /// The ratios of single pairs, which are marked below the interval.
     pub(crate) rug: Vec<f64>,
 }
 
-/// Draws the estimates. `ways` says what lower and higher mean.
+/// Draws the estimates. `ways` says what lower and higher values mean.
 pub(crate) fn estimates(rows: &[Estimate], matters_ratio: f64, ways: [&str; 2], source: &Source) -> Markup {
     let matters = matters_ratio.max(0.0).ln_1p();
     let ends = rows.iter().flat_map(|row| {
         let (low, high) = row.interval.unzip();
         [row.ratio, low, high]
     });
-    // Single pairs may be far outside, but they stretch the axis to at most twice the range of the intervals.
+    // A single pair may be far outside. Such pairs stretch the axis to at most twice the range of the intervals.
     let extent = ends.flatten().map(|ratio| ratio.ln().abs()).filter(|end| end.is_finite());
     let extent = (extent.fold(matters * 1.6, f64::max) * 1.15).clamp(0.02, EXTENT_MAX);
     let x = Axis { from: -extent, to: extent, at_from: 1.0, at_to: 99.0 };
@@ -99,7 +99,7 @@ fn axis(x: Axis, extent: f64) -> Markup {
     }
 }
 
-/// The ratios to label on an axis that reaches `extent` in both directions, as changes.
+/// The ratios that are labelled on an axis that reaches `extent` in both directions. The labels are changes in per cent.
 fn ratio_labels(extent: f64) -> Vec<(f64, &'static str)> {
     let fine = [(0.98, "−2 %"), (0.99, "−1 %"), (1.0, "0"), (1.01, "+1 %"), (1.02, "+2 %")];
     let small = [(0.9, "−10 %"), (0.95, "−5 %"), (1.0, "0"), (1.05, "+5 %"), (1.1, "+10 %")];

@@ -1,5 +1,5 @@
-//! Charts of a trial as self-contained SVG. Widths are in percent and heights in pixels, so that text keeps its size on a phone, on a
-//! screen and on paper. Wherever a colour has a meaning, a shape has the same meaning.
+//! Charts of a trial as self-contained SVG. Widths are in per cent and heights in pixels, so text has the same size on a phone, on a screen
+//! and on paper. If a colour has a meaning, a shape has the same meaning.
 
 use maud::{Markup, html};
 
@@ -19,7 +19,7 @@ pub(super) use timeline::{timeline, timeline_of_all};
 
 use super::words::trim;
 
-/// The source of a chart's numbers: host, date and command. It stays with a chart that is copied out of the page.
+/// The source of a chart's numbers: host, date and command. A chart that is copied out of the page keeps it.
 pub(super) struct Source {
     pub(super) host: String,
     pub(super) date: String,
@@ -27,18 +27,18 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The line under a chart.
+    /// The line with the source below a chart.
     fn line(&self) -> Markup {
         html! { p.source { (self.host) " · " (self.date) " · " code { (self.command) } } }
     }
 }
 
-/// How many labels an axis gets at the most.
+/// The maximum number of labels of an axis.
 const LABELS_MAX: usize = 5;
-/// The widest a logarithmic axis of ratios gets: e to the fourth is 55 times either way.
+/// The maximum reach of an axis of ratios, as a logarithm: e to the fourth is a factor of 55 in both directions.
 const EXTENT_MAX: f64 = 4.0;
 
-/// Maps a range of values onto a range of pixels or per cent.
+/// Maps a range of values to a range of pixels or per cent.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     from: f64,
@@ -50,13 +50,13 @@ struct Axis {
 impl Axis {
     fn at(self, value: f64) -> f64 {
         let share = if self.to > self.from { (value - self.from) / (self.to - self.from) } else { 0.5 };
-        // Values outside are drawn at the edge: they count in the verdict, so they must be visible.
+        // Draw a value outside of the axis at its edge: the value counts in the verdict, so a reader must see it.
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.5 };
         self.at_from + share * (self.at_to - self.at_from)
     }
 }
 
-/// A vertical axis of values, logarithmic where they lie far apart.
+/// A vertical axis of values. It is logarithmic if the values are far apart.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     axis: Axis,
@@ -97,7 +97,7 @@ impl Scale {
     }
 }
 
-/// A chart with the labels of its vertical axis.
+/// A chart together with the labels of its vertical axis.
 fn framed(height: f64, tooltip: &str, scale: Scale, unit: &str, inside: &Markup) -> Markup {
     html! {
         div.drawing {

@@ -1,4 +1,4 @@
-//! The worst session by the number of sessions, with the limit that every session has to hold.
+//! Draws the value of the worst session by the number of sessions, with the limit that every session has to hold.
 
 use evenkeel_fleet::capacity::{Limit, Step};
 use evenkeel_trial::ArmName;
@@ -7,14 +7,14 @@ use maud::{Markup, html};
 use super::{Axis, Scale, Source, framed, line, mark, percent, pixel};
 use crate::report::words::trim;
 
-/// The plot, and the numbers of sessions below it.
+/// The height of the plot, in pixels, and the position of the numbers below it.
 const HEIGHT: f64 = 240.0;
 const NAMES: f64 = HEIGHT - 20.0;
-/// Numbers of sessions that are named on the axis.
+/// The maximum number of labels below the plot.
 const NAMED: usize = 12;
 
-/// Draws one of the tested limits: `curves` has the curve without settings, and the one with them if they are compared.
-/// Nothing is drawn if no session had a value.
+/// Draws the limit with index `at`. `curves` has the curve without the settings, and, if settings are compared, the curve with them. Draws
+/// nothing if no session had a value.
 pub(crate) fn sessions(curves: &[&[Step]], at: usize, limit: &Limit, source: &Source) -> Markup {
     let drawn: Vec<Vec<(&Step, f64)>> = curves.iter().map(|curve| points(curve, at)).collect();
     let all = || drawn.iter().flatten();

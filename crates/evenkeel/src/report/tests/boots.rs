@@ -1,4 +1,4 @@
-//! The page of a trial over boots.
+//! Tests the page of a trial over boots.
 
 use evenkeel_trial::boots::{BootCounters, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, SeenBoot};
 use evenkeel_trial::{ArmName, Guard};
@@ -9,7 +9,7 @@ use super::in_lines;
 use crate::report::boots;
 use crate::view::terminal;
 
-/// A trial of five boots, of which one is not counted, and whose guard vetoes. Its texts try to inject markup.
+/// A trial of five boots. One of them does not count, and the guard rejects B. The texts try to inject markup.
 fn some() -> BootsState {
     let hostile = "<script>alert(1)</script> & \"x\"";
     let design = BootsDesign {
@@ -86,7 +86,7 @@ fn text_of_a_machine_is_not_markup() {
 #[test]
 fn no_verdict_stands_without_what_it_rests_on_or_what_vetoes_it() {
     let page = page();
-    // The axis says which way is better.
+    // Remove the text of the axis, which says "better" in any case.
     let text = page.replace("lower: better", "").replace("badge better", "");
     let body = text.split("</style>").nth(1).unwrap();
     assert_eq!(body.matches("better").count(), 1, "{body}");
@@ -101,7 +101,7 @@ fn no_verdict_stands_without_what_it_rests_on_or_what_vetoes_it() {
     assert!(at("Boot 3 does not count") < at("class=\"estimates\""));
 }
 
-/// Every valid state has a page. The page of the maximum number of boots and windows opens in a browser.
+/// Every valid state has a page. Even with the maximum number of boots and windows, the page is small enough for a browser.
 #[test]
 fn every_state_has_a_page() {
     let mut state = some();
@@ -144,7 +144,7 @@ fn every_state_has_a_page() {
     assert!(page.contains("windows of a boot are drawn"));
 }
 
-/// Four boots, with lower values in B's, in the order A, B, B, A.
+/// Four boots in the order A, B, B, A. The values of B are lower.
 fn four() -> BootsState {
     let design = BootsDesign {
         settings: vec!["cmdline.processor.max_cstate=1".into()],
@@ -177,7 +177,7 @@ fn four() -> BootsState {
     state
 }
 
-/// The same state with a guard that is 40 % higher in B, or equal.
+/// The same state with a guard, which is 40 % higher in B, or equal.
 fn guarded(is_harmed: bool) -> BootsState {
     let mut state = four();
     state.design.guards = vec![Guard { metric: Metric::us("due_to_done_us_max", "the longest"), harm_ratio: 0.25 }];
@@ -231,7 +231,7 @@ fn better_never_stands_alone() {
     "#]]
     .assert_eq(&text(&state));
     let all = format!("{}{}", text(&state), markdown(&state));
-    // A terminal wraps its lines, so compare words.
+    // A terminal wraps lines, so compare the words.
     let all = anstream::adapter::strip_str(&all).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(all.matches("better").count(), all.matches("better (over 4 boots only").count(), "{all}");
 }

@@ -1,11 +1,12 @@
-//! The colours of the pages have the contrast that WCAG AA asks for: 4.5 for text, 3 for the marks of charts, in light and in dark.
+//! Checks that the colours of the pages have the contrast that WCAG AA requires: 4.5 for text and 3 for marks of charts, in the light and
+//! in the dark theme.
 
 use std::collections::BTreeMap;
 
 const CSS: &str = concat!(include_str!("../report.css"), include_str!("../trial.css"));
 const TEXT_MIN: f64 = 4.5;
 const MARK_MIN: f64 = 3.0;
-/// Grid lines and the ends of tables carry no information, and a band has an outline.
+/// Selectors without a required contrast: grid lines and table borders carry no information, and a band has an outline.
 const DECORATIVE: [&str; 3] = [".grid", ".low", "th, td"];
 
 type Colours = BTreeMap<String, [f64; 3]>;
@@ -49,7 +50,7 @@ fn rgb(hex: &str) -> Option<[f64; 3]> {
     Some([part(0)?, part(2)?, part(4)?])
 }
 
-/// The variables of a theme: those of every `:root`, then those of its media query.
+/// The variables of a theme: those of every `:root`, replaced by those of the theme's media query.
 fn colours(rules: &[Rule], media: &str) -> Colours {
     let mut colours = Colours::new();
     for wanted in ["", media] {
@@ -75,14 +76,14 @@ fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
-/// The colour that a declaration gives on a background, mixed by its opacity.
+/// The colour of a declaration on a background, mixed according to its opacity. None if it names no variable.
 fn painted(value: &str, opacity: f64, backdrop: [f64; 3], colours: &Colours) -> Option<[f64; 3]> {
     let name = value.strip_prefix("var(")?.strip_suffix(')')?;
     let colour = colours.get(name).unwrap_or_else(|| panic!("{name} has no colour"));
     Some([0, 1, 2].map(|at| colour[at] * opacity + backdrop[at] * (1.0 - opacity)))
 }
 
-/// Every text and mark with too low a contrast, and how many were checked.
+/// All texts and marks whose contrast is too low, and the number of those that were checked.
 fn faults(rules: &[Rule], media: &str) -> (Vec<String>, usize) {
     let colours = colours(rules, media);
     let (mut faults, mut looked) = (Vec::new(), 0);
@@ -94,7 +95,7 @@ fn faults(rules: &[Rule], media: &str) -> (Vec<String>, usize) {
             let least = match property.as_str() {
                 "color" => TEXT_MIN,
                 "fill" if rule.selector == "svg text" => TEXT_MIN,
-                // An outline carries the shape.
+                // If a mark has an outline, the outline shows its shape.
                 "fill" if is_outlined && rule.declarations["stroke"] != "none" => continue,
                 "fill" | "stroke" => MARK_MIN,
                 _ => continue,
@@ -128,7 +129,7 @@ fn the_ratio_is_that_of_wcag() {
     let [black, white, grey] = ["#000", "#ffffff", "#767676"].map(|hex| rgb(hex).unwrap());
     assert_eq!(contrast(black, white), 21.0);
     assert!((contrast(grey, white) - 4.54).abs() < 0.01);
-    // The blue at 18 %, as bars once were.
+    // Blue with an opacity of 18 % has too low a contrast.
     let colours = Colours::from([("--b".to_owned(), rgb("#1d4ed8").unwrap())]);
     assert!(contrast(painted("var(--b)", 0.18, white, &colours).unwrap(), white) < MARK_MIN);
 }

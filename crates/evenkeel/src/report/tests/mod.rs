@@ -1,4 +1,4 @@
-//! The page of a small report that never changes, and what must hold of every page.
+//! Compares the page of a small fixed report with a golden file, and checks what all pages must have.
 
 use evenkeel_trial::saved::across;
 use expect_test::expect_file;
@@ -8,9 +8,9 @@ use super::*;
 mod boots;
 mod contrast;
 
-/// A report with everything that a page can show. Its texts try to inject markup.
+/// A report with every part that a page can have. Its texts try to inject markup.
 const SMALL: &str = include_str!("small.json");
-/// The real report of a version that fixed the number of pairs beforehand.
+/// A real report of an old version, which fixed the number of pairs in advance.
 const OLD: &str = include_str!("../../../../trial/src/saved/tests/format-1.json");
 
 fn page(json: &str) -> String {
@@ -22,7 +22,7 @@ fn side_by_side() -> String {
     super::across::page(&across(&reports))
 }
 
-/// Puts each tag on its own line, so that a difference can be read.
+/// Puts each tag on its own line, so that differences are readable.
 fn in_lines(page: &str) -> String {
     page.replace('<', "\n<").replace("\n</", "</") + "\n"
 }
@@ -41,7 +41,7 @@ fn text_of_a_server_is_not_markup() {
     }
 }
 
-/// Every page that there is.
+/// One page of each kind.
 fn pages() -> [String; 4] {
     [page(SMALL), page(OLD), side_by_side(), boots::page()]
 }
@@ -56,7 +56,7 @@ fn pages_need_nothing_but_themselves() {
     }
 }
 
-/// Readers who can't see the drawings get them as words, and heading levels never skip one.
+/// Every drawing has a text for readers who cannot see it, and no heading level is skipped.
 #[test]
 fn every_drawing_has_words() {
     for page in pages() {
@@ -91,7 +91,7 @@ fn downloads_are_what_was_written() {
     assert!(page.contains("download=\"host.txt\""));
 }
 
-/// The page of the longest trial still opens in a browser.
+/// Even the longest trial has a page that is small enough for a browser.
 #[test]
 fn the_longest_trial_fits_a_page() {
     let mut report: serde_json::Value = serde_json::from_str(SMALL).unwrap();
@@ -111,7 +111,7 @@ fn the_longest_trial_fits_a_page() {
     assert!(page.contains("Every 100th pair is drawn"));
 }
 
-/// A report of three arms, made from one of two: its trial is repeated under another letter, with other numbers.
+/// A report with three arms, made from a report with two: its trial is repeated with another letter and other numbers.
 fn several() -> String {
     let mut report: serde_json::Value = serde_json::from_str(SMALL).unwrap();
     report["format"] = 2.into();
@@ -173,7 +173,7 @@ fn over_machines_each_of_several_arms_is_a_setting_of_its_own() {
     assert_eq!(asked, expected.map(|knob| (knob.to_owned(), 2)));
 }
 
-/// Any characters anywhere give a page or an error, never a panic.
+/// Random characters anywhere give a page or an error, and never a panic.
 #[test]
 fn letters_in_the_wrong_place_harm_nobody() {
     let whole = several();

@@ -1,5 +1,4 @@
-//! Counters on the page of `inspect --counters`: losses and their places, the CPUs that served interrupts, and the
-//! nodes of allocations.
+//! Counters on the page of `inspect --counters`: lost packets by place, the CPUs that served interrupts, and the nodes of allocations.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,7 @@ use evenkeel_host::facts::{Counters, Facts, UdpCounters};
 
 use crate::show::page::{DIM, Page, unknown};
 
-/// The maximum number of rows of a table, the largest first: a machine of 128 CPUs has as many lines of each.
+/// The maximum number of rows of a table, which has the largest values. A machine with 128 CPUs has a row for each.
 const ROWS_MAX: usize = 16;
 
 pub(super) fn section(page: &mut Page, facts: &Facts) {
@@ -90,7 +89,7 @@ fn nodes(page: &mut Page, counters: &Counters) {
     }
 }
 
-/// The counters that are not 0; most are.
+/// The counters that are not 0, as text. Most are 0.
 fn losses(losses: &BTreeMap<String, u64>) -> String {
     let named: Vec<String> =
         losses.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}")).collect();

@@ -1,4 +1,4 @@
-//! The part of `inspect` about disks: a row each, and which one the root is on.
+//! The part of `inspect` about disks: a row for each disk, and the disk of the root file system.
 
 use evenkeel_host::facts::{DiskKind, Disks};
 

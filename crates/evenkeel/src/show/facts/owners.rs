@@ -1,4 +1,4 @@
-//! The part of `inspect`'s page about other owners of settings: programs, files at boot, and the boot loader.
+//! The part of `inspect` about what else sets knobs: programs, files that are read at boot, and the boot loader.
 
 use evenkeel_host::Facts;
 use evenkeel_host::facts::{BootLoader, SysctlFile};
@@ -33,7 +33,7 @@ pub(super) fn section(page: &mut Page, facts: &Facts) {
     sysctl_files(page, facts);
 }
 
-/// One row for each file that sets anything, and one for each key of our knobs in it.
+/// One row for each file that sets a sysctl, and one row for each key in it that is one of our knobs.
 fn sysctl_files(page: &mut Page, facts: &Facts) {
     let Some(files) = facts.owners.sysctl_files.known() else {
         page.fact_as("set at boot", &facts.owners.sysctl_files, |_| String::new());
@@ -65,7 +65,7 @@ fn sysctl_files(page: &mut Page, facts: &Facts) {
     }
 }
 
-/// A boot loader, and where its kernel arguments are written.
+/// The name of a boot loader, and the file with its kernel arguments.
 pub(super) fn loader(loader: BootLoader) -> &'static str {
     match loader {
         BootLoader::GrubDropIns => "GRUB, arguments in /etc/default/grub.d",

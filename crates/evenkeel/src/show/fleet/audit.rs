@@ -15,7 +15,7 @@ const OUTLIERS_MAX: usize = 12;
 
 pub(crate) fn page(audit: &FleetAudit, is_whole: bool) -> String {
     let mut page = vec![Block::heading(title(audit))];
-    // Columns that do not fit side by side continue in another table.
+    // If the columns are too wide for one table, they continue in another.
     page.extend(blocks(audit, is_whole, width()));
     terminal::text(&page)
 }
@@ -70,7 +70,7 @@ fn groups(audit: &FleetAudit, shown: usize) -> Vec<Block> {
     blocks
 }
 
-/// Knobs that somebody may act on, or all of them.
+/// The matrix: the knobs that somebody may have to act on, or all of them.
 fn matrix(audit: &FleetAudit, shown: usize, is_whole: bool, columns: usize) -> Vec<Block> {
     let in_shown = |groups: &GroupStates| groups.group <= shown;
     let is_urgent = |knob: &&KnobStates| {
@@ -106,7 +106,7 @@ fn matrix(audit: &FleetAudit, shown: usize, is_whole: bool, columns: usize) -> V
     blocks
 }
 
-/// `set` if all hosts agree, else `12 set, 3 keep`.
+/// The cell of a knob in a group: `set` if all hosts agree, else `12 set, 3 keep`.
 fn cell(knob: &KnobStates, group: usize) -> String {
     let states: &[StateCount] =
         knob.groups.iter().find(|groups| groups.group == group).map_or(&[], |groups| &groups.states);
@@ -122,7 +122,7 @@ fn cell(knob: &KnobStates, group: usize) -> String {
 fn outliers(audit: &FleetAudit, is_whole: bool) -> Vec<Block> {
     let all = audit.rows.iter().flat_map(|row| row.groups.iter().map(move |group| (row, group)));
     let mut all: Vec<_> = all.filter(|(_, group)| !group.outliers.is_empty()).collect();
-    // One outlier among a thousand hosts is more informative than five hundred.
+    // Rows with few outliers come first: one outlier among a thousand hosts says more than five hundred.
     all.sort_by_key(|(_, group)| group.outliers.len() + group.outliers_beyond);
     let all = all.into_iter().flat_map(|(row, group)| group.outliers.iter().map(move |outlier| (row, outlier)));
     let all: Vec<_> = all.collect();

@@ -1,14 +1,14 @@
-//! The common parts of the pages of `fleet audit` and `fleet diff`.
+//! The parts that the pages of `fleet audit` and `fleet diff` share.
 
 use evenkeel_fleet::audit::{By, Difference, Trait, Unread, ValueCount};
 use evenkeel_host::State;
 
 use crate::view::{Block, Text};
 
-/// The most unread files on a page; JSON has all.
+/// The maximum number of unread files on a page. The JSON answer has all.
 const UNREAD_MAX: usize = 20;
 
-/// `c5n.xlarge, Linux 6.1, AMD EPYC`.
+/// The traits of a group, such as `c5n.xlarge, Linux 6.1, AMD EPYC`.
 pub(super) fn traits(traits: &[Trait]) -> String {
     traits.iter().map(|one| one.value.as_str()).collect::<Vec<_>>().join(", ")
 }
@@ -25,7 +25,7 @@ pub(super) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `always (set to madvise); the group: madvise (keep)`.
+/// A difference, such as `always (set to madvise); the group: madvise (keep)`.
 pub(super) fn difference(of: &Difference) -> String {
     let differs_in_advice = of.state != of.usual_state || of.wanted != of.usual_wanted;
     let said = |value: &Option<String>, state: Option<State>, wanted: &Option<String>| {
@@ -42,7 +42,7 @@ pub(super) fn difference(of: &Difference) -> String {
     format!("{own}; the group: {usual}")
 }
 
-/// The name of a knob is code; the name of a fact is plain text.
+/// The name of a row: the name of a knob is code, the name of a fact is plain text.
 pub(super) fn row_name(id: &str) -> Text {
     if id.contains(' ') { Text::from(id.to_owned()) } else { Text::code(id) }
 }
@@ -54,7 +54,7 @@ fn advice(state: State, wanted: Option<&str>) -> String {
     }
 }
 
-/// `a on 3 hosts, b on 2 hosts`.
+/// Values with their hosts, such as `a on 3 hosts, b on 2 hosts`.
 pub(super) fn values(values: &[ValueCount], beyond: usize) -> String {
     let mut said: Vec<String> =
         values.iter().map(|one| format!("{} on {}", shown(&one.value), counted(one.hosts, "host"))).collect();
@@ -68,7 +68,7 @@ fn shown(value: &str) -> String {
     if value.is_empty() { "empty".to_owned() } else { value.to_owned() }
 }
 
-/// The unread files and the caveats.
+/// Warnings about the unread files, and the caveats.
 pub(super) fn limits(unread: &[Unread], caveats: &[String]) -> Vec<Block> {
     let mut warnings: Vec<Block> = unread
         .iter()

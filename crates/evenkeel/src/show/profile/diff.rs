@@ -12,13 +12,13 @@ use crate::view::Block;
 pub(crate) struct Answer {
     pub(crate) before: Side,
     pub(crate) after: Side,
-    /// `equal` or `raw`.
+    /// How the two totals were treated: `equal` if the first recording was scaled, or `raw`.
     pub(crate) totals: &'static str,
-    /// The factor that scaled the weights of the first recording.
+    /// The factor by which the weights of the first recording were multiplied.
     pub(crate) scale: f64,
-    /// Functions whose own share grew, the largest change first.
+    /// Functions whose own share grew, those with the largest change first.
     pub(crate) grew: Vec<Row>,
-    /// Functions whose own share shrank.
+    /// Functions whose own share shrank, those with the largest change first.
     pub(crate) shrank: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Side {
     pub(crate) quantity: Quantity,
 }
 
-/// A function. Shares are of the larger of the two totals.
+/// A function in both recordings. Shares are of the larger of the two totals.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Row {
     pub(crate) function: String,
@@ -68,7 +68,7 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-/// The largest changes, and how accurate a share is.
+/// Text: the largest changes, and how accurate a share is.
 fn summary(answer: &Answer) -> String {
     let largest = |rows: &[Row]| {
         let words = |row: &Row| format!("{} ({:+.1} points)", short(&row.function), row.own_change_share * 100.0);

@@ -8,16 +8,16 @@ use evenkeel_profile::symbols::{NameCoverage, Unnamed};
 use crate::show::units::{percent, quantity};
 use crate::view::Block;
 
-/// The most CPUs on the page, the busiest first. JSON has all.
+/// The maximum number of CPUs on the page, the busiest first. The JSON answer has all.
 const ROWS_MAX: usize = 32;
-/// The letters for the busy share of a CPU in a part of the time, from idle to full.
+/// The characters for the busy share of a CPU in a part of the time, from idle to full.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The maximum number of files without names on the page.
+/// The maximum number of files without function names on the page.
 const UNNAMED_MAX: usize = 3;
 /// The maximum number of functions of a stack on the page.
 const FRAMES_MAX: usize = 8;
 
-/// The page; `unseen` lists the missing data with the reasons.
+/// The page. `unseen` has what could not be recorded, with the reasons.
 pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &NameCoverage) -> Vec<Block> {
     let mut blocks = vec![Block::heading("Balance of the CPUs")];
     blocks.push(Block::Note(format!(
@@ -89,7 +89,7 @@ pub(crate) fn verdict(seen: &Imbalance) -> String {
     }
 }
 
-/// The cause, as the second half of the verdict.
+/// The cause, as the second half of the verdict's sentence.
 fn because(seen: &Imbalance) -> String {
     let first = seen.thread.as_ref().map_or_else(|| "one thread".to_owned(), named);
     match seen.cause {
@@ -167,7 +167,7 @@ fn table(seen: &Imbalance) -> Vec<Block> {
     blocks
 }
 
-/// A line for each CPU with its busy share in each part.
+/// A line for each CPU, with its busy share in each part of the time.
 fn over_time(seen: &Imbalance) -> Vec<Block> {
     let shown = seen.cpus.iter().filter(|cpu| cpu.unknown_share < 1.0).take(ROWS_MAX);
     let level = |share: &f64| LEVELS[((share * 8.0).round() as usize).min(8)];

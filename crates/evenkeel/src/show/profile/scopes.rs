@@ -7,13 +7,13 @@ use serde::Serialize;
 use crate::show::units::quantity;
 use crate::view::Block;
 
-/// The maximum number of rows on the page. JSON has all.
+/// The maximum number of rows on the page. The JSON answer has all.
 const ROWS_MAX: usize = 40;
 
 /// The quantum and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Quantum {
-    /// In nanoseconds.
+    /// The quantum, in nanoseconds.
     pub(crate) quantum_ns: u64,
     /// The source of the quantum.
     pub(crate) quantum_from: From,
@@ -27,9 +27,9 @@ pub(crate) enum From {
     Given,
     /// The server's own measurement.
     Telemetry,
-    /// The default, because the server measured that nothing takes its CPU away.
+    /// The default, because the server measured that nothing takes CPU time away from it.
     Whole,
-    /// The default, because nothing measured it.
+    /// The default, because there is no measurement.
     Assumed,
 }
 

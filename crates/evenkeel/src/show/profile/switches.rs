@@ -8,12 +8,12 @@ use evenkeel_profile::offcpu::{Faults, Reason};
 use crate::show::units::{part, percent, quantity};
 use crate::view::Block;
 
-/// The maximum number of threads with a table, those with most CPU time first. JSON has more.
+/// The maximum number of threads with a table: those with the most CPU time. The JSON answer has more.
 const TABLES_MAX: usize = 8;
 /// The maximum number of lines of the timeline.
 const LINES_MAX: usize = 24;
 const FAULTS_MAX: usize = 12;
-/// The maximum number of waits in the list. JSON and the HTML page have more.
+/// The maximum number of waits in the list. The JSON answer and the HTML page have more.
 const WAITS_MAX: usize = 8;
 
 pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String], written: Option<&str>) -> Vec<Block> {
@@ -41,7 +41,7 @@ pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String], 
     blocks
 }
 
-/// Caveats, and what was not recorded.
+/// The caveats, and what could not be recorded.
 pub(crate) fn caveats(report: &Report, unseen: &[String]) -> impl Iterator<Item = String> {
     let caveats = report.caveats.iter().map(|caveat| sentence(&caveat.to_string()));
     caveats.chain(unseen.iter().map(|unseen| format!("Not recorded: {unseen}.")))
@@ -58,7 +58,7 @@ pub(crate) fn longest_rows(report: &Report) -> Vec<graph::Row> {
     report.longest_waits.iter().map(row).collect()
 }
 
-/// How long the busiest thread was ready to run and had no CPU.
+/// Text: how long the busiest thread was ready to run without a CPU, and why.
 fn summary(report: &Report) -> String {
     const FORCED: [Reason; 3] = [Reason::Preempted, Reason::Throttled, Reason::Steal];
     let Some(thread) = report.threads.first() else { return "No thread ran.".to_owned() };
@@ -140,7 +140,7 @@ fn row(row: &Row) -> [String; 7] {
     ]
 }
 
-/// A share of 100 % is not printed.
+/// A share as text. Empty for 100 %.
 fn shared(share: &Share) -> String {
     let percent = share.share * 100.0;
     if percent >= 99.5 { share.name.clone() } else { format!("{} ({percent:.0} %)", share.name) }

@@ -10,41 +10,41 @@ use serde::Serialize;
 use crate::show::units::{part, percent, quantity, real_quantity};
 use crate::view::Block;
 
-/// The most slow ticks on the page. JSON has a hundred.
+/// The maximum number of slow ticks on the page. The JSON answer has a hundred.
 const LISTED: usize = 12;
 
 /// The answer.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
-    /// The tick thread; if several threads share the tick, the one with most of its work.
+    /// The tick thread. If several threads share the work of a tick, the one with the most of it.
     pub(crate) thread: Thread,
-    /// All threads that do the tick's work, most work first.
+    /// All threads that do the work of a tick, those with the most work first.
     pub(crate) threads: Vec<Thread>,
-    /// Ticks a second; none if they have no fixed rate.
+    /// The rate of ticks, in Hz; `null` if they have no fixed rate.
     pub(crate) tick_hz: Option<f64>,
     /// How ticks were recognized.
     #[serde(flatten)]
     pub(crate) source: TickSource,
-    /// The end of a tick.
+    /// Where ticks end.
     pub(crate) ends: Ends,
-    /// Ticks without a recorded end, which are left out.
+    /// The number of ticks without a recorded end. They are left out.
     pub(crate) unended_ticks: u64,
-    /// Ticks that were due and did not run.
+    /// The number of ticks that were due but did not run.
     pub(crate) missed_ticks: u64,
-    /// The causes of slow ticks.
+    /// What makes slow ticks slow, in one sentence.
     pub(crate) verdict: String,
-    /// The cost of recording; none for a file.
+    /// The cost of recording; `null` for a recording from a file.
     pub(crate) recorded: Option<Recorded>,
-    /// From due, or begun, to done.
+    /// How long ticks took: from the due time to the end; or from the beginning, if the due time is not known.
     pub(crate) length_ns: Samples,
-    /// Time on a CPU.
+    /// The time that ticks ran on a CPU.
     pub(crate) ran_ns: Samples,
-    /// How late it began.
+    /// How late ticks began.
     pub(crate) lateness_ns: Samples,
-    /// Slow ticks and the rest.
+    /// The comparison of the slow ticks with the others.
     #[serde(flatten)]
     pub(crate) comparison: Comparison,
-    /// The file of the graph.
+    /// The file of the graph; `null` if none was written.
     pub(crate) written: Option<PathBuf>,
 }
 
@@ -53,17 +53,17 @@ pub(crate) struct Answer {
 pub(crate) struct TickSource {
     /// `wakes`, `library`, `packets`, `place` or `event`.
     pub(crate) by: &'static str,
-    /// The event at which ticks begin.
+    /// The event at which ticks begin; `null` if no event marks it.
     pub(crate) begins_at: Option<String>,
-    /// The event at which they end.
+    /// The event at which ticks end; `null` if no event marks it.
     pub(crate) ends_at: Option<String>,
-    /// Why another source was not used.
+    /// Why another source was not used; none if there was no other.
     #[serde(skip)]
     pub(crate) caveat: Option<String>,
 }
 
 impl TickSource {
-    /// Whether each tick's due time is known, and so how late it began.
+    /// Whether the due time of each tick is known, so that its lateness can be computed.
     pub(crate) fn is_due_known(&self) -> bool {
         matches!(self.by, "wakes" | "library")
     }
@@ -80,15 +80,15 @@ pub(crate) struct Thread {
 /// The cost of recording.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Recorded {
-    /// How long, in nanoseconds.
+    /// How long the recording took, in nanoseconds.
     pub(crate) elapsed_ns: u64,
     /// The requested samples a second, in Hz.
     pub(crate) hz: u32,
-    /// Samples of all events. Each costs the server a few microseconds.
+    /// The number of samples of all events. Each costs the server a few microseconds.
     pub(crate) samples: u64,
-    /// The share of a CPU that reading them took, from 0 to 1.
+    /// The share of a CPU that reading the samples took, from 0 to 1.
     pub(crate) reader_cpu_share: f64,
-    /// The data that could not be recorded, and why.
+    /// What could not be recorded, and why.
     pub(crate) unseen: Vec<String>,
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-/// How ticks were recognized.
+/// Text: how ticks were recognized.
 fn source_words(answer: &Answer) -> String {
     let TickSource { by, begins_at, ends_at, .. } = &answer.source;
     match (*by, begins_at, ends_at) {
@@ -161,7 +161,7 @@ fn source_words(answer: &Answer) -> String {
     }
 }
 
-/// The causes of slow ticks.
+/// What makes slow ticks slow, in one sentence.
 pub(crate) fn verdict(said: &Comparison) -> String {
     let share = percent(part(said.slow_ticks as u64, said.ticks as u64));
     let more = quantity(said.slow_mean_ns.saturating_sub(said.rest_mean_ns), Unit::Ns);
@@ -190,7 +190,7 @@ pub(crate) fn verdict(said: &Comparison) -> String {
     words
 }
 
-/// Tick lengths compared with the time that the rate allows.
+/// Text: how long ticks took compared with the time between ticks.
 fn budget(hz: f64, length_ns: &Samples) -> Option<String> {
     let period_ns = (1e9 / hz) as u64;
     let of = |share: f64| length_ns.histogram.quantile(share);

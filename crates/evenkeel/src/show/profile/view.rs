@@ -9,23 +9,23 @@ use serde::Serialize;
 use crate::show::units::{part, percent, quantity};
 use crate::view::Block;
 
-/// The most CPUs on the page. JSON has all.
+/// The maximum number of CPUs on the page. The JSON answer has all.
 const CPUS_MAX: usize = 64;
-/// Longer names are cut off on the page. JSON has them whole.
+/// The maximum length of a name on the page, in columns. The JSON answer has the whole names.
 const NAME_COLUMNS: usize = 60;
 
 /// The answer.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
     pub(crate) file: String,
-    /// None for folded stacks.
+    /// The recording; absent for folded stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) recording: Option<RecordingInfo>,
     /// The unit of weights: `ns` of CPU time, or the name of the event.
     pub(crate) unit: String,
     pub(crate) weight: u64,
     pub(crate) functions: Vec<FunctionRow>,
-    /// How many frames have a name, and why others have none; none for folded stacks.
+    /// How many frames have a name, and why others have none; absent for folded stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) names: Option<NameCoverage>,
     pub(crate) caveats: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Answer {
     pub(crate) quantity: Quantity,
 }
 
-/// The other data of a recording, besides stacks.
+/// What a recording has besides stacks.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct RecordingInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ pub(crate) struct CpuRow {
     pub(crate) cpu: u32,
     pub(crate) samples: u64,
     pub(crate) weight: u64,
-    /// The share of the selected time, if weights are time.
+    /// The sampled time of this CPU, divided by the selected time; absent if the weights are not times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sampled_share: Option<f64>,
     pub(crate) top_thread: String,
@@ -130,7 +130,7 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-/// The largest consumers, and the CPU share of the busiest thread.
+/// Text: the functions with the most time, and the busiest thread's share of a CPU.
 fn summary(answer: &Answer) -> Option<String> {
     let top = answer.functions.first().filter(|top| top.own_weight > 0)?;
     let mut words = format!("Most in one function: {}, {}.", short(&top.function), percent(top.own_share));
@@ -205,7 +205,7 @@ fn cpus(info: &RecordingInfo) -> Vec<Block> {
     blocks
 }
 
-/// A name short enough for a table.
+/// A name, shortened for a table.
 pub(super) fn short(name: &str) -> String {
     if name.chars().count() <= NAME_COLUMNS {
         return name.to_owned();

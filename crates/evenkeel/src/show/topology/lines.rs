@@ -1,7 +1,7 @@
-//! The routes of the picture's lines from a queue up to the CPU that serves its interrupt. They go through the gaps between cores, so that
-//! no line crosses a caption. If another row of cores is in the way, the line goes around all of them in the margin.
+//! Routes the lines of the picture from a queue up to the CPU that serves the queue's interrupt. The lines run in the gaps between cores,
+//! so they cross no caption. If another row of cores is in the way, a line runs around all of them, in the margin.
 
-/// All lengths are in the picture's pixels.
+/// All lengths are in pixels of the picture.
 pub(super) const MARGIN: usize = 16;
 pub(super) const LINE: usize = 18;
 pub(super) const CELL_WIDTH: usize = 48;
@@ -9,14 +9,14 @@ pub(super) const CELL_HEIGHT: usize = 34;
 pub(super) const GAP: usize = 4;
 pub(super) const QUEUE_WIDTH: usize = 116;
 
-/// A CPU's cell, as a line needs it.
+/// The cell of a CPU, as far as a line needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub(super) x: usize,
     pub(super) y: usize,
-    /// The index of this thread in its core: lines to several threads run in parallel.
+    /// The index of the CPU in its core. Lines to several CPUs of a core run in parallel.
     pub(super) thread: usize,
-    /// The lower end of its row of caches: the next row begins below.
+    /// The lower end of the row that has the CPU. The next row begins below it.
     pub(super) floor: usize,
 }
 
@@ -30,13 +30,13 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// Whether it meets the vertical line from `top` to `bottom`.
+    /// Whether the area touches the vertical line from `top` to `bottom` at `x`.
     fn meets(&self, x: usize, top: usize, bottom: usize) -> bool {
         (self.x..self.x + self.width).contains(&x) && self.y < bottom && top < self.y + self.height
     }
 }
 
-/// A queue's box, and the position of the first row of its device's queues.
+/// The box of a queue, and the vertical position of the first row of the device's queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     pub(super) x: usize,
@@ -45,24 +45,24 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// The start of a line, and its position above all queues of the device.
+    /// The beginning of the line's path, and the horizontal position at which it leaves the queues of the device.
     fn begin(self) -> (String, usize) {
         if self.y == self.first_row {
             let middle = self.x + QUEUE_WIDTH / 2;
             return (format!("M{middle} {}", self.y), middle);
         }
-        // Up between the boxes of the rows above.
+        // The line runs up between the boxes of the rows above.
         let (side, gap) = (self.x + QUEUE_WIDTH, self.x + QUEUE_WIDTH + GAP / 2);
         (format!("M{side} {} H{gap} V{}", self.y + LINE, self.first_row), gap)
     }
 }
 
-/// The path from a queue to `cell`. `end` is the lower end of all cores, and `is_below` says that another device's queues lie between.
-/// `number` keeps lines in the margin apart.
+/// The path from a queue to `cell`. `end` is the lower end of all cores. `is_below` says that the queues of another device are in between.
+/// `number` separates lines that run in the margin.
 pub(super) fn path(queue: Queue, cell: Cell, taken: &[Area], end: usize, is_below: bool, number: usize) -> String {
     let (begin, from_x) = queue.begin();
     let (from_y, side, middle) = (queue.first_row, cell.x + CELL_WIDTH, cell.y + CELL_HEIGHT / 2);
-    // Between the frames of two cores.
+    // The line runs between the frames of two cores.
     let gap = side + GAP + 1 + cell.thread % 2 * 2;
     if !is_below && !taken.iter().any(|area| area.meets(gap, middle, end)) {
         return format!("{begin} {} V{middle} H{side}", curve((from_x, from_y), (gap, end)));
@@ -72,7 +72,7 @@ pub(super) fn path(queue: Queue, cell: Cell, taken: &[Area], end: usize, is_belo
     format!("{begin} {} V{} H{gap} V{middle} H{side}", curve((from_x, from_y), (margin, top)), cell.floor)
 }
 
-/// Leaves and arrives upright.
+/// A curve that begins and ends vertically.
 fn curve((from_x, from_y): (usize, usize), (to_x, to_y): (usize, usize)) -> String {
     let bend = from_y.saturating_sub(to_y) / 2;
     format!("C{from_x} {} {to_x} {} {to_x} {to_y}", from_y - bend, to_y + bend)
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_line_goes_through_the_gap_beside_its_core() {
-        // The frame of its own core, and of the next one.
+        // The frames of the line's own core and of the next one.
         let cores = [96, 156].map(|x| Area { x, y: 96, width: 56, height: 80 });
         assert_eq!(path(queue(300), CELL, &cores, 200, false, 0), "M58 300 C58 250 153 250 153 200 V117 H148");
         let other = Cell { thread: 1, ..CELL };

@@ -1,5 +1,5 @@
-//! The machine as a picture: sockets, memory nodes, cores with their threads, caches, and the CPUs that serve the network. Text and SVG are
-//! drawn from the same model.
+//! Draws the machine: sockets, memory nodes, cores with their threads, caches, and the CPUs that serve the network. Text and SVG are drawn
+//! from the same model.
 
 mod lines;
 mod svg;
@@ -18,31 +18,31 @@ pub(crate) use text::draw as text;
 
 /// The elements of the drawing.
 struct Topology<'a> {
-    /// Hypervisor, instance and processor, as far as they are known.
+    /// Hypervisor, instance type and processor, as far as they are known.
     title: String,
-    /// `L1d 32 KiB, L2 1 MiB`: the caches that a core has for itself.
+    /// The caches that each core has for itself, such as `L1d 32 KiB, L2 1 MiB`.
     core_caches: String,
     regions: Vec<Region>,
     nics: Vec<NicView<'a>>,
 }
 
-/// The part of a memory node in a socket; on most machines the same.
+/// The part of a memory node that is in one socket. On most machines, that is the whole node.
 struct Region {
-    /// `socket 0, node 0 (30 GiB)`.
+    /// A name such as `socket 0, node 0 (30 GiB)`.
     name: String,
     domains: Vec<Domain>,
 }
 
 /// Cores that share a cache.
 struct Domain {
-    /// `L3 25 MiB`; empty if no cache is shared, or none is known.
+    /// The cache, such as `L3 25 MiB`. Empty if the cores share no cache, or it is not known.
     cache: String,
     cores: Vec<Core>,
 }
 
 /// A core.
 struct Core {
-    /// Thread A first, then B: by their numbers, however the machine numbers its CPUs.
+    /// The threads of the core by CPU number. The first is thread A, and the second is thread B.
     threads: Vec<Thread>,
 }
 
@@ -50,7 +50,7 @@ struct Core {
 struct Thread {
     cpu: usize,
     is_online: bool,
-    /// The network interrupts that it serves.
+    /// The network interrupts that the CPU serves.
     irqs: Vec<u32>,
 }
 
@@ -65,10 +65,10 @@ struct Served<'a> {
     by: By<'a>,
 }
 
-/// The owner of an interrupt.
+/// Which CPU serves an interrupt.
 enum By<'a> {
     Cpu(usize),
-    /// The kernel reports only which CPUs may.
+    /// One of these CPUs. The kernel does not report which.
     AnyOf(&'a CpuSet),
     Unknown,
 }
@@ -90,7 +90,7 @@ impl<'a> NicView<'a> {
     fn from_nic(nic: &'a Nic) -> NicView<'a> {
         let by = |irq: &'a Irq| match (irq.effective.known(), irq.affinity.known()) {
             (Some(cpus), _) if cpus.len() == 1 => By::Cpu(cpus.first().unwrap_or_default()),
-            // Kernels before 4.15 show only the requested set; a set of one is enough.
+            // Kernels before 4.15 report only the requested CPUs. If that is one CPU, it serves the interrupt.
             (_, Some(cpus)) if cpus.len() == 1 => By::Cpu(cpus.first().unwrap_or_default()),
             (Some(cpus), _) | (None, Some(cpus)) if !cpus.is_empty() => By::AnyOf(cpus),
             _ => By::Unknown,
@@ -98,7 +98,7 @@ impl<'a> NicView<'a> {
         NicView { nic, irqs: nic.irqs.iter().map(|irq| Served { irq, by: by(irq) }).collect() }
     }
 
-    /// `ens5: ena, up, queues: 2 receive, 2 transmit, node 0`.
+    /// A title such as `ens5: ena, up, queues: 2 receive, 2 transmit, node 0`.
     fn title(&self) -> String {
         let nic = self.nic;
         let known = |fact: &evenkeel_host::Fact<String>| fact.known().cloned().unwrap_or_else(|| "?".to_owned());
@@ -110,7 +110,7 @@ impl<'a> NicView<'a> {
         format!("{}: {}, {}, {queues}{}", nic.name, known(&nic.driver), known(&nic.state), node.unwrap_or_default())
     }
 
-    /// Receive queues that the kernel forwards to other CPUs: `rx-0 to CPUs 2-3`.
+    /// Receive queues whose packets the kernel forwards to other CPUs, such as `rx-0 to CPUs 2-3`.
     fn steered(&self) -> Vec<String> {
         let queues = self.nic.rx_queues.iter().filter_map(|queue| {
             let cpus = queue.steering_cpus.known().filter(|cpus| !cpus.is_empty())?;
@@ -134,7 +134,7 @@ fn title(facts: &Facts) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// Cores by socket and memory node, and within these by the largest cache that they share.
+/// The cores by socket and memory node. Within these, cores that share their largest common cache are one domain.
 fn regions(facts: &Facts, irqs: &BTreeMap<usize, Vec<u32>>) -> Vec<Region> {
     type Key = (Option<i32>, Option<u32>);
     let mut regions: BTreeMap<Key, BTreeMap<(usize, String), Vec<Core>>> = BTreeMap::new();
@@ -193,7 +193,7 @@ fn cache_name(cache: &Cache) -> String {
     format!("L{level}{kind} {size}")
 }
 
-/// The caches of the first CPU's core; the cores of a cloud machine are alike.
+/// The caches of the first CPU's core. All cores of a cloud machine have the same ones.
 fn core_caches(facts: &Facts) -> String {
     let Some(cpu) = facts.cpus.cpus.first() else { return String::new() };
     let siblings = cpu.siblings.known().map_or(1, CpuSet::len);

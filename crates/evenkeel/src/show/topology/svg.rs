@@ -1,5 +1,5 @@
-//! The picture as SVG: one self-contained file, for 1 CPU up to hundreds. Queues are at the bottom. If there are few, a line connects each
-//! to the CPU that serves it. In any case each CPU lists the interrupts that it serves.
+//! The picture as SVG: one self-contained file, for one CPU up to hundreds. Queues are at the bottom. If there are few queues, a line
+//! connects each to the CPU that serves it. In any case, each CPU lists the interrupts that it serves.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use super::lines::{Area, CELL_HEIGHT, CELL_WIDTH, Cell, GAP, LINE, MARGIN, QUEUE
 use super::{By, Core, Domain, NicView, Region, Topology, letter};
 use crate::show::escape::plain;
 
-/// The width that is reserved for a letter; most letters need a little less.
+/// The width that is reserved for a character, in pixels. Most need a little less.
 const CHAR_WIDTH: usize = 8;
 const CORE_WIDTH: usize = CELL_WIDTH + 3 * GAP;
-/// Sixteen cores a row are as wide as a page.
+/// The maximum number of cores in a row: sixteen are as wide as a page.
 const CORES_A_ROW: usize = 16;
 const WIDTH_MIN: usize = 640;
-/// A longer title is cut.
+/// The maximum width of the picture. A longer title is cut.
 const WIDTH_MAX: usize = 1024;
-/// The width that is reserved for a letter of the title, whose font is larger.
+/// The width that is reserved for a character of the title, whose font is larger.
 const TITLE_CHAR_WIDTH: usize = 9;
-/// The maximum number of lines that are drawn; more would hide the CPUs behind them.
+/// The maximum number of lines. More lines would hide the CPUs behind them.
 const LINES_MAX: usize = 8;
 
-/// The colours of lines and queues, one for each NIC: the palette of Okabe and Ito, which colour-blind people can distinguish.
+/// The colours of lines and queues, one for each interface: the palette of Okabe and Ito, which colour-blind people can distinguish.
 const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
 
 const STYLE: &str = "
@@ -36,15 +36,15 @@ text { font: 13px system-ui, sans-serif; fill: #1a1a1a; pointer-events: none }
 .queue { fill: #fff } path { fill: none; stroke-width: 1.5; opacity: .55 }
 ";
 
-/// A picture under construction, and where its CPUs are.
+/// A picture that is being drawn, and the positions of its CPUs.
 struct Picture {
     shapes: Vec<Markup>,
-    /// Lines from interrupts to their CPUs, drawn above the shapes, which would hide them.
+    /// Lines from queues to CPUs. They are drawn after the shapes, which would otherwise hide them.
     lines: Vec<Markup>,
-    /// Drawn above the lines, which would strike them through.
+    /// Captions are drawn after the lines, which would otherwise run through them.
     captions: Vec<Markup>,
     cpus: BTreeMap<usize, Cell>,
-    /// Areas that lines must avoid: cores, and the captions next to them.
+    /// Areas that lines must avoid: cores, and captions next to cores.
     taken: Vec<Area>,
     width: usize,
     y: usize,
@@ -82,7 +82,7 @@ fn width(topology: &Topology<'_>) -> usize {
     (2 * MARGIN + 3 * GAP + widest).max(WIDTH_MIN).max((2 * MARGIN + title).min(WIDTH_MAX))
 }
 
-/// Rows of as many domains as fit.
+/// Divides the domains into rows. Each row has as many as fit.
 fn rows(region: &Region) -> Vec<Vec<&Domain>> {
     let mut rows: Vec<Vec<&Domain>> = Vec::new();
     let mut cores = 0;
@@ -109,7 +109,7 @@ impl Picture {
         self.captions.push(words(at, class, text));
     }
 
-    /// Keeps lines away from a caption that begins at this point.
+    /// Keeps lines away from the caption that begins at this point.
     fn takes(&mut self, (x, y): (usize, usize), text: &str) {
         self.taken.push(Area { x, y, width: text.chars().count() * CHAR_WIDTH, height: LINE });
     }
@@ -231,7 +231,7 @@ impl Picture {
                 title { (plain(title)) }
                 style { (PreEscaped(STYLE)) }
                 rect width=(width) height=(height) fill="#fff" {}
-                // A line each, for those who read the file.
+                // Put each shape on its own line, so that people can read the file.
                 @for shape in self.shapes.iter().chain(&self.lines).chain(&self.captions) { "\n" (shape) }
             }
         };
@@ -239,7 +239,7 @@ impl Picture {
     }
 }
 
-/// Text without characters that could escape from a terminal or a file; markup is escaped like all other text.
+/// A text element. Characters that could control a terminal are replaced, and markup is escaped.
 fn words((x, y): (usize, usize), class: &str, text: &str) -> Markup {
     html! { text.(class) x=(x) y=(y) { (plain(text)) } }
 }
@@ -248,7 +248,7 @@ fn area((x, y): (usize, usize), (width, height): (usize, usize), class: &str) ->
     html! { rect.(class) x=(x) y=(y) width=(width) height=(height) rx="4" {} }
 }
 
-/// The width of a domain in cores; a label is as wide as three.
+/// The width of a domain, in cores. A label needs the width of three cores.
 fn columns(domain: &Domain) -> usize {
     domain.cores.len().clamp(if domain.cache.is_empty() { 3 } else { 2 }, CORES_A_ROW)
 }
@@ -265,7 +265,7 @@ fn domain_height(cores: &[Core]) -> usize {
     LINE + cores.len().div_ceil(CORES_A_ROW) * (core_height(cores) + GAP) + 2 * GAP
 }
 
-/// The part that fits into a queue's box.
+/// The part of a text that fits into the box of a queue.
 fn shortened(text: &str) -> String {
     const CHARS_MAX: usize = 18;
     if text.chars().count() <= CHARS_MAX {

@@ -1,11 +1,11 @@
-//! The picture as text: a column a core, its threads below each other.
+//! The picture as text: one column for each core, with its threads below each other.
 
 use evenkeel_host::Facts;
 
 use super::{By, Core, Domain, NicView, Topology, letter};
 use crate::show::page::{DIM, HEADING, Indent, PLAIN, Page, width as page_width};
 
-/// Columns before the first core: `      A `.
+/// The columns before the first core, such as `      A `.
 const MARGIN: usize = 8;
 
 pub(crate) fn draw(facts: &Facts) -> String {
@@ -36,7 +36,7 @@ fn draw_domain(page: &mut Page, domain: &Domain) {
         page.line(DIM, &format!("  {} shared by these", domain.cache));
     }
     let digits = |core: &Core| core.threads.iter().map(|thread| cell(core, thread.cpu).len()).max();
-    // A blank, the number, and a mark.
+    // A blank, the number of the CPU, and a mark.
     let width = domain.cores.iter().filter_map(digits).max().unwrap_or(1) + 1;
     let threads = domain.cores.iter().map(|core| core.threads.len()).max().unwrap_or(0);
     for cores in domain.cores.chunks(((page_width() - MARGIN) / width).max(1)) {
@@ -51,12 +51,12 @@ fn draw_domain(page: &mut Page, domain: &Domain) {
     }
 }
 
-/// The CPU's number, with `*` if it serves network interrupts, and in parentheses if it is off.
+/// The number of a CPU. `*` marks a CPU that serves network interrupts, and parentheses mark one that is offline.
 fn cell(core: &Core, cpu: usize) -> String {
     match core.threads.iter().find(|thread| thread.cpu == cpu) {
         Some(thread) if !thread.is_online => format!("({cpu})"),
         Some(thread) if !thread.irqs.is_empty() => format!("{cpu}*"),
-        // The blank keeps numbers below each other.
+        // The blank aligns the numbers of CPUs without a mark.
         _ => format!("{cpu} "),
     }
 }

@@ -1,4 +1,4 @@
-//! The page of `watch --once`: the host, then a line for each server, then what is unknown.
+//! The page of `watch --once`: the host, then a line for each server, and then what is unknown.
 
 pub(crate) mod screen;
 pub(crate) mod words;
@@ -10,7 +10,7 @@ use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 use crate::show::units::{bytes, percent};
 use words::{gaps_words, late_ticks, ms_per_s, number, per_s, recorder_words, short_us, value};
 
-/// The maximum number of entries of a list on the page; JSON has all.
+/// The maximum number of entries of a list on the page. The JSON answer has all.
 const LISTED_MAX: usize = 3;
 
 pub(crate) fn page(model: &Model) -> String {
@@ -47,7 +47,7 @@ fn title(model: &Model) -> String {
     }
 }
 
-/// A row with a value, or with the reason why it is unknown.
+/// Writes a row with a value, or with the reason why it is unknown.
 fn row<T>(page: &mut Page, label: &str, measured: &Measured<T>, show: impl FnOnce(&T) -> String) {
     match measured {
         Measured::Known(value) => page.row(label, PLAIN, &show(value)),
@@ -165,7 +165,7 @@ pub(crate) fn settings_words(settings: &SettingsModel) -> String {
     format!("{applied}; audit: {}", levels.collect::<Vec<_>>().join(", "))
 }
 
-/// The header of the table of servers, and a line for each.
+/// Writes the table of servers, with a line for each.
 fn servers(page: &mut Page, model: &Model) {
     page.heading("Servers");
     if model.servers.is_empty() {
@@ -215,7 +215,7 @@ fn line(server: &ServerModel) -> Vec<String> {
     ]
 }
 
-/// Why values in the line of a server are unknown.
+/// Why some values in the line of a server are unknown.
 fn reasons(server: &ServerModel) -> impl Iterator<Item = &str> {
     let ticks = server.ticks.known().and_then(|ticks| ticks.ticks_per_s.why());
     [server.ticks.why(), ticks, server.cpu.why(), server.run_delay.why(), server.udp.why()].into_iter().flatten()

@@ -1,4 +1,4 @@
-//! Numbers of the live view as short words.
+//! Short texts for the numbers of the live view.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use evenkeel_watch::sample::{Cause, LateTicks, RecorderSample};
 
 use crate::show::units::percent;
 
-/// The maximum number of CPUs on one line.
+/// The maximum number of CPUs that one line lists.
 const CPUS_LISTED: usize = 4;
 
-/// Applies `show` to a value; `?` if it is unknown: the page lists the reasons.
+/// A value as `show` prints it. `?` if it is unknown; the page lists the reasons elsewhere.
 pub(crate) fn value<T>(measured: &Measured<T>, show: impl FnOnce(&T) -> String) -> String {
     measured.known().map_or_else(|| "?".to_owned(), show)
 }
@@ -26,17 +26,17 @@ pub(crate) fn number(number: f64) -> String {
     }
 }
 
-/// A rate.
+/// A rate as text, such as `12.5/s`.
 pub(crate) fn per_s(rate: f64) -> String {
     format!("{}/s", number(rate))
 }
 
-/// Seconds a second, as milliseconds.
+/// A share of the time, in seconds per second, as milliseconds per second.
 pub(crate) fn ms_per_s(share: f64) -> String {
     format!("{} ms/s", number(share * 1e3))
 }
 
-/// Microseconds in the unit that suits them.
+/// A number of microseconds, in the most readable unit.
 pub(crate) fn short_us(us: f64) -> String {
     match us {
         us if us < 1e3 => format!("{} us", number(us)),
@@ -45,17 +45,17 @@ pub(crate) fn short_us(us: f64) -> String {
     }
 }
 
-/// `preempted 12, unknown 3`.
+/// The causes with their counts, such as `preempted 12, unknown 3`.
 pub(crate) fn causes(counts: &BTreeMap<Cause, u64>) -> String {
     counts.iter().map(|(cause, count)| format!("{} {count}", cause.name())).collect::<Vec<_>>().join(", ")
 }
 
-/// `match 7: 5 late, 1 missed: preempted (…)`.
+/// Late ticks as text, such as `match 7: 5 late, 1 missed: preempted (…)`.
 pub(crate) fn late_ticks(late: &LateTicks) -> String {
     format!("{}: {} late, {} missed: {} ({})", late.server, late.late, late.missed, late.cause.name(), late.evidence)
 }
 
-/// `2 dumps, the last is /d/x.data (a tick of match 7 was 8.1 ms late)`.
+/// The dumps as text, such as `2 dumps, the last is /d/x.data (a tick of match 7 was 8.1 ms late)`.
 pub(crate) fn recorder_words(recorder: &RecorderSample) -> String {
     if let Some(why) = &recorder.failure {
         return format!("it does not run: {why}");
@@ -71,7 +71,7 @@ pub(crate) fn recorder_words(recorder: &RecorderSample) -> String {
     words
 }
 
-/// `CPU 0: threads 2.0 %, nobody 0.1 %; 0 pauses so far`.
+/// Missing time as text, such as `CPU 0: threads 2.0 %, nobody 0.1 %; 0 pauses so far`.
 pub(crate) fn gaps_words(gaps: &GapsModel) -> String {
     let one = |cpu: &CpuGaps| {
         let of = |share: &Measured<f64>| value(share, |share| percent(*share));

@@ -1,4 +1,4 @@
-//! The modules of a crate, read from its sources, and which file needs which.
+//! Reads the modules of a crate from its sources, and finds which file needs which.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
-/// The names of a module's path below the crate's root.
+/// The names on a module's path, from the crate's root.
 type Names = Vec<String>;
 
-/// The meaning of a name in a module.
+/// What a name in a module stands for.
 #[derive(Debug, Clone)]
 enum Name {
     /// An item that the module defines.
     Item,
-    /// An import: the name and its paths.
+    /// An imported path.
     Import(Names),
 }
 
-/// The target of a path.
+/// What a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
-    /// An item that this file defines.
+    /// An item. This file defines it.
     Item(PathBuf),
     /// A module of the crate.
     Module(Names),
@@ -31,9 +31,9 @@ enum Target {
 struct Module {
     file: PathBuf,
     names: BTreeMap<String, Vec<Name>>,
-    /// Modules whose names are all imported.
+    /// Modules from which all names are imported.
     globs: Vec<Names>,
-    /// Paths in the code, without those that are only re-exported.
+    /// The paths in the code, except those that are only re-exported.
     paths: BTreeSet<Names>,
 }
 
@@ -41,11 +41,11 @@ struct Module {
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     modules: BTreeMap<Names, Module>,
-    /// The files that define a macro of this name. A macro is found by its place in the text.
+    /// For each macro, the files that define it. A macro is found by its place in the text.
     macros: BTreeMap<String, BTreeSet<PathBuf>>,
-    /// The functions of types: the module and path of the type, the function, the file.
+    /// The methods: module and path of the type, name of the function, and file.
     functions: Vec<(Names, Names, String, PathBuf)>,
-    /// The same functions by the file and name of the type, and the function's name.
+    /// The same methods, by the type's file, the type's name and the name of the function.
     methods: BTreeMap<(PathBuf, String, String), BTreeSet<PathBuf>>,
 }
 
@@ -54,15 +54,15 @@ struct Reader<'a> {
     into: &'a mut Modules,
     at: Names,
     file: PathBuf,
-    /// The type whose `impl` is read.
+    /// The type of the `impl` that is being read; none outside of an `impl`.
     own: Option<Names>,
-    /// Modules in other files: their names, and the file if the declaration names one.
+    /// Modules in other files: the names of each, and its file if the declaration names one.
     children: Vec<(Names, Option<PathBuf>)>,
-    /// Names inside macros that define items. If there is a file of that name, it is a module.
+    /// Names within macros that define items. Such a name is a module if a file with that name exists.
     maybe_children: Vec<Names>,
 }
 
-/// Whether code with these attributes is only for tests.
+/// Whether these attributes limit code to tests.
 fn is_test(attributes: &[syn::Attribute]) -> bool {
     let is_test_only = |condition: &syn::Meta| match condition {
         syn::Meta::Path(path) => path.is_ident("test"),
@@ -112,7 +112,7 @@ fn defined(item: &syn::Item) -> Option<&syn::Ident> {
     }
 }
 
-/// The file that `#[path = "…"]` names.
+/// The file that `#[path = "…"]` names; none without this attribute.
 fn named_file(attributes: &[syn::Attribute]) -> Option<String> {
     attributes.iter().filter(|attribute| attribute.path().is_ident("path")).find_map(|attribute| {
         let syn::Meta::NameValue(pair) = &attribute.meta else { return None };
@@ -129,7 +129,7 @@ impl Reader<'_> {
             .or_insert_with(|| Module { file: self.file.clone(), ..Module::default() })
     }
 
-    /// Notes the items that a `use` line imports, and their names here.
+    /// Stores what a `use` line imports, and under which names.
     fn imports(&mut self, tree: &syn::UseTree, before: &Names, is_passed_on: bool) {
         let with = |name: &syn::Ident| before.iter().cloned().chain([name.to_string()]).collect::<Names>();
         let (path, name) = match tree {
@@ -152,7 +152,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes the paths among the tokens of a macro. Also single names, because they may be functions that it calls.
+    /// Stores the paths among the tokens of a macro. Single names are stored too, because the macro may call functions with these names.
     fn tokens(&mut self, tokens: TokenStream) {
         let (mut path, mut colons, mut is_field) = (Names::new(), 0, false);
         for token in tokens {
@@ -274,7 +274,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
-        // A path in a string, as serde uses it: `with = "super::as_list"`.
+        // A path in a string, as in serde's `with = "super::as_list"`.
         let syn::Meta::List(list) = &attribute.meta else { return };
         for token in list.tokens.clone() {
             let text = token.to_string();
@@ -305,7 +305,7 @@ fn identifiers(tokens: TokenStream, into: &mut Names) {
 }
 
 impl Modules {
-    /// Reads the crate whose root is this file of `sources`.
+    /// Reads the crate whose root file is `root`.
     pub(super) fn new(sources: &BTreeMap<PathBuf, String>, root: &Path) -> Self {
         let mut modules = Self::default();
         let folder = root.parent().unwrap();
@@ -340,7 +340,7 @@ impl Modules {
         modules
     }
 
-    /// The targets of a path in this module. Nothing outside of the crate.
+    /// The targets of a path in this module. Empty if the path leads out of the crate.
     fn resolve(&self, from: &Names, path: &[String], asked: &mut BTreeSet<(Names, String)>) -> BTreeSet<Target> {
         let mut at = from.clone();
         let mut rest = path;
@@ -357,7 +357,7 @@ impl Modules {
         let mut found = BTreeSet::from([Target::Module(at)]);
         for (step, name) in rest.iter().enumerate() {
             let mut next = BTreeSet::new();
-            // A function may have the same name as a module. Nothing is below a function.
+            // A function may have the same name as a module. A path that continues can only mean the module.
             if found.iter().any(|target| matches!(target, Target::Module(_))) {
                 found.retain(|target| matches!(target, Target::Module(_)));
             }
@@ -365,7 +365,8 @@ impl Modules {
                 match target {
                     Target::Module(at) => match self.look_up(&at, name, asked) {
                         Some(targets) => next.extend(targets),
-                        // An item that a macro defines has no other trace. A single first name is another crate, or a local name.
+                        // Nothing else in the sources shows an item that a macro defines. A single first name is another crate, or a local
+                        // name.
                         None if step > 0 || is_written_out => {
                             next.extend(self.modules.get(&at).map(|module| Target::Item(module.file.clone())));
                         }
@@ -383,7 +384,7 @@ impl Modules {
         found
     }
 
-    /// The meaning of a name in a module, if the module has it.
+    /// What a name in a module stands for; none if the module does not have the name.
     fn look_up(&self, at: &Names, name: &str, asked: &mut BTreeSet<(Names, String)>) -> Option<BTreeSet<Target>> {
         let module = self.modules.get(at)?;
         let mut targets = BTreeSet::new();
@@ -418,7 +419,7 @@ impl Modules {
         is_known.then_some(targets)
     }
 
-    /// The files that each file needs.
+    /// For each file, the files that it needs.
     pub(super) fn graph(&self) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
         let mut graph: BTreeMap<PathBuf, BTreeSet<PathBuf>> = BTreeMap::new();
         for (at, module) in &self.modules {

@@ -8,17 +8,17 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::book::{Keep, NAME_BYTES_MAX, PriceBook, PriceError};
 
-/// The maximum number of stored products: each type has one in each region.
+/// The maximum number of stored products. A type has one product in each region.
 const PRODUCTS_MAX: usize = 200_000;
-/// The maximum number of zones of all types.
+/// The maximum number of stored prices: one for each type in each zone.
 const ZONES_MAX: usize = 500_000;
 
-/// Ends the parser; `refused` has the reason.
+/// An error that ends the parser. The reason is in `refused`.
 pub(super) fn stop<E: serde::de::Error>() -> E {
     E::custom("refused")
 }
 
-/// The fields of a product that matter here.
+/// The used fields of a product.
 #[derive(Debug, Deserialize)]
 struct Product {
     #[serde(default)]
@@ -35,12 +35,12 @@ pub(super) struct Attributes {
     pub(super) operating_system: String,
     pub(super) tenancy: String,
     pub(super) pre_installed_sw: String,
-    /// `Used` is capacity that is paid for while it runs, without a reservation.
+    /// `Used` means capacity that is paid for while it runs, without a reservation.
     pub(super) capacitystatus: String,
 }
 
 impl Attributes {
-    /// Linux, on shared machines, without additional software.
+    /// Whether the product is a Linux machine without additional software, on shared hosts.
     pub(super) fn is_plain(&self) -> bool {
         self.operating_system == "Linux"
             && self.tenancy == "Shared"
@@ -53,7 +53,7 @@ impl Attributes {
     }
 }
 
-/// The products that are wanted: type and region by SKU.
+/// The wanted products: the type and the region of each SKU.
 pub(super) struct Products {
     skus: HashMap<String, (String, String)>,
 }
@@ -220,14 +220,15 @@ impl Zones {
         }
         let at = (one.instance_type, one.availability_zone);
         let entry = self.newest.entry(at).or_insert((String::new(), price));
-        // Times in one format sort as their texts do.
+        // All times have one format, so they sort as their texts do.
         if one.timestamp >= entry.0 {
             *entry = (one.timestamp, price);
         }
         Ok(())
     }
 
-    /// Adds the prices to the book. The price of a region is the highest of its zones, so that no zone costs more.
+    /// Adds the prices to the book. The price of a region is the highest price of its zones, so that no zone costs more than the report
+    /// says.
     pub(super) fn finish(self, book: &mut PriceBook) -> Result<(), PriceError> {
         if !book.wanted.is_spot {
             return Ok(());

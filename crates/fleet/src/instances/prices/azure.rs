@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::book::{Keep, PriceBook, PriceError};
 
-/// The fields of a price that matter here.
+/// The used fields of a price.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Item {
@@ -23,7 +23,7 @@ pub(super) struct Item {
     arm_sku_name: String,
 }
 
-/// Takes the price of a Linux machine by the hour.
+/// Takes the price of a Linux machine if it is a price per hour.
 pub(super) fn take(item: Item, book: &mut PriceBook) -> Result<(), PriceError> {
     let is_spot = item.sku_name.ends_with("Spot") || item.meter_name.ends_with("Spot");
     let is_plain = item.service_name == "Virtual Machines"
@@ -39,7 +39,7 @@ pub(super) fn take(item: Item, book: &mut PriceBook) -> Result<(), PriceError> {
     book.date(&item.effective_start_date);
     let at = (item.arm_sku_name.as_str(), item.arm_region_name.as_str());
     let (start, end) = (&item.effective_start_date, &item.effective_end_date);
-    // A list with earlier prices has several for one type and region. Dates in one format sort as their texts do.
+    // A list with earlier prices has several prices for one type and region. All dates have one format, so they sort as their texts do.
     if book.is_outdated(at, start, end) {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use crate::records::TableError;
 
 /// The maximum number of regions, zones and price areas of all files.
 const PLACES_MAX: usize = 5_000;
-/// The longest text of a file that is kept or compared.
+/// The maximum length of a name from a price file, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 200;
 
 /// Why a file of prices can't be used. Reads well after "failed to read FILE".
@@ -25,21 +25,21 @@ pub enum PriceError {
     /// The file is not valid JSON, or does not have the structure of a price file. The message gives the line.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// Valid JSON without a price list.
+    /// The file is valid JSON, but has no price list.
     #[error("it has no known list of prices: neither products and terms, nor Items, skus or SpotPriceHistory")]
     NoList,
     /// The file lists terms before the products that they refer to.
     #[error("its terms come before its products, so evenkeel cannot match the two")]
     TermsFirst,
-    /// Amounts that can't be compared.
+    /// The prices of two files are in different currencies, so they cannot be compared.
     #[error("its prices are in {found}, and those before it in {before}")]
     Currencies {
         /// The currency of this file.
         found: String,
-        /// The currency of the files before.
+        /// The currency of the earlier files.
         before: String,
     },
-    /// More types and regions than all clouds have.
+    /// The files have more regions, zones and price areas than all clouds together.
     #[error("more than {PLACES_MAX} regions")]
     TooManyPlaces,
     /// The file has no price that is wanted.
@@ -60,11 +60,11 @@ pub struct PricesWanted {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PriceFile {
-    /// Its name, as the user gave it.
+    /// The file's name, as the user gave it.
     pub file: String,
-    /// Its format, in words.
+    /// The file's format, in words.
     pub format: &'static str,
-    /// The date of the file, or else the latest date of its prices.
+    /// The date of the file. If the file has none, the latest date of its prices.
     pub date: Option<String>,
     /// How many prices were taken from it.
     pub prices: usize,
@@ -74,11 +74,11 @@ pub struct PriceFile {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Price {
-    /// As the cloud names it; `null` if the file does not say.
+    /// The region, as the cloud names it; `null` if the file does not name a region.
     pub region: Option<String>,
-    /// For an hour, in the currency of the answer.
+    /// The price for an hour, in the currency of the answer.
     pub per_hour: f64,
-    /// The file that it is from.
+    /// The file with the price.
     pub file: String,
 }
 
@@ -90,7 +90,7 @@ pub struct PriceBook {
     currency: Option<String>,
     known: HashSet<String>,
     by_type: BTreeMap<(String, String), (f64, usize)>,
-    /// For Azure: when the price of the last file began, and whether it has an end; by type and region.
+    /// For Azure, by type and region: the file of the latest price, whether that price has an end, and when it began.
     since: HashMap<(String, String), (usize, bool, String)>,
     /// For Google: the price of a CPU and of a GiB of memory, by family and region.
     parts: HashMap<(String, String), Parts>,
@@ -111,12 +111,12 @@ impl PriceBook {
         PriceBook { wanted, known, ..PriceBook::default() }
     }
 
-    /// Whether it has no file.
+    /// Whether the book has no file.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Its files.
+    /// The files of the book.
     pub fn files(&self) -> &[PriceFile] {
         &self.files
     }
@@ -134,7 +134,7 @@ impl PriceBook {
         &mut self.files[last]
     }
 
-    /// Whether a price of this type and region is of use.
+    /// Whether the catalogue has the type and the user wants the region.
     pub(super) fn is_wanted(&self, instance_type: &str, region: &str) -> bool {
         self.known.contains(instance_type) && self.is_region(region)
     }
@@ -183,7 +183,8 @@ impl PriceBook {
         Ok(())
     }
 
-    /// Whether this file has a later price of this type and region, or one without an end where this one has one. If not, this one is the latest.
+    /// Whether a price that begins at `start` and ends at `end` is not the latest of this type and region in the file. If it is the latest,
+    /// it is stored as such. A price without an end is later than one with an end.
     pub(super) fn is_outdated(&mut self, at: (&str, &str), start: &str, end: &str) -> bool {
         let file = self.files.len() - 1;
         let this = (file, end.is_empty(), start.chars().take(NAME_BYTES_MAX).collect::<String>());
@@ -207,7 +208,7 @@ impl PriceBook {
         Ok(())
     }
 
-    /// Adds the price of a CPU or of a GiB of a family.
+    /// Adds the price of a CPU or of a GiB of memory of a family.
     pub(super) fn take_part(
         &mut self,
         at: (&str, &str),

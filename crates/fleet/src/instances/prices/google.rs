@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::book::{PriceBook, PriceError};
 
-/// A SKU, as far as it matters.
+/// The used fields of a SKU.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Sku {
@@ -49,7 +49,7 @@ struct Money {
     nanos: i64,
 }
 
-/// Whole units: the API writes them as text.
+/// The whole units of an amount. The API writes them as text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Units {

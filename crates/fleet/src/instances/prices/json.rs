@@ -11,16 +11,16 @@ use super::amazon::{Products, Terms, stop};
 use super::book::{PriceBook, PriceError};
 use super::{amazon, azure, google};
 
-/// The longest string: descriptions have a thousand bytes.
+/// The maximum length of a string, in bytes. The longest descriptions have about a thousand.
 const STRING_BYTES_MAX: usize = 1 << 20;
-/// The deepest nesting: price lists have eight levels.
+/// The maximum depth of nesting. Price lists have eight levels.
 const DEPTH_MAX: usize = 100;
 
 pub(super) fn read(source: impl Read, book: &mut PriceBook) -> Result<(), PriceError> {
     let mut file = File { book, refused: None, is_known: false };
     let mut parser = serde_json::Deserializer::from_reader(io::BufReader::new(Bounded::new(source)));
     let read = file.deserialize(&mut parser).and_then(|()| parser.end());
-    // Our own error stops the parser. The parser's error then only has the position.
+    // `stop` ended the parser, so the parser's own error has only the position. The reason is in `refused`.
     if let Some(refused) = file.refused.take() {
         return Err(refused);
     }

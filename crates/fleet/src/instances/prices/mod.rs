@@ -17,7 +17,7 @@ impl PriceBook {
     /// the columns `instance_type` and `usd_per_hour`, and optionally `region`.
     ///
     /// # Errors
-    /// If it can't be read, has another format, or has no wanted price.
+    /// If the file can't be read, has another format, or has no wanted price.
     pub fn add(&mut self, name: &str, source: impl Read) -> Result<(), PriceError> {
         self.files.push(PriceFile { file: name.to_owned(), format: "", date: None, prices: 0 });
         let mut source = BufReader::with_capacity(1 << 16, source);

@@ -56,7 +56,7 @@ fn each_cloud_has_its_own_format() {
     assert_eq!(price(true, AZURE, "Standard_D4s_v5"), (0.03, at("westeurope")));
     let (n2, region) = price(false, GOOGLE, "n2-standard-8");
     assert!((n2 - (8.0 * 0.031611 + 32.0 * 0.004237)).abs() < 1e-12 && region == at("us-central1"));
-    // The newest price of each zone, and the highest of these.
+    // The highest of the newest prices of all zones.
     assert_eq!(price(true, SPOT, "c5.xlarge"), (0.08, at("us-east-1")));
     let files: Vec<String> = [AMAZON, AMAZON_CSV, AZURE, GOOGLE]
         .iter()
@@ -143,7 +143,7 @@ fn only_the_region_that_is_wanted_is_kept() {
 }
 
 proptest! {
-    /// Any change of a byte gives an answer or an error.
+    /// A file with one changed byte gives an answer or an error, and never a panic.
     #[test]
     fn a_changed_file_is_no_panic(which in 0..5_usize, at in 0..4000_usize, byte: u8, cut: bool) {
         let mut text = [AMAZON, AMAZON_CSV, AZURE, GOOGLE, SPOT][which].as_bytes().to_vec();

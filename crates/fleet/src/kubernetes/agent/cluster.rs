@@ -20,21 +20,21 @@ use super::super::why::why;
 
 /// The name under which the API server records which fields the agent manages.
 const FIELD_MANAGER: &str = "evenkeel-agent";
-/// The API takes a kilobyte, and a character has up to four bytes.
+/// The API accepts 1,024 bytes, and a character has up to four bytes.
 const NOTE_CHARS_MAX: usize = 256;
 
 /// The options of an agent.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The name of its node.
+    /// The name of the agent's node.
     pub node: String,
-    /// How often it verifies the settings in force.
+    /// How often the agent verifies the settings in force.
     pub verify_every: Duration,
-    /// Its own version.
+    /// The version of the agent.
     pub version: String,
-    /// Whether it may drain and reboot its node.
+    /// Whether the agent may drain and reboot its node.
     pub reboots: bool,
-    /// The labels of the node that it maintains, below the group `evenkeel.dev`.
+    /// The labels of the node that the agent maintains, with their prefix `evenkeel.dev/`.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -49,8 +49,8 @@ pub(super) struct Cluster {
 
 /// The writes that failed.
 pub(super) struct Missed {
-    /// Whether the state could not be written. It is written again soon, because without it nobody sees the result of the goals. The rest
-    /// is not written again before the next change.
+    /// Whether writing the state failed. The agent tries again soon, because without the state nobody sees the result of the goals. Other
+    /// writes that failed are only tried again at the next change.
     pub(super) state: bool,
     /// One line for each failed write.
     pub(super) lines: Vec<String>,
@@ -68,7 +68,8 @@ impl Cluster {
         }
     }
 
-    /// Writes what changed. `before` is the state as the watch has shown it. If one write fails, the others are still tried.
+    /// Writes what differs from the cluster. `before` is the state as the watch reported it. If one write fails, the others are still
+    /// tried.
     pub(super) async fn write(
         &self,
         node: &Node,
@@ -188,12 +189,12 @@ pub(super) fn event_note(text: &str) -> String {
     text.chars().take(NOTE_CHARS_MAX).collect()
 }
 
-/// The API's times have whole seconds.
+/// Times with whole seconds, as the API has them.
 fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
-/// Whether all is in force, and the reason in one word.
+/// Whether all goals are in force, and the reason in one word.
 fn condition_of(goals: &[GoalState]) -> (bool, &'static str) {
     let any = |phase: GoalPhase| goals.iter().any(|goal| goal.phase == phase);
     if any(GoalPhase::NotPutBack) {

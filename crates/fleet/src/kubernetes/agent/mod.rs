@@ -30,7 +30,7 @@ use super::reboot::{RebootPhase, RebootRecord};
 use super::state::HostState;
 use super::why::why;
 
-/// How long changes are gathered before they are applied to the host.
+/// How long the agent collects changes before it applies them to the host.
 const GATHER: Duration = Duration::from_millis(200);
 /// The wait before the next attempt to write the status.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -47,14 +47,14 @@ pub trait Log: Send {
 #[derive(Default)]
 struct Seen {
     goals: Option<BTreeMap<String, HostGoal>>,
-    /// The list that arrives after a watch was restarted.
+    /// The objects of a list that a restarted watch is still sending. It replaces `goals` when it is complete.
     listing: BTreeMap<String, HostGoal>,
     node: Option<Node>,
     /// The outer value is `Some` once the watch has answered, the inner one if the object exists.
     state: Option<Option<HostState>>,
 }
 
-/// Runs until `stop` is ready. Settings in force stay in force.
+/// Runs the agent until `stop` is ready. The settings then stay in force.
 ///
 /// # Errors
 /// If the first connection fails; later failures are logged and retried.
@@ -179,7 +179,7 @@ impl Seen {
             Ok(Event::Apply(goal)) => {
                 let goals = self.goals.get_or_insert_default();
                 let before = goals.insert(goal.name_any(), goal.clone());
-                // A rollout writes the goal's status often. Such changes do not concern the agent.
+                // A rollout often writes the goal's status. The agent does not use the status.
                 return before.is_none_or(|before| {
                     before.metadata.generation != goal.metadata.generation || before.uid() != goal.uid()
                 });
@@ -203,7 +203,7 @@ impl Seen {
                 self.node = Some(node);
                 is_new
             }
-            // The node comes back, or this agent is ended with its pod. Goals stay in force until then.
+            // The node will come back, or its pod ends and with it this agent. Until then, the goals stay in force.
             Ok(None) => {
                 log.note("this node is not in the cluster");
                 self.node = None;

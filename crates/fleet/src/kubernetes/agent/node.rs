@@ -14,10 +14,10 @@ use super::super::state::{GoalState, HostStateStatus, Release};
 
 /// A pass ends after this many rounds of steps, so that a host that keeps changing cannot block the agent.
 const ROUNDS_MAX: usize = 3;
-/// How long a goal that failed waits for its next try: doubled from the first to the last.
+/// How long a failed goal waits for its next try. The wait doubles with each failure, from the first value up to the last.
 const RETRY_FIRST: Duration = Duration::from_secs(30);
 const RETRY_LAST: Duration = Duration::from_secs(1800);
-/// A goal whose settings were all in force already has no transaction. It counts as in force for this long.
+/// If all settings of a goal were in force already, the journal has no transaction for it. The goal then counts as in force for this long.
 const ALREADY_SO: Duration = Duration::from_secs(600);
 /// How often an audit is repeated.
 const AUDIT_EVERY: Duration = Duration::from_secs(3600);
@@ -28,12 +28,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub(super) struct NodeAgent {
     version: String,
     outcomes: Outcomes,
-    /// Goals whose settings were all in force already, by name: the generation, and when this was found.
+    /// By name, the goals whose settings were all in force already: the generation, and when this was found.
     already_so: BTreeMap<String, (GoalOwner, Instant)>,
     audited: BTreeMap<String, (GoalOwner, Instant)>,
     failed: BTreeMap<String, Failed>,
     heals: BTreeMap<String, VecDeque<Instant>>,
-    /// Transactions that could not be put back, and when the next try is.
+    /// Transactions that could not be reverted: when to try again, and why it failed.
     stuck: BTreeMap<u64, (Instant, String)>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Brought {
     pub reboots: Vec<RebootWanted>,
     /// The id of the host's boot; none if it cannot be read.
     pub boot: Option<String>,
-    /// When to retry something.
+    /// The time at which the next pass has to retry a step; none if no step waits.
     pub again: Option<Instant>,
     /// What was done, for the log.
     pub notes: Vec<String>,
@@ -91,7 +91,7 @@ impl NodeAgent {
                 let is_revert = matches!(step, Step::Revert { .. });
                 let (note, is_done) = self.take(host, step, now);
                 notes.push(note);
-                // Apply nothing now: the next attempt to revert would overwrite it with the old values.
+                // Apply nothing after a failed revert: the next try of the revert would overwrite the new values with old ones.
                 if is_revert && !is_done {
                     break;
                 }
@@ -130,12 +130,12 @@ impl NodeAgent {
         };
         let (due, later): (Vec<Step>, Vec<Step>) =
             decide(desired, journal, already_so, may_heal).into_iter().partition(is_due);
-        // A pending revert would overwrite values that are applied before it, so nothing is applied while one waits.
+        // A pending revert would later overwrite the values of a goal that is applied now. So nothing is applied while a revert waits.
         let is_blocked = later.iter().any(|step| matches!(step, Step::Revert { .. }));
         due.into_iter().filter(|step| !is_blocked || !matches!(step, Step::Apply { .. })).collect()
     }
 
-    /// Takes one step. Returns what it did, for the log, and whether it succeeded.
+    /// Takes one step. Returns a line for the log, and whether the step succeeded.
     fn take(&mut self, host: &impl Host, step: Step, now: Instant) -> (String, bool) {
         match step {
             Step::Revert { transaction, goal } => match host.revert(transaction) {

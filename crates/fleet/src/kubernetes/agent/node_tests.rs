@@ -1,4 +1,4 @@
-//! An agent on a host that can be killed half-way.
+//! Tests an agent on a host that can be killed half-way through a step.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
@@ -21,7 +21,7 @@ type Values = BTreeMap<String, String>;
 #[derive(Default)]
 struct Inner {
     values: Values,
-    /// Each transaction with the values before it, and the values that it set.
+    /// Each transaction, with the values before it and the values that it set.
     transactions: Vec<(OwnedTransaction, Values, Values)>,
     dies_in: Option<u32>,
     refuses: bool,
@@ -184,7 +184,7 @@ fn a_refused_goal_is_tried_again_more_and_more_rarely() {
         let brought = bring(&mut agent, &host, &one, now);
         assert_eq!(brought.status.goals[0].phase, GoalPhase::Refused);
         let again = brought.again.unwrap();
-        // Nothing is retried before that.
+        // Before the time `again`, nothing is retried.
         assert!(bring(&mut agent, &host, &one, again - Duration::from_millis(1)).notes.is_empty());
         tries.push((again - now).as_secs());
         now = again;
@@ -204,7 +204,7 @@ fn however_often_it_is_killed_the_host_ends_as_the_goals_say() {
         let host = FakeHost::new();
         let now = RefCell::new(Instant::now());
         let settle = |goals: &[HostGoal]| {
-            // Killed once, and then left in peace.
+            // The agent is killed once. After that, nothing disturbs it.
             host.0.lock().unwrap().dies_in = Some(dies_in);
             for _ in 0..5 {
                 *now.borrow_mut() += Duration::from_secs(3600);

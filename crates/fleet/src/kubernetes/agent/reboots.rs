@@ -20,7 +20,7 @@ use super::node::Brought;
 
 /// How often to check a node that is being drained.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A node has a few hundred pods at the most. The rest is evicted in the next passes.
+/// The maximum number of pods that one pass evicts. The next passes evict the rest. A node usually has a few hundred pods at most.
 const EVICTIONS_MAX: usize = 100;
 /// The annotation of a pod that the kubelet runs from a file, and that the API server cannot end.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -35,7 +35,7 @@ pub(super) struct Reboots {
 /// The result of one pass over the reboot of its node.
 #[derive(Default)]
 pub(super) struct Rebooted {
-    /// Whether to look again soon.
+    /// Whether a reboot is under way, so that the next pass should follow soon.
     pub(super) is_under_way: bool,
     /// A line for each thing that was done or failed.
     pub(super) lines: Vec<String>,
@@ -129,7 +129,7 @@ impl Reboots {
                 let ran = tokio::task::spawn_blocking(move || host.reboot()).await;
                 rebooted.lines.push(match ran {
                     Ok(Ok(())) => "ran the reboot command".to_owned(),
-                    // The command is run again until the host's time is over; then the record says that it did not reboot.
+                    // The command is run again until the host's time is over. Then the record says that the host did not reboot.
                     Ok(Err(error)) => format!("failed to reboot the host: {error}"),
                     Err(error) => format!("failed to reboot the host: {error}"),
                 });
@@ -191,7 +191,7 @@ impl Reboots {
         Ok(all.list(&listing).await?.items.into_iter().filter(is_in_the_way).collect())
     }
 
-    /// Asks for the end of each pod. A disruption budget may refuse it for now, such as that of a game server with players.
+    /// Evicts each pod. A disruption budget may refuse an eviction for now, for example of a game server with players.
     async fn evict(&self, pods: &[Pod], rebooted: &mut Rebooted) {
         let due = |pod: &&Pod| drained(pod).is_managed && pod.metadata.deletion_timestamp.is_none();
         for pod in pods.iter().filter(due).take(EVICTIONS_MAX) {
@@ -202,7 +202,7 @@ impl Reboots {
             let evict = EvictParams { delete_options: Some(delete), ..EvictParams::default() };
             match of_namespace.evict(&pod.name_any(), &evict).await {
                 Ok(_) => rebooted.lines.push(format!("evicted pod {namespace}/{}", pod.name_any())),
-                // The pod has gone, another pod has its name, or its budget refuses for now.
+                // The pod is gone, another pod has its name, or its disruption budget refuses the eviction for now.
                 Err(kube::Error::Api(error)) if matches!(error.code, 404 | 409 | 429) => {}
                 Err(error) => {
                     rebooted.lines.push(format!("failed to evict pod {namespace}/{}: {}", pod.name_any(), why(&error)));
@@ -226,7 +226,7 @@ fn drained(pod: &Pod) -> DrainedPod {
     DrainedPod { name, is_managed: owners.any(|owner| owner.controller == Some(true)) }
 }
 
-/// The goals of a reboot that are not in force, each with the reason.
+/// The goals of a reboot that are not in force now, each with the reason.
 fn not_in_force(record: &RebootRecord, status: &HostStateStatus) -> Vec<String> {
     let bad = status.goals.iter().filter(|state| record.is_for(&state.goal, state.generation));
     let bad = bad.filter(|state| state.needs_reboot || state.phase.is_bad());

@@ -12,9 +12,9 @@ use crate::probe::Probe;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum IrqsFoundBy {
-    /// From the list of its device, which is always correct.
+    /// By the device's own list of interrupts, which is always correct.
     Device,
-    /// From their names in /proc/interrupts.
+    /// By the names of interrupts in /proc/interrupts.
     Name,
 }
 

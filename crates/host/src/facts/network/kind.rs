@@ -105,7 +105,7 @@ fn vlan_in_name(name: &str) -> Option<u16> {
     digits.parse().ok().filter(|id| plain && *id < 4096)
 }
 
-/// If the master of a hardware interface is a Hyper-V interface, it is the virtual function of that (`netvsc_vf_join` of
+/// If the master of a hardware interface is a Hyper-V interface, the hardware interface is its virtual function (`netvsc_vf_join` of
 /// `drivers/net/hyperv`).
 pub(super) fn pair_virtual_functions(nics: &mut [Nic]) {
     let is_netvsc = |nic: &Nic| nic.driver.known().is_some_and(|driver| driver == "hv_netvsc");

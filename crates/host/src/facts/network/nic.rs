@@ -40,7 +40,7 @@ pub struct Nic {
     pub driver_version: Fact<String>,
     /// `up`, `down`, `unknown`, …
     pub state: Fact<String>,
-    /// In bytes.
+    /// The maximum size of a packet (MTU), in bytes.
     pub mtu_bytes: Fact<u32>,
     /// Its memory node; -1 if the firmware does not report it.
     pub numa_node: Fact<i32>,
@@ -98,7 +98,7 @@ pub struct Queue {
 pub struct Napi {
     /// How often an interrupt stays off after a round without packets, while a thread polls.
     pub defer_hard_irqs: Fact<u32>,
-    /// How long it stays off, in nanoseconds.
+    /// How long the interrupt stays off, in nanoseconds.
     pub gro_flush_timeout_ns: Fact<u64>,
     /// Whether separate threads process the packets: 0 or 1.
     pub threaded: Fact<u32>,
@@ -136,7 +136,7 @@ impl NicKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Enhanced {
-    /// How.
+    /// How the interface reaches the network.
     pub state: Enhancement,
     /// The evidence, and the alternatives.
     pub reason: String,

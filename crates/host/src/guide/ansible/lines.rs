@@ -15,7 +15,7 @@ pub(super) struct Line {
     asks: Vec<Ask>,
     unclear: Vec<String>,
     skip: Option<Skip>,
-    /// A task has set the result of this line.
+    /// Whether a task has set the result of this line.
     is_done: bool,
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn interrupts(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// Masks, while we read lists.
+/// The kernel's files have masks here; our facts have lists.
 pub(crate) fn affinity(facts: &Value, text: &str) -> Vec<Row> {
     let masks: Vec<(&str, &str)> = text.split("irq ").filter_map(|part| part.split_once('\n')).collect();
     irqs(facts)
@@ -272,7 +272,7 @@ pub(crate) fn ethtool_rss(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// The fields in words, while we have ethtool's letters.
+/// ethtool prints the hashed fields in words; our facts have its letters.
 pub(crate) fn ethtool_hash_fields(facts: &Value, text: &str) -> Vec<Row> {
     const WORDS: [(&str, char); 4] = [("IP SA", 's'), ("IP DA", 'd'), ("L4 bytes 0 & 1", 'f'), ("L4 bytes 2 & 3", 'n')];
     let rows = of_cards(facts, text).map(|(name, nic, said)| {

@@ -12,7 +12,7 @@ use crate::error::MeterError;
 /// Bytes to copy between two clock readings. This takes about 50 us.
 const BLOCK_BYTES: usize = 256 * 1024;
 
-/// How to disturb.
+/// The settings of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
@@ -28,7 +28,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// Each CPU.
+    /// The work on each CPU.
     pub cpus: Vec<Cpu>,
 }
 
@@ -36,15 +36,15 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: usize,
     /// Bytes that were copied: each was read once and written once.
     pub copied_bytes: u64,
     /// Copied bytes per second of run time.
     pub copied_bytes_per_s: f64,
-    /// How long it ran, in nanoseconds.
+    /// How long the disturbing thread ran, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPU time that it got, in nanoseconds.
+    /// CPU time that the disturbing thread got, in nanoseconds.
     pub taken_ns: u64,
     /// Whether the CPU went offline during the run, which ends it.
     pub went_offline: bool,
@@ -73,7 +73,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Stops it and returns the report.
+    /// Stops the disturber and returns its report.
     pub fn stop(self) -> Report {
         Report { cpus: self.workers.stop() }
     }

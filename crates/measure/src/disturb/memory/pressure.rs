@@ -21,7 +21,7 @@ const CHUNK_BYTES: u64 = 4 << 20;
 /// Pages may be larger. Touching one more than once costs little compared with the first touch.
 const TOUCH_BYTES: usize = 4096;
 
-/// How often it checks the available memory.
+/// The interval between checks of the available memory.
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
 /// The smallest reserve.
@@ -30,7 +30,7 @@ pub const RESERVE_BYTES_MIN: u64 = 128 << 20;
 /// The OOM score adjustment: the kernel kills this process first.
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// How to disturb.
+/// The settings of the disturber.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
@@ -44,19 +44,19 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// The most memory that it held at once, in bytes.
+    /// The maximum memory that the disturber held at once, in bytes.
     pub held_bytes_max: u64,
-    /// The memory that it held at the end, in bytes.
+    /// The memory that the disturber held at the end, in bytes.
     pub held_bytes_at_end: u64,
     /// The lowest available memory during the run, in bytes. None if the kernel never reported it.
     pub left_bytes_min: Option<u64>,
-    /// The memory that it gave back to others during the run, in bytes.
+    /// The memory that the disturber gave back to others during the run, in bytes.
     pub given_back_bytes: u64,
-    /// Whether the reserve ever prevented it from taking the full amount.
+    /// Whether the reserve ever prevented the disturber from taking the full amount.
     pub held_back: bool,
-    /// The time until it held the most memory, in nanoseconds.
+    /// The time from the start until the disturber held `held_bytes_max`, in nanoseconds.
     pub filled_ns: u64,
-    /// Why it ended early: the kernel stopped reporting the available memory, or refused more.
+    /// Why the disturber ended early: the kernel stopped reporting the available memory, or refused more. None if it did not end early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_because: Option<String>,
 }
@@ -69,7 +69,7 @@ pub struct Running {
     _first: KilledFirst,
 }
 
-/// Checks that it can start.
+/// Checks that the disturber can start.
 ///
 /// # Errors
 /// The same as [`start`].
@@ -93,12 +93,12 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Whether it holds the full amount, or as much as the reserve allows.
+    /// Whether the disturber holds the full amount, or as much as the reserve allows.
     pub fn is_filled(&self) -> bool {
         self.filled.load(Ordering::Relaxed)
     }
 
-    /// Stops it and returns the report.
+    /// Stops the disturber and returns its report.
     pub fn stop(self) -> Report {
         self.workers.stop().pop().unwrap_or_default()
     }

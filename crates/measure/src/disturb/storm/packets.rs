@@ -24,7 +24,7 @@ const BURSTS_PER_S_MAX: u64 = 2_000;
 const ROWS: &[&str] = &["NET_RX"];
 const TABLE: &str = "/proc/softirqs";
 
-/// How to disturb.
+/// The settings of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
@@ -32,7 +32,7 @@ pub struct Settings {
     #[serde(serialize_with = "crate::disturb::as_list")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
-    /// Where to.
+    /// Where the packets go.
     pub to: To,
     /// Packets per second of all senders together.
     pub rate_per_s: u64,
@@ -52,7 +52,7 @@ pub enum To {
     Own(SocketAddr),
     /// Another machine, where `measure udp --serve` consents.
     Peer {
-        /// Its address.
+        /// The peer's address.
         peer: SocketAddr,
     },
 }
@@ -61,11 +61,11 @@ pub enum To {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// Where they went.
+    /// Where the packets went.
     pub to: SocketAddr,
-    /// Packets that the kernel accepted, of all senders.
+    /// The number of packets of all senders that the kernel accepted.
     pub sent: u64,
-    /// Each sender.
+    /// The packets of each sender.
     pub cpus: Vec<Cpu>,
 }
 
@@ -73,7 +73,7 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
-    /// Its CPU.
+    /// The CPU of the sender.
     pub cpu: usize,
     /// Packets that the kernel accepted.
     pub sent: u64,
@@ -81,16 +81,16 @@ pub struct Cpu {
     pub unheard: u64,
     /// Packets that the kernel did not accept.
     pub refused: u64,
-    /// The error of the first of these.
+    /// The error of the first refused packet. None if no packet was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_because: Option<String>,
     /// Packets that were left out because the sender had no CPU when they were due.
     pub missed: u64,
-    /// How long it ran, in nanoseconds.
+    /// How long the disturbing thread ran, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPU time that it got, in nanoseconds, including the softirqs.
+    /// CPU time that the sending thread got, in nanoseconds, including the softirqs.
     pub taken_ns: u64,
-    /// Packets sent over the time.
+    /// Packets sent per second of run time.
     pub sent_per_s: f64,
     /// Packets that the peer reports as received. None without a peer, or if it did not report.
     pub arrived: Option<u64>,
@@ -148,7 +148,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Stops it and returns the report.
+    /// Stops the disturber and returns its report.
     pub fn stop(self) -> Report {
         let mut cpus = self.workers.stop();
         let after = counts::now(TABLE, ROWS, &self.cpus);
@@ -257,7 +257,7 @@ impl Sender {
         }
     }
 
-    /// Whether to go on.
+    /// Whether to send more packets. A peer must still answer, and its port must be open.
     fn is_wanted(&mut self, account: &Account) -> bool {
         match self {
             Sender::Own(_) => true,

@@ -14,7 +14,7 @@ pub const RATE_PER_S_MAX: u64 = 200_000;
 /// The longest storm against a peer, whatever the command does.
 pub(super) const LENGTH_NS_MAX: u64 = 600_000_000_000;
 
-/// How often to ask whether the peer still answers, and how long it may stay silent.
+/// The interval between questions to the peer, and how long the peer may stay silent.
 const ASK_EVERY_NS: u64 = 250_000_000;
 const SILENCE_NS: u64 = 2_000_000_000;
 /// Answers to read at a time.
@@ -79,7 +79,7 @@ impl Consent {
                         self.answered_ns = now_ns;
                     }
                 }
-                // Its port is closed: the peer that consented has gone.
+                // The peer's port is closed: the peer that consented has gone.
                 Err(Errno::CONNREFUSED) => return false,
                 Err(_) => break,
             }

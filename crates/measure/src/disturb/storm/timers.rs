@@ -13,7 +13,7 @@ use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is
 use crate::error::MeterError;
 use crate::{Lost, Samples, Unit};
 
-/// A timer that fires 50,000 times a second leaves a CPU little time for anything else.
+/// The maximum rate. A timer that fires 50,000 times a second leaves a CPU little time for anything else.
 pub const RATE_PER_S_MAX: u64 = 50_000;
 
 /// The real-time priority: below that of most servers' own real-time threads.
@@ -23,7 +23,7 @@ const PRIORITY: u8 = 10;
 const ROWS: &[&str] = &["LOC"];
 const TABLE: &str = "/proc/interrupts";
 
-/// How to disturb.
+/// The settings of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
@@ -39,7 +39,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// Each CPU.
+    /// The interruptions of each CPU.
     pub cpus: Vec<Cpu>,
 }
 
@@ -47,13 +47,13 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: usize,
     /// Timers that fired.
     pub timers: u64,
-    /// How long it ran, in nanoseconds.
+    /// How long the disturbing thread ran, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPU time that it got, in nanoseconds.
+    /// CPU time that the disturbing thread got, in nanoseconds.
     pub taken_ns: u64,
     /// The class of the thread. An ordinary thread must wait its turn on a busy CPU.
     pub policy: &'static str,
@@ -91,7 +91,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Stops it and returns the report.
+    /// Stops the disturber and returns its report.
     pub fn stop(self) -> Report {
         let mut cpus = self.workers.stop();
         let after = counts::now(TABLE, ROWS, &self.cpus);

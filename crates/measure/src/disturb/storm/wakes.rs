@@ -22,10 +22,10 @@ const PRIORITY: u8 = 10;
 const ROWS: &[&str] = &["RES", "CAL"];
 const TABLE: &str = "/proc/interrupts";
 
-/// How long a sleeper waits for a waker that has ended.
+/// How long a sleeper sleeps at most, so that it notices that its waker has ended.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// How to disturb.
+/// The settings of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
@@ -41,7 +41,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// Each CPU.
+    /// The interruptions of each CPU.
     pub cpus: Vec<Cpu>,
 }
 
@@ -49,7 +49,7 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: usize,
     /// The CPU that the wakes came from.
     pub from_cpu: usize,
@@ -59,7 +59,7 @@ pub struct Cpu {
     pub missed: u64,
     /// How often the sleeper woke. Lower than the wakes sent if a wake arrived before it slept again.
     pub woken: u64,
-    /// How long the waker worked, in nanoseconds.
+    /// How long the waker ran, in nanoseconds.
     pub elapsed_ns: u64,
     /// CPU time of the sleeper, in nanoseconds.
     pub taken_ns: u64,
@@ -123,7 +123,7 @@ fn pairs(cpus: &CpuSet, ours: &CpuSet) -> Result<Vec<(usize, usize)>, MeterError
 }
 
 impl Running {
-    /// Stops it and returns the report.
+    /// Stops the disturber and returns its report.
     pub fn stop(self) -> Report {
         let halves = self.workers.stop();
         let targets: Vec<usize> = self.pairs.iter().map(|(target, _)| *target).collect();

@@ -24,9 +24,9 @@ pub use settings::{By, Direction, REVERSE_SECONDS_MAX, SECONDS_MAX, STREAMS_MAX,
 pub struct ServeSettings {
     /// The address for both TCP and UDP. With port 0 the kernel chooses a port.
     pub at: SocketAddr,
-    /// How long, in seconds.
+    /// How long to serve, in seconds.
     pub seconds: f64,
-    /// The CPU to run on; none leaves the choice to the kernel.
+    /// The CPU to run on. None leaves the choice to the kernel.
     pub cpu: Option<usize>,
     /// The maximum number of bits per second that it sends by UDP on request. 0 sends nothing, not even by TCP.
     pub reverse_bits_per_s_max: u64,
@@ -81,7 +81,7 @@ impl Server {
         self.udp.address()
     }
 
-    /// Serves until its time is over or the watch asks it to stop.
+    /// Serves until `seconds` of the settings have passed or the watch asks the server to stop.
     ///
     /// # Errors
     /// If a thread may not run on its CPU, or a socket fails.

@@ -14,9 +14,9 @@ use crate::{MeterError, Watch};
 
 /// The usual Ethernet packet, minus the headers of any network.
 const BYTES: usize = 1400;
-/// How often to repeat a request without an answer: for three seconds.
+/// How often to repeat a request without an answer. Together they take three seconds.
 const ASKS_MAX: u32 = 15;
-/// A stream from the server ends once nothing arrives for `QUIET_NS` after its requested time. It ends at the latest `GRACE_NS` after that time.
+/// After its requested time, a stream from the server ends when nothing has arrived for `QUIET_NS`, and at the latest after `GRACE_NS`.
 const QUIET_NS: u64 = 200_000_000;
 const GRACE_NS: u64 = 2_000_000_000;
 /// How often to report progress.
@@ -111,7 +111,7 @@ fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch
     let (mut asked_ns, mut asks, mut reported_ns) = (0, 0, 0);
     while !watch.stopped() {
         let now_ns = clock::monotonic_ns();
-        // The server began when the first packet arrived here, or a little earlier.
+        // The server began at most slightly before the first packet arrived here.
         let end_ns = coming.first_ns.unwrap_or(start_ns + u64::from(ASKS_MAX) * udp::ASK_AGAIN_NS) + length_ns;
         if now_ns > end_ns + GRACE_NS || now_ns > end_ns.max(coming.last_ns) + QUIET_NS {
             break;
@@ -175,7 +175,7 @@ impl Coming {
     }
 }
 
-/// The bits per second that the server agreed to send in all, if that is less than requested by more than a percent.
+/// The bits per second that the server agreed to send in all. None unless that is less than requested by more than a percent.
 pub(super) fn cut_to(settings: &Settings, streams: &[Stream]) -> Option<f64> {
     if settings.by != By::Udp || settings.way != Direction::FromServer {
         return None;

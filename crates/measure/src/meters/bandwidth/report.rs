@@ -1,4 +1,4 @@
-//! The report.
+//! The report of the bandwidth meter.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::settings::{By, Direction};
 use crate::meters::udp::Between;
 
-/// The report.
+/// The report of the bandwidth meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -31,7 +31,7 @@ pub struct Report {
     pub cpu_share: f64,
     /// CPU time of the server's threads, as a share of one CPU. None if it did not report.
     pub server_cpu_share: Option<f64>,
-    /// Streams whose counts the server did not report. The totals above do not include them.
+    /// The number of streams whose counts the server did not report. The totals above do not include them.
     pub unreported: usize,
     /// The streams.
     pub streams: Vec<Stream>,
@@ -45,7 +45,7 @@ pub struct Stream {
     pub sent_bytes: Option<u64>,
     /// The duration, in seconds.
     pub seconds: f64,
-    /// The packets per second that the server agreed to send. UDP from the server only.
+    /// The packets per second that the server agreed to send. None except for UDP from the server.
     pub granted_packets_per_s: Option<u32>,
     /// The bytes that arrived. None if the server counted them and did not report.
     pub arrived: Option<Arrived>,
@@ -63,11 +63,11 @@ pub struct Arrived {
     pub bytes: u64,
     /// From the first to the last byte, in seconds.
     pub seconds: f64,
-    /// UDP packets; none for TCP.
+    /// UDP packets that arrived. None for TCP.
     pub packets: Option<u64>,
     /// UDP packets that were sent and did not arrive. None for TCP, or if the server did not report what it sent.
     pub lost: Option<u64>,
-    /// UDP packets that were overtaken; none for TCP.
+    /// UDP packets that were overtaken by later ones. None for TCP.
     pub reordered: Option<u64>,
     /// CPU time of the server's thread, in nanoseconds. None if it did not report. UDP streams share one thread, so each shows its total.
     pub cpu_ns: Option<u64>,

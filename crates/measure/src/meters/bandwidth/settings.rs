@@ -1,4 +1,4 @@
-//! How to measure.
+//! The settings of the bandwidth meter.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ pub const SECONDS_MAX: f64 = 3600.0;
 /// The longest duration of a stream from the server, in seconds: it loads its host's network on request of another machine.
 pub const REVERSE_SECONDS_MAX: f64 = 60.0;
 
-/// How to measure.
+/// The settings of the bandwidth meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The direction.

@@ -23,7 +23,7 @@ pub struct Request {
 /// The last bytes of a stream: what the server received, or for a stream from the server what it sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Result {
-    /// In bytes, without this message.
+    /// The length of the stream in bytes, without this message.
     pub bytes: u64,
     /// From the request to the last byte, in nanoseconds.
     pub ns: u64,

@@ -1,5 +1,5 @@
-//! Checks whether the clocks of all CPUs agree. Two pinned threads pass a token back and forth. The other CPU's reading lies between two of this one,
-//! so each pass bounds the clock offset in both directions. All passes together give the tightest bounds.
+//! Checks whether the clocks of all CPUs agree. Two pinned threads pass a token back and forth. The other CPU's reading lies between two
+//! readings of this CPU, so each pass bounds the clock offset in both directions. All passes together give the tightest bounds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -148,7 +148,7 @@ fn throws(
     Ok(seen.and_then(|bounds| bounds.apart(other, clock, ns)))
 }
 
-/// Passes the token until there are enough readings. None if it never came back.
+/// Passes the token until there are enough readings. None if the token never came back.
 fn throw(clock: Counter, ball: &Ball, scale: &Scale, watch: &Watch<'_>) -> Option<Bounds> {
     let read = reader(clock);
     let until = tsc::ticks() + scale.ticks(PAIR_LIMIT_NS);
@@ -207,7 +207,8 @@ fn pin(cpu: usize) -> Result<(), Errno> {
     thread::set_affinity(&[cpu].into_iter().collect())
 }
 
-/// The kernel moves threads away from a CPU that goes offline, and allows them everywhere.
+/// Whether the calling thread is still on `cpu`. The kernel moves threads away from a CPU that goes offline, and then allows them on all
+/// CPUs.
 fn is_still_on(cpu: usize) -> bool {
     let ours: CpuSet = [cpu].into_iter().collect();
     thread::affinity().is_ok_and(|now| now == ours)
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn passes_bound_the_offset_from_both_sides() {
-        // The other clock is 50 ahead. The token takes 10 there and 30 back, then 30 there and 10 back.
+        // The other CPU's clock is 50 ahead. The token takes 10 there and 30 back, then 30 there and 10 back.
         let seen = apart(&[(100, 160, 140), (200, 280, 240)]);
         assert_eq!((seen.offset_ns, seen.bound_ns, seen.round_trip_ns_min), (Some(50.0), 10.0, 40.0));
         assert_eq!((seen.steps_back, seen.step_back_ns_max), (2, 40.0));
@@ -291,7 +292,7 @@ mod tests {
 
     #[test]
     fn clocks_that_drift_contradict_themselves() {
-        // The other clock is first 100 ahead, later 100 behind.
+        // The other CPU's clock is first 100 ahead, later 100 behind.
         let seen = apart(&[(1000, 1110, 1020), (2000, 1910, 2020)]);
         assert_eq!(seen.offset_ns, None);
     }

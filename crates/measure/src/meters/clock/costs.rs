@@ -9,9 +9,9 @@ use crate::{Samples, Unit, Watch};
 /// The length of a batch: much longer than the counter readings around it, and rarely long enough to be interrupted.
 const BATCH_NS: u64 = 40_000;
 const BATCH_CALLS_MAX: u64 = 4096;
-/// Calls to estimate the length of a batch.
+/// The number of calls that estimate the cost of one, to choose the size of a batch.
 const TRIED: u64 = 16;
-/// The most time for one kind, however slow a source is.
+/// The maximum time for one kind of call, even with a slow clock source.
 const LIMIT_NS: u64 = 2_000_000_000;
 /// How often to check whether another program changed something.
 const LOOK_EVERY_NS: u64 = 50_000_000;

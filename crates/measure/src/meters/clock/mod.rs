@@ -17,14 +17,14 @@ pub use skipped::Skipped;
 pub use sources::Sources;
 use sources::Switching;
 
-/// How to measure.
+/// The settings of the clock meter.
 #[derive(Debug)]
 pub struct Settings {
     /// Calls of each kind under each clock source.
     pub calls: u64,
     /// The clock sources to measure.
     pub sources: Sources,
-    /// The most CPUs to compare with the first.
+    /// The maximum number of CPUs to compare with the first.
     pub cpus_max: usize,
 }
 

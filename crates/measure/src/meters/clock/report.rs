@@ -1,4 +1,4 @@
-//! The report.
+//! The report of the clock meter.
 
 use serde::Serialize;
 
@@ -6,11 +6,11 @@ use super::across::Across;
 use super::skipped::Skipped;
 use crate::Samples;
 
-/// The report.
+/// The report of the clock meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// The kernel's name of the current clock source. None if it does not report it.
+    /// The kernel's name of the current clock source. None if the kernel does not report it.
     pub source: Option<String>,
     /// The available sources, in the kernel's order.
     pub offered: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Source {
-    /// The kernel's name of it. None if it does not report it.
+    /// The kernel's name of this clock source. None if the kernel does not report it.
     pub source: Option<String>,
     /// How `clock_gettime` is served.
     pub clock_gettime: ClockPath,
@@ -40,7 +40,7 @@ pub struct Source {
     pub costs: Vec<Samples>,
     /// The time of 100 million `gettimeofday` calls in a row at the median cost, in seconds.
     pub loop_100m_s: Option<f64>,
-    /// `loop_100m_s` divided by that of the current source.
+    /// `loop_100m_s` of this source, divided by that of the current source.
     pub loop_ratio: Option<f64>,
 }
 
@@ -49,10 +49,10 @@ pub struct Source {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ClockPath {
-    /// In the vDSO, without the kernel.
+    /// The vDSO serves the call, without entering the kernel.
     UserSpace,
-    /// By a system call.
+    /// The call is a system call.
     SystemCall,
-    /// Unknown, and why.
+    /// How the call is served is unknown, for this reason.
     Unknown(String),
 }

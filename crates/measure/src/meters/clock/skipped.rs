@@ -8,6 +8,6 @@ use serde::Serialize;
 pub struct Skipped {
     /// The name of what was left out.
     pub what: String,
-    /// Why.
+    /// Why it was left out.
     pub why: String,
 }

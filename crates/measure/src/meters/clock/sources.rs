@@ -24,9 +24,9 @@ const SETTLE_NS: u64 = 2_000_000;
 /// The clock sources to measure.
 #[derive(Debug)]
 pub enum Sources {
-    /// The current one.
+    /// The current source.
     Current,
-    /// Every available one. The machine is switched from one to the next, and the keeper restores the first.
+    /// Every available source. The machine is switched from one to the next, and the keeper restores the first.
     Each(Box<dyn Keeper>),
 }
 
@@ -97,7 +97,7 @@ impl<'a> Switching<'a> {
     }
 }
 
-/// Measures each source in turn, `ROUNDS` times. If another program sets a source, it ends and leaves that source in place.
+/// Measures each source in turn, `ROUNDS` times. If another program sets a source, the measurement ends and leaves that source in place.
 fn in_turns(
     turns: &mut Vec<Turn>,
     calls: u64,

@@ -18,7 +18,7 @@ use crate::{Lost, MeterError, Samples, Unit, Watch};
 
 /// The size of the file that is overwritten again and again: 4 MiB.
 const FILE_BYTES: u64 = 4 << 20;
-/// How to measure.
+/// The settings of the disk meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The directory whose disk to measure.
@@ -37,17 +37,17 @@ impl Default for Settings {
     }
 }
 
-/// The report.
+/// The report of the disk meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// The volume of the directory. Missing if its mount cannot be found.
+    /// The volume of the directory. None if its mount cannot be found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Volume>,
     /// The volume of `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot: Option<Volume>,
-    /// What the two volumes share.
+    /// Whether the two volumes share a file system or a disk.
     pub shared: Shared,
     /// Bytes of one write.
     pub block_bytes: usize,

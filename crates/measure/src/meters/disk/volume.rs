@@ -35,11 +35,11 @@ pub struct Volume {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Shared {
-    /// The same file system.
+    /// Both directories are on one file system.
     FileSystem,
-    /// Other file systems, on one disk.
+    /// Different file systems on at least one common disk.
     Disk,
-    /// Nothing.
+    /// No disk.
     Nothing,
     /// Unknown.
     Unknown,
@@ -53,7 +53,7 @@ impl Volume {
         let device = format!("{}:{}", major(number), minor(number));
         let mountinfo = root.text("/proc/self/mountinfo").ok()?;
         let text = path.to_str()?;
-        // Of several mounts at one place only the last is visible.
+        // If several file systems are mounted at one place, only the last is visible.
         let mounts = parse_mounts(&mountinfo).map(|mount| (unescape(mount.at), mount));
         let (mount_point, mount) =
             mounts.filter(|(at, _)| is_below(text, at)).max_by_key(|(mount_point, _)| mount_point.len())?;
@@ -73,7 +73,7 @@ impl Volume {
         Some(Volume { path: text.to_owned(), mount_point, source, file_system, device, disks })
     }
 
-    /// What it shares with another volume.
+    /// What this volume shares with another.
     pub fn shares(&self, other: &Volume) -> Shared {
         if self.device == other.device {
             return Shared::FileSystem;
@@ -123,12 +123,12 @@ fn whole_disks(root: &Root, device: &str, layers: usize, disks: &mut Vec<String>
     }
 }
 
-/// As glibc's `gnu_dev_major`.
+/// The major number of a device number, as glibc's `gnu_dev_major` computes it.
 fn major(number: u64) -> u64 {
     (number >> 8) & 0xfff | (number >> 32) & 0xffff_f000
 }
 
-/// As glibc's `gnu_dev_minor`.
+/// The minor number of a device number, as glibc's `gnu_dev_minor` computes it.
 fn minor(number: u64) -> u64 {
     number & 0xff | (number >> 12) & 0xffff_ff00
 }

@@ -11,7 +11,7 @@ use crate::{Samples, Unit, Watch};
 const ROUNDS: u64 = 1000;
 /// The first part of a CPU's busy time, in which its clock may still rise.
 const WARM_UP_NS: u64 = 20_000_000;
-/// Batches for the check of the assumption.
+/// The number of batches for the check of the assumption.
 const CHECKS: usize = 200;
 /// The range of a multiplication's cost in additions for which the assumption holds.
 const MULTIPLY_RANGE: std::ops::RangeInclusive<f64> = 2.85..=3.15;
@@ -20,12 +20,12 @@ const MULTIPLY_RANGE: std::ops::RangeInclusive<f64> = 2.85..=3.15;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Assumption {
-    /// In words.
+    /// The assumption in words.
     pub says: String,
-    /// The cost of a 64-bit multiplication in additions, on processors where it is known to take 3 cycles. Missing on others.
+    /// The cost of a 64-bit multiplication in additions, on processors that are known to need 3 cycles for it. None on others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiply_to_add: Option<f64>,
-    /// Whether the assumption holds. Missing if it cannot be checked.
+    /// Whether the assumption holds. None if it cannot be checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
 }

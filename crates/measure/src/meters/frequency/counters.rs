@@ -19,7 +19,7 @@ const APERF: u64 = 0xe8;
 pub enum Counter {
     /// The clock in kilohertz.
     Khz(u64),
-    /// Why it cannot be read.
+    /// Why the counter cannot be read.
     Closed(String),
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Counters {
     cycles: Result<Cycles, Errno>,
 }
 
-/// One reading of them.
+/// One reading of the counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     /// MPERF and APERF.

@@ -20,7 +20,7 @@ pub use vectors::VectorEffect;
 use crate::pinned;
 use crate::{Lost, MeterError, Watch};
 
-/// The most CPUs to measure one after another.
+/// The maximum number of CPUs to measure one after another.
 const CPUS_MAX: usize = 256;
 
 /// A CPU's clock.
@@ -29,13 +29,13 @@ const CPUS_MAX: usize = 256;
 pub struct CpuClock {
     /// Which CPU.
     pub cpu: usize,
-    /// While only this CPU is busy with our threads.
+    /// The clock while only this CPU is busy with the meter's threads.
     pub alone: Clock,
-    /// While all CPUs are busy.
+    /// The clock while all CPUs are busy. None if that was not measured.
     pub all_busy: Option<Clock>,
 }
 
-/// The report.
+/// The report of the frequency meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -43,7 +43,7 @@ pub struct Report {
     pub counter_khz: u64,
     /// The assumption behind the clocks below.
     pub assumption: Assumption,
-    /// Each CPU that this process may run on.
+    /// The clock of each CPU that this process may run on.
     pub cpus: Vec<CpuClock>,
     /// Two threads on one core, and on two.
     pub siblings: Siblings,

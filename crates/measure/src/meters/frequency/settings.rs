@@ -1,6 +1,6 @@
-//! How to measure.
+//! The settings of the frequency meter.
 
-/// How to measure.
+/// The settings of the frequency meter.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How long to measure each CPU in each state, in nanoseconds.

@@ -26,19 +26,19 @@ const SHARED_BELOW: f64 = 0.8;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SiblingPair {
-    /// The one whose work is measured.
+    /// The CPU whose work is measured.
     pub cpu: usize,
-    /// The one that is kept busy at the same time.
+    /// The CPU that is kept busy at the same time.
     pub other_cpu: usize,
     /// Whether the kernel reports that they share a core.
     pub reported_siblings: bool,
     /// Additions per millisecond while our threads leave the other CPU alone.
     pub alone_khz: Samples,
-    /// The same while the other CPU is busy.
+    /// Additions per millisecond while the other CPU is busy.
     pub together_khz: Samples,
     /// Median together divided by median alone: 1 means no effect.
     pub together_to_alone: Option<f64>,
-    /// Whether they seem to share a core, by this ratio.
+    /// Whether the two CPUs seem to share a core, by `together_to_alone`. None without that ratio.
     pub seem_siblings: Option<bool>,
 }
 

@@ -28,7 +28,7 @@ pub struct VectorEffect {
     pub vector: String,
     /// The clock after a stretch without vectors.
     pub before_khz: Samples,
-    /// The clock right after a stretch of them.
+    /// The clock right after a stretch of vector instructions.
     pub after_khz: Samples,
     /// The median after vectors divided by the median before: 1 means no effect.
     pub after_to_before: Option<f64>,

@@ -11,7 +11,7 @@ pub enum Cause {
     Preemption,
     /// A control group's limit on CPU time.
     Throttle,
-    /// The kernel's limit on real-time threads, which the meter hits with `fifo`. This is not a problem of the machine.
+    /// The kernel's limit on real-time threads, which throttles the meter's own `fifo` probes. This is not a problem of the machine.
     OwnRealTimeThrottle,
     /// The hypervisor ran another guest and reported it as steal time.
     Steal,
@@ -74,7 +74,7 @@ impl Cause {
 pub enum Taker {
     /// Unknown: the kernel does not let us see.
     Unknown,
-    /// Nobody: our thread was ready but was held back.
+    /// No thread: ours was ready, but the kernel held it back.
     Nobody,
     /// A thread of the ordinary class.
     Ordinary,
@@ -87,22 +87,22 @@ pub enum Taker {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Ordinary, like most threads.
+    /// The ordinary class, as of most threads.
     Ordinary,
-    /// Above all ordinary threads.
+    /// Real-time (`SCHED_FIFO`), above all ordinary threads.
     Fifo,
 }
 
 /// What is known about interrupts around a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupts {
-    /// They were not read.
+    /// The interrupts were not read.
     NotLooked,
     /// This many on this CPU in the window that holds the gap.
     Counted(u64),
-    /// Their time within the gap, by tracepoints.
+    /// The time of interrupts within the gap, by tracepoints.
     Traced {
-        /// In handlers.
+        /// Time in interrupt handlers.
         hard_ns: u64,
         /// In the deferred work of interrupts (softirqs).
         soft_ns: u64,
@@ -112,7 +112,7 @@ pub enum Interrupts {
 /// The counters around a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// How long it was.
+    /// The length of the gap.
     pub length_ns: u64,
     /// Time in which our thread neither ran nor waited for a CPU.
     pub steal_ns: u64,
@@ -268,7 +268,7 @@ mod tests {
                     for interrupts in [Interrupts::Counted(count), Interrupts::Traced { hard_ns: count, soft_ns: faults }] {
                         let seen = Evidence { length_ns, steal_ns, run_delay_ns, throttled_ns, taker, class, faults, interrupts };
                         let cause = classify(&seen);
-                        // No wait means no preemption.
+                        // If the thread never waited, no other thread preempted it.
                         if run_delay_ns == 0 {
                             prop_assert!(!matches!(cause, Cause::Preemption | Cause::Throttle | Cause::OwnRealTimeThrottle));
                         }

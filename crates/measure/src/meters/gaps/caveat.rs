@@ -12,7 +12,7 @@ use super::settings::{Mode, Settings};
 
 /// A share with a wider interval than this, in either direction, gets a caveat.
 const WIDE: f64 = 0.05;
-/// Other threads get a caveat if they certainly took more than this.
+/// If threads certainly took more than this share but samples cannot name them, the report has a caveat.
 const THREADS_MIN: f64 = 0.01;
 
 /// A caveat of a report.
@@ -134,7 +134,7 @@ pub(super) fn caveats(
     caveats
 }
 
-/// What the samples of one CPU cannot show.
+/// Adds the caveats about what the samples of one CPU cannot show.
 fn of_samples(settings: &Settings, cpu: usize, seen: &ProbeResult, caveats: &mut Vec<GapsCaveat>) {
     let Some(sampled) = seen.sums.and_then(|sums| sums.sampled()) else {
         caveats.push(GapsCaveat::NoWindow { cpu });

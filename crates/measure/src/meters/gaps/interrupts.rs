@@ -18,9 +18,9 @@ pub(super) type Counts = BTreeMap<String, u64>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Source {
-    /// As the kernel calls it: `LOC Local timer interrupts`, `38 virtio2-input.0`, `softirq NET_RX`.
+    /// The kernel's name of the source: `LOC Local timer interrupts`, `38 virtio2-input.0`, `softirq NET_RX`.
     pub name: String,
-    /// How often.
+    /// How often this source interrupted the CPU.
     pub count: u64,
 }
 
@@ -40,7 +40,7 @@ impl Files {
         Files { cpu, files, bytes: vec![0; 16 << 10] }
     }
 
-    /// Reads both into reused memory, and adds up the counts of this CPU. None if there is nothing to read.
+    /// Reads both files into reused memory, and adds up the counts of this CPU. None if there is nothing to read.
     pub(super) fn read(&mut self) -> Option<Counts> {
         let mut counts = Counts::new();
         for (file, prefix) in &self.files {

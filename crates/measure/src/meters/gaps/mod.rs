@@ -44,29 +44,29 @@ use crate::{Lost, MeterError, Samples, Unit, Watch};
 const WINDOW_NS: u64 = 500_000_000;
 /// The time that the threads get to start before the first one spins.
 const START_NS: u64 = 40_000_000;
-/// The longest measurement: ten days.
+/// The maximum length of a measurement: ten days.
 pub const LENGTH_MAX_NS: u64 = 864_000_000_000_000;
 
 /// One CPU.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: usize,
-    /// How long it was watched, in nanoseconds.
+    /// How long the probe watched this CPU, in nanoseconds.
     pub watched_ns: u64,
-    /// How long the meter did other work and did not watch.
+    /// How long the probe did other work and did not watch this CPU, in nanoseconds.
     pub blind_ns: u64,
-    /// All gaps.
+    /// The sum of all gaps of this CPU.
     pub all: Sum,
-    /// The missing share of the watched time. If `sampled` exists, this is its estimate.
+    /// The missing share of the watched time: the estimate of `sampled`, if the probe sampled.
     pub share: f64,
     /// The missing share with its interval, from samples. None if the probe spun, or no window fell into the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
-    /// By cause.
+    /// The gaps by cause.
     pub causes: BTreeMap<&'static str, Sum>,
-    /// By the thread that ran instead.
+    /// The gaps by the thread that ran instead.
     pub takers: BTreeMap<String, Sum>,
     /// Interrupts and deferred work during the run, the most frequent first.
     pub interrupts: Vec<Source>,
@@ -85,12 +85,12 @@ pub struct Cpu {
     pub switch_records_lost: u64,
     /// Tracepoint records that were lost because they came too fast. The interrupt source is unknown there.
     pub trace_records_lost: u64,
-    /// Why it was not watched to the end.
+    /// Why the probe did not watch this CPU to the end. None if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
 }
 
-/// The report.
+/// The report of the gaps meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -100,18 +100,18 @@ pub struct Report {
     pub class: Class,
     /// The shortest gap to report.
     pub threshold_ns: u64,
-    /// When it began, on the monotonic clock.
+    /// When the measurement began, on the monotonic clock in nanoseconds.
     pub start_ns: u64,
-    /// How long it took.
+    /// How long the measurement took, in nanoseconds.
     pub length_ns: u64,
     /// All CPUs together.
     pub all: Sum,
-    /// By cause.
+    /// The gaps by cause.
     pub causes: BTreeMap<&'static str, Sum>,
     /// The missing share of all CPUs' time, from samples. None if the probes spun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
-    /// Each CPU.
+    /// The gaps of each CPU.
     pub cpus: Vec<Cpu>,
     /// Gaps that are not listed, or were not seen.
     pub lost: Lost,

@@ -23,11 +23,11 @@ use crate::spin::{Missing, Spin};
 
 /// The maximum number of gaps between two slow readings. A window with more gaps ends early.
 const PENDING_MAX: usize = 1 << 14;
-/// The same for a probe that samples: its windows last a tenth of a millisecond.
+/// The same limit for a probe that samples, whose windows last only a tenth of a millisecond.
 const PENDING_MAX_SAMPLED: usize = 256;
 /// How often to repeat a reading that was itself interrupted.
 const AGAIN_MAX: u32 = 8;
-/// A shorter wait does not justify a reading of the control groups.
+/// The control groups are not read after a wait shorter than this.
 const LIMIT_MIN_NS: u64 = 20_000;
 
 /// What all probes of a run share.
@@ -35,7 +35,7 @@ const LIMIT_MIN_NS: u64 = 20_000;
 pub(super) struct Plan<'a> {
     /// The length of a counter tick.
     pub scale: Scale,
-    /// The shortest gap.
+    /// The shortest gap to report, in nanoseconds.
     pub threshold_ns: u64,
     /// How the probes are scheduled.
     pub class: Class,
@@ -95,9 +95,9 @@ pub(super) struct Probe<'a> {
     newest: Option<Counts>,
     anchor: (u64, u64),
     shortest_close_ticks: u64,
-    /// The last stretch in which the thread did not run. Used when it samples.
+    /// The last stretch in which the thread did not run. Used only by a probe that samples.
     absent: Sleep,
-    /// The window that it is sampling.
+    /// The window that the probe is sampling.
     watching: Option<Watching>,
     seen: ProbeResult,
 }
@@ -107,13 +107,13 @@ pub(super) struct Probe<'a> {
 pub(super) struct ProbeResult {
     /// The gaps.
     pub tally: GapTally,
-    /// How long it watched, in nanoseconds, including gaps.
+    /// How long the probe watched, in nanoseconds, including gaps.
     pub watched_ns: u64,
-    /// How long it did other work.
+    /// How long the probe did other work and did not watch, in nanoseconds.
     pub blind_ns: u64,
-    /// How often it was moved to another CPU and went back.
+    /// How often the kernel moved the probe to another CPU, from which the probe went back.
     pub moved: u64,
-    /// Why it ended early. None if it did not.
+    /// Why the probe ended early. None if it did not.
     pub ended: Option<String>,
     /// The switch records, or why they are missing.
     pub takers: Result<Takers, Errno>,
@@ -123,9 +123,9 @@ pub(super) struct ProbeResult {
     pub sources: Vec<Source>,
     /// The CPU time of the thread.
     pub cpu_ns: u64,
-    /// How late it woke from each sleep, when it slept.
+    /// How late the probe woke from each sleep. Empty if it never slept.
     pub late: Samples,
-    /// The sums over its windows, when it sampled.
+    /// The sums over the windows. None unless the probe sampled.
     pub sums: Option<Sums>,
 }
 
@@ -143,7 +143,7 @@ fn touched(reads: ProbeReads) -> Vec<Raw> {
 }
 
 impl<'a> Probe<'a> {
-    /// The CPU that it runs on.
+    /// The CPU that the probe runs on.
     pub(super) fn cpu(&self) -> usize {
         self.cpu
     }
@@ -237,7 +237,7 @@ impl<'a> Probe<'a> {
         Own { counted, faults }
     }
 
-    /// Spins for one window, which ends at `until_ticks` or on `stop`, and then finds the causes. False when it must end.
+    /// Spins for one window, which ends at `until_ticks` or on `stop`, and then finds the causes. False if the probe must end.
     pub(super) fn window(&mut self, until_ticks: u64, stop: &dyn Fn() -> bool) -> bool {
         let begin = tsc::ticks();
         let spin = Spin { scale: self.plan.scale, threshold_ns: self.plan.threshold_ns };
@@ -253,7 +253,7 @@ impl<'a> Probe<'a> {
         self.last = self.own();
     }
 
-    /// The last stretch in which the thread did not run, when it samples.
+    /// The last stretch in which the thread did not run. Only a probe that samples updates it.
     pub(super) fn absent(&self) -> Sleep {
         self.absent
     }
@@ -274,7 +274,7 @@ impl<'a> Probe<'a> {
         self.absent
     }
 
-    /// Watches the rest of a window, and adds the part that the last sleep covered. None when it must end.
+    /// Watches the rest of a window, and adds the part that the last sleep covered. None if the probe must end.
     pub(super) fn watch_window(&mut self, window: Window, stop: &dyn Fn() -> bool) -> Option<Watching> {
         self.watching = Some(Watching::new(window, &self.absent));
         let (absent, [not_ready, waited]) = (self.absent, self.absent.stretches());
@@ -294,7 +294,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Records a gap. False when the window must end.
+    /// Records a gap. False if the window must end.
     fn saw(&mut self, missing: Missing) -> bool {
         let (mut end_ticks, mut own) = (missing.end_ticks, self.last);
         // An interrupted reading belongs to the gap before it. Otherwise the counts would be split between the two.
@@ -345,7 +345,7 @@ impl<'a> Probe<'a> {
         now_ns.saturating_sub(std::mem::replace(&mut self.throttled_ns, now_ns))
     }
 
-    /// Whether the thread is on its CPU. If the kernel has moved it, it tries once to go back.
+    /// Whether the thread is on its CPU. If the kernel has moved it, the thread tries once to go back.
     fn is_still_here(&mut self) -> bool {
         if thread::current_cpu() == self.cpu {
             return true;
@@ -514,7 +514,7 @@ impl<'a> Probe<'a> {
         if tid == self.plan.meter_tid { RanInstead::Itself } else { RanInstead::Thread { name, tid } }
     }
 
-    /// The result of its samples.
+    /// The result of a probe that sampled.
     pub(super) fn finish_sampled(mut self, sums: Sums) -> ProbeResult {
         self.seen.watched_ns = sums.windows() * WINDOW_NS;
         self.seen.sums = Some(sums);

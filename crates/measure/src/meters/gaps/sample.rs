@@ -29,7 +29,7 @@ const LEAD_NS: (u64, u64) = (150_000, 1_000_000);
 const LEAD_WAKES: u64 = 5;
 /// The initial estimate of the median wake.
 const WAKE_NS: u64 = 50_000;
-/// How many recent wakes decide about the lead.
+/// The lead depends on this many recent wakes.
 const WAKES: usize = 32;
 /// No window begins in this last part of a stratum, so that two windows are never closer than this.
 const APART_NS: u64 = 2_000_000;

@@ -3,14 +3,14 @@
 /// A stretch of time on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// When it began.
+    /// When the stretch began, in nanoseconds.
     pub from_ns: u64,
-    /// When it ended.
+    /// When the stretch ended, in nanoseconds.
     pub to_ns: u64,
 }
 
 impl Stretch {
-    /// Its length, in nanoseconds.
+    /// The length of the stretch, in nanoseconds.
     pub fn length_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
@@ -21,13 +21,13 @@ impl Stretch {
 pub struct Seen {
     /// The CPU.
     pub cpu: usize,
-    /// When it ended, on the monotonic clock.
+    /// When the window ended, on the monotonic clock in nanoseconds.
     pub at_ns: u64,
     /// The time that the window represents, in nanoseconds.
     pub stands_for_ns: u64,
-    /// Its length.
+    /// The length of the window, in nanoseconds.
     pub window_ns: u64,
-    /// How much of it other threads of this machine had.
+    /// How much of the window other threads of this machine had the CPU, in nanoseconds.
     pub by_threads_ns: u64,
     /// The missing time in which no thread had the CPU: the CPU was away, or was in interrupts.
     pub by_nobody_ns: u64,

@@ -1,4 +1,4 @@
-//! How to measure.
+//! The settings of the gaps meter.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use super::tally::Keep;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Always: it uses each CPU completely.
+    /// The probe always watches, and uses each CPU completely.
     Spin,
-    /// For short moments, with less than a hundredth of one CPU in all.
+    /// The probe watches for short moments, and uses less than a hundredth of one CPU in all.
     Sample,
 }
 
 /// How many CPUs to watch at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// All: only then can a pause of the whole machine be recognised.
+    /// All CPUs at once: only then can a pause of the whole machine be recognised.
     AllAtOnce,
-    /// One after another, each for its share of the time.
+    /// One CPU after another, each for an equal share of the time.
     OneAtATime,
 }
 
-/// How to measure.
+/// The settings of the gaps meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The CPUs. None means all that this process may use.
@@ -56,7 +56,7 @@ pub struct Settings {
 pub struct WindowSink(Option<Arc<dyn Fn(Seen) + Send + Sync>>);
 
 impl WindowSink {
-    /// With this function.
+    /// A sink that passes each window to this function.
     pub fn with(function: impl Fn(Seen) + Send + Sync + 'static) -> WindowSink {
         WindowSink(Some(Arc::new(function)))
     }

@@ -9,7 +9,7 @@ use evenkeel_sys::{Errno, thread};
 use super::cause::Taker;
 use super::turns::{Turn, Turns};
 
-/// The most thread names to remember.
+/// The maximum number of thread names to remember.
 const NAMES_MAX: usize = 4096;
 /// The maximum number of names to look up at once: each opens a file.
 const LOOKUPS_MAX: u32 = 16;
@@ -17,16 +17,16 @@ const LOOKUPS_MAX: u32 = 16;
 /// A thread that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Who {
-    /// Its number.
+    /// The thread's number.
     pub(super) tid: u32,
-    /// Its name, if it could still be read.
+    /// The thread's name. None if it could not be read any more.
     pub(super) name: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 struct Known {
     name: String,
-    /// Its scheduling class. None if it was not read yet.
+    /// The thread's scheduling class. None if it was not read yet.
     taker: Option<Taker>,
 }
 
@@ -89,7 +89,7 @@ impl Takers {
         }
     }
 
-    /// When another thread first had the CPU in a stretch.
+    /// When another thread first had the CPU in a stretch. None if no other thread had it.
     pub(super) fn first_other(&self, start_ns: u64, end_ns: u64) -> Option<u64> {
         self.turns.of_others(self.own, start_ns, end_ns).first().map(|turn| turn.from_ns)
     }

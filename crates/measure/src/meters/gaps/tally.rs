@@ -30,9 +30,9 @@ pub enum Keep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gap {
-    /// When it began, on the monotonic clock. If the kernel reports switches, this is the switch to the thread that ran instead.
+    /// When the gap began, on the monotonic clock. If the kernel reports switches, this is the switch to the thread that ran instead.
     pub start_ns: u64,
-    /// How long it was.
+    /// The length of the gap, in nanoseconds.
     pub length_ns: u64,
     /// The missing time right before and after the gap: the interrupt that let the other thread in, and the switches. Sums include it.
     pub around_ns: u64,
@@ -54,19 +54,19 @@ pub struct Gap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum RanInstead {
-    /// The meter's own.
+    /// The meter's own thread.
     Itself,
-    /// Another.
+    /// Another thread.
     Thread {
-        /// Its name. None if it ended before it could be read.
+        /// The thread's name. None if the thread ended before its name could be read.
         name: Option<String>,
-        /// Its number.
+        /// The thread's number.
         tid: u32,
     },
 }
 
 impl RanInstead {
-    /// The key under which it is counted. Programs with the same name count together, because a build starts hundreds.
+    /// The key under which gaps by this thread are counted. Programs with the same name count together, because a build starts hundreds.
     fn name(&self) -> &str {
         match self {
             RanInstead::Itself => "evenkeel itself",
@@ -94,16 +94,16 @@ impl Serialize for RanInstead {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sum {
-    /// How many.
+    /// The number of gaps.
     pub count: u64,
-    /// Their total time. For samples, only the part inside the windows.
+    /// The total time of the gaps, in nanoseconds. For samples, only the part inside the windows.
     pub total_ns: u64,
-    /// The longest. For samples, the whole gap, which may be longer than its window.
+    /// The length of the longest gap, in nanoseconds. For samples this is the whole gap, which may be longer than its window.
     pub longest_ns: u64,
 }
 
 impl Sum {
-    /// Adds one.
+    /// Adds one gap.
     pub fn add(&mut self, length_ns: u64) {
         self.count += 1;
         self.total_ns += length_ns;
@@ -141,7 +141,7 @@ impl PartialOrd for ByLength {
     }
 }
 
-/// The record.
+/// The record of one CPU's gaps.
 #[derive(Debug)]
 pub(super) struct GapTally {
     keep: Keep,
@@ -149,15 +149,15 @@ pub(super) struct GapTally {
     newest: VecDeque<Gap>,
     /// All gaps.
     pub all: Sum,
-    /// By cause.
+    /// The gaps by cause.
     pub causes: BTreeMap<Cause, Sum>,
-    /// By thread that ran instead.
+    /// The gaps by the thread that ran instead.
     pub takers: BTreeMap<String, Sum>,
-    /// By interrupt source.
+    /// The gaps by interrupt source.
     pub sources: BTreeMap<String, Sum>,
     /// The lengths of all gaps.
     pub lengths: Samples,
-    /// Gaps that may turn out to be a pause of the whole machine: start and length.
+    /// Gaps that may turn out to be a pause of the whole machine: start, length and cause.
     pub suspects: VecDeque<(u64, u64, Cause)>,
     dropped: u64,
 }

@@ -9,12 +9,12 @@ use super::interrupts::Counts;
 
 /// The maximum number of records to hold between two reads.
 const HITS_MAX: usize = 1 << 16;
-/// The most nested interrupts: the kernel has three or four levels.
+/// The maximum depth of nested interrupts to follow. The kernel has three or four levels.
 const DEPTH_MAX: usize = 8;
 /// How often to try the test timer: a pause of the machine may spoil a try.
 const TRIALS: u32 = 3;
 
-/// In the order of the kernel's softirq numbers.
+/// The names of deferred work, in the order of the kernel's softirq numbers.
 const DEFERRED: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
@@ -64,7 +64,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Its name in /proc/interrupts and /proc/softirqs, from which `counts` were read.
+    /// The source's name in /proc/interrupts and /proc/softirqs, from which `counts` were read.
     pub(super) fn name(self, counts: Option<&Counts>) -> String {
         match self {
             Source::Own(name) => name.to_owned(),
@@ -92,11 +92,11 @@ struct Mark {
 /// The interrupt time within a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct InterruptTime {
-    /// In interrupt handlers.
+    /// Time in interrupt handlers.
     pub hard_ns: u64,
-    /// In deferred work, without the interrupts during it.
+    /// Time in deferred work, without the interrupts during it.
     pub soft_ns: u64,
-    /// The source that took most.
+    /// The source that took most of the time.
     pub most: Option<Source>,
 }
 
@@ -178,7 +178,7 @@ impl Traced {
         self.is_torn |= self.lost > before;
     }
 
-    /// Reads the records if the ring will soon be full. True when little room is left.
+    /// Reads the records if the ring will soon be full. True if the memory for marks is more than half full.
     pub(super) fn look_if_pressed(&mut self) -> bool {
         if self.points.fullness() > 0.5 {
             self.look();

@@ -14,9 +14,9 @@ const LISTED_MAX: usize = 8;
 pub(super) struct Turn {
     /// The thread's number; 0 is the idle one.
     pub tid: u32,
-    /// Its start.
+    /// When the thread got the CPU, on the monotonic clock.
     pub from_ns: u64,
-    /// Its end. The largest number while the thread still has the CPU.
+    /// When the thread gave up the CPU, on the monotonic clock. `u64::MAX` while the thread still has it.
     pub until_ns: u64,
 }
 

@@ -11,16 +11,16 @@ pub(super) const WINDOW_NS: u64 = 100_000;
 /// A window to watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
-    /// Its first moment, on the monotonic clock.
+    /// The first moment of the window, on the monotonic clock.
     pub from_ns: u64,
-    /// Its last moment.
+    /// The last moment of the window.
     pub to_ns: u64,
-    /// The time that it represents.
+    /// The time that the window represents, in nanoseconds.
     pub stratum_ns: u64,
 }
 
 impl Window {
-    /// How much of a stretch lies in it.
+    /// How much of a stretch lies in the window.
     pub(super) fn holds_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         to_ns.min(self.to_ns).saturating_sub(from_ns.max(self.from_ns))
     }
@@ -33,9 +33,9 @@ pub(super) struct Sleep {
     pub due_ns: u64,
     /// When the thread ran again.
     pub woke_ns: u64,
-    /// The last part, in which the thread was ready and waited to run.
+    /// The last part of the stretch, in which the thread was ready and waited to run.
     pub waited_ns: u64,
-    /// The throttling that the limits on CPU time report for it.
+    /// The throttling that the limits on CPU time report for the stretch.
     pub throttled_ns: u64,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Sums {
     /// Missing time with other causes: in windows that began while the thread was not ready, and in windows without time taken by threads.
     other_gone: ShareSum,
     other_watched: ShareSum,
-    /// The same in windows in which other threads had the CPU for some time, which hides other causes.
+    /// Missing time with other causes in windows in which other threads had the CPU for some time, which hides other causes.
     other_hidden: ShareSum,
     /// The final lead.
     pub lead_ns: u64,
@@ -131,7 +131,7 @@ impl Sums {
         self.lead_ns = self.lead_ns.max(other.lead_ns);
     }
 
-    /// None without windows.
+    /// The missing shares. None without windows.
     pub(super) fn sampled(&self) -> Option<Sampled> {
         Some(Sampled {
             windows: self.windows,
@@ -165,15 +165,15 @@ impl Sums {
 pub struct Sampled {
     /// The number of windows, watched or slept through.
     pub windows: u64,
-    /// The length of each, in nanoseconds.
+    /// The length of each window, in nanoseconds.
     pub window_ns: u64,
     /// The final lead: how long before a window the thread should wake, in nanoseconds. Wakes that took longer count as missing time.
     pub lead_ns: u64,
-    /// All missing time.
+    /// The share of all missing time.
     pub missing: Share,
-    /// Taken by other threads of this machine, or by a limit on CPU time.
+    /// The share that other threads of this machine took, or a limit on CPU time.
     pub by_threads: Share,
-    /// Taken from outside this machine's threads: the hypervisor, interrupts, faults, and wakes that took longer than the lead.
+    /// The share that no thread of this machine took: the hypervisor, interrupts, faults, and wakes that took longer than the lead.
     pub by_nobody_inside: Share,
     /// The share of windows in which other threads had the CPU, so that other causes could not be seen. These causes are estimated from watched
     /// windows that began the same way.

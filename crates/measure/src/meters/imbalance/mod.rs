@@ -17,10 +17,10 @@ const PARTS_MAX: u64 = 100_000;
 /// How often to check for a stop.
 const STEP_NS: u64 = 50_000_000;
 
-/// How to measure.
+/// The settings of the imbalance meter.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long, in nanoseconds.
+    /// How long to measure, in nanoseconds.
     pub for_ns: u64,
     /// The length of a part, in nanoseconds. Parts are judged separately, because work that moves between CPUs fills each in turn but none
     /// overall. The kernel counts in 10 ms.
@@ -33,17 +33,17 @@ impl Default for Settings {
     }
 }
 
-/// The report.
+/// The report of the imbalance meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// The whole time.
+    /// How busy the CPUs were over the whole time.
     pub whole: Picture,
     /// The number of parts.
     pub parts: u64,
     /// Parts in which one CPU was full and another idle.
     pub uneven_parts: u64,
-    /// The worst part: uneven, with the largest difference.
+    /// The uneven part with the largest difference between CPUs. None if no part was uneven.
     pub worst: Option<Picture>,
     /// Threads that were not read.
     pub lost: Lost,

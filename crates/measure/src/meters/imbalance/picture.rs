@@ -36,11 +36,11 @@ pub enum Shape {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BusyThread {
-    /// Its process.
+    /// The thread's process.
     pub pid: u32,
-    /// Its thread number.
+    /// The thread's number.
     pub tid: u32,
-    /// Its name.
+    /// The name, as the kernel reports it.
     pub name: String,
     /// The share of one CPU, from 0 to 1.
     pub share: f64,
@@ -50,9 +50,9 @@ pub struct BusyThread {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BusySource {
-    /// Its number or letters.
+    /// The number or letters of the interrupt, or the name of the softirq, as in the kernel's file.
     pub label: String,
-    /// Its name.
+    /// The name, as the kernel reports it.
     pub name: String,
     /// The rate on this CPU, per second.
     pub per_s: f64,
@@ -62,19 +62,19 @@ pub struct BusySource {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BusyCpu {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: usize,
-    /// The share of time that it was not idle, from 0 to 1. Steal counts as busy, because the CPU was unavailable.
+    /// The share of time in which the CPU was not idle, from 0 to 1. Steal counts as busy, because the CPU was unavailable.
     pub busy_share: f64,
-    /// In user space.
+    /// The share of time in user space, from 0 to 1.
     pub user_share: f64,
-    /// In the kernel.
+    /// The share of time in the kernel, without interrupts.
     pub system_share: f64,
-    /// In interrupts. 0 on kernels that do not measure this.
+    /// The share of time in interrupts. 0 on kernels that do not measure this.
     pub irq_share: f64,
-    /// In softirqs, mostly the network.
+    /// The share of time in softirqs, mostly the network.
     pub softirq_share: f64,
-    /// Stolen by the hypervisor, as far as it reports.
+    /// The share of time that the hypervisor reports as steal.
     pub steal_share: f64,
     /// Threads that last ran here, busiest first.
     pub threads: Vec<BusyThread>,
@@ -94,7 +94,7 @@ pub struct Picture {
     pub shape: Shape,
     /// The CPUs that were full.
     pub full_cpus: Vec<usize>,
-    /// Each CPU.
+    /// How busy each CPU was, and with what.
     pub cpus: Vec<BusyCpu>,
 }
 

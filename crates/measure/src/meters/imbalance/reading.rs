@@ -15,24 +15,24 @@ const SOURCES_MAX: usize = 4096;
 /// A thread at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadTicks {
-    /// Its process.
+    /// The thread's process.
     pub pid: u32,
-    /// Its name, up to 15 characters.
+    /// The thread's name, up to 15 characters.
     pub name: String,
-    /// When it started, in ticks since boot: another thread may get the same number later.
+    /// When the thread started, in ticks since boot: another thread may get the same number later.
     pub started: u64,
     /// CPU time in user space and the kernel, in ticks.
     pub ran: u64,
-    /// The CPU that it last ran on.
+    /// The CPU that the thread last ran on.
     pub cpu: usize,
 }
 
 /// Counts of one source by CPU: an interrupt, or a kind of softirq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Its name: the kernel's words after the counts, or the label without such words.
+    /// The source's name: the words after the counts in the kernel's file, or the label if there are none.
     pub name: String,
-    /// By column of the file, whose header names the CPUs.
+    /// The counts by CPU number, as in the header of the kernel's file.
     pub counts: BTreeMap<usize, u64>,
 }
 
@@ -41,20 +41,20 @@ pub struct Source {
 pub struct Reading {
     /// The reading of the monotonic clock.
     pub at_ns: u64,
-    /// By CPU.
+    /// The CPU times, by CPU number.
     pub cpus: BTreeMap<usize, CpuTicks>,
-    /// By the thread's number.
+    /// The threads, by their number.
     pub threads: BTreeMap<u32, ThreadTicks>,
-    /// By its label: a number, or letters such as `LOC`.
+    /// The interrupts, by their label: a number, or letters such as `LOC`.
     pub irqs: BTreeMap<String, Source>,
-    /// By its name.
+    /// The softirqs, by name.
     pub softirqs: BTreeMap<String, Source>,
     /// Threads that existed but were not read.
     pub unseen_threads: u64,
 }
 
 impl Reading {
-    /// Reads the machine now. Whatever cannot be read is empty.
+    /// Reads the counts of the machine now. Counts that cannot be read are empty.
     pub fn now(root: &Root) -> Reading {
         let text = |path: &str| root.text(path).unwrap_or_default();
         let (threads, unseen_threads) = threads();
@@ -97,7 +97,7 @@ fn threads() -> (BTreeMap<u32, ThreadTicks>, u64) {
                 unseen += 1;
                 continue;
             }
-            // If a thread ended meanwhile, nothing is lost: the next reading does not have it either.
+            // A thread that ended meanwhile does not count as lost: the next reading does not have it either.
             let read = ProcessStat::read_thread(pid, tid);
             threads.extend(read.and_then(|(stat, name)| Some((tid, thread_of(pid, (stat, &name))?))));
         }

@@ -19,11 +19,11 @@ const WINDOW_NS: u64 = 10_000_000;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Reads all of it, and adds it up with the widest vectors of the CPU.
+    /// Reads all words, and adds them up with the widest vectors of the CPU.
     Read,
-    /// Writes all of it, equally wide.
+    /// Writes all words with vectors of the same width.
     Write,
-    /// Copies one half over the other; bytes read and bytes written both count.
+    /// Copies one half over the other. Bytes read and bytes written both count.
     Copy,
 }
 

@@ -25,12 +25,12 @@ const TURNS: usize = 2;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Allocation {
-    /// Mapped and unmapped for each record.
+    /// Memory that is mapped and unmapped for each record.
     Fresh,
     /// One buffer for all records.
     #[serde(rename = "kept")]
     Reused,
-    /// From this program's allocator, and freed after it.
+    /// Memory from this program's allocator, freed after each record.
     Allocator,
 }
 
@@ -138,7 +138,7 @@ fn fill_and_search(words: &mut [u64], template: &[u64], seed: &mut u64) -> u64 {
 fn search(words: &mut [u64], seed: &mut u64) -> u64 {
     let words = black_box(words);
     for _ in 0..SEARCHES {
-        // Any spread works: this is Knuth's constant for multiplicative hashing.
+        // Any pseudo-random spread of the searched words works. The factor is that of Knuth's generator MMIX.
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         black_box(words.binary_search(&(*seed % CHUNK_WORDS as u64)).is_ok());
     }

@@ -18,7 +18,7 @@ use crate::{MeterError, Samples, Unit, Watch};
 pub const SMALLEST_BYTES: usize = 16 << 10;
 /// The length of a window: long compared with a clock reading, short compared with the time between interruptions.
 const WINDOW_NS: u64 = 200_000;
-/// Rings of up to this many lines are walked once before the measurement. For longer rings, touching all lines a moment ago was enough.
+/// Rings of up to this many lines are walked once before the measurement. For longer rings, writing all lines beforehand was enough.
 const WARMED_LINES: usize = 256 << 10;
 /// The turns of a working set: small pages, huge, huge, small.
 const TURNS: usize = 4;
@@ -29,7 +29,7 @@ const LOOKED_BYTES: usize = 64 << 20;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkingSet {
-    /// Its size.
+    /// The size of the working set, in bytes.
     pub working_set_bytes: usize,
     /// The latency of a load with small pages.
     pub small: Samples,

@@ -25,7 +25,7 @@ const THREADS_MAX: usize = 128;
 /// The bounds of each thread's working set for bandwidth.
 const EACH_BYTES: std::ops::RangeInclusive<usize> = 4 << 20..=128 << 20;
 
-/// How to measure.
+/// The settings of the memory meter.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The largest working set, in bytes. It is reduced if the machine does not have twice as much available.
@@ -60,17 +60,17 @@ pub struct Cache {
     pub level: u32,
     /// `Data` or `Unified`.
     pub kind: String,
-    /// Its size.
+    /// The cache's size, in bytes.
     pub size_bytes: u64,
 }
 
-/// The report.
+/// The report of the memory meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The CPU for latency.
     pub cpu: usize,
-    /// Its data caches. A virtual machine may show those of the host, of which it has only a part.
+    /// The data caches of that CPU. A virtual machine may show the caches of the host, of which it has only a part.
     pub caches: Vec<Cache>,
     /// The memory that could be used.
     pub room: Room,

@@ -19,7 +19,7 @@ pub struct Pair {
     pub cpu_node: usize,
     /// The node of the memory.
     pub memory_node: usize,
-    /// Their distance by the firmware, where 10 is the node itself. Missing if it does not report one.
+    /// The distance of the two nodes by the firmware, where 10 is the node itself. None if the firmware reports no distance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distance: Option<u32>,
     /// The latency of a load, with small pages.

@@ -14,9 +14,9 @@ use crate::MeterError;
 pub struct Room {
     /// What the machine or the tightest control group has left, in bytes.
     pub available_bytes: u64,
-    /// Half of it: the maximum that this meter holds at any time.
+    /// Half of `available_bytes`: the maximum that this meter holds at any time.
     pub half_bytes: u64,
-    /// What limits it: `machine`, or the folder of a control group.
+    /// What limits the available memory: `machine`, or the folder of a control group.
     pub limited_by: String,
 }
 

@@ -8,9 +8,9 @@ use crate::{MeterError, Watch};
 /// The times of the windows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
-    /// How many.
+    /// The number of windows.
     pub(crate) count: usize,
-    /// How long each is.
+    /// The length of each window, in nanoseconds.
     pub(crate) each_ns: u64,
 }
 

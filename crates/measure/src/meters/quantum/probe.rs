@@ -19,9 +19,10 @@ use crate::{MeterError, Watch};
 
 /// The probe's real-time priority: below that of interrupt threads (50), so that the system's own real-time work goes first.
 const PRIORITY: u8 = 10;
-/// How long it spins at a time, in nanoseconds.
+/// How long the probe spins at a time, in nanoseconds.
 const BURST_NS: std::ops::Range<u64> = 90_000_000..130_000_000;
-/// How long it then sleeps, as a share of the burst: as a real-time thread, and as an ordinary thread, which the scheduler limits anyway.
+/// How long the probe then sleeps, as a share of the burst: as a real-time thread, and as an ordinary thread, which the scheduler limits
+/// anyway.
 const PAUSE_FIFO: f64 = 0.67;
 const PAUSE_ORDINARY: f64 = 0.1;
 /// The maximum number of gaps per CPU: a minute at a thousand per second.
@@ -32,9 +33,10 @@ const GAPS_MAX: usize = 1 << 16;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "by", content = "instead_of_rseq_because")]
 pub enum Labels {
-    /// By the kernel's mark on a preempted thread (rseq(2)).
+    /// Causes were distinguished by the kernel's mark on a preempted thread (rseq(2)).
     Rseq,
-    /// By the kernel's count of this thread's switches, read after each gap, with the reason why the mark does not work.
+    /// Causes were distinguished by the kernel's count of the probe's switches, read after each gap. With the reason why the mark does not
+    /// work.
     Turns(String),
     /// The causes were not distinguished; the reason.
     None(String),
@@ -47,9 +49,9 @@ pub(super) struct Watched {
     pub(super) gaps: Vec<Gap>,
     pub(super) is_real_time: bool,
     pub(super) labels: Labels,
-    /// Gaps beyond the most that it records.
+    /// Gaps that were not recorded, because `GAPS_MAX` were recorded already.
     pub(super) not_kept: u64,
-    /// Why it ended early.
+    /// Why the probe ended early. None if it did not.
     pub(super) ended: Option<&'static str>,
 }
 
@@ -285,7 +287,7 @@ struct Mark {
 struct Step {
     /// Whether the mark held during the gap before the reading. None without a gap.
     gap: Option<bool>,
-    /// Arm the mark.
+    /// Whether to arm the mark.
     arm: bool,
 }
 

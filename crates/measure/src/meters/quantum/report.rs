@@ -1,4 +1,4 @@
-//! The report.
+//! The report of the quantum meter.
 
 use evenkeel_stats::periodicity::{Count, Model, Periodicity, Slots};
 use serde::Serialize;
@@ -9,19 +9,19 @@ use crate::{Lost, Samples};
 
 pub(super) const MS: f64 = 1e6;
 
-/// The report.
+/// The report of the quantum meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The method.
     pub method: Method,
-    /// The class of gaps that counted.
+    /// Which gaps counted: those from outside the guest, or all.
     pub count: Count,
-    /// When it began, on the monotonic clock in nanoseconds: the reference of `phase_ms`.
+    /// When the measurement began, on the monotonic clock in nanoseconds: the reference of `phase_ms`.
     pub reference_ns: u64,
     /// The tightest CPU limit on this process.
     pub limit: Option<LimitSeen>,
-    /// Each CPU.
+    /// The result of each CPU.
     pub cpus: Vec<Cpu>,
 }
 
@@ -41,9 +41,9 @@ pub struct LimitSeen {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: usize,
-    /// How it is taken away. None if it could not be measured.
+    /// How the CPU is taken away. None if this CPU could not be measured.
     pub model: Option<Model>,
     /// The period in milliseconds, of the slots or of the limit.
     pub period_ms: Option<f64>,
@@ -74,7 +74,7 @@ pub struct Cpu {
     pub labels: Option<Labels>,
     /// The lengths of all gaps, by who took the CPU.
     pub gaps: Vec<Samples>,
-    /// Gaps that are missing.
+    /// Gaps that were not recorded.
     pub lost: Lost,
 }
 

@@ -1,4 +1,4 @@
-//! How to measure.
+//! The settings of the quantum meter.
 
 use evenkeel_stats::periodicity::Count;
 use evenkeel_sys::CpuSet;
@@ -31,14 +31,14 @@ pub enum Order {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Folds all gaps of some seconds.
+    /// Folds all gaps of some seconds over one another.
     #[default]
     Fold,
-    /// Takes the first gap of a millisecond within 50 ms.
+    /// Takes the first gap of more than a millisecond within 50 ms.
     ThresholdBaseline,
 }
 
-/// How to measure.
+/// The settings of the quantum meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The CPUs. None means all that this process may use.
@@ -49,7 +49,7 @@ pub struct Settings {
     pub threshold_ns: u64,
     /// The probe's class.
     pub class: Class,
-    /// The class of gaps that count.
+    /// Which gaps count: those from outside the guest, or all.
     pub count: Count,
     /// One after another, or all at once.
     pub order: Order,

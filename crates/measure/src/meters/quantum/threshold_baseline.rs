@@ -19,7 +19,7 @@ pub(super) struct Said {
     pub(super) period_ns: Option<f64>,
     /// The first gap.
     pub(super) gap_ns: f64,
-    /// Its end: where our slice begins, on the monotonic clock.
+    /// The end of the first gap, where our slice begins, on the monotonic clock.
     pub(super) start_ns: u64,
 }
 

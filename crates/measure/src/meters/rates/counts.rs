@@ -48,7 +48,7 @@ impl Resource {
 /// All counts at one moment.
 #[derive(Clone, Debug)]
 pub struct Counts {
-    /// When it was read, on the monotonic clock.
+    /// When the counts were read, on the monotonic clock.
     pub at_ns: u64,
     /// /proc/stat.
     pub stat: Measured<Stat>,
@@ -69,11 +69,11 @@ pub struct Counts {
 pub struct GroupCounts {
     /// The group and its ancestors, the innermost first.
     pub levels: Measured<Vec<LevelCounts>>,
-    /// The pressure in it.
+    /// The pressure in the group.
     pub pressure: [Measured<Stalls>; 3],
-    /// The memory that it uses, in bytes.
+    /// The memory that the group uses, in bytes.
     pub used_bytes: Measured<u64>,
-    /// The tightest limit that applies to it.
+    /// The tightest memory limit that applies to the group.
     pub limit: Measured<Option<MemoryLimit>>,
     /// memory.stat.
     pub memory: Measured<Pairs>,
@@ -82,9 +82,9 @@ pub struct GroupCounts {
 /// The CPU counts of a group.
 #[derive(Clone, Debug)]
 pub struct LevelCounts {
-    /// Its directory.
+    /// The group's directory.
     pub directory: String,
-    /// Its limit. `None` means no limit.
+    /// The group's limit on CPU time. `None` means no limit.
     pub quota: Measured<Option<Quota>>,
     /// cpu.stat.
     pub stat: Measured<Pairs>,
@@ -93,34 +93,34 @@ pub struct LevelCounts {
 /// The counts of a process.
 #[derive(Clone, Debug)]
 pub struct ProcessCounts {
-    /// Its number.
+    /// The process's number.
     pub pid: u32,
-    /// When they were read, on the monotonic clock.
+    /// When the counts were read, on the monotonic clock.
     pub at_ns: u64,
-    /// Its name, which may contain any character.
+    /// The process's name, which may contain any character.
     pub name: String,
     /// /proc/PID/stat.
     pub stat: ProcessStat,
     /// /proc/PID/status.
     pub status: Measured<Pairs>,
-    /// Its threads.
+    /// The process's threads, by their number.
     pub threads: Measured<BTreeMap<u32, ThreadCounts>>,
-    /// Threads beyond the most that are read.
+    /// The number of threads that were not read, because `THREADS_MAX` were read already.
     pub threads_beyond: usize,
 }
 
 /// The counts of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCounts {
-    /// Its name.
+    /// The thread's name.
     pub name: String,
-    /// How long it ran, in nanoseconds, as of the kernel's last tick.
+    /// How long the thread ran, in nanoseconds, as of the kernel's last tick.
     pub cpu_ns: u64,
-    /// How long it was ready but did not run, in nanoseconds.
+    /// How long the thread was ready but did not run, in nanoseconds.
     pub run_delay_ns: u64,
-    /// Its voluntary switches.
+    /// The thread's voluntary switches.
     pub voluntary_switches: u64,
-    /// Its involuntary switches.
+    /// The thread's involuntary switches.
     pub involuntary_switches: u64,
 }
 

@@ -10,11 +10,11 @@ const TOP: &str = "/sys/fs/cgroup";
 /// The directories of a control group. With version 1, each controller has its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Places {
-    /// The directory of its CPU counts and limits.
+    /// The directory of the group's CPU counts and limits.
     pub cpu: Measured<Place>,
-    /// The directory of its memory counts and limits.
+    /// The directory of the group's memory counts and limits.
     pub memory: Measured<Place>,
-    /// The directory of its pressure files, which exist only in version 2.
+    /// The directory of the group's pressure files, which exist only in version 2.
     pub pressure: Measured<Place>,
 }
 

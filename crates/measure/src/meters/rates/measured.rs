@@ -29,11 +29,11 @@ pub struct Unknown {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// This machine does not have it.
+    /// This machine does not have the source of the value.
     Absent,
-    /// It exists, but this user may not read it.
+    /// The source exists, but this user may not read it.
     Denied,
-    /// It was read but is invalid.
+    /// The source was read, but its content is invalid.
     Odd,
 }
 
@@ -95,7 +95,7 @@ impl<T> Measured<T> {
         }
     }
 
-    /// The same as a `Result`.
+    /// The value or the reason, as a `Result`.
     ///
     /// # Errors
     /// The reason, if unknown.

@@ -7,7 +7,7 @@ use super::measured::Measured;
 use super::timeline::Stretch;
 use crate::{Lost, Samples, Unit};
 
-/// The report.
+/// The report of the rates meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -32,7 +32,7 @@ pub struct Report {
 pub struct Rates {
     /// The whole machine.
     pub system: System,
-    /// The requested control group, else the process's, else evenkeel's own.
+    /// The requested control group; without one, that of the requested process; without a process, evenkeel's own.
     pub group: Group,
     /// The requested process.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,13 +43,13 @@ pub struct Rates {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
-    /// Its name with the unit last.
+    /// The rate's name, with the unit last.
     pub name: &'static str,
     /// The unit.
     pub unit: Unit,
     /// The number of pairs of readings.
     pub count: u64,
-    /// The lowest.
+    /// The lowest rate.
     pub min: f64,
     /// The 10th percentile.
     pub p10: f64,
@@ -57,13 +57,13 @@ pub struct Spread {
     pub p50: f64,
     /// The 90th percentile.
     pub p90: f64,
-    /// The highest.
+    /// The highest rate.
     pub max: f64,
     /// The number of pairs of readings with a rate of 0.
     pub zeros: u64,
-    /// The other pairs, rounded up to whole units. `lost` counts pairs of readings with an unknown rate.
+    /// The rates that are not 0, rounded up to whole units. `lost` counts pairs of readings with an unknown rate.
     pub samples: Samples,
-    /// Its timeline since the first reading.
+    /// The rate's timeline since the first reading.
     pub timeline: Vec<Stretch>,
 }
 
@@ -85,7 +85,7 @@ pub struct System {
     pub cpu_time_unit_ms: u32,
     /// All CPUs that were online at both readings.
     pub all: Measured<Shares>,
-    /// Each CPU.
+    /// How the time of each CPU was spent.
     pub cpus: Vec<CpuShares>,
     /// Switches between threads, on all CPUs.
     pub context_switches_per_s: Measured<f64>,
@@ -107,7 +107,7 @@ pub struct System {
     pub direct_reclaims_per_s: Measured<f64>,
     /// Refaults: pages that returned soon after their eviction. The memory is smaller than the working set.
     pub refaults_per_s: Measured<f64>,
-    /// Processes that the OOM killer ended.
+    /// The number of processes that the OOM killer ended.
     pub oom_kills: Measured<u64>,
     /// Pressure by resource.
     pub pressure: Vec<Pressure>,
@@ -119,7 +119,7 @@ pub struct System {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Memory {
-    /// All.
+    /// All memory of the machine.
     pub total_bytes: Measured<u64>,
     /// Available without swapping, by the kernel's estimate.
     pub available_bytes: Measured<u64>,
@@ -133,9 +133,9 @@ pub struct Memory {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuShares {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: usize,
-    /// How its time was spent.
+    /// How the CPU's time was spent.
     pub shares: Measured<Shares>,
 }
 
@@ -143,17 +143,17 @@ pub struct CpuShares {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shares {
-    /// In user space.
+    /// The share of time in user space.
     pub user: f64,
-    /// In the kernel.
+    /// The share of time in the kernel, without interrupts.
     pub system: f64,
-    /// In interrupts.
+    /// The share of time in interrupts.
     pub irq: f64,
-    /// In softirqs.
+    /// The share of time in softirqs.
     pub softirq: f64,
-    /// Stolen by the hypervisor, as far as it reports.
+    /// The share of time that the hypervisor reports as steal.
     pub steal: f64,
-    /// Idle.
+    /// The share of time in which the CPU was idle.
     pub idle: f64,
     /// The part of `idle` in which a thread waited for a disk.
     pub iowait: Measured<f64>,
@@ -189,13 +189,13 @@ pub struct Quota {
 pub struct Group {
     /// The group and its ancestors, the innermost first. The limits of all apply to it.
     pub levels: Measured<Vec<Level>>,
-    /// The pressure in it, by resource.
+    /// The pressure in the group, by resource.
     pub pressure: Vec<Pressure>,
-    /// The memory that it uses, at the last reading.
+    /// The memory that the group uses, at the last reading, in bytes.
     pub used_bytes: Measured<u64>,
-    /// The tightest limit that applies to it. null means no limit.
+    /// The tightest memory limit that applies to the group. null means no limit.
     pub limit: Measured<Option<MemoryLimit>>,
-    /// Page faults in it that waited for a disk or for swap.
+    /// Page faults in the group that waited for a disk or for swap.
     pub major_faults_per_s: Measured<f64>,
     /// Refaults: pages that returned soon after their eviction.
     pub refaults_per_s: Measured<f64>,
@@ -205,15 +205,15 @@ pub struct Group {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Level {
-    /// Its directory.
+    /// The group's directory.
     pub directory: String,
-    /// Its limit. null means no limit.
+    /// The group's limit on CPU time. null means no limit.
     pub quota: Measured<Option<Quota>>,
-    /// Periods of the limit in which it ran.
+    /// Periods of the limit in which the group ran.
     pub periods: Measured<u64>,
-    /// Periods in which it used up its time and was throttled.
+    /// Periods in which the group used up its time and was throttled.
     pub throttled_periods: Measured<u64>,
-    /// How long it was throttled, summed over CPUs, in nanoseconds.
+    /// How long the group was throttled, summed over CPUs, in nanoseconds.
     pub throttled_ns: Measured<u64>,
 }
 
@@ -221,13 +221,13 @@ pub struct Level {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessRates {
-    /// Its number.
+    /// The process's number.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// From its first reading to its last, in nanoseconds.
+    /// The time from the first reading of the process to the last, in nanoseconds.
     pub elapsed_ns: u64,
-    /// What happened to it, if it ended during the measurement.
+    /// How the process ended. None if it ran until the end of the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// CPU time as a share of one CPU.
@@ -238,15 +238,15 @@ pub struct ProcessRates {
     pub major_faults_per_s: Measured<f64>,
     /// The number of major page faults. A player may notice a single one.
     pub major_faults: Measured<u64>,
-    /// Voluntary switches of its threads.
+    /// Voluntary switches of the process's threads.
     pub voluntary_switches_per_s: Measured<f64>,
-    /// Involuntary switches of its threads.
+    /// Involuntary switches of the process's threads.
     pub involuntary_switches_per_s: Measured<f64>,
-    /// How long its threads were ready but did not run, per second, summed over threads.
+    /// Seconds per second in which threads of the process were ready but did not run, summed over threads.
     pub run_delay: Measured<f64>,
     /// The threads that waited longest, up to 16.
     pub threads: Vec<ThreadRates>,
-    /// Its memory.
+    /// The memory of the process.
     pub memory: ProcessMemory,
     /// Threads that ended meanwhile, or were not read because of the limit.
     pub lost: Lost,
@@ -256,17 +256,17 @@ pub struct ProcessRates {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadRates {
-    /// Its number.
+    /// The thread's number.
     pub tid: u32,
     /// Its name.
     pub name: String,
     /// CPU time as a share of one CPU.
     pub cpu: f64,
-    /// How long it was ready but did not run, per second.
+    /// Seconds per second in which the thread was ready but did not run.
     pub run_delay: f64,
-    /// Its voluntary switches.
+    /// The thread's voluntary switches.
     pub voluntary_switches_per_s: f64,
-    /// Its involuntary switches.
+    /// The thread's involuntary switches.
     pub involuntary_switches_per_s: f64,
 }
 
@@ -274,21 +274,21 @@ pub struct ThreadRates {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessMemory {
-    /// Resident, with shared pages counted in full.
+    /// Resident memory, with shared pages counted in full.
     pub rss_bytes: Measured<u64>,
-    /// Resident, with shared pages divided among their users.
+    /// Resident memory, with shared pages divided among their users.
     pub pss_bytes: Measured<u64>,
-    /// In swap.
+    /// Memory in swap.
     pub swap_bytes: Measured<u64>,
     /// How much the swapped memory grew, in bytes. Negative if it shrank.
     pub swap_grown_bytes: Measured<i64>,
     /// The referenced memory: since the measurement began, or since the marks were last cleared.
     pub referenced_bytes: Measured<u64>,
-    /// Since when references count.
+    /// The moment since when `referenced_bytes` counts, in words.
     pub referenced_since: &'static str,
-    /// The memory that it may use: the tightest limit of its group, or all memory.
+    /// The memory that the process may use, in bytes: the tightest limit of its control group, or all memory.
     pub limit_bytes: Measured<u64>,
-    /// The source of that limit.
+    /// Where `limit_bytes` comes from.
     pub limit_by: String,
     /// `rss_bytes` plus `swap_bytes`, divided by `limit_bytes`: the share that the process would need to be in memory completely.
     pub share_of_limit: Measured<f64>,

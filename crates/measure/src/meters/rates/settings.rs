@@ -1,13 +1,13 @@
-//! How to measure.
+//! The settings of the rates meter.
 
-/// How to measure.
+/// The settings of the rates meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What to measure besides the machine.
     pub target: Target,
-    /// How long.
+    /// How long to measure, in milliseconds.
     pub for_ms: u64,
-    /// The interval between readings.
+    /// The interval between readings, in milliseconds.
     pub every_ms: u64,
     /// Whether to find out which pages the process uses.
     pub pages: Pages,
@@ -16,7 +16,7 @@ pub struct Settings {
 /// What to measure besides the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Nothing. The control group is our own.
+    /// Only the machine, with our own control group.
     Machine,
     /// A process, and its control group.
     Process(u32),
@@ -27,9 +27,9 @@ pub enum Target {
 /// How to treat the kernel's marks on the pages that a process uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Read them as they are.
+    /// Read the marks as they are.
     AsTheyAre,
-    /// Clear them at the beginning, so that the pages referenced at the end were used in between. The process's next use of each page takes
-    /// slightly longer.
+    /// Clear the marks at the beginning, so that the pages referenced at the end were used in between. The process's next use of each page
+    /// takes slightly longer.
     ClearReferenced,
 }

@@ -6,7 +6,7 @@ use super::settings::Target;
 use super::timeline::{Stretch, Timeline};
 use crate::{Lost, Samples, Unit};
 
-/// The maximum number of rates of one kind to hold. Above that it keeps every second one, then every fourth, and so on.
+/// The maximum number of values of one rate to hold. After that, a course keeps every second value, then every fourth, and so on.
 const KEPT_MAX: usize = 1 << 16;
 const PPM: f64 = 1e6;
 
@@ -63,7 +63,7 @@ pub(super) struct Course {
 
 struct Series {
     kept: Vec<f64>,
-    /// It keeps one rate out of `skip + 1`.
+    /// The course keeps one value out of `skip + 1`.
     skip: u64,
     count: u64,
     zeros: u64,

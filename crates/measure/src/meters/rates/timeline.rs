@@ -9,18 +9,18 @@ const STRETCHES_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stretch {
-    /// Its start since the first reading, in nanoseconds.
+    /// The start of the stretch since the first reading, in nanoseconds.
     pub start_ns: u64,
-    /// Its end since the first reading, in nanoseconds.
+    /// The end of the stretch since the first reading, in nanoseconds.
     pub end_ns: u64,
-    /// The rate over all of it.
+    /// The rate over the whole stretch.
     pub mean: f64,
-    /// The highest rate between two readings in it.
+    /// The highest rate between two readings in the stretch.
     pub max: f64,
 }
 
 impl Stretch {
-    /// Merges this with a later one. The time between them counts for neither.
+    /// Merges this stretch with a later one. The time between the two counts for neither.
     fn with(self, next: Stretch) -> Stretch {
         let length = |stretch: Stretch| stretch.end_ns.saturating_sub(stretch.start_ns) as f64;
         let (one, other) = (length(self), length(next));
@@ -33,7 +33,7 @@ impl Stretch {
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     stretches: Vec<Stretch>,
-    /// How many further readings go into the last stretch.
+    /// How many more readings fit into the last stretch.
     room: u64,
     /// Readings in one stretch.
     each: u64,

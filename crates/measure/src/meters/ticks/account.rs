@@ -14,7 +14,7 @@ const PRESENCE_MIN: f64 = 0.5;
 const WORK_SHARE_LEFT: f64 = 0.8;
 /// How often the thread must have been seen asleep before a tick, to know its requested wake time.
 const ASKED_MIN: usize = 4;
-/// The most that these times may differ, in nanoseconds or as a share of the period, whichever is more.
+/// The maximum spread of these requested times, in nanoseconds or as a share of the period, whichever is more.
 const ASKED_SPREAD_NS: f64 = 25_000.0;
 const ASKED_SPREAD_SHARE: f64 = 0.005;
 /// Ticks before this quantile count as the earliest. A single early one may have been woken by something else.
@@ -38,7 +38,7 @@ pub enum Due {
 pub struct DueTime {
     /// When the tick was expected, on the monotonic clock.
     pub expected_ns: u64,
-    /// What was there.
+    /// What happened at that time.
     pub outcome: Outcome,
 }
 
@@ -47,9 +47,9 @@ pub struct DueTime {
 pub enum Outcome {
     /// A tick began.
     Begun {
-        /// The wake that it began.
+        /// The wake that the tick began.
         wake: Wake,
-        /// From due until the thread got the CPU. None if there is no due time.
+        /// The time from due until the thread got the CPU. None if there is no due time.
         lateness_ns: Option<u64>,
     },
     /// The thread was already awake in this wake, so that the start of the tick is unknown.
@@ -61,11 +61,11 @@ pub enum Outcome {
 /// The ticks of one window. Times are in nanoseconds, in the order of the ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
-    /// Their tempo.
+    /// The tempo of the ticks.
     pub tempo: Tempo,
     /// The reference of lateness.
     pub due: Due,
-    /// How long after the requested time the earliest ticks began. None if that was not visible.
+    /// How long after the requested time the earliest ticks began. None if the requested time was not visible.
     pub asked_ns: Option<f64>,
     /// Ticks that were seen.
     pub ticks: u64,
@@ -81,15 +81,15 @@ pub struct Account {
     pub other_wakes: u64,
     /// The share of the thread's work that belongs to ticks.
     pub work_share: f64,
-    /// From the start of one tick to the start of the next.
+    /// For each tick, the time from its start to the start of the next.
     pub interval_ns: Vec<u64>,
-    /// From due until the thread got the CPU. Empty if there is no due time.
+    /// For each tick, the time from due until the thread got the CPU. Empty if there is no due time.
     pub lateness_ns: Vec<u64>,
-    /// Time on a CPU.
+    /// For each tick, the time on a CPU.
     pub work_ns: Vec<u64>,
-    /// From getting the CPU until sleeping.
+    /// For each tick, the time from getting the CPU until sleeping.
     pub wall_ns: Vec<u64>,
-    /// From due until sleeping. Empty if there is no due time.
+    /// For each tick, the time from due until sleeping. Empty if there is no due time.
     pub due_to_done_ns: Vec<u64>,
     /// Each due time, in order.
     pub due_times: Vec<DueTime>,
@@ -159,14 +159,14 @@ fn first_of_chain(beats: &[Beat], known: &Tempo) -> Option<Start> {
     let starts = starts.map(|beat| Start { period_ns: known.period_ns, at_ns: beat.at_ns as f64 });
     let gate = Gate::widest(known.period_ns);
     let in_time = |start: &Start| follow(&beats[..until], known.light_ns, *start, gate, Pull::Whole).at_their_time();
-    // The first of equal ones.
+    // `max_by_key` returns the last of equal starts. Reversed, that is the earliest.
     starts.collect::<Vec<_>>().into_iter().rev().max_by_key(in_time)
 }
 
 /// The account of one window.
 ///
 /// # Errors
-/// Why there is no tick in it.
+/// Why the window has no tick.
 pub fn account(
     wakes: &[Wake],
     timers: &[Timer],

@@ -20,7 +20,7 @@ const AS_HEAVY: f64 = 0.5;
 /// At least this share of the ticks in between begin no earlier than due.
 const NOT_EARLY_MIN: f64 = 0.9;
 
-/// How many ticks each period of `followed` really contains. None if it contains only its own.
+/// How many ticks each period of `followed` really contains. None if each contains a single tick.
 pub(super) fn divisor_of(beats: &[Beat], followed: &Followed, period_ns: f64) -> Option<u32> {
     let in_time: Vec<(u64, usize)> =
         followed.slots.iter().filter_map(|slot| Some((slot.number, slot.at_its_time()?))).collect();

@@ -12,9 +12,9 @@ use super::tempo::{NoTick, Pacing};
 const WORK_SHARE_MIN: f64 = 0.3;
 /// A tick contains at least this many times the CPU time of any other loop.
 const AHEAD: f64 = 2.5;
-/// The share of its due times that have a tick.
+/// The minimum share of a loop's due times that have a tick.
 const PRESENCE_MIN: f64 = 0.6;
-/// The same share for a loop of several threads that keeps neither set times nor a chain. It is higher, because unrelated bursts of work
+/// The minimum share for a loop of several threads that keeps neither set times nor a chain. It is higher, because unrelated bursts of work
 /// may cover every second tick.
 const PRESENCE_LOOSE_MIN: f64 = 0.85;
 /// A server that uses a smaller share of a CPU does so little that its tick cannot be distinguished from a housekeeping timer.
@@ -31,9 +31,9 @@ const SOUGHT_OFF_MAX: f64 = 0.01;
 /// The user's knowledge of the tick.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    /// Its rate in ticks per second.
+    /// The tick's rate in ticks per second.
     pub tick_hz: Option<f64>,
-    /// The name of the thread that does its work.
+    /// The name of the thread that does the tick's work.
     pub thread: Option<String>,
     /// The function that the server enters once per tick.
     pub function: Option<TickFunction>,
@@ -47,19 +47,19 @@ pub enum Unclear {
     /// Nothing repeats.
     #[error("{reason}")]
     NoLoop {
-        /// The behaviour of its busiest thread.
+        /// Why the server's busiest thread has no tick.
         reason: NoTick,
     },
     /// Two loops hold much of the work.
     #[error("{first_hz:.2} Hz with {:.0} % of its CPU time and {second_hz:.2} Hz with {:.0} % both may be the tick", first_share * 100.0, second_share * 100.0)]
     Several {
-        /// The rate of the one with the most work.
+        /// The rate of the loop with the most work.
         first_hz: f64,
-        /// Its share of the server's CPU time.
+        /// That loop's share of the server's CPU time.
         first_share: f64,
-        /// The rate of the next.
+        /// The rate of the loop with the second most work.
         second_hz: f64,
-        /// Its share of the server's CPU time.
+        /// That loop's share of the server's CPU time.
         second_share: f64,
     },
     /// The loop does too little of the work.
@@ -67,13 +67,13 @@ pub enum Unclear {
     LittleWork {
         /// The rate of the loop with the most work.
         hz: f64,
-        /// Its share of the server's CPU time.
+        /// That loop's share of the server's CPU time.
         work_share: f64,
     },
     /// The loop waits like one that checks for packets.
     #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time and works for {:.0} us, which may not be a tick", *poll_ns as f64 / 1e6, *work_ns as f64 / 1e3)]
     Poll {
-        /// Its rate.
+        /// The loop's rate.
         hz: f64,
         /// The time of each poll, in nanoseconds.
         poll_ns: u64,
@@ -83,11 +83,11 @@ pub enum Unclear {
     /// Some wakes of a polling loop do more work than the others.
     #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time and does more work {heavier_hz:.2} times a second, which may be the tick", *poll_ns as f64 / 1e6)]
     HeavierWakes {
-        /// Its rate.
+        /// The loop's rate.
         hz: f64,
         /// The time of each poll, in nanoseconds.
         poll_ns: u64,
-        /// How often it does more, per second.
+        /// How often wakes do more work, per second.
         heavier_hz: f64,
     },
     /// The loop is woken from outside.
@@ -95,15 +95,15 @@ pub enum Unclear {
         "its loop of {hz:.2} Hz is woken from outside, by packets, another program or a signal: it requested a later time or none"
     )]
     Woken {
-        /// Its rate.
+        /// The loop's rate.
         hz: f64,
     },
     /// Too many of its due times passed without a tick.
     #[error("its loop of {hz:.2} Hz had a tick at only {:.0} % of the expected times", presence * 100.0)]
     Sparse {
-        /// Its rate.
+        /// The loop's rate.
         hz: f64,
-        /// The share of its due times that had a tick.
+        /// The share of the loop's due times that had a tick.
         presence: f64,
     },
     /// The server does almost nothing.
@@ -131,7 +131,7 @@ pub enum Unclear {
     EnteredIrregularly {
         /// The function.
         function: String,
-        /// How often it was entered, per second.
+        /// How often the function was entered, per second.
         entries_hz: f64,
     },
 }
@@ -142,7 +142,7 @@ pub enum Unclear {
 pub struct Choice {
     /// The loops, the one with the most work first.
     pub loops: Vec<TickLoop>,
-    /// The index of the tick among them. None if it is unclear.
+    /// The index of the tick among the loops. None if it is unclear.
     pub tick: Option<usize>,
     /// Why the tick is unclear.
     pub unclear: Option<Unclear>,

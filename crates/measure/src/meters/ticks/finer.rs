@@ -26,7 +26,7 @@ const TICKS_MAX: usize = 4096;
 pub(super) struct Finer {
     pub tempo: Tempo,
     pub followed: Followed,
-    /// Whether its work between the ticks clearly exceeds the work elsewhere. Otherwise either loop may be the tick.
+    /// Whether the faster loop's work between the ticks clearly exceeds the work at other times. Otherwise either loop may be the tick.
     pub is_sure: bool,
 }
 

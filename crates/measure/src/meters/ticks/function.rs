@@ -16,7 +16,7 @@ pub type ReadFunction = fn(&str) -> Result<TickFunction, String>;
 /// A function that the server enters once per tick, and how to find its code.
 #[derive(Clone)]
 pub struct TickFunction {
-    /// Its name, as the user wrote it.
+    /// The function's name, as the user wrote it.
     pub name: String,
     /// Finds the function. This module does not read symbols.
     pub find: Arc<Find>,

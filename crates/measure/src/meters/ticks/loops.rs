@@ -49,16 +49,16 @@ const LISTED_MAX: usize = 8;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Waits {
-    /// For a fixed time in calls that a file or a packet can end: a polling loop.
+    /// The threads wait for a fixed time in calls that a file or a packet can end: a polling loop.
     PollsFor {
         /// The time, in nanoseconds.
         ns: u64,
     },
-    /// Until a time that differs for each tick.
+    /// The threads wait until a time that differs for each tick.
     ForItsTime,
-    /// Until a time far away, or until a file is ready: packets, another program or a signal wake it earlier.
+    /// The threads wait until a time far away, or until a file is ready. Packets, another program or a signal wake them earlier.
     WokenBefore,
-    /// Not observed.
+    /// The waits were not observed.
     Unseen,
 }
 
@@ -66,13 +66,13 @@ pub enum Waits {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Carrier {
-    /// Its process.
+    /// The thread's process.
     pub pid: u32,
-    /// Its number.
+    /// The thread's number.
     pub tid: u32,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
-    /// Its share of the work in the loop's ticks.
+    /// The thread's share of the work in the loop's ticks.
     pub share: f64,
 }
 
@@ -80,32 +80,32 @@ pub struct Carrier {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TickLoop {
-    /// The threads whose work shows it.
+    /// The threads whose work shows the loop.
     pub of: Workers,
-    /// Its period, and how well it keeps it.
+    /// The loop's period, and how well the loop keeps it.
     pub tempo: Tempo,
-    /// Its observed ticks.
+    /// The number of observed ticks.
     pub ticks: u64,
-    /// The share of the server's CPU time in its ticks.
+    /// The share of the server's CPU time in the loop's ticks.
     pub work_share: f64,
-    /// The CPU use of its ticks, from 0 to 1.
+    /// The CPU use of the loop's ticks, from 0 to 1.
     pub cpu_share: f64,
     /// The median work of a tick, in nanoseconds.
     pub tick_work_ns_p50: u64,
-    /// The threads that do its work, the most first.
+    /// The threads that do the loop's work, the one with most work first.
     pub carriers: Vec<Carrier>,
-    /// How it waits.
+    /// How the loop's threads wait for the next tick.
     pub waits: Waits,
-    /// The rate of a faster loop of the same threads that contains it: its ticks begin at wakes of that loop.
+    /// The rate of a faster loop of the same threads, if ticks of this loop begin at wakes of that loop.
     pub within_hz: Option<f64>,
-    /// The rate of a slower loop that contains the heavier of its ticks.
+    /// The rate of a slower loop that contains the heavier ticks of this loop. None without such a loop.
     pub holds_hz: Option<f64>,
-    /// How often its ticks are heavier than the others, per second, if they cannot be distinguished one by one.
+    /// How often some ticks of this loop are heavier than the others, per second, if they cannot be distinguished one by one.
     pub heavier_hz: Option<f64>,
 }
 
 impl fmt::Display for TickLoop {
-    /// Its rate, its share of the work, and its threads.
+    /// The loop's rate, its share of the work, and its threads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (hz, share) = (self.tempo.hz(), self.work_share * 100.0);
         write!(f, "{hz:.2} Hz with {share:.0} % of its CPU time, by {}", self.workers())
@@ -113,7 +113,7 @@ impl fmt::Display for TickLoop {
 }
 
 impl TickLoop {
-    /// The threads that do its work, in words.
+    /// The threads that do the loop's work, in words.
     pub fn workers(&self) -> String {
         match (&self.carriers[..], &self.of) {
             ([one, others @ ..], Workers::Pool(_) | Workers::Process | Workers::Function(_)) if !others.is_empty() => {
@@ -338,7 +338,7 @@ fn described(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) ->
     let work: Vec<f64> = ticks.iter().map(|wake| wake.on_cpu_ns as f64).collect();
     let sum_ns: f64 = work.iter().sum();
     let (carriers, waits) = match view.of {
-        // Its ticks begin within wakes.
+        // The ticks of a function begin within wakes.
         Workers::Function(_) => {
             (carriers_of_entries(stream, view), waits(stream, view, &woken_for_entries(stream, view)))
         }

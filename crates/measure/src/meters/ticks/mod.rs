@@ -57,7 +57,7 @@ use crate::{MeterError, Samples, Unit, Watch};
 
 const STEP_NS: u64 = 50_000_000;
 
-/// How to measure.
+/// The settings of the ticks meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The server's processes.
@@ -72,27 +72,27 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
-    /// Its process.
+    /// The thread's process.
     pub pid: u32,
-    /// Its number.
+    /// The thread's number.
     pub tid: u32,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
-    /// Its CPU use, from 0 to 1.
+    /// The thread's CPU use, from 0 to 1.
     pub cpu_share: f64,
-    /// How often it woke, per second.
+    /// How often the thread woke, per second.
     pub wakes_per_s: f64,
 }
 
-/// The report.
+/// The report of the ticks meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// How long it was watched, in nanoseconds.
+    /// How long the server was watched, in nanoseconds.
     pub watched_ns: u64,
     /// The server's CPU use, from 0 to the number of CPUs.
     pub cpu_share: f64,
-    /// Everything periodic in the server, and which of that is the tick.
+    /// All loops of the server, and which of them is the tick.
     #[serde(flatten)]
     pub choice: Choice,
     /// The tick's numbers. None if the tick is unclear.
@@ -105,9 +105,9 @@ pub struct Report {
     pub picture: Option<Picture>,
     /// What was lost.
     pub unseen: Unseen,
-    /// Whether all of its watched threads ended meanwhile.
+    /// Whether all watched threads of the server ended meanwhile.
     pub is_over: bool,
-    /// The reader's CPU use, from 0 to 1.
+    /// The CPU use of the meter's reading thread, from 0 to 1.
     pub reader_cpu_share: f64,
 }
 
@@ -117,7 +117,7 @@ pub struct Report {
 pub struct Ticks {
     /// Ticks per second.
     pub tick_hz: f64,
-    /// How their times are related.
+    /// Whether ticks come at set times, or each a period after the one before.
     pub pacing: Pacing,
     /// The reference of lateness.
     pub due: Due,
@@ -135,15 +135,15 @@ pub struct Ticks {
     pub other_wakes_per_s: f64,
     /// The share of the CPU time of the tick's threads that is in ticks.
     pub work_share: f64,
-    /// From one tick's start to the next.
+    /// The times from one tick's start to the next.
     pub interval_ns: Samples,
-    /// From the due time to the start.
+    /// The times from due to the start of a tick.
     pub lateness_ns: Samples,
-    /// Time on a CPU.
+    /// The time of each tick on a CPU.
     pub work_ns: Samples,
-    /// From the start to the end.
+    /// The times from the start to the end of a tick.
     pub wall_ns: Samples,
-    /// From the due time to the end.
+    /// The times from due to the end of a tick.
     pub due_to_done_ns: Samples,
 }
 

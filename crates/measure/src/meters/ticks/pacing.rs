@@ -30,11 +30,11 @@ pub enum Pacing {
 /// A tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TickTime {
-    /// Its number.
+    /// The tick's number.
     pub number: u64,
-    /// When it began, in nanoseconds.
+    /// When the tick began, in nanoseconds.
     pub start_ns: u64,
-    /// When it was done.
+    /// When the tick was done, in nanoseconds.
     pub end_ns: u64,
 }
 
@@ -65,7 +65,7 @@ const PUSHED_MIN: f64 = 0.7;
 const ROUND_OFF_MAX: f64 = 300e-6;
 const ROUND_OFF_NS_MAX: f64 = 15_000.0;
 
-/// The evidence for one or the other.
+/// The evidence for set times or for chained ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evidence {
     /// The exponent of the spread's growth with a stretch's length: 0 at set times, 0.5 for chained ticks.

@@ -18,11 +18,11 @@ const SPAN_MAX_NS: f64 = 4e9;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
-    /// Its number.
+    /// The thread's number.
     pub tid: u32,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
-    /// The share of each cell in which it was awake, from 0 to 1.
+    /// The share of each cell in which the thread was awake, from 0 to 1.
     pub cells: Vec<f64>,
 }
 
@@ -32,7 +32,7 @@ pub struct Row {
 pub struct Picture {
     /// How long a cell is, in nanoseconds.
     pub cell_ns: f64,
-    /// One for each of the busiest threads.
+    /// One row for each of the busiest threads.
     pub rows: Vec<Row>,
 }
 

@@ -9,41 +9,41 @@ use super::wakes::{Unseen, Wake};
 /// The state of a thread when it was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// When, on the monotonic clock.
+    /// When the thread was examined, on the monotonic clock.
     pub at_ns: u64,
-    /// Its state.
+    /// The call in which the thread slept.
     pub sleep: SleepCall,
 }
 
 /// The activity of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadLog {
-    /// Its process.
+    /// The thread's process.
     pub pid: u32,
-    /// Its number.
+    /// The thread's number.
     pub tid: u32,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
     /// The wakes that ended in the stretch, in order of time.
     pub wakes: Vec<Wake>,
-    /// Its observed waits, in order of time.
+    /// The thread's observed waits, in order of time.
     pub asked: Vec<Asked>,
-    /// Its entries of the probed function, in order of time, on the monotonic clock.
+    /// The thread's entries of the probed function, in order of time, on the monotonic clock.
     pub entries: Vec<u64>,
-    /// Who woke it, in order of time. The text form does not have it.
+    /// Who woke the thread, in order of time. The text form of a stream does not have this.
     pub woken: Vec<Woken>,
     /// Since when all wake-ups are in `woken`. None if they were not recorded, or some were lost.
     pub woken_from_ns: Option<u64>,
     /// Switches that were seen.
     pub switches: u64,
-    /// Whether it switched so often that watching it was stopped.
+    /// Whether the thread switched so often that watching it was stopped.
     pub is_too_much: bool,
-    /// Whether it has ended.
+    /// Whether the thread has ended.
     pub is_over: bool,
 }
 
 impl ThreadLog {
-    /// How long it ran, in nanoseconds.
+    /// How long the thread ran, in nanoseconds.
     pub fn ran_ns(&self) -> u64 {
         self.wakes.iter().fold(0, |sum, wake| sum.saturating_add(wake.on_cpu_ns))
     }
@@ -54,7 +54,7 @@ impl ThreadLog {
 pub struct Stream {
     /// When the stretch began, on the monotonic clock.
     pub from_ns: u64,
-    /// When it ended.
+    /// When the stretch ended, on the monotonic clock.
     pub to_ns: u64,
     /// The function whose entries were also recorded.
     pub function: Option<String>,
@@ -81,7 +81,7 @@ impl Stream {
         part
     }
 
-    /// Its length, in nanoseconds; at least 1.
+    /// The length of the stretch, in nanoseconds; at least 1.
     pub fn span_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns).max(1)
     }

@@ -30,7 +30,7 @@ const HEAVY_MAX: f64 = 4.0;
 /// The maximum number of wakes to search, and the longest stretch.
 const SEARCH_MAX: usize = 1024;
 const SEARCH_NS: u64 = 8_000_000_000;
-/// The most peaks to try.
+/// The maximum number of peaks to try.
 const PEAKS_MAX: usize = 12;
 /// Lower peaks are chance, or are not periodic enough.
 const PEAK_MIN: f64 = 0.15;
@@ -65,7 +65,7 @@ pub struct Tempo {
     pub period_ns: f64,
     /// Ticks per second. For chained ticks it is less than the usual time suggests, because a late tick delays all later ones.
     pub rate_hz: f64,
-    /// How they are related.
+    /// Whether ticks come at set times, or each a period after the one before.
     pub pacing: Pacing,
     /// The deviation of a tick from its time, in nanoseconds: the median absolute deviation.
     pub spread_ns: f64,
@@ -83,7 +83,7 @@ impl Tempo {
         self.rate_hz
     }
 
-    /// How close to its time to look for a tick.
+    /// How close to its due time to look for a tick.
     pub(super) fn gate(&self) -> Gate {
         Gate::new(self.period_ns, self.spread_ns)
     }
@@ -94,13 +94,13 @@ impl Tempo {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NoTick {
-    /// It hardly ever woke.
+    /// The thread hardly ever woke.
     FewWakes,
-    /// It woke at irregular times.
+    /// The thread woke at irregular times.
     NoPeriod,
-    /// It woke so often that watching it was stopped.
+    /// The thread woke so often that watching it was stopped.
     TooMany,
-    /// It never slept, so ticks cannot be separated.
+    /// The thread never slept, so ticks cannot be separated.
     NeverSleeps,
 }
 
@@ -377,7 +377,7 @@ fn presence(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f
     presence_by(beats, light_ns, followed, gate, DEVIATIONS_MIN)
 }
 
-/// As [`presence`], for a period that was known before: only one period is tried.
+/// The same as [`presence`], for a period that was known before: only one period is tried.
 pub(super) fn presence_of_known(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
     presence_by(beats, light_ns, followed, gate, DEVIATIONS_KNOWN_MIN)
 }

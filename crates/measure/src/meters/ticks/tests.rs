@@ -40,7 +40,7 @@ const PLAIN: Server = Server {
 };
 
 impl Server {
-    /// Its activity in this many seconds.
+    /// The server's activity in this many seconds.
     fn wakes(&self, seconds: f64, seed: u64) -> Vec<Wake> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut exponential = |mean: f64| -f64::ln(1.0 - random.random::<f64>()) * mean;

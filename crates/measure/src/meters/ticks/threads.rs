@@ -20,9 +20,9 @@ const NAMED_MAX: usize = 8;
 /// Which threads to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// These, by process and thread.
+    /// These threads, each as process number and thread number.
     Threads(Vec<(u32, u32)>),
-    /// These, and new threads of the processes.
+    /// These threads, and new threads of their processes.
     Growing(Vec<(u32, u32)>),
 }
 

@@ -4,9 +4,9 @@
 /// An activity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beat {
-    /// When it began, in nanoseconds.
+    /// When the activity began, in nanoseconds.
     pub at_ns: u64,
-    /// When it ended.
+    /// When the activity ended, in nanoseconds.
     pub until_ns: u64,
     /// The amount of work: nanoseconds on a CPU, or bytes.
     pub weight: f64,
@@ -17,14 +17,14 @@ pub struct Beat {
 pub struct Start {
     /// The period, in nanoseconds.
     pub period_ns: f64,
-    /// The time.
+    /// The time near a tick, in nanoseconds.
     pub at_ns: f64,
 }
 
-/// How close to its time a tick is.
+/// How far from its due time a tick may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gate {
-    /// In nanoseconds, to both sides.
+    /// The allowed deviation in nanoseconds, to both sides.
     pub ns: f64,
 }
 
@@ -34,7 +34,7 @@ impl Gate {
         Gate { ns: 0.15 * period_ns }
     }
 
-    /// For ticks with this spread (median absolute deviation).
+    /// The gate for ticks with this spread (median absolute deviation).
     pub fn new(period_ns: f64, spread_ns: f64) -> Gate {
         let widest = Gate::widest(period_ns).ns;
         Gate { ns: (6.0 * spread_ns + 30_000.0).clamp(0.01 * period_ns, widest) }
@@ -44,13 +44,13 @@ impl Gate {
 /// How far a tick's deviation shifts the expected times of later ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pull {
-    /// By 3 % of the deviation: the period is known.
+    /// Later ticks move by 3 % of the deviation: the period is known.
     Little,
-    /// By 10 % of the deviation: the period is almost known.
+    /// Later ticks move by 10 % of the deviation: the period is almost known.
     Some,
-    /// By 30 % of the deviation: the period is roughly known.
+    /// Later ticks move by 30 % of the deviation: the period is roughly known.
     Much,
-    /// By all of it: each tick is due one period after the previous one.
+    /// Later ticks move by the whole deviation: each tick is due one period after the previous one.
     Whole,
 }
 
@@ -74,20 +74,20 @@ pub enum Found {
     Late(usize),
     /// The thread was already awake, in this beat.
     Hidden(usize),
-    /// None.
+    /// No beat.
     Missed,
 }
 
 /// A due time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
-    /// Its number, from 0.
+    /// The slot's number, from 0.
     pub number: u64,
-    /// When it was expected, in nanoseconds.
+    /// When the tick was expected, in nanoseconds.
     pub expected_ns: f64,
-    /// The deviation, if a tick was found near that.
+    /// The deviation from `expected_ns`. Valid if a tick was found in time.
     off_ns: f64,
-    /// The result.
+    /// What was found at the due time.
     pub found: Found,
 }
 
@@ -116,7 +116,7 @@ impl Slot {
 pub struct Followed {
     /// How far a tick's deviation shifted the expected times of later ticks.
     pub pull: Pull,
-    /// In order of time.
+    /// The slots, in order of time.
     pub slots: Vec<Slot>,
 }
 

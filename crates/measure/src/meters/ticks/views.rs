@@ -37,7 +37,7 @@ pub enum Workers {
 /// When a thread requested to be woken, and when that work began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer {
-    /// When it was due, on the monotonic clock.
+    /// When the thread had requested to be woken, on the monotonic clock.
     pub due_ns: u64,
     /// When the wake or the burst began.
     pub begun_ns: u64,

@@ -9,17 +9,17 @@ pub const WAKES_MAX: usize = 1 << 18;
 /// From when a thread got a CPU until it slept again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// When it got the CPU, on the monotonic clock.
+    /// When the thread got the CPU, on the monotonic clock.
     pub start_ns: u64,
-    /// When it slept.
+    /// When the thread slept again.
     pub end_ns: u64,
-    /// How long it ran in between.
+    /// How long the thread ran in between.
     pub on_cpu_ns: u64,
-    /// How often it lost the CPU in between.
+    /// How often the thread lost the CPU in between.
     pub preempted: u32,
-    /// The CPU on which it began.
+    /// The CPU on which the wake began.
     pub cpu: u32,
-    /// Whether it changed CPUs in between.
+    /// Whether the thread changed CPUs in between.
     pub is_moved: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Unseen {
     pub records: u64,
     /// How often the ring was full, so that more may be missing.
     pub overflows: u64,
-    /// Wakes beyond the most that are held.
+    /// Wakes that were dropped because [`WAKES_MAX`] were held already.
     pub wakes: u64,
 }
 
@@ -67,11 +67,11 @@ pub struct Wakes {
 pub struct HandedOver {
     /// The wakes that ended, in order of time.
     pub wakes: Vec<Wake>,
-    /// Its entries of the probed function, on the monotonic clock.
+    /// The thread's entries of the probed function, on the monotonic clock.
     pub entries: Vec<u64>,
     /// What was lost.
     pub unseen: Unseen,
-    /// Its switches.
+    /// The number of the thread's switches.
     pub switches: u64,
 }
 
@@ -79,7 +79,7 @@ pub struct HandedOver {
 #[derive(Clone, Copy, Debug)]
 struct Awake {
     wake: Wake,
-    /// When it last got the CPU. None while it waits for a CPU.
+    /// When the thread last got the CPU. None while it waits for a CPU.
     since_ns: Option<u64>,
     last_cpu: u32,
 }
@@ -106,7 +106,7 @@ impl Wakes {
         }
     }
 
-    /// The ring was full.
+    /// Records that the ring was full.
     pub fn overflowed(&mut self) {
         self.unseen.overflows += 1;
     }
@@ -114,13 +114,13 @@ impl Wakes {
     fn given(&mut self, switch: ThreadSwitch) {
         let at_ns = switch.at_ns;
         match &mut self.now {
-            // It continues where it was.
+            // The thread continues where it was.
             Some(awake) if awake.since_ns.is_none() => {
                 awake.since_ns = Some(at_ns);
                 awake.wake.is_moved |= awake.last_cpu != switch.cpu;
                 awake.last_cpu = switch.cpu;
             }
-            // Its start, or the first record that was seen.
+            // The start of a wake, or the first record that was seen of it.
             _ => {
                 let wake = Wake {
                     start_ns: at_ns,

@@ -19,7 +19,7 @@ use super::threads::tasks;
 pub use super::threads::{THREADS_MAX, Watched};
 use super::wakes::{HandedOver, Wakes};
 
-/// How often it reads. Each read wakes our thread on some CPU. 16,384 records suffice for 60,000 switches per second.
+/// The interval between reads. Each read wakes our thread on some CPU. 16,384 records suffice for 60,000 switches per second.
 const EVERY: Duration = Duration::from_millis(170);
 /// Each read is delayed by a varying number of milliseconds below this. Tick periods often divide round times, so reads at fixed intervals
 /// would always hit the same phase.
@@ -38,7 +38,7 @@ const FEW: usize = 8;
 const SWITCHES_A_SECOND_MAX: u64 = 20_000;
 /// The maximum number of checks per window of what a thread waits for.
 const ASKED_MAX: usize = 256;
-/// The most wake-ups between two windows to hold.
+/// The maximum number of wake-ups between two windows to hold.
 const WOKEN_MAX: usize = 1 << 14;
 /// How many reads pass between searches for new threads. This is about once a second.
 const RESCAN_EVERY: u32 = 5;
@@ -46,18 +46,18 @@ const RESCAN_EVERY: u32 = 5;
 /// A function whose entries are recorded, with the probe at its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedFunction {
-    /// Its name.
+    /// The function's name.
     pub name: String,
-    /// The probe at its first instruction.
+    /// The probe at the function's first instruction.
     pub probe: Probe,
 }
 
 /// How often a watcher reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// Often enough to read what the threads wait for.
+    /// The watcher reads often enough to see what the threads wait for.
     Frequent,
-    /// Only so that no ring fills.
+    /// The watcher reads only so often that no ring fills.
     Slow,
 }
 
@@ -68,7 +68,7 @@ struct OneThread {
     name: String,
     switches: ThreadSwitches,
     sleeper: Option<Sleeper>,
-    /// Only for a slow watch of one thread. None if this user or this kernel does not show it.
+    /// Who wakes the thread. None unless this is a slow watch of one thread, and the kernel shows this to the user.
     wakers: Option<Wakers>,
     woken: Vec<Woken>,
     lost_woken: bool,
@@ -178,7 +178,7 @@ impl OneThread {
         let timers = timers.entry(self.pid).or_insert_with(|| TimerFiles::new(self.pid));
         match sleeper.sleep_call_with(|file| timers.due_ns(file)) {
             Ok(sleep) => self.asked.push(Asked { at_ns, sleep }),
-            // It has ended, or may not be examined: do not ask again.
+            // The thread has ended, or may not be examined: do not ask again.
             Err(_) => self.sleeper = None,
         }
     }
@@ -222,7 +222,7 @@ impl Inner {
                 continue;
             }
             self.known.insert(tid);
-            // If it has ended already, nothing is lost.
+            // If the new thread has ended already, nothing is lost.
             self.threads.extend(OneThread::start(pid, tid, RECORDS_OF_MANY, self.function.as_ref()));
         }
         self.unwatched = self.unwatched.max(unwatched);
@@ -239,8 +239,8 @@ impl Watcher {
         Watcher::at_pace(watched, function, Pace::Frequent)
     }
 
-    /// The same for a watch without an end. It reads every 1.5 s, and does not look at what the threads wait for. If it is only one thread, it also
-    /// records who wakes it, where the kernel shows that.
+    /// Watches threads as [`start`](Watcher::start) does, but without an end. It reads every 1.5 s, and does not look at what the threads
+    /// wait for. If there is only one thread, it also records who wakes it, where the kernel shows that.
     ///
     /// # Errors
     /// As for [`Watcher::start`].

@@ -26,7 +26,7 @@ const BURST_NS_MAX: u64 = 1_000_000_000;
 pub struct Burst {
     /// The receive buffer, in bytes as the kernel counts them.
     pub receive_buffer_bytes: u64,
-    /// By size.
+    /// The results, one for each packet size.
     pub fits: Vec<Fit>,
 }
 
@@ -34,15 +34,15 @@ pub struct Burst {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fit {
-    /// How long a packet was, in bytes without headers.
+    /// The length of a packet, in bytes without headers.
     pub bytes: usize,
-    /// How many the server sent at once. None if it did not report.
+    /// How many packets the server sent at once. None if it did not report.
     pub sent: Option<u64>,
-    /// How many were in the buffer when the meter began to read.
+    /// How many packets were in the buffer when the meter began to read.
     pub fit: u64,
-    /// How many the socket dropped for lack of buffer. None if the kernel does not report them.
+    /// How many packets the socket dropped for lack of buffer. None if the kernel does not report them.
     pub dropped_at_socket: Option<u64>,
-    /// How many were lost before the socket: on the way, or in this host's queues.
+    /// How many packets were lost before the socket: on the way, or in this host's queues. None if that is unknown.
     pub lost_before: Option<u64>,
     /// The receive buffer that a packet used, in bytes. None if the kernel does not report it.
     pub held_bytes_each: Option<f64>,

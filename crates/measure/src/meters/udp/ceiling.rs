@@ -12,7 +12,7 @@ use super::settings::Settings;
 use super::wire::{FILLER_BYTES_MIN, FromClient, Numbered, SessionCounts};
 use crate::{MeterError, Watch};
 
-/// How long it sends.
+/// How long the meter sends.
 const FLOOD_NS: u64 = 800_000_000;
 
 /// How often to report progress.
@@ -22,12 +22,12 @@ const PROGRESS_NS: u64 = 100_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ceiling {
-    /// How long a packet is, in bytes without headers.
+    /// The length of a packet, in bytes without headers.
     pub bytes: usize,
-    /// What the meter's thread sent. Over loopback or a veth pair the same call also carries the packet up to the other
+    /// The rate at which the meter's thread sent. Over loopback or a veth pair the same call also carries the packet up to the other
     /// socket.
     pub send: Rate,
-    /// What the server's thread received. None if it did not report.
+    /// The rate at which the server's thread received. None if it did not report.
     pub receive: Option<Rate>,
     /// Packets that the kernel here did not accept.
     pub not_sent: u64,
@@ -41,16 +41,16 @@ pub struct Ceiling {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rate {
-    /// How many.
+    /// The number of packets.
     pub packets: u64,
-    /// Per second of time.
+    /// Packets per second of time.
     pub per_s: f64,
-    /// Per second of the thread's CPU time: the rate of a core that does nothing else.
+    /// Packets per second of the thread's CPU time: the rate of a core that does nothing else.
     pub per_cpu_s: f64,
 }
 
 impl Rate {
-    /// From a number of packets and the time and CPU time for them, both in nanoseconds.
+    /// The rate for this many packets, which took this time and CPU time, both in nanoseconds.
     pub fn new(packets: u64, ns: u64, cpu_ns: u64) -> Rate {
         let per = |ns: u64| packets as f64 * 1e9 / ns.max(1) as f64;
         Rate { packets, per_s: per(ns), per_cpu_s: per(cpu_ns) }

@@ -15,7 +15,7 @@ use super::wire::{FromClient, FromServer, Numbered, SessionCounts, StreamRequest
 /// A session that was silent for this long is closed. A cookie expires earlier, so a recorded opening cannot be replayed.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
-/// The most simultaneous sessions.
+/// The maximum number of simultaneous sessions.
 pub(super) const SESSIONS_MAX: usize = 64;
 
 /// The limit of handshakes per host.
@@ -40,7 +40,7 @@ pub enum Act {
     Counts {
         /// The session's secret.
         session: u64,
-        /// The same as in the question.
+        /// The number of the question, which the answer repeats.
         ask: u64,
         /// The counts that the gate knows.
         tally: SessionCounts,
@@ -49,9 +49,9 @@ pub enum Act {
     Burst {
         /// The session's secret.
         session: u64,
-        /// How many.
+        /// The number of packets.
         packets: u32,
-        /// How long.
+        /// The length of each packet, in bytes.
         bytes: u16,
     },
 }
@@ -59,11 +59,11 @@ pub enum Act {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not a packet of this protocol.
+    /// The bytes are not a packet of this protocol.
     Malformed,
-    /// No session with this address and secret, or no valid cookie.
+    /// The sender has no session with this address and secret, or no valid cookie.
     Unproven,
-    /// It exceeds the sender's limit.
+    /// The packet exceeds the sender's limit.
     TooMany,
 }
 
@@ -71,13 +71,13 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counted {
-    /// Answered, or counted for a session.
+    /// Packets that were answered, or counted for a session.
     pub taken: u64,
-    /// Not packets of this protocol.
+    /// Packets that are not of this protocol.
     pub malformed: u64,
-    /// Without a session or a valid cookie.
+    /// Packets without a session or a valid cookie.
     pub unproven: u64,
-    /// Over the sender's limit.
+    /// Packets over the sender's limit.
     pub too_many: u64,
     /// Sessions that were opened.
     pub sessions: u64,
@@ -125,11 +125,11 @@ pub(super) struct Parcel {
 /// A packet as it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// Its source address, which may be forged.
+    /// The packet's source address, which may be forged.
     pub from: SocketAddr,
-    /// When it arrived, on a clock that never goes back.
+    /// When the packet arrived, in nanoseconds on a clock that never goes back.
     pub now_ns: u64,
-    /// Its message.
+    /// The packet's payload.
     pub bytes: &'a [u8],
 }
 
@@ -166,7 +166,7 @@ impl Gate {
     /// Decides what to do with a packet.
     ///
     /// # Errors
-    /// If it must be dropped without an answer.
+    /// If the packet must be dropped without an answer.
     pub fn admit(&mut self, arrival: Arrival<'_>) -> Result<Act, Refusal> {
         let decided = self.decide(arrival);
         match decided {

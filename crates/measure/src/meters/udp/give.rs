@@ -5,7 +5,7 @@ use super::wire::StreamRequest;
 
 /// A client that has not repeated its request for this long gets no more packets.
 pub(super) const UNASKED_NS: u64 = 1_000_000_000;
-/// How often a client should repeat it.
+/// The interval at which a client should repeat its request.
 pub(crate) const ASK_AGAIN_NS: u64 = 200_000_000;
 /// How much time a server makes up for after it lost its CPU. Packets from before that are skipped.
 const CATCH_UP_NS: u64 = 20_000_000;
@@ -38,7 +38,7 @@ impl Give {
         Give { request, packets_per_s, start_ns: now_ns, asked_ns: now_ns, done: 0, sent: 0 }
     }
 
-    /// Handles a repeated request. Returns the agreed rate, or none if it is over or the request differs.
+    /// Handles a repeated request. Returns the agreed rate. None if the time of the request is over, or if the request differs.
     pub(super) fn again(&mut self, request: StreamRequest, now_ns: u64) -> Option<u32> {
         if request != self.request || !self.is_running(now_ns) {
             return None;

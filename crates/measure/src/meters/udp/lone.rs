@@ -45,7 +45,8 @@ pub(super) fn run(
             continue;
         }
         let mut got = inbox.receive(session.socket(), Wait::NotForOne);
-        // An older answer may be lost: poll for it, but do not sleep for it.
+        // Sleep only while the newest packet has no answer, or after the last packet. If only older answers are missing, they may be lost:
+        // then poll.
         let sleeps = plan.receive == Receive::Sleep && (taken.upto < next || ended_ns.is_some());
         let woken = got == Err(Errno::AGAIN) && sleeps;
         if woken {

@@ -37,7 +37,7 @@ use crate::{Lost, MeterError, Samples, Watch};
 use open_loop::{Done, Plan, Stamps};
 use wire::SessionCounts;
 
-/// The report.
+/// The report of the UDP meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -49,7 +49,7 @@ pub struct Report {
     pub echo: Option<Echo>,
     /// Where the time of a round trip goes.
     pub split: Option<Split>,
-    /// Packets a second.
+    /// Packets per second that a core can send and receive.
     pub ceiling: Option<Ceiling>,
     /// Packets that fit while nobody reads.
     pub burst: Option<Burst>,
@@ -78,23 +78,23 @@ pub struct Echo {
     pub rate_hz: f64,
     /// Sent packets per second.
     pub sent_hz: f64,
-    /// How long each was, in bytes without headers.
+    /// The length of each packet, in bytes without headers.
     pub bytes: usize,
-    /// How long they were sent, in seconds.
+    /// How long packets were sent, in seconds.
     pub seconds: f64,
     /// From the due time of a packet until its answer was read: the latency that a client sees, without coordinated omission.
     pub from_due_ns: Samples,
-    /// From the time when it was sent.
+    /// From the sending of a packet until its answer was read.
     pub from_send_ns: Samples,
-    /// How late it was sent, because the sender woke late or this host stalled.
+    /// How late each packet was sent, because the sender woke late or this host stalled.
     pub late_ns: Samples,
-    /// The way there. None if the server did not report.
+    /// The packets to the server. None if the server did not report.
     pub there: Option<DirectionCounts>,
-    /// The way back. None if the server did not report.
+    /// The packets from the server. None if the server did not report.
     pub back: Option<DirectionCounts>,
     /// Packets that this host's kernel did not accept.
     pub not_sent: u64,
-    /// Other sessions of the server at the same time. None if it did not report.
+    /// The number of other sessions that the server had at the same time. None if the server did not report it.
     pub others: Option<u32>,
     /// CPU time of the meter's threads on this host, as a share of one CPU.
     pub cpu_share: f64,
@@ -106,7 +106,7 @@ pub struct Echo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionCounts {
-    /// Packets that were sent this way.
+    /// Packets that were sent in this direction.
     pub sent: u64,
     /// Packets that never arrived.
     pub lost: u64,
@@ -285,7 +285,7 @@ fn ways(
 mod tests {
     use super::*;
 
-    /// Regression: it had a rate of 0 packets a second.
+    /// Regression: a part that was stopped before its first packet reported a rate of 0 packets per second.
     #[test]
     fn what_was_stopped_before_it_began_has_no_rate() {
         let parts = [UdpTest::Echo, UdpTest::Split, UdpTest::Ceiling, UdpTest::Burst];

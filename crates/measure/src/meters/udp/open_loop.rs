@@ -18,7 +18,7 @@ const GRACE_NS: u64 = 1_000_000_000;
 pub(super) const QUIET_NS: u64 = 30_000_000;
 /// How often to report progress.
 pub(super) const PROGRESS_NS: u64 = 100_000_000;
-/// A packet has at most three timestamps.
+/// The maximum number of timestamps to hold. A packet has at most three.
 const STAMPS_MAX: usize = 100_000;
 
 /// What to send, and how.
@@ -50,9 +50,9 @@ impl Plan {
 /// The kernel timestamps to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamps {
-    /// For received packets.
+    /// Timestamps of received packets.
     Received,
-    /// For sent packets too. These wake any thread that sleeps for a packet, so they get a separate run.
+    /// Timestamps of sent packets too. These wake any thread that sleeps for a packet, so they get a separate run.
     Both,
 }
 
@@ -60,7 +60,7 @@ pub(super) enum Stamps {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EchoReceived {
     pub(super) sequence: u64,
-    /// When it was due, sent, and read, on the monotonic clock.
+    /// When the packet was due, and sent, and when its answer was read, on the monotonic clock.
     pub(super) due_ns: u64,
     pub(super) sent_ns: u64,
     pub(super) read_ns: u64,
@@ -154,9 +154,9 @@ pub(super) fn fetch(session: &Session, stamps: &mut Vec<SentStamp>) {
 /// The answers so far.
 #[derive(Default)]
 pub(super) struct Taken {
-    /// By the server's numbers.
+    /// The order of the answers by the server's numbers.
     pub(super) back: Order,
-    /// By our numbers.
+    /// The order of the answers by our numbers.
     seen: Order,
     last_ns: u64,
     /// The highest of our numbers that has an answer, plus one.
@@ -164,7 +164,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Whether all answers arrived, or we stop waiting for the rest.
+    /// Whether all answers arrived, or it is time to stop waiting for the rest.
     pub(super) fn is_over(&self, now_ns: u64, ended_ns: u64, sent: u64) -> bool {
         // If the network duplicated a packet, its second answer arrives after all first ones.
         let is_quiet = now_ns > self.last_ns + QUIET_NS;

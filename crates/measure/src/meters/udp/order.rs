@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-/// How far back it remembers which numbers have arrived.
+/// How many of the last numbers are remembered.
 const WINDOW: u64 = 1 << 16;
 
 /// Sees each arriving packet by its number.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// One bit per number, for the last [`WINDOW`] of them.
+    /// One bit per number, for the last [`WINDOW`] numbers.
     come: Vec<u64>,
     /// The highest number so far, plus one.
     next: u64,
@@ -25,7 +25,7 @@ pub struct Counts {
     pub duplicates: u64,
     /// Packets that arrived after one with a higher number.
     pub reordered: u64,
-    /// The furthest that a packet arrived too late, in numbers.
+    /// The maximum lateness of a packet: how much higher the highest earlier number was.
     pub extent_max: u64,
     /// Packets more than 65,536 numbers late: whether they are duplicates is unknown.
     pub too_old: u64,
@@ -34,13 +34,13 @@ pub struct Counts {
 /// The kind of an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Its number is higher than all before.
+    /// The packet's number is higher than all before.
     Ahead,
-    /// It was overtaken, by this many numbers.
+    /// The packet was overtaken, by this many numbers.
     Behind(u64),
-    /// Its number had arrived before.
+    /// The packet's number had arrived before.
     Again,
-    /// Its number is too old to know.
+    /// The packet's number is too old to know whether it had arrived before.
     TooOld,
 }
 

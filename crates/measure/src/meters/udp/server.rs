@@ -11,10 +11,10 @@ use super::gate::{Act, Arrival, Counted, Gate, Parcel};
 use super::wire::{Answer, FromServer, PACKET_BYTES_MAX, SessionCounts};
 use crate::{MeterError, Watch};
 
-/// How long it sleeps for a packet before it checks whether to end.
+/// How long the server sleeps for a packet before it checks whether to end.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
-/// How often it sends requested packets. Like any sender that sleeps, it keeps a rate by sending batches.
+/// The interval between batches of requested packets. Like any sender that sleeps, the server keeps a rate by sending batches.
 const GIVE_EVERY_NS: u64 = 1_000_000;
 
 /// How often to report progress.
@@ -25,9 +25,9 @@ const PROGRESS_NS: u64 = 100_000_000;
 pub struct Settings {
     /// The address to listen on. With port 0 the kernel chooses a port.
     pub at: SocketAddr,
-    /// How long, in seconds.
+    /// How long to serve, in seconds.
     pub seconds: f64,
-    /// The CPU to run on; none leaves the choice to the kernel.
+    /// The CPU to run on. None leaves the choice to the kernel.
     pub cpu: Option<usize>,
     /// The maximum number of echoes per session and second.
     pub echoes_per_s_max: u64,
@@ -41,9 +41,9 @@ pub struct Settings {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// The address.
+    /// The address that the server listened on.
     pub at: SocketAddr,
-    /// How long it ran, in seconds.
+    /// How long the server ran, in seconds.
     pub seconds: f64,
     /// Received packets by outcome, and sessions.
     pub packets: Counted,

@@ -1,4 +1,4 @@
-//! How to measure.
+//! The settings of the UDP meter.
 
 use std::net::SocketAddr;
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use crate::{Samples, Unit};
 
-/// How to measure.
+/// The settings of the UDP meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The address of a server. None starts one here for the time of the measurement and goes over loopback.
     pub to: Option<SocketAddr>,
     /// Packets a second.
     pub rate_hz: f64,
-    /// How long a packet is, in bytes without headers: [`ECHO_BYTES_MIN`](super::wire::ECHO_BYTES_MIN) to
+    /// The length of a packet, in bytes without headers: [`ECHO_BYTES_MIN`](super::wire::ECHO_BYTES_MIN) to
     /// [`PACKET_BYTES_MAX`](super::wire::PACKET_BYTES_MAX).
     pub bytes: usize,
     /// How long to send echoes, in seconds.
@@ -35,11 +35,11 @@ pub struct Settings {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// It stays awake between packets. One thread both sends and receives, and sleeps only for the answer to the newest packet.
+    /// The sender stays awake between packets. One thread both sends and receives, and sleeps only for the answer to the newest packet.
     Awake,
-    /// It sleeps, as a server does between ticks, and spins for the last 50 us. The CPU goes idle between packets.
+    /// The sender sleeps, as a server does between ticks, and spins for the last 50 us. The CPU goes idle between packets.
     Sleep,
-    /// It always spins, and a second thread receives: their CPU is never idle.
+    /// The sender always spins, and a second thread receives: their CPU is never idle.
     Spin,
 }
 
@@ -48,9 +48,9 @@ pub enum Pace {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Receive {
-    /// It sleeps.
+    /// The receiver sleeps until a packet arrives.
     Sleep,
-    /// It polls.
+    /// The receiver polls.
     Spin,
 }
 

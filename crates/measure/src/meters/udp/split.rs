@@ -28,9 +28,9 @@ const CLOCK_SET_NS: i64 = 1_000_000;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Split {
-    /// From the due time until the kernel got it.
+    /// From the due time until the kernel got the packet.
     pub late_ns: Samples,
-    /// From there until the driver had the packet: the sending half of the kernel, and device queues.
+    /// From the kernel's receipt of the packet until the driver had it: the sending half of the kernel, and device queues.
     pub send_path_ns: Samples,
     /// From the driver to the other kernel, and back: the network in both directions, with the server's sending half.
     pub network_ns: Samples,
@@ -40,9 +40,10 @@ pub struct Split {
     pub server_turn_ns: Samples,
     /// On this host, from the kernel's receipt of the answer until our thread read it, if the thread slept: softirq and wake.
     pub woken_ns: Samples,
-    /// As `woken_ns`, if the thread was awake: softirq and the wait for its turn.
+    /// The same stretch as `woken_ns`, if the thread was awake: softirq and the wait for its turn.
     pub queued_ns: Samples,
-    /// As `woken_ns`, for a thread that only polls, one packet at a time: softirq alone. The excess of `woken_ns` over this is the wake.
+    /// The same stretch as `woken_ns`, for a thread that only polls, one packet at a time: softirq alone. The excess of `woken_ns` over
+    /// this is the wake.
     pub softirq_ns: Samples,
     /// The total, from the due time.
     pub from_due_ns: Samples,
@@ -97,7 +98,7 @@ struct Parts {
     held_ns: u64,
 }
 
-/// None if one is unknown, or the clocks contradict each other.
+/// The parts of this round trip. None if one is unknown, or the clocks contradict each other.
 fn parts(seen: &EchoReceived, to_driver_ns: Option<u64>) -> Option<Parts> {
     let (held_ns, to_driver_ns) = (seen.held_ns?, to_driver_ns?);
     let (server_wait_ns, server_turn_ns) = (u64::from(seen.waited_ns?), u64::from(seen.turn_ns?));

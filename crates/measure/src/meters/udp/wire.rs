@@ -22,14 +22,14 @@ pub const SEQUENCE_END: u64 = 1 << 48;
 /// The maximum number of packets that one [`FromClient::Burst`] can ask for.
 pub const BURST_PACKETS_MAX: u32 = 16_384;
 
-/// The longest that one [`FromClient::Give`] can ask for, in milliseconds.
+/// The maximum time that one [`FromClient::Give`] can ask for, in milliseconds.
 pub const GIVE_MS_MAX: u32 = 60_000;
 /// The maximum number of streams that a [`FromClient::Give`] can announce.
 pub const GIVE_STREAMS_MAX: u16 = 32;
 
 const MAGIC: [u8; 4] = *b"EKU1";
 const HEADER_BYTES: usize = 8;
-/// Stands for a time of this many nanoseconds or more, or for an unknown time.
+/// The value for a time of this many nanoseconds or more, and for an unknown time.
 const UNKNOWN_NS: u32 = u32::MAX;
 
 const HELLO: u8 = 1;
@@ -60,7 +60,7 @@ pub enum FromClient {
         /// A new random number for each attempt.
         nonce: u64,
     },
-    /// Opens a session with it.
+    /// Opens a session with a cookie.
     Open {
         /// The same as in the hello.
         nonce: u64,
@@ -82,14 +82,14 @@ pub enum FromClient {
     Burst {
         /// The session's secret.
         session: u64,
-        /// How many, up to [`BURST_PACKETS_MAX`].
+        /// The number of packets, up to [`BURST_PACKETS_MAX`].
         packets: u32,
         /// How long each, in bytes.
         bytes: u16,
     },
     /// Ends the session.
     Bye {
-        /// Its secret.
+        /// The session's secret.
         session: u64,
     },
     /// Asks for packets at a rate for a time. The client repeats this while they arrive; the server stops when the repeats stop.
@@ -118,9 +118,9 @@ pub struct StreamRequest {
 pub struct Numbered {
     /// The session's secret.
     pub session: u64,
-    /// Its number, from 0.
+    /// The packet's number, from 0.
     pub sequence: u64,
-    /// When it was sent, on the sender's clock in nanoseconds. The other end only returns it.
+    /// When the packet was sent, on the sender's clock in nanoseconds. The other end only returns this.
     pub sent_ns: u64,
 }
 
@@ -161,9 +161,9 @@ pub enum FromServer {
     Filler {
         /// The session's secret.
         session: u64,
-        /// Its number, from 0.
+        /// The packet's number, from 0.
         at: u32,
-        /// How many there are. For a [`FromClient::Give`]: the most possible.
+        /// The number of packets of the burst. For a [`FromClient::Give`]: the maximum number.
         of: u32,
     },
     /// What the server will send for a [`FromClient::Give`].
@@ -199,7 +199,7 @@ pub struct SessionCounts {
     pub duplicates: u64,
     /// Packets that arrived after one with a higher number.
     pub reordered: u64,
-    /// The furthest that a packet arrived too late, in numbers.
+    /// The maximum lateness of a packet: how much higher the highest earlier number was.
     pub extent_max: u64,
     /// Packets so late that it is unknown whether they are duplicates.
     pub too_old: u64,

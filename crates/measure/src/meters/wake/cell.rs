@@ -12,14 +12,14 @@ use crate::{Samples, Unit};
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
-    /// What wakes.
+    /// What wakes the waiter.
     pub kind: Kind,
-    /// Where.
+    /// The CPUs of the waker and the waiter.
     #[serde(flatten)]
     pub place: Place,
     /// How long the waiter had slept, in nanoseconds.
     pub gap_ns: u64,
-    /// How it waited.
+    /// How the waiter waited.
     pub variant: Variant,
     /// From the due time of a timer, or the waker's start, until the waiter ran, in nanoseconds.
     pub latency: Samples,

@@ -15,7 +15,7 @@ const STATES_MAX: usize = 16;
 pub struct Idle {
     /// The idle share of the CPU, from 0 to 1, accurate to a few hundredths. None if /proc/stat does not report it.
     pub idle_share: Option<f64>,
-    /// How often it entered each idle state, by the driver's name. Empty without an idle driver.
+    /// How often the CPU entered each idle state, by the driver's name. Empty without an idle driver.
     pub entered: BTreeMap<String, u64>,
     /// Interrupts from other CPUs (reschedule, function call) per wake. None if /proc/interrupts does not report them. A sleeping or busy
     /// CPU needs an interrupt; one that polls in its idle loop needs none.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::variant::Variant;
 
-/// What wakes.
+/// What wakes the waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -24,7 +24,7 @@ impl Kind {
     pub const ALL: [(Kind, &'static str); 4] =
         [(Kind::Timer, "timer"), (Kind::Timerfd, "timerfd"), (Kind::Futex, "futex"), (Kind::Udp, "udp")];
 
-    /// Its name.
+    /// The kind's name, on the command line and in answers.
     pub fn name(self) -> &'static str {
         Kind::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// Where.
+/// The CPUs of a wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Place {

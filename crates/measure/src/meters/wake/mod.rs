@@ -42,7 +42,7 @@ const TURN_OVERHEAD_NS: u64 = 1_000_000;
 /// The share of the time for round trips.
 const ROUND_TRIPS_SHARE: f64 = 0.05;
 
-/// How to measure.
+/// The settings of the wake meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The total time, in nanoseconds. The current round is cut off when the time is over.
@@ -63,7 +63,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// The report.
+/// The report of the wake meter.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -75,7 +75,7 @@ pub struct Report {
     pub guest_halt_poll_ns: Option<u64>,
     /// Rounds per cell, except for cells that were left out.
     pub rounds: u64,
-    /// How long it took, in nanoseconds.
+    /// How long the measurement took, in nanoseconds.
     pub wall_ns: u64,
     /// The parts of the wakes.
     pub parts: Vec<WakeParts>,

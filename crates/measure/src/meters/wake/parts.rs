@@ -11,7 +11,7 @@ use super::variant::Variant;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WakePart {
-    /// The median over the rounds of one variant's p50 minus another's, in nanoseconds. Below 0 where the first variant was faster.
+    /// The median over the rounds of one variant's p50 minus another's, in nanoseconds. Below 0 if the first variant was faster.
     pub ns: f64,
     /// The lower quartile over the rounds.
     pub low_ns: f64,
@@ -25,9 +25,9 @@ pub struct WakePart {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WakeParts {
-    /// What wakes.
+    /// What wakes the waiter.
     pub kind: Kind,
-    /// Where.
+    /// The CPUs of the waker and the waiter.
     #[serde(flatten)]
     pub place: Place,
     /// How long the waiter had slept, in nanoseconds.
@@ -38,9 +38,9 @@ pub struct WakeParts {
     pub slack: Option<WakePart>,
     /// The scheduling class: ordinary minus real-time.
     pub class: Option<WakePart>,
-    /// Leaving idle states: the difference when /dev/cpu_dma_latency is held at 0. None without an idle driver.
+    /// Leaving idle states: the difference from a wait with /dev/cpu_dma_latency held at 0. None without an idle driver.
     pub idle_exit: Option<WakePart>,
-    /// Leaving idle: the difference when the CPU is not allowed to idle at all.
+    /// Leaving idle: the difference from a wait in which the CPU may not idle at all.
     pub idle_exit_kept_awake: Option<WakePart>,
     /// The part that remains when the waiter does not sleep: the p50 of a spinning waiter.
     pub floor_ns: Option<u64>,

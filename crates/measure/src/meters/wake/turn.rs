@@ -54,7 +54,7 @@ struct Shared {
     word: AtomicU32,
     /// When the last wake was sent.
     sent_ns: AtomicU64,
-    /// Whether one of the two has ended.
+    /// Whether the waiter or the waker has ended.
     over: AtomicBool,
 }
 

@@ -25,7 +25,7 @@ pub enum Variant {
     /// Timer slack of 1 ns.
     #[serde(rename = "slack-1ns")]
     Slack1,
-    /// Real-time.
+    /// Real-time class (`SCHED_FIFO`).
     Fifo,
     /// Slack of 1 ns, and no CPU may enter an idle state that takes time to leave (/dev/cpu_dma_latency held at 0).
     #[serde(rename = "dma-latency-0")]
@@ -55,7 +55,7 @@ impl Variant {
     pub const USUAL: [Variant; 6] =
         [Variant::Plain, Variant::Slack1, Variant::Fifo, Variant::DmaLatency0, Variant::KeptAwake, Variant::Spinning];
 
-    /// Its name.
+    /// The variant's name, on the command line and in answers.
     pub fn name(self) -> &'static str {
         Variant::ALL.iter().find(|(variant, _)| *variant == self).map_or("", |(_, name)| name)
     }

@@ -27,7 +27,7 @@ enum Truth {
 
 const TRUTHS: &[(&str, Truth)] = &[
     ("armagetron-idle", Truth::None),
-    // It has a timerfd among the files that it waits for.
+    // The server waits for several files, one of them a timerfd.
     ("asio-chained-idle", Truth::Chained(37.538)),
     ("asio-chained-load", Truth::Chained(37.422)),
     ("asio-idle", Truth::SetTimes(40.0)),
@@ -58,8 +58,8 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("java-rate-idle", Truth::SetTimes(20.0)),
     ("java-rate-pool-idle", Truth::SetTimes(20.0)),
     ("minetest-idle", Truth::Chained(11.06)),
-    // The main thread paces it, and counts 8 to 11 steps per second as the world grows. The bursts of another thread cover every second
-    // step.
+    // The main thread paces the server, and counts 8 to 11 steps per second as the world grows. The bursts of another thread cover every
+    // second step.
     ("minetest-emerging", Truth::Chained(11.09)),
     ("minetest-emerging-more", Truth::Chained(11.09)),
     ("minetest-load", Truth::Chained(10.97)),
@@ -176,7 +176,7 @@ fn a_rate_that_the_user_names_is_found() {
         let choice = choose(&stream, &Wanted { tick_hz: Some(hz), ..Wanted::default() });
         match choice.tick() {
             Ok(tick) => assert!(truth.is(tick.tempo.hz()), "{name}: {} Hz for {hz}", tick.tempo.hz()),
-            // Without players its ticks and its polls are alike.
+            // Without players the server's ticks and its polls are alike.
             Err(why) => assert_eq!(name, "teeworlds-idle", "{why}"),
         }
     }

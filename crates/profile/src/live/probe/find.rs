@@ -1,4 +1,4 @@
-//! Finds the file and the offset of a place.
+//! Finds the file and the offset of a place that the user named.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use crate::symbols::elf::{Image, unpacked_max_bytes};
 
 /// The maximum number of files of a process that are searched for markers.
 const FILES_MAX: usize = 512;
-/// The maximum number of markers of one name. A marker that was inlined in many places needs many probes.
+/// The maximum number of places with the same marker. A marker in an inlined function is in many places, and each place needs a probe.
 const SITES_MAX: usize = 8;
 
 /// A file that a process runs.
@@ -24,7 +24,7 @@ const SITES_MAX: usize = 8;
 struct Runs {
     /// The path that opens exactly this file, even if another file has its name now.
     open: PathBuf,
-    /// Its display path.
+    /// The path to show.
     path: String,
 }
 
@@ -40,7 +40,7 @@ impl Runs {
     }
 }
 
-/// The probes for the begin and end of ticks in these processes.
+/// The probes at the begin and at the end of a tick in these processes.
 ///
 /// # Errors
 /// [`NoPlace`].
@@ -50,7 +50,7 @@ pub fn beginning_and_end(asked: &PlaceSpec, until: &Until, pids: &[u32]) -> Resu
     let mut found = probed(&file, &sites, &event, asked)?;
     match until {
         Until::Wait => {}
-        // A marker is not a function.
+        // A marker has no return.
         Until::Return if matches!(asked.spot, Spot::Mark { .. }) => {}
         Until::Return => {
             if sites.iter().any(|site| site.is_gos) {
@@ -75,7 +75,7 @@ pub fn beginning_and_end(asked: &PlaceSpec, until: &Until, pids: &[u32]) -> Resu
     Ok(found)
 }
 
-/// The markers of `evenkeel-rt` in these processes, for begin and end of ticks. `None` if the processes have no such markers.
+/// The markers of `evenkeel-rt` at the begin and the end of a tick, in these processes. `None` if the processes have no such markers.
 pub fn library_marks(pids: &[u32]) -> Option<Vec<Probed>> {
     for pid in pids {
         for file in runs(*pid).unwrap_or_default().iter().take(FILES_MAX) {
@@ -98,7 +98,7 @@ pub fn library_marks(pids: &[u32]) -> Option<Vec<Probed>> {
     None
 }
 
-/// A byte of a file.
+/// A byte offset in a file, where a probe is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Site {
     offset: u64,
@@ -154,7 +154,7 @@ fn function<'a, R: object::read::ReadRef<'a>>(file: &Runs, image: &Image<'a, R>,
         Some(separate) => separate.all_functions(),
         None => image.all_functions_with(mini.as_ref()),
     };
-    // The debug file has the same addresses, but other offsets.
+    // Addresses are the same in the debug file and in the program, but file offsets differ.
     let offset = |address: u64| {
         image.offset_of(address).ok_or_else(|| odd(Odd(format!("its address {address:#x} is outside of the file"))))
     };
@@ -172,7 +172,7 @@ fn function<'a, R: object::read::ReadRef<'a>>(file: &Runs, image: &Image<'a, R>,
     }
 }
 
-/// The markers of this name.
+/// The markers of this provider and name.
 fn marks<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, provider: &str, name: &str) -> Vec<Note> {
     let section = image.section(notes::SECTION, &mut unpacked_max_bytes()).unwrap_or_default();
     let mut found = notes::parse_notes(&section);
@@ -182,7 +182,7 @@ fn marks<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, provider: &str,
 }
 
 fn site_of<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, note: &Note) -> Option<Site> {
-    // Tools that move sections (prelink) also move this one, but not the addresses in the note.
+    // Tools that move sections (prelink) move this section too. They do not change the addresses in the notes.
     let moved = image.section_address(notes::BASE_SECTION).map_or(0, |base| base.wrapping_sub(note.base));
     let registers = notes::registers_of(&note.arguments).unwrap_or_default();
     let registers = registers.into_iter().fold(0, |bits, register| bits | 1 << register);
@@ -198,7 +198,7 @@ fn probed(file: &Runs, sites: &[Site], event: &str, asked: &PlaceSpec) -> Result
     sites.iter().map(of).collect::<Result<_, Errno>>().map_err(odd)
 }
 
-/// perf's style of names, in which a group has only letters and digits.
+/// A name in perf's style. The group part of such a name has only letters and digits.
 fn event_name(file: &Runs, asked: &PlaceSpec) -> String {
     let stem = file.name().split('.').next().unwrap_or_default();
     let group: String = stem.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
@@ -209,7 +209,7 @@ fn event_name(file: &Runs, asked: &PlaceSpec) -> String {
     }
 }
 
-/// The file that the user means.
+/// The file that the user named, or else the program of the processes.
 fn file_of(asked: &PlaceSpec, pids: &[u32]) -> Result<Runs, NoPlace> {
     let text = asked.to_string();
     if pids.is_empty() {
@@ -275,7 +275,7 @@ fn runs(pid: u32) -> Result<Vec<Runs>, Errno> {
     for map in maps.filter(|map: &Map<'_>| map.is_code && map.inode != 0 && map.path.starts_with('/')) {
         if found.len() < FILES_MAX && found.iter().all(|file| file.path != map.path) {
             let open = PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end));
-            // Without permission for the link, the path is used.
+            // If the user may not follow the link, the path is used.
             let open = if place::open(&open).is_ok() { open } else { PathBuf::from(map.path) };
             found.push(Runs { open, path: map.path.to_owned() });
         }

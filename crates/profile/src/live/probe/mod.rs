@@ -1,4 +1,4 @@
-//! Probes: how users name a place in a program, and at which byte of which file it is.
+//! Probes: how users name a place in a program, and how that becomes a byte of a file.
 
 mod find;
 mod notes;
@@ -13,17 +13,17 @@ pub use find::{beginning_and_end, library_marks, processes_with};
 pub use notes::{Note, parse_notes};
 pub use search::Near;
 
-/// The provider and names of the markers of `evenkeel-rt`.
+/// The provider of the markers of `evenkeel-rt`.
 pub const LIBRARY: &str = "evenkeel";
-/// See [`LIBRARY`].
+/// The name of the marker of `evenkeel-rt` at the begin of a tick.
 pub const LIBRARY_BEGINS: &str = "tick_begin";
-/// See [`LIBRARY`].
+/// The name of the marker of `evenkeel-rt` at the end of a tick.
 pub const LIBRARY_ENDS: &str = "tick_done";
 
 /// A place as the user wrote it: `SYMBOL`, `BINARY:SYMBOL`, `+0xOFFSET`, `BINARY+0xOFFSET`, `BINARY:%PROVIDER:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceSpec {
-    /// The path or name of the file; none for the process's program.
+    /// The path or name of the file. None means the program of the process.
     pub binary: Option<String>,
     /// The place in the file.
     pub spot: Spot,
@@ -45,13 +45,13 @@ pub enum Spot {
     },
 }
 
-/// The longest name of a function.
+/// The maximum length of a function's name, in bytes.
 const ASKED_MAX: usize = 4096;
 
 /// Parses a place.
 ///
 /// # Errors
-/// Why the text is invalid, in words.
+/// A text that says why `text` is invalid.
 pub fn parse_place(text: &str) -> Result<PlaceSpec, String> {
     const EXAMPLES: &str = "expected SYMBOL, BINARY:SYMBOL, BINARY+0xOFFSET or %PROVIDER:NAME";
     let is_odd = text.len() > ASKED_MAX || text.chars().any(char::is_control);
@@ -107,25 +107,25 @@ impl fmt::Display for PlaceSpec {
     }
 }
 
-/// A place that was found.
+/// A probe at a place that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// The event's name in the style of perf: `probe_server:tick`, `probe_server:tick__return`, `sdt_evenkeel:tick_begin`.
+    /// The name of the event in perf's style: `probe_server:tick`, `probe_server:tick__return`, `sdt_evenkeel:tick_begin`.
     pub event: String,
     /// The place of the probe.
     pub probe: Probe,
-    /// The mask of user registers copied with each sample (`PERF_REG_*`), which hold a marker's arguments.
+    /// The mask of user registers (`PERF_REG_*`) to copy with each sample. They hold the arguments of a marker.
     pub registers: u64,
 }
 
-/// The end of a tick.
+/// What ends a tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// The function's return.
+    /// The return of the function at which the tick begins.
     Return,
-    /// No place: the thread's wait, or the begin of the next tick.
+    /// No place: the tick ends when the thread waits, or when the next tick begins.
     Wait,
-    /// Another place.
+    /// This other place.
     Place(PlaceSpec),
 }
 
@@ -135,62 +135,62 @@ pub enum NoPlace {
     /// Neither a process nor a path is given.
     #[error("look for {0}: give a process (--pid), or the path of a file")]
     NoProcess(String),
-    /// The process does not exist.
+    /// The given process does not exist.
     #[error("look for {asked} in process {pid}: there is no such process")]
     NoSuchProcess {
         /// The requested place.
         asked: String,
-        /// The process.
+        /// The process that was given.
         pid: u32,
     },
-    /// The process is not readable, or ended.
+    /// The process has ended, or the user may not read it.
     #[error("look for {asked}: read the mappings of process {pid}: {errno}")]
     Unreadable {
         /// The requested place.
         asked: String,
-        /// The process.
+        /// The process that was given.
         pid: u32,
         /// The kernel's error.
         errno: Errno,
     },
-    /// The process does not run this file.
+    /// The process does not run the named file.
     #[error("look for {asked}: process {pid} does not run {binary}; it runs {}", listed(runs))]
     NotMapped {
         /// The requested place.
         asked: String,
-        /// The process.
+        /// The process that was given.
         pid: u32,
-        /// The file.
+        /// The name of the file.
         binary: String,
-        /// The files that it runs.
+        /// The files that the process runs.
         runs: Vec<String>,
     },
-    /// The processes run different programs.
+    /// The processes run different programs, so the place is ambiguous.
     #[error("look for {asked}: the processes run different files ({}). Name one file or one process", listed(files))]
     Several {
         /// The requested place.
         asked: String,
-        /// The files.
+        /// The programs that they run.
         files: Vec<String>,
     },
-    /// The file is unusable.
+    /// The file cannot be used.
     #[error("look for {asked} in {file}: {why}")]
     Odd {
         /// The requested place.
         asked: String,
         /// The file.
         file: String,
-        /// Why.
+        /// Why the file cannot be used.
         why: String,
     },
-    /// No function of this name.
+    /// The file has no function of this name.
     #[error("find {asked} in {file}: the file has no function of that name{}", nearest(near))]
     NoSymbol {
         /// The requested place.
         asked: String,
         /// The file.
         file: String,
-        /// Similar names.
+        /// Similar names in the file.
         near: Vec<String>,
     },
     /// The file is stripped.
@@ -204,14 +204,14 @@ pub enum NoPlace {
         /// The file.
         file: String,
     },
-    /// Several functions of this name.
+    /// The file has several functions of this name.
     #[error("find {asked} in {file}: the file has {} functions of that name: {}", near.len(), listed(near))]
     Ambiguous {
         /// The requested place.
         asked: String,
         /// The file.
         file: String,
-        /// Each with its offset.
+        /// The functions, each with its offset.
         near: Vec<String>,
     },
     /// The offset is not the beginning of a function.
@@ -224,7 +224,7 @@ pub enum NoPlace {
         file: String,
         /// The requested offset.
         offset: u64,
-        /// The start of the function before.
+        /// The start of the nearest function before the offset, if known.
         before: Option<u64>,
     },
     /// The function's return can't be detected.
@@ -239,7 +239,7 @@ pub enum NoPlace {
     },
 }
 
-/// The maximum number of names in an error.
+/// The maximum number of names listed in an error message.
 const NAMES_MAX: usize = 8;
 
 fn listed(names: &[String]) -> String {

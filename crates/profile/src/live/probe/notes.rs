@@ -1,10 +1,10 @@
 //! USDT markers (`.note.stapsdt`): provider, name and place. A stripped program still has them.
 
-/// The section's name.
+/// The name of the section with the markers.
 pub(super) const SECTION: &str = ".note.stapsdt";
 /// The section whose address at link time is the base of the addresses in the notes.
 pub(super) const BASE_SECTION: &str = ".stapsdt.base";
-/// The maximum number of markers.
+/// The maximum number of markers that are read from a file.
 const NOTES_MAX: usize = 1 << 16;
 const OWNER: &[u8] = b"stapsdt\0";
 const KIND: u32 = 3;
@@ -12,21 +12,21 @@ const KIND: u32 = 3;
 /// A marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The marker's address, to be corrected by the shift of [`base`](Note::base).
+    /// The address of the marker. If [`base`](Note::base) has moved, the marker has moved by the same distance.
     pub address: u64,
-    /// The base address at link time.
+    /// The address of the base section at link time.
     pub base: u64,
     /// The address of the semaphore that a tracer must raise; zero if the marker has no semaphore.
     pub semaphore: u64,
-    /// Its provider.
+    /// The provider of the marker.
     pub provider: String,
-    /// Its name.
+    /// The name of the marker.
     pub name: String,
-    /// Its arguments, for example `8@%rdi`.
+    /// The places of the marker's arguments, for example `8@%rdi`.
     pub arguments: String,
 }
 
-/// The markers of a section, up to the first incomplete one.
+/// Parses the markers of a section, up to the first incomplete one.
 pub fn parse_notes(section: &[u8]) -> Vec<Note> {
     let mut found = Vec::new();
     let mut rest = section;
@@ -38,7 +38,7 @@ pub fn parse_notes(section: &[u8]) -> Vec<Note> {
     found
 }
 
-/// The first note, if it is a marker, and the rest.
+/// Parses the first note. Returns it if it is a marker, and the remaining bytes.
 fn first(bytes: &[u8]) -> Option<(Option<Note>, &[u8])> {
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let (owner_bytes, body_bytes, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
@@ -58,14 +58,14 @@ fn mark(body: &[u8]) -> Option<Note> {
     Some(Note { address: word(0)?, base: word(8)?, semaphore: word(16)?, provider, name, arguments })
 }
 
-/// The registers of a marker's arguments, as bits of `PERF_REG_*`; none if an argument is not in a known register.
+/// The registers that hold a marker's arguments, as bit numbers of `PERF_REG_*`. None if an argument is not in a known register.
 pub(super) fn registers_of(arguments: &str) -> Option<Vec<u32>> {
     arguments.split_ascii_whitespace().map(|argument| register(argument.split_once('@')?.1)).collect()
 }
 
 #[cfg(target_arch = "x86_64")]
 fn register(name: &str) -> Option<u32> {
-    // In the order of `enum perf_event_x86_regs`.
+    // The names in the order of `enum perf_event_x86_regs`.
     const NAMES: [&str; 8] = ["%rax", "%rbx", "%rcx", "%rdx", "%rsi", "%rdi", "%rbp", "%rsp"];
     NAMES.iter().position(|known| *known == name).map(|at| at as u32)
 }

@@ -9,9 +9,9 @@ use crate::binaries::source::Odd;
 use crate::symbols::demangle;
 use crate::symbols::elf::{Image, Symbol, unpacked_max_bytes};
 
-/// The most similar names in an error.
+/// The maximum number of similar names in an error message.
 const NEAR_MAX: usize = 5;
-/// The maximum number of letters in which a similar name differs.
+/// The maximum number of letters by which a similar name may differ.
 const TYPOS_MAX: usize = 3;
 /// Longer names are not compared by letters.
 const COMPARED_MAX: usize = 80;
@@ -21,24 +21,25 @@ const COPIES: [&str; 3] = [".constprop.", ".isra.", ".part."];
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Near {
-    /// The function's address.
+    /// One function, at this address.
     Here(u64),
-    /// Several functions with their addresses.
+    /// Several functions, by address.
     Several(BTreeMap<u64, String>),
-    /// No function; similar names.
+    /// No function has the name. These names are similar.
     None(Vec<String>),
 }
 
-/// How well a name matches. The best kind that any function has counts.
+/// How well the name of a function matches the request. If any function matches in a better way, those that match in a worse way do not
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Match {
-    /// The linker's name.
+    /// The linker's name is equal.
     Raw,
-    /// The source name.
+    /// The source name is equal.
     Written,
-    /// A compiler's copy of that.
+    /// The source name is equal, but the function is a copy made by the compiler.
     Copy,
-    /// The last parts of the name: `World::tick` of `game::World::tick`.
+    /// The last parts of the source name are equal: `World::tick` for `game::World::tick`.
     Tail,
 }
 
@@ -100,21 +101,21 @@ fn near<'n>(asked: &str, names: impl Iterator<Item = std::borrow::Cow<'n, str>>)
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Whether a function begins at an address, by the exception tables, which stripped files have too.
+/// Whether a function begins at an address, by the exception tables. Stripped files have these tables too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begins {
     /// The function begins at this address.
     Here,
-    /// It does not. This is where the function around it or before it begins.
+    /// No function begins at this address. This is the start of the function around it or before it, if any.
     Not(Option<u64>),
-    /// The file has no such tables.
+    /// The file has no exception tables.
     Unknown,
 }
 
-/// Whether a function begins at an address, as the file counts.
+/// Checks whether a function begins at an address of the file.
 ///
 /// # Errors
-/// If its tables are not where its header says.
+/// If the exception tables are not where the file's header says.
 pub(super) fn begins_at<'a, R: ReadRef<'a>>(image: &Image<'a, R>, address: u64) -> Result<Begins, Odd> {
     let own = image.all_functions()?;
     if own.iter().any(|symbol| symbol.start == address) {
@@ -129,7 +130,7 @@ pub(super) fn begins_at<'a, R: ReadRef<'a>>(image: &Image<'a, R>, address: u64) 
     let mut bases = BaseAddresses::default().set_eh_frame(place(".eh_frame").unwrap_or(0));
     bases = place(".text").map_or(bases.clone(), |text| bases.set_text(text));
     let mut entries = frames.entries(&bases);
-    // After damage, the entries read so far count.
+    // If the tables are damaged, the entries before the damage count.
     while let Ok(Some(entry)) = entries.next() {
         let CieOrFde::Fde(partial) = entry else { continue };
         let Ok(whole) = partial.parse(|frames, bases, offset| frames.cie_from_offset(bases, offset)) else { continue };

@@ -3,7 +3,7 @@
 use super::super::marks::{self, Marks, MarksError};
 use super::*;
 
-/// Events: the name, then each sample's time and its words.
+/// Events by name. Each sample of an event has a time and the words of its raw data.
 type Marked<'a> = &'a [(&'a str, &'a [(u64, &'a [u64])])];
 
 fn marked(events: Marked<'_>) -> Recording {
@@ -96,7 +96,7 @@ fn the_librarys_marks_have_the_due_times() {
     let begins: [(u64, &[u64]); 5] = [
         (second + 100, &[WHICH, second, 7]),
         (second + 1_000, &[WHICH, second + 900, 8]),
-        // A due time in the future, one that is cut off, and one that is long past.
+        // Impossible due times: one in the future, one that is cut off, and one that is long past.
         (second + 2_000, &[WHICH, u64::MAX, 11]),
         (second + 3_000, &[WHICH, 5]),
         (200 * second, &[WHICH, 1, 13]),
@@ -147,7 +147,7 @@ fn packets_are_cut_by_the_ends_of_their_bursts() {
 }
 
 proptest! {
-    /// Whatever events say, ticks do not overlap, and none is longer than from one beginning to the next.
+    /// Whatever the events are, ticks do not overlap. No tick is longer than the time to the next begin.
     #[test]
     fn no_marks_are_a_panic(
         begins in prop::collection::vec((0_u64..1_000, prop::collection::vec(any::<u64>(), 0..4)), 0..60),

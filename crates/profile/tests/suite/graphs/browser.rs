@@ -1,4 +1,4 @@
-//! Pages and graphs in Chromium: they are drawn, the search works, and no name runs as a script. Skipped without a browser.
+//! Opens pages and graphs in Chromium: they are drawn, the search works, and no name runs as a script. Skipped without a browser.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use evenkeel_testkit::browser;
 
 use super::{hostile, small, timeline};
 
-/// The DOM after the page's script ran.
+/// The DOM of a page after its script has run.
 fn dom(browser: &Path, folder: &Path, page: &str) -> String {
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--virtual-time-budget=3000"])

@@ -1,4 +1,4 @@
-//! The formats that other programs read.
+//! Tests the formats that other programs read.
 
 use evenkeel_profile::firefox;
 use evenkeel_profile::fold::{Base, Folded};
@@ -30,7 +30,7 @@ fn style() -> Style {
     }
 }
 
-/// Each frame's title with its colour and width.
+/// The title, colour and width of each frame.
 fn frames(svg: &str) -> String {
     let between = |text: &str, begin: &str, end: &str| -> String {
         let rest = text.split_once(begin).map_or("", |(_, rest)| rest);
@@ -112,7 +112,7 @@ fn svg_has_each_frame_in_the_colour_of_its_kind() {
     }
     let icicle = graph::svg(&folded(&small, Base::Thread), &Style { direction: Direction::Icicle, ..style() });
     assert!(svg.contains("inverted = false") && icicle.contains("inverted = true"));
-    // The same recording gives exactly the same graph.
+    // The same recording always gives exactly the same graph.
     assert_eq!(svg, graph::svg(&folded(&small, Base::Thread), &style()));
 }
 
@@ -131,12 +131,12 @@ fn a_differential_graph_is_red_where_more_is_and_blue_where_less_is() {
     let same = graph::differential(&before, &before, &style());
     let is_unchanged = |svg: &str| frames(svg).lines().all(|line| line.contains("| #919191 |"));
     assert!(is_unchanged(&same), "{}", frames(&same));
-    // If everything doubles, nothing has changed.
+    // If all weights double, no share has changed.
     let double = Folded::parse("main;same 80\nmain;grows 40\nmain;shrinks 80\nmain;gone 40").unwrap();
     assert!(is_unchanged(&graph::differential(&before, &double, &style())));
 }
 
-/// A name such as `a b` sorts between `a` and `a;c`, and must not split the frame of `a`.
+/// A name such as `a b` sorts between `a` and `a;c`. It must not split the frame of `a`.
 #[test]
 fn no_frame_is_torn_apart_by_a_name_that_sorts_into_it() {
     let folded = Folded::parse("a 1\na b;x 1\na;c 1\na!;y 1").unwrap();

@@ -7,7 +7,7 @@ use evenkeel_profile::names::Names;
 use evenkeel_profile::recording::{Event, Recording, Sample, Thread, Unit};
 use evenkeel_profile::stack::Frame;
 
-/// Possible hostile names of a function or a thread.
+/// Names that a malicious program may give a function or a thread.
 pub(crate) const NAMES: &[&str] = &[
     "<img src=x onerror=document.title='ours'>",
     "</script><script>document.title='ours'</script>",
@@ -32,7 +32,7 @@ pub(crate) const NAMES: &[&str] = &[
     "constructor",
 ];
 
-/// A recording whose threads and functions have such names.
+/// A recording in which threads and functions have these names.
 pub(crate) fn recording() -> (Recording, Names) {
     let mut recording =
         Recording { events: vec![Event { name: "cpu-clock".into(), unit: Unit::Nanoseconds }], ..Recording::default() };
@@ -76,7 +76,7 @@ fn no_name_becomes_a_part_of_a_form() {
         for text in [&svg, &page] {
             assert!(!text.contains("<img") && !text.contains("<script>document") && !text.contains("<b>"));
         }
-        // The page's own scripts: its data, and the code that draws it.
+        // The page has exactly two scripts: its data, and the code that draws it.
         assert_eq!(page.matches("<script").count(), 2);
         assert_eq!(page.matches("</script").count(), 2);
         let whole = format!("all ({},000,000 samples, 100%)", NAMES.len());
@@ -109,7 +109,7 @@ fn stacks_without_an_end_and_names_of_a_megabyte_are_cut() {
     let deep = vec!["a-name-that-is-not-short".repeat(8); 300].join(";");
     let many: String = (0..400).map(|at| format!("f{at};{deep} 1\n")).collect();
     let svg = graph::svg(&Folded::parse(&many).unwrap(), &Style::default());
-    // Only the ends of stacks are left out, but no stack.
+    // Stacks are cut at their inner ends, but no stack is missing.
     assert!(svg.ends_with("</svg>") && svg.contains("<title>f399 (1 samples") && svg.contains("… ("));
 }
 

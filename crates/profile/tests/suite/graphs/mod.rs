@@ -1,4 +1,5 @@
-//! Tests drawings of recordings: goldens of the formats that other programs read, names that would break them, and pages in a real browser.
+//! Tests the drawings of recordings: golden files of formats that other programs read, names that may break a format, and pages in a real
+//! browser.
 
 mod browser;
 mod forms;

@@ -1,5 +1,5 @@
 //! Checks the processed profile of the Firefox Profiler, version 55: the tables, the lengths of their columns, that each index is valid,
-//! and that times increase. It refuses what the profiler would not read.
+//! and that times increase. It rejects a profile that the profiler would not read.
 
 use std::collections::BTreeSet;
 
@@ -7,25 +7,25 @@ use serde_json::Value;
 
 type Checked = Result<(), String>;
 
-/// A table's columns, and their allowed contents.
+/// The columns of a table, and what each may contain.
 type Columns = &'static [(&'static str, Holds)];
 
-/// The contents of a column.
+/// What a column may contain.
 #[derive(Clone, Copy)]
 enum Holds {
-    /// Indices into that table of the thread, and whether they may be missing.
+    /// Indices into this table of the thread. `Maybe` says whether they may be missing.
     Place(&'static str, Maybe),
     /// Indices into the list of texts.
     Text(Maybe),
     /// The index of a category.
     Category,
-    /// A whole number; -1 stands for none.
+    /// A whole number. -1 means none.
     Number,
-    /// Any number, or none.
+    /// Any number, or null.
     Amount,
     /// True or false.
     Flag,
-    /// Checked separately.
+    /// Anything, because it is checked separately.
     Other,
 }
 use Holds::{Amount, Category, Flag, Number, Other, Place, Text};
@@ -133,7 +133,7 @@ fn length(thread: &Value, table: &str) -> Result<usize, String> {
     length.map(|length| length as usize).ok_or_else(|| format!("{table} has no length"))
 }
 
-/// Whether the profiler could read it.
+/// Checks whether the profiler could read a profile.
 pub(crate) fn check(profile: &Value) -> Checked {
     let meta = &profile["meta"];
     need(meta["preprocessedProfileVersion"] == 55, || "it is of another version".into())?;
@@ -226,7 +226,7 @@ fn of_table(thread: &Value, meta: &Value, table: &str, columns: Columns) -> Chec
     Ok(())
 }
 
-/// Each marker has the times that its phase requires, and data of a declared type without undeclared fields.
+/// Checks that each marker has the times that its phase requires, and data that match the declared type.
 fn of_marks(thread: &Value, meta: &Value) -> Checked {
     let marks = &thread["markers"];
     let mut last_ms = 0.0;
@@ -259,7 +259,7 @@ fn of_marks(thread: &Value, meta: &Value) -> Checked {
     Ok(())
 }
 
-/// A profile that is damaged in one place is refused, so the check can fail.
+/// A profile that is damaged in one place must be rejected. This shows that the check can fail.
 #[test]
 fn the_check_finds_what_is_wrong() {
     let golden: Value = serde_json::from_str(include_str!("firefox.json")).unwrap();

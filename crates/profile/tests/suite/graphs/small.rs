@@ -12,7 +12,7 @@ pub(crate) struct Small {
     pub(crate) names: Names,
 }
 
-/// A server's two threads on two CPUs: user, kernel, inlined and compiled code, a file without names, two switches.
+/// Two threads of a server on two CPUs. There is user, kernel, inlined and generated code, a file without names, and two switches.
 pub(crate) fn recording() -> Small {
     let mut recording = Recording {
         machine: Machine { host: Some("vm".into()), kernel: Some("6.1.0".into()), ..Machine::default() },
@@ -40,7 +40,7 @@ pub(crate) fn recording() -> Small {
         let at_ns = (1000 + at * 10) * MS;
         recording.samples.push(sample(0, at_ns, (tid, cpu), stacks[stack]));
     }
-    // A sample of another event, which nobody requests.
+    // A sample of another event, which must not be shown.
     recording.samples.push(Sample { weight: 1, ..sample(1, 1065 * MS, (10, 0), stacks[1]) });
     let turns =
         [(5, Turn::In, 10), (22, Turn::Preempted, 10), (22, Turn::In, 11), (31, Turn::Slept, 11), (31, Turn::In, 10)];

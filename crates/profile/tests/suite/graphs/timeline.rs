@@ -1,4 +1,4 @@
-//! The page of a timeline: its data, names that would break it, and more intervals than fit.
+//! Tests the page of a timeline: its data, names that may break it, and more intervals than a page has room for.
 
 use evenkeel_profile::graph::{PageHead, Row, timeline_html};
 use evenkeel_profile::names::Names;
@@ -11,18 +11,18 @@ use serde_json::Value;
 
 use super::{hostile, small};
 
-/// The data of the page's script.
+/// The data in the page, which its script reads.
 pub(crate) fn data(page: &str) -> Value {
     let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
 }
 
-/// A page of the small recording, with two ticks and a wait in its table.
+/// A page of the small recording, with two ticks, and one wait in its table.
 pub(crate) fn small_page() -> String {
     const MS: u64 = 1_000_000;
     let small::Small { recording, names } = small::recording();
     let mut intervals = offcpu::intervals(&recording, &names);
-    // Adds the place of the wait, and the thread that woke it.
+    // Add the place of the wait, and the thread that ended it.
     let of_net = intervals
         .iter_mut()
         .find(|interval| interval.tid == 10 && interval.span.start_ns > recording.span.start_ns)
@@ -41,7 +41,7 @@ pub(crate) fn small_page() -> String {
     timeline_html(&timeline, &said, &[Row { tid: 10, at_ns: 22 * MS, length_ns: 9 * MS, cells }])
 }
 
-/// This many threads. Each sleeps this often: for 3 of every 10 us, and sometimes for 6.
+/// A recording of this many threads. Each sleeps this often: for 3 us of every 10 us, and sometimes for 6 us.
 pub(crate) fn many(threads: u32, intervals: u64) -> (Recording, Names) {
     let mut recording = Recording::default();
     for at in 0..intervals {
@@ -73,7 +73,7 @@ fn a_small_one_is_as_it_was() {
     {
         assert!(page.contains(text), "{text}");
     }
-    // A browser has nothing to fetch.
+    // The page contains nothing that a browser would load.
     assert!(!page.contains("://") && !page.contains(" src=") && !page.contains("url("));
     assert_eq!(page, small_page());
 }
@@ -88,7 +88,7 @@ fn no_name_becomes_a_part_of_the_page() {
     assert!(data["lanes"].as_array().unwrap().iter().any(|lane| lane["name"] == hostile::NAMES[0]));
 }
 
-/// Hostile names of threads, functions, the title and the table.
+/// A page with malicious names of threads and functions, and a malicious title and table.
 pub(crate) fn hostile_page() -> String {
     let (mut recording, names) = hostile::recording();
     let threads: Vec<u32> = recording.threads.keys().copied().collect();
@@ -136,7 +136,7 @@ fn threads_without_room_are_counted_and_the_one_that_ticks_has_a_lane() {
     let mut recording = Recording { span: Span { start_ns: 0, end_ns: 1_000_000 }, ..Recording::default() };
     for tid in 1..=1000_u32 {
         recording.threads.insert(tid, Thread { pid: tid, name: None });
-        // The higher a thread's number, the less it works.
+        // Threads with higher numbers work less.
         let (at_ns, cpu, pid) = (u64::from(tid), 0, tid);
         recording.switches.push(Switch { at_ns, cpu, pid, tid, turn: Turn::In, other: None });
         let at_ns = 500_000 - u64::from(tid);

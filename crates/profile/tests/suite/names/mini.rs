@@ -1,4 +1,4 @@
-//! Programs that were stripped as Fedora and RHEL do it: the names of their own functions are in `.gnu_debugdata`.
+//! Names of programs that were stripped as in Fedora and RHEL: the names of their own functions are in `.gnu_debugdata`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use evenkeel_testkit::skipped;
 
 use super::{Program, named, program, run};
 
-/// Strips a program by the recipe in GDB's manual ("MiniDebugInfo"). Returns false, recorded as skipped, if there is no xz.
+/// Strips a program as GDB's manual describes ("MiniDebugInfo"). Returns false, recorded as skipped, if xz is not installed.
 fn strip_to_mini(program: &Program) -> bool {
     let text = |path: &Path| path.to_str().unwrap().to_owned();
     let inside = |name: &str| text(&program.folder.path().join(name));
@@ -47,7 +47,7 @@ fn own_functions_of_a_stripped_program_are_named_by_its_mini_debug_info() {
     assert!(all_are(&found, "hidden"), "{found:?}");
     assert_eq!(symbols.coverage().unnamed, []);
     assert!(all_are(&named(&others, program.settings()).0, "outer"), "what others may see is not in it");
-    // A damaged section is ignored, and nothing else is lost.
+    // A damaged section is ignored. The other names are still found.
     let mut bytes = std::fs::read(&program.path).unwrap();
     let at = bytes.windows(6).position(|window| window == b"\xfd7zXZ\0").unwrap();
     for byte in &mut bytes[at + 40..at + 80] {

@@ -1,4 +1,4 @@
-//! Names of real programs: compiled here, with and without symbols, replaced, damaged.
+//! Names of real programs, which are compiled here: with and without symbols, replaced, and damaged.
 
 mod mini;
 mod split;
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use tempfile::TempDir;
 
-/// A program, and the places of its functions by their linker names.
+/// A compiled program, and the places of its functions by their linker names.
 struct Program {
     folder: TempDir,
     path: PathBuf,
@@ -31,7 +31,7 @@ fn run(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Compiles one of the programs in this folder.
+/// Compiles one of the programs in `tests/programs`.
 fn program(source: &str, compiler: &str, flags: &[&str]) -> Program {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program");
@@ -54,7 +54,7 @@ fn program(source: &str, compiler: &str, flags: &[&str]) -> Program {
 }
 
 impl Program {
-    /// Every place of this function, as in a recording. In these programs, code has the same offset in the file and in memory.
+    /// A recording with a sample at every byte of this function. In these programs, code has the same offset in the file and in memory.
     fn recording(&self, function: &str, build_id: Option<&[u8]>) -> Recording {
         let (start, size) = self.functions[function];
         of_places(&self.path, build_id, start..start + size)
@@ -93,7 +93,7 @@ fn named(recording: &Recording, settings: Settings) -> (Vec<Vec<Function>>, Symb
     (functions(recording, &names).into_iter().map(<[Function]>::to_vec).collect(), symbols)
 }
 
-/// Whether some place is in `leaf`, inlined into `outer`, with its line. All places must be in `outer`.
+/// Checks that all places are in `outer`, and that some place is in `leaf`, inlined into it, with its line.
 fn assert_inlined(found: &[Vec<Function>]) {
     assert!(found.iter().all(|functions| functions.first().is_some_and(|first| first.name == "outer")), "{found:?}");
     let inlined = found.iter().filter(|functions| functions.len() == 2).collect::<Vec<_>>();
@@ -144,7 +144,7 @@ fn separate_debug_information_is_found_by_build_id_and_by_link() {
         }
         let recording = program.recording("outer", Some(&program.build_id));
         assert_inlined(&named(&recording, program.settings()).0);
-        // A debug file of another program is not used.
+        // A debug file that belongs to another program is not used.
         let mut bytes = std::fs::read(&separate).unwrap();
         let at = bytes.windows(program.build_id.len()).position(|window| window == program.build_id).unwrap();
         bytes[at] ^= 1;
@@ -186,7 +186,7 @@ fn names_read_as_they_are_written() {
         let (found, _) = named(&recording, program.settings());
         let found: Vec<&str> = found.iter().filter_map(|functions| Some(functions.first()?.name.as_str())).collect();
         for wanted in wanted {
-            // The newer mangling contains the type of a generic function.
+            // In the newer mangling, a name contains the type arguments of a generic function.
             assert!(found.iter().any(|name| name.starts_with(wanted)), "{source}: {wanted} is not among {found:#?}");
         }
     }
@@ -228,7 +228,7 @@ fn a_replaced_program_is_reported_and_its_cached_names_stay() {
     assert!(found.iter().all(Vec::is_empty), "{found:?}");
     assert_eq!(symbols.coverage().unnamed[0].why, Why::Gone);
     assert_eq!(named(&recording, kept.clone()).0, first);
-    // A damaged entry is ignored.
+    // A damaged entry of the cache is ignored.
     for entry in std::fs::read_dir(program.folder.path().join("cache")).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
@@ -289,14 +289,14 @@ fn code_made_at_run_time_is_named_by_its_map_and_the_kernels_page_by_itself() {
     assert_eq!(symbols.coverage().nowhere, 1);
 }
 
-/// A process's map disappears with the process, and a program without a build ID may too. Names that were found once stay in the
-/// recording's cache.
+/// A process's map disappears with the process, and so may a program without a build ID. Names that were found once stay in the cache for
+/// this recording.
 #[test]
 fn names_from_one_recording_are_cached_for_it_alone() {
     let program = program("inlined.c", "gcc", &["-g", "-O2", "-Wl,--build-id=none"]);
     assert_eq!(program.build_id, [0_u8; 0]);
     let mut recording = program.recording("main", None);
-    // Larger than any real process number, so no other test writes its map.
+    // The number is larger than any real process number, so no other test writes this map.
     let pid = 5_000_000 + std::process::id();
     let module = recording.modules.number(Module { path: "//anon".to_owned(), build_id: None });
     recording.mappings.push(Mapping { at_ns: 0, pid, start: 0x1000, end: 0x3000, module });
@@ -315,7 +315,7 @@ fn names_from_one_recording_are_cached_for_it_alone() {
     assert!(found.iter().all(|functions| !functions.is_empty()), "{found:?}");
     let (again, symbols) = named(&recording, settings());
     assert_eq!((again, symbols.coverage().unnamed.as_slice()), (found, &[][..]));
-    // Another recording may have other code at these places.
+    // In another recording, other code may have been at these places.
     let mut other = recording.clone();
     other.span.end_ns += 1;
     let (found, _) = named(&other, settings());
@@ -354,7 +354,7 @@ fn the_running_kernel_names_its_own_addresses() {
     assert_eq!(symbols.coverage().unnamed[0].why, Why::OtherKernel);
 }
 
-/// A damaged file may give missing or wrong names, but has no other effect.
+/// A damaged file may lead to missing or wrong names, but to no other error.
 #[test]
 fn damaged_programs_end_nothing() {
     let plain = program("inlined.c", "gcc", DEBUG);
@@ -383,7 +383,7 @@ fn damaged_programs_end_nothing() {
     }
 }
 
-/// Go's runtime has its own table, which stays in stripped programs.
+/// Stripped Go programs still have the table of Go's runtime.
 #[test]
 fn stripped_programs_of_go_are_named_by_the_runtimes_table() {
     const SOURCE: &str = r#"package main
@@ -439,7 +439,7 @@ func main() { println((&World{}).findPath(10)) }
             let recording = of_places(&stripped, None, places);
             let (found, symbols) = named(&recording, Settings::default());
             let is_it = |functions: &Vec<Function>| functions.len() == 1 && functions[0].name == name;
-            // Go fills the space up to the next function with code that never runs. By the table it belongs to the function before it.
+            // Go fills the space up to the next function with code that never runs. In the table, it belongs to the function before it.
             assert!(found.iter().all(is_it), "{mode}: {name}: {:?}, {:?}", found.first(), symbols.coverage());
         }
     }

@@ -1,5 +1,5 @@
-//! Names of programs that have the lines of their units in separate files: next to the program, in the build folder, or packed into one.
-//! Also files of another program, damaged files, and missing files.
+//! Names of programs whose line information is in separate files: next to the program, in the build folder, or in one package. Also files
+//! of another program, damaged files, and missing files.
 
 use std::os::unix::fs::symlink;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const SPLIT: &[&str] = &["-g", "-gsplit-dwarf", "-O2", "-Wl,--build-id"];
 
-/// The program and the file of its unit. None, visibly skipped, if the compiler makes none.
+/// Compiles a program, and returns it with the file of its unit. None, recorded as skipped, if the compiler does not write such a file.
 fn split(more: &[&str]) -> Option<(Program, PathBuf)> {
     if Command::new("gcc").arg("--version").output().is_err() {
         skipped("there is no compiler here");
@@ -27,7 +27,7 @@ fn found(program: &Program) -> Vec<Vec<Function>> {
     named(&program.recording("outer", Some(&program.build_id)), program.settings()).0
 }
 
-/// Whether each place has its function and line, and no inlined function contains its caller.
+/// Checks that the only function of each place is `outer`, and that lines are known.
 fn assert_outer_alone(found: &[Vec<Function>]) {
     let is_it = |functions: &Vec<Function>| functions.len() == 1 && functions[0].name == "outer";
     assert!(found.iter().all(is_it), "{found:?}");
@@ -42,11 +42,11 @@ fn inlined_functions_are_named_by_the_file_of_their_unit() {
         let away = program.folder.path().join("away");
         std::fs::rename(&unit, &away).unwrap();
         assert_outer_alone(&found(&program));
-        // A file with another identifier belongs to another program.
+        // A file with another ID belongs to another program, so it is not used.
         let Some((_other, its_unit)) = split(&[version, "-O3"]) else { return };
         std::fs::copy(&its_unit, &unit).unwrap();
         assert_outer_alone(&found(&program));
-        // The reader does not wait for a pipe.
+        // The path is a pipe. The reader must not wait for it.
         std::fs::remove_file(&unit).unwrap();
         run("mkfifo", &[unit.to_str().unwrap()]);
         assert_outer_alone(&found(&program));
@@ -85,7 +85,7 @@ fn packed_units_are_found_next_to_the_program() {
         }
         std::fs::remove_file(&unit).unwrap();
         assert_inlined(&found(&program));
-        // A file that appears later replaces the cached result without it.
+        // If the file appears later, the cached names are replaced.
         let away = program.folder.path().join("away");
         std::fs::rename(&package, &away).unwrap();
         let kept = Settings { cache_folder: Some(program.folder.path().join("cache")), ..program.settings() };
@@ -105,7 +105,7 @@ fn damaged_units_end_nothing() {
     }
 }
 
-/// For any contents of the file, each place keeps the name from the program itself.
+/// Whatever the file contains, each place keeps its name from the program itself.
 fn damaged(program: &Program, file: &Path) {
     let whole = std::fs::read(file).unwrap();
     let length = whole.len();

@@ -42,12 +42,12 @@ pub enum Term {
 /// One effect with its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The effect's term.
+    /// Which effect this is.
     pub term: Term,
     /// For one knob: the change of the value when it is switched on, averaged over the others. For two: half of the additional change of
     /// one knob when the other is on.
     pub effect: f64,
-    /// Its standard error.
+    /// The standard error of the effect.
     pub error: f64,
     /// How often noise alone would give a value this far from 0, by Student's t. There is no correction for many knobs.
     pub p_value: f64,
@@ -64,7 +64,7 @@ impl Estimate {
 /// All effects of a set of windows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// In the order of the terms. None if a knob never had two levels within a block.
+    /// The effects, in the order of the terms. None if a knob never had two levels within a block.
     pub estimates: Vec<Option<Estimate>>,
     /// Degrees of freedom of the errors.
     pub degrees: usize,
@@ -215,7 +215,7 @@ fn squares(blocks: &[Block], weights: &[f64], terms: usize) -> Vec<Vec<f64>> {
     squares
 }
 
-/// In place, using the lower half.
+/// The Cholesky factor of `matrix`, in its lower half. The error is the index of a column that depends on earlier ones.
 fn cholesky(mut matrix: Vec<Vec<f64>>) -> Result<Vec<Vec<f64>>, usize> {
     for a in 0..matrix.len() {
         let whole = matrix[a][a];
@@ -286,7 +286,7 @@ fn errors(blocks: &[Block], coefficients: &[f64], weights: &[f64], degrees: usiz
     let sum: f64 = blocks.iter().zip(weights).map(clipped).sum();
     let whole = weights.iter().filter(|weight| **weight == 1.0).count() as f64 / weights.len() as f64;
     let whole = whole.max(0.1);
-    // His correction for estimates that use much of the information.
+    // Huber's correction for the case that the effects use much of the information.
     let windows: usize = blocks.iter().map(|block| block.values.len() - 1).sum();
     let small = 1.0 + terms as f64 / windows as f64 * (1.0 - whole) / whole;
     let variance = (small / whole).powi(2) * sum / degrees as f64;
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use crate::comparison::designs::{Design, factorial, screening};
 
-    /// Autocorrelated (0.7 from window to window), with tails of Student's t with 3 degrees of freedom.
+    /// Noise that is autocorrelated (0.7 from window to window) and has the tails of Student's t with 3 degrees of freedom.
     struct Noise {
         chance: ChaCha8Rng,
         state: f64,
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn pairs_of_knobs_are_seen_in_a_factorial() {
-        // Two knobs that each have the full effect, as two ways to the same end do.
+        // Either knob alone has the full effect. Both together have no more.
         let truth = |row: &[Level]| if row[0] == Level::High || row[1] == Level::High { -0.2 } else { 0.0 };
         let mut noise = Noise::new(5);
         let (mut rows, mut values) = (Vec::new(), Vec::new());

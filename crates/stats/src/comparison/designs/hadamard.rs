@@ -29,7 +29,7 @@ pub fn screening(factors: usize) -> Result<Design, DesignError> {
     let least = (factors / 4 + 1) * 4;
     let square = (least..=SCREENING_FACTORS_MAX + 1).step_by(4).find_map(hadamard).ok_or(wrong)?;
     let rows = square.iter().map(|row| {
-        // Turned so that the first column is all ones. It belongs to the mean; the others belong to the knobs.
+        // Rows are flipped so that the first column is all ones. That column belongs to the mean; the others belong to the knobs.
         let first = row[0];
         row[1..=factors].iter().map(|entry| Level::from_bool(*entry == first)).collect()
     });
@@ -154,7 +154,7 @@ mod tests {
             prop_assert_eq!(&redrawn, &design.redrawn(seed));
             prop_assert_eq!(redrawn.rows().len(), design.rows().len());
             for a in 0..factors {
-                // A turned column has ones in place of zeros: equally many.
+                // A flipped column has ones in place of zeros, and as many ones as before.
                 let on = redrawn.rows().iter().filter(|row| row[a] == Level::High).count();
                 prop_assert_eq!(on * 2, redrawn.rows().len());
                 for b in 0..a {

@@ -89,9 +89,9 @@ pub enum DesignError {
     /// Fewer numbers than the effects and their error need.
     #[error("estimate {terms} effects: {windows} windows in {blocks} blocks do not separate them from noise")]
     TooFew {
-        /// The requested effects.
+        /// The number of requested effects.
         terms: usize,
-        /// Windows in blocks with more than one.
+        /// The number of windows in blocks of two or more.
         windows: usize,
         /// The number of those blocks.
         blocks: usize,
@@ -127,7 +127,7 @@ impl Design {
         row.iter().map(|level| level.flipped()).collect()
     }
 
-    /// The same design with its columns newly assigned to the knobs, each turned or not, and its rows in another order. The interaction of
+    /// This design with its columns newly assigned to the knobs, each flipped or not, and its rows in another order. The interaction of
     /// two knobs looks like the effect of some third knob in one draw, and of another knob in the next, so it does not accumulate.
     #[must_use]
     pub fn redrawn(&self, seed: u64) -> Design {

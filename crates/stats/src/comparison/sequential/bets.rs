@@ -5,8 +5,9 @@
 //! earlier pairs do not matter. Bets on a fair coin keep the expected wealth at 1. So the wealth reaches 20 with a probability of at most
 //! 1 in 20, however often the test looks (J. Ville, "Étude critique de la notion de collectif", 1939). A large wealth is evidence against θ.
 //!
-//! The size of a bet may depend on the size of the difference and on all earlier pairs, because neither knows the coin. The best bet is
-//! unknown, so several strategies share the wealth. An average of fair bets is fair, and it grows like its best strategy, minus a constant.
+//! The size of a bet may depend on the size of the difference and on all earlier pairs, because neither depends on the coin of this pair.
+//! The best bet is unknown, so several strategies share the wealth. An average of fair bets is fair, and it grows like its best strategy,
+//! minus a constant.
 
 /// Before this many pairs there is no scale, so only signs count.
 const PAIRS_BEFORE_SCALE: usize = 4;
@@ -21,7 +22,7 @@ enum Sees {
     SizeUpTo(f64),
 }
 
-/// The part of a difference that it uses, the largest share of its wealth that it bets, and its share of the initial wealth.
+/// A strategy: the part of a difference that it uses, the largest share of its wealth that it bets, and its share of the initial wealth.
 struct BettingStrategy {
     sees: Sees,
     most: f64,

@@ -45,7 +45,7 @@ pub struct Sequential {
     options: Options,
     /// ln(b / a) of every pair, in the order measured.
     log_ratios: Vec<f64>,
-    /// The same in rising order.
+    /// The log ratios in rising order.
     rising: Vec<f64>,
     /// For each pair, the scale of the pairs before it.
     scales: Vec<Option<f64>>,
@@ -252,7 +252,7 @@ struct Asked {
 #[derive(Debug, Clone)]
 struct Side {
     wealth: Wealth,
-    /// Whether the wealth has ever reached the limit.
+    /// Whether the wealth has ever reached the limit that excludes this effect.
     excluded: bool,
 }
 
@@ -270,7 +270,7 @@ impl Asked {
         }
     }
 
-    /// Whether the true effect is above it, and below it.
+    /// Whether the bets exclude this effect: because the true effect is above it, and because it is below.
     fn sides(&self) -> (bool, bool) {
         (self.above.excluded, self.below.excluded)
     }

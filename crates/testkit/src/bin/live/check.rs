@@ -5,17 +5,17 @@ use std::path::PathBuf;
 /// One live check.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Check {
-    /// Its crate, module and test: `measure::gaps::planted_gaps_are_found`.
+    /// The check's crate, module and test: `measure::gaps::planted_gaps_are_found`.
     pub(crate) name: String,
-    /// The folder of its crate: `measure`.
+    /// The folder of the check's crate: `measure`.
     pub(crate) crate_name: String,
-    /// Its program.
+    /// The program that contains the check.
     pub(crate) program: PathBuf,
     pub(crate) name_in_program: String,
-    /// The folder it runs in.
+    /// The folder that the check runs in.
     pub(crate) folder: PathBuf,
-    /// How long it is expected to take.
+    /// How long the check is expected to take.
     pub(crate) seconds: u64,
-    /// Whether it runs only on request. Its program ignores it, with the reason.
+    /// Whether the check runs only on request. The program marks it as ignored, with the reason.
     pub(crate) is_extra: bool,
 }

@@ -14,11 +14,11 @@ use crate::check::Check;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
-    /// It passed, after this many failures on a fit machine.
+    /// The check passed, after this many failures on a fit machine.
     Passed { failed_before: usize },
-    /// It failed on a fit machine.
+    /// The check failed on a fit machine.
     Failed { output: String },
-    /// This machine could not judge it.
+    /// This machine could not judge the check.
     NotJudged { why: String },
 }
 

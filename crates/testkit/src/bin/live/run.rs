@@ -88,7 +88,7 @@ fn once(check: &Check) -> Result<Ended> {
     })
 }
 
-/// Whether it succeeded; `None` if it hung and was killed.
+/// Whether the check succeeded. `None` if it hung and was killed.
 fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
     let begun = Instant::now();
     loop {
@@ -110,7 +110,7 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n")
 }
 
-/// The requirement that a CPU fails to meet now.
+/// The requirement that a CPU fails to meet now. `None` if all CPUs are fit.
 fn unfit() -> Option<String> {
     let cpus: Vec<usize> = thread::affinity().map(|cpus| cpus.iter().collect()).unwrap_or_default();
     let look = |cpu: usize| std::thread::spawn(move || Some(format!("CPU {cpu}: {}", Needs::on_cpu(cpu).unmet()?)));
@@ -118,7 +118,7 @@ fn unfit() -> Option<String> {
     looks.into_iter().find_map(|look| look.join().unwrap_or_else(|_| Some("a look at a CPU failed".to_owned())))
 }
 
-/// CPU time that was stolen so far, and all of it, in ticks.
+/// The CPU time that was stolen so far, and the total CPU time, in ticks.
 fn cpu_ticks() -> [u64; 2] {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let words = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(8);

@@ -1,4 +1,4 @@
-//! The action in each boot, as a table.
+//! Tests the action that is chosen in each boot, as a table.
 
 use super::*;
 
@@ -56,13 +56,13 @@ fn a_trial_from_boot_to_boot() {
 #[test]
 fn a_boot_that_nobody_got_ready_is_not_measured() {
     let mut state = abba();
-    // The power failed before anything was prepared.
+    // The power failed before the first boot was prepared.
     assert_eq!(next(&mut state, &status("x")), Action::Arm { slot: 0, arm: ArmName::A, anew: false });
     assert_eq!(state.seen[0].outcome, BootOutcome::Passed);
     armed(&mut state, 0, "x");
     assert_eq!(next(&mut state, &status("y")), Action::Measure { arm: ArmName::A });
     measured(&mut state, 1.0);
-    // The next boot is prepared when this one has been measured.
+    // After this boot was measured, the next one is prepared.
     assert_eq!(next(&mut state, &status("z")), Action::Arm { slot: 1, arm: ArmName::B, anew: false });
     assert_eq!(state.seen.last().unwrap().outcome, BootOutcome::Passed);
 }
@@ -102,7 +102,7 @@ fn it_ends_when_it_is_over_reverted_or_too_much() {
     state.ended = Some(BootsEnded::Whole);
     assert_eq!(next(&mut state, &status("a")), Action::End(BootsEnded::Whole));
 
-    // If the machine goes down in every boot, there are seven boots and no more.
+    // If the machine goes down in every boot, there are at most seven boots.
     let mut state = abba();
     armed(&mut state, 0, "boot-0");
     for boot in 0..7 {

@@ -1,4 +1,4 @@
-//! Whether the settings were engaged: what each boot stores, and what the report concludes.
+//! Tests whether settings are reported as engaged: what each boot stores, and what the report concludes.
 
 use evenkeel_host::{Facts, Plan};
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn a_setting_that_was_never_engaged_says_so_and_why() {
     assert!(
         report.verdict.ends_with("because both arms used the same idle states: mean exit latency 9.00 us and 9.00 us")
     );
-    // The idle states are in use, so the verdict stands.
+    // The idle states differ between the arms, so the verdict stands.
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.1, 9.0), idled(0.1, 1.0))).report();
     assert_eq!(
         (report.verdict.as_str(), report.outcome),
@@ -62,7 +62,8 @@ fn a_setting_that_was_never_engaged_says_so_and_why() {
     assert!(report.caveats.is_empty(), "{report:?}");
 }
 
-/// If a difference was measured, it is reported. Only a missing difference is explained by a knob that was not engaged.
+/// A measured difference is reported even if the counter stood still. Only if there is no difference, a knob that was not engaged explains
+/// it.
 #[test]
 fn a_difference_is_reported_although_the_counter_stood_still() {
     let report = seen(&[SETTING], [100.0, 80.0], [Some(idled(0.97, 9.0)), Some(idled(0.97, 9.0))]).report();
@@ -75,7 +76,7 @@ fn of_several_settings_all_have_to_stand_still() {
     let counted = |packets: f64| {
         let counters = [("BusyPollRxPackets".to_owned(), packets)].into();
         let window = Conditions { counters, busy_share: Some(0.97), ..Conditions::default() };
-        // The counter moved in one window of twenty, and that is not lost.
+        // The counter moved in one window of twenty. Its mean must not be rounded to 0.
         let mut windows = vec![window.clone(); 20];
         windows[1..].iter_mut().for_each(|window| *window.counters.get_mut("BusyPollRxPackets").unwrap() = 0.0);
         Some(BootCounters::from_windows(NetworkPath::Devices, &windows))
@@ -98,7 +99,7 @@ fn knobs_without_counts_are_unknown() {
     let both = [Some(idled(0.97, 9.0)), Some(idled(0.97, 9.0))];
     let report = seen(&["cmdline.clocksource=tsc"], [100.0, 100.0], both).report();
     assert_eq!((&report.mechanism[0].engaged, report.outcome), (&Engaged::Unknown, Some(Outcome::Same)));
-    // A state from a version that did not count, and a state with boots of one arm only.
+    // States without counters in one arm or in both, such as from an older version.
     for counted in [[None, None], [Some(idled(0.97, 9.0)), None], [None, Some(idled(0.97, 9.0))]] {
         let report = seen(&[SETTING], [100.0, 100.0], counted).report();
         assert!(report.mechanism.is_empty() && report.verdict.starts_with("same (over"), "{report:?}");
@@ -147,7 +148,7 @@ fn invalid_counters_are_refused() {
     assert_eq!((found.busy_share, &found.counters), (None, &[("z".to_owned(), 2.0)].into()));
     let window = Conditions { counters: so_many(BOOT_COUNTERS_MAX + 1), ..Conditions::default() };
     assert!(BootCounters::from_windows(NetworkPath::Devices, &[window]).counters.is_empty());
-    // The maximum number of boots with the maximum number of counters and windows fit into a valid state file.
+    // The largest number of boots, with the largest number of counters and windows, fits into a valid state file.
     let most = BootCounters { counters: so_many(BOOT_COUNTERS_MAX), ..BootCounters::default() };
     let text = serde_json::to_string(&most).unwrap().replace("1.0", "12345678.123456789");
     assert!(
@@ -193,7 +194,7 @@ proptest! {
     }
 }
 
-/// An argument may remove the idle driver itself. That is its effect, and no sign that it was not engaged.
+/// An argument may remove the idle driver itself. This is an effect of the argument, so the knob was engaged.
 #[test]
 fn a_driver_that_only_one_arm_has_was_engaged() {
     let with = |states: f64| {

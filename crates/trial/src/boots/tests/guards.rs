@@ -1,4 +1,4 @@
-//! The results of guards, and how one of them vetoes a verdict.
+//! Tests the results of guards, and how a guard vetoes a verdict.
 
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn seen(better: Direction, boots: &[(f64, Option<f64>)]) -> BootsState {
     parse(state.text().unwrap().as_bytes()).unwrap()
 }
 
-/// Four boots in which B lowers the metric by a fifth, with these guard values in A, B, B and A.
+/// Four boots in which B lowers the primary metric by a fifth. The guard has these values in the boots A, B, B and A.
 fn better_with(better: Direction, guard: [f64; 4]) -> BootsReport {
     let values = [100.0, 80.0, 81.0, 102.0];
     seen(better, &[0, 1, 2, 3].map(|boot| (values[boot], Some(guard[boot])))).report()
@@ -75,7 +75,7 @@ fn a_guard_without_harm_does_not_veto() {
         // The medians differ by more than the margin, but not in every boot.
         (Lower, [100.0, 290.0, 160.0, 200.0], Some(overlap)),
         (Higher, [300.0, 40.0, 130.0, 40.0], Some(fall)),
-        // B lost packets, and A lost none, so there is no ratio.
+        // B lost packets and A did not, so there is no ratio.
         (Lower, [0.0, 5.0, 6.0, 0.0], Some(no_ratio)),
         (Lower, [-1.0, 5.0, 6.0, -2.0], Some(no_ratio)),
     ];
@@ -99,7 +99,7 @@ fn a_boot_without_the_number_leaves_it_open() {
         sentences(&report),
         ["can't check the guard tail_us (limit 25 % worse): only 3 of 4 boots have a value"]
     );
-    // The same for a state from a version that had no guards in boots.
+    // As above, with a state from a version that stored no guards.
     let none = [(100.0, None), (80.0, None), (81.0, None), (102.0, None)];
     let report = seen(Direction::Lower, &none).report();
     assert!(report.caveats[0].to_string().ends_with("only 0 of 4 boots have a value"), "{report:?}");
@@ -115,7 +115,7 @@ fn only_a_claim_is_vetoed_and_only_a_whole_block_says_so() {
     let report = seen(Direction::Lower, &worse[..3]).report();
     assert_eq!((report.verdict.as_str(), report.guards[0].is_harmed), ("nothing is known yet", false));
     assert!(report.caveats.is_empty(), "{report:?}");
-    // Without a guard, the report does not mention guards.
+    // If the design has no guard, the report does not mention guards.
     let json = serde_json::to_string(&BootsState::begin(design(0), 1, "b").report()).unwrap();
     assert!(!json.contains("guards") && !json.contains("vetoed"), "{json}");
 }
@@ -154,7 +154,7 @@ fn a_trial_whose_guard_is_harmed_goes_through_and_leaves_nothing() {
     }
 }
 
-/// A guard's value from only a few of the windows is not comparable. Windows without the deciding number don't count.
+/// If a guard has values in only a few of the windows, it is left out. Windows without a value of the primary metric do not count.
 #[test]
 fn values_of_few_windows_are_left_out() {
     struct Odd(Vec<Sample>);
@@ -213,7 +213,8 @@ fn values_of_few_windows_are_left_out() {
 }
 
 proptest! {
-    /// A harm is never reported if boots overlap, nor below the margin. Its sentence is finite whatever the numbers are.
+    /// No guard is reported as worse if the boots of A and B overlap, or if the difference is below the margin. The sentence never contains
+    /// an infinite number.
     #[test]
     fn a_harm_is_what_it_says(
         guard in prop::collection::vec(prop_oneof![0.5..2.0f64, any::<f64>().prop_filter("finite", |value| value.is_finite())], 8),

@@ -1,4 +1,4 @@
-//! Whole trials, undisturbed and killed at every step.
+//! Tests whole trials, undisturbed and killed at every step.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn abba_and_its_mirror_go_through_and_leave_nothing() {
         assert_eq!(report.verdict, "better (over 4 boots only: weaker than a trial)");
         assert_eq!(report.comparison.unwrap().ratio, 80.2 / 100.2);
         assert_eq!(sim.state().seen.len(), 4);
-        // In one of the two orders the last boot was B's. Then one more boot is needed.
+        // In one of the two orders, the last boot is B's. Then one more boot is needed to restore the running kernel.
         assert_eq!(sim.boots, if report.order == "ABBA" { 4 } else { 5 });
         sim.check_end();
     }
@@ -31,7 +31,7 @@ fn steps(seed: u64) -> u32 {
     10_000 - sim.fuse.get().unwrap()
 }
 
-/// A trial that is killed at one step; `after` then changes the machine.
+/// Runs a trial that is killed at this step. `after` then changes the machine.
 fn killed_at(step: u32, seed: u64, mut after: impl FnMut(&mut Sim)) -> Sim {
     let mut sim = Sim::begun(seed);
     sim.fuse.set(Some(step));
@@ -66,7 +66,8 @@ fn killed_at_every_step_it_goes_on_to_the_same_end() {
     }
 }
 
-/// Somebody reboots while the next boot is being prepared. This ends the program that writes the boot menu, but the trial must continue.
+/// Somebody reboots while the next boot is being prepared. The shutdown ends the program that writes the boot menu, but the trial must
+/// continue.
 #[test]
 fn a_machine_that_goes_down_while_a_boot_is_got_ready_goes_on() {
     for (seed, turn, is_done) in [(0, 0, false), (0, 0, true), (1, 1, false), (1, 1, true), (1, 2, false), (0, 2, true)]
@@ -124,7 +125,7 @@ fn a_trial_that_begins_is_not_taken_for_one_that_was_put_back() {
     assert!(!beginning.is_licensed().unwrap() && !beginning.is_put_back().unwrap());
 }
 
-/// The trial waits for another evenkeel that holds the journal, and reports it if it never ends. Nothing is half done by then.
+/// The trial waits while another evenkeel has locked the journal, and reports it if that never ends. No change is half done then.
 #[test]
 fn a_trial_waits_for_another_evenkeel() {
     let sim = Sim::begun(1);
@@ -167,7 +168,7 @@ fn a_transaction_that_was_cut_off_is_put_back_before_the_next() {
                 sim.reboot();
             }
         }
-        // The last records of the transaction never reached the disk. Neither did the note of their number, which is written after them.
+        // The last records of the transaction never reached the disk. Nor did the file with their number, which is written after them.
         std::fs::remove_file(sim.dir.path().join("journal.last-record")).unwrap();
         let journal = sim.dir.path().join("journal");
         let text = std::fs::read_to_string(&journal).unwrap();
@@ -206,7 +207,7 @@ fn a_full_disk_or_too_long_a_time_ends_it() {
     assert_eq!(sim.start().unwrap().unwrap(), Ending::Reboot);
     sim.reboot();
     sim.is_full = true;
-    // The end of the trial cannot be stored either, and this is reported. The host is restored all the same.
+    // The end of the trial cannot be stored either, and this is reported. The host is restored nevertheless.
     assert!(matches!(sim.start().unwrap(), Err(BootsError::File(BootsFileError::Io { .. }))));
     assert_eq!(sim.open_transactions(), 0);
     assert!(!sim.is_there(UNIT) && !sim.is_there(GRUB));
@@ -256,7 +257,7 @@ fn persistent_settings_of_others_stay() {
     }
     sim.reboot();
     let mut state = sim.state();
-    // The trial ends in any case. If another trial's values prevented it from removing its own, it says so.
+    // The trial always ends. If another trial's values keep it from removing its own, it reports that.
     for _ in 0..20 {
         match go_on(&mut state, &mut sim) {
             Ok(Ending::Reboot) => sim.reboot(),

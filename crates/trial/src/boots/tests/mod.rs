@@ -1,5 +1,5 @@
-//! Trials over boots on a simulated machine: a captured root that takes writes, real transactions in a real journal, and a boot loader
-//! that reads what they left. It is killed and rebooted at every step.
+//! Trials over boots on a simulated machine: a captured root that can be written, real transactions in a real journal, and a boot loader
+//! that reads the files that they wrote. The machine is killed and rebooted at every step.
 
 mod boots;
 mod engaged;
@@ -30,7 +30,7 @@ const WANTS: &str = "/etc/systemd/system/multi-user.target.wants/evenkeel-boots.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const CMDLINE: &str = "/proc/cmdline";
 
-/// A Debian with systemd and GRUB.
+/// A capture of a Debian host with systemd and GRUB.
 const HOST: &str = "evenkeel-capture 1
 /etc/default/grub ->! EINVAL
 /etc/default/grub.d/ : 50-cloudimg-settings.cfg
@@ -59,11 +59,11 @@ struct Sim {
     dir: TempDir,
     id: String,
     boots: u32,
-    /// The steps until the program is killed.
+    /// The number of steps until the process is killed. None: it is not killed.
     fuse: Cell<Option<u32>>,
-    /// The boot loader ignores what is written.
+    /// Whether the boot loader ignores the written files.
     is_deaf: bool,
-    /// The disk is full.
+    /// Whether the disk is full.
     is_full: bool,
     now_s: u64,
     /// Each boot in which windows were measured, with the arm that was active.
@@ -71,9 +71,9 @@ struct Sim {
     /// The power fails the next time that a boot is prepared: before the preparation is done (true), or after it.
     goes_down: Option<bool>,
     is_stopped: bool,
-    /// The counters in A and in B.
+    /// The counters in boots of A, and of B.
     counted: [Option<BootCounters>; 2],
-    /// The guard `tail_us` in A and in B, as a multiple of the ratio that vetoes.
+    /// The guard `tail_us` as a multiple of the metric, in boots of A and of B.
     tails: [f64; 2],
 }
 
@@ -93,12 +93,13 @@ fn design(seed: u64) -> BootsDesign {
     }
 }
 
-/// Nobody else is on the simulated machine, so nobody is waited for.
+/// A wait that must never happen, because nobody else uses the simulated machine.
 fn never(why: &str, _: std::time::Duration) -> bool {
     panic!("{why}");
 }
 
-/// A folder in memory if possible. Power cuts are only simulated here, and each record is synced.
+/// A temporary folder, in memory if possible. Each record is synced to disk, which is slow and not needed, because power cuts are only
+/// simulated.
 fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -205,7 +206,7 @@ impl Sim {
         panic!("it does not end: {:?}", self.state());
     }
 
-    /// The machine after one more boot, whatever the last one was.
+    /// Boots the machine once more. Returns whether it is as before the trial.
     fn is_as_before(&mut self) -> bool {
         self.reboot();
         let mut now = self.root.capture();
@@ -228,7 +229,7 @@ impl Sim {
         assert!(report.all_undone, "{report:?}");
     }
 
-    /// Checks what must hold at the end of every sequence of events.
+    /// Checks what must be true after every sequence of events.
     fn check_end(&mut self) {
         assert_eq!(self.open_transactions(), 0);
         assert!(self.is_as_before(), "{}", self.root.capture());
@@ -238,7 +239,7 @@ impl Sim {
             state.measured().map(|(boot, _)| boot.boot_id.trim_start_matches("boot-").parse().unwrap()).collect();
         assert_eq!(once.len(), state.measured().count(), "no boot counts twice");
         for (boot, values) in state.measured() {
-            // The arm that the machine really had, whatever the state says.
+            // The arm that the machine really had, even if the state differs.
             let nth: u32 = boot.boot_id.trim_start_matches("boot-").parse().unwrap();
             let truth = self.measured.iter().find(|(at, _)| *at == nth).unwrap().1;
             assert_eq!(boot.arm, truth);

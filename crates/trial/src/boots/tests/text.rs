@@ -1,4 +1,4 @@
-//! The state as a file: whole, damaged, and hostile.
+//! Tests the state file: valid, damaged, and malicious.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -29,7 +29,7 @@ fn sealed(json: &str) -> Vec<u8> {
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
 }
 
-/// Every later program reads the first version of the format.
+/// All later versions must read the first version of the format.
 #[test]
 fn format_1_stays() {
     let state = some();
@@ -46,7 +46,7 @@ fn format_1_stays() {
     assert_eq!(parse(text.as_bytes()), Ok(state));
 }
 
-/// A state that an older program left has no requested counts, no guards and no counters. The boot that it had prepared is still measured.
+/// A state from an older version has no reboot count, no guards and no counters. The boot that it had prepared is still measured.
 #[test]
 fn a_trial_of_an_older_program_goes_on() {
     let mut state = parse(&sealed(include_str!("format-1.json").trim_end())).unwrap();
@@ -109,7 +109,7 @@ fn guards_that_can_not_be_meant_are_refused() {
         ("/design/guards/0/harm_ratio", Value::Null),
         ("/design/guards", Value::from(vec![guard.clone(), guard.clone()])),
         ("/design/guards", so_many(BOOT_GUARDS_MAX + 1)),
-        // A guard value for a guard that the design does not have.
+        // Invalid: the boot has a value of a guard that the design does not have.
         ("/design/guards", Value::Array(vec![])),
         ("/seen/0/guards/tail_us", Value::Null),
         ("/seen/0/guards/tail_us", "1".into()),
@@ -123,7 +123,7 @@ fn guards_that_can_not_be_meant_are_refused() {
     }
     let infinite = good.to_string().replace("12.5", "1e999");
     assert!(parse(&sealed(&infinite)).is_err());
-    // A boot in which a guard has no value, and the largest number of guards.
+    // Valid: a boot without a value of a guard, and the maximum number of guards.
     let mut few = good.clone();
     few["seen"][0]["guards"] = serde_json::json!({});
     assert!(parse(&sealed(&few.to_string())).is_ok());
@@ -179,7 +179,7 @@ fn a_file_that_others_could_have_written_is_not_read() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o620)).unwrap();
     assert!(read(&file).unwrap_err().to_string().contains("others may write to it"));
-    // A leftover of a kill, or a link in its place, is replaced.
+    // A file left by a killed process, or a link at this path, is replaced.
     symlink("/dev/null", dir.path().join("boots.new")).unwrap();
     write(&file, &some()).unwrap();
     assert_eq!(read(&file).unwrap().unwrap(), some());

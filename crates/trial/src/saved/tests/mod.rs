@@ -1,4 +1,4 @@
-//! Reports that the reader accepts, refuses and compares.
+//! Tests which reports the reader accepts and refuses, and how they are compared.
 
 use expect_test::expect;
 
@@ -31,7 +31,7 @@ fn trial(knob: &str, ratio: f64, noise: f64, pairs: u64) -> Value {
     })
 }
 
-/// The metric of a trial, as reports have it.
+/// The metric of a trial, in the form of a report.
 static METRIC: std::sync::LazyLock<Value> = std::sync::LazyLock::new(
     || serde_json::json!({ "name": "round_trip_us_p50", "title": "the median round trip", "unit": "us", "better": "lower" }),
 );
@@ -152,7 +152,7 @@ fn machines_agree_until_their_intervals_do_not_meet() {
     assert_eq!(agreement_of(&[0.5]), Agreement::TooFew);
 }
 
-/// A trial that might end after any pair keeps the wider interval, which holds at every look.
+/// The interval of a trial that could have ended after any pair stays the wider one, which is valid after every pair.
 #[test]
 fn a_trial_that_was_looked_at_keeps_an_interval_that_holds_at_every_look() {
     let width = |stop: &str| {
@@ -221,7 +221,7 @@ fn numbers_have_names_whatever_they_are() {
     assert!(numbers(&Value::Null).is_empty());
 }
 
-/// A file is not refused because it has a value that only a later version knows: the value is shown as it is.
+/// A file is not refused because it has a value that only a later version knows. The value is shown as text.
 #[test]
 fn values_of_later_versions_are_read() {
     let mut later = trial("k=1", 0.5, 0.1, 1);
@@ -259,7 +259,7 @@ fn values_of_later_versions_are_read() {
     assert_eq!(read.windows[0].sample.len(), 1);
 }
 
-/// Every field of a hostile file that a page or a comparison relies on.
+/// Tests every field that a page or a comparison relies on, with a value that a malicious file may have.
 #[test]
 fn values_that_no_trial_can_have_are_refused_by_their_field() {
     let edit = |at: &str, value: Value| {
@@ -307,7 +307,8 @@ fn a_report_is_read_as_it_was_written() {
     assert_eq!(serde_json::to_string(&again).unwrap(), serde_json::to_string(&saved).unwrap());
 }
 
-/// A real report that is cut anywhere, or has one byte changed, gives an error or a report, never a panic. A report can be compared.
+/// A real report that is cut off anywhere, or has one changed byte, gives an error or a report, but never a panic. If it gives a report,
+/// that can be compared.
 #[test]
 fn no_damage_to_a_file_makes_the_reader_panic() {
     let between = serde_json::json!({ "arm": "C", "against": "B", "pairs": 3, "verdict": "same" });
@@ -326,7 +327,7 @@ fn no_damage_to_a_file_makes_the_reader_panic() {
     }
 }
 
-/// The report that `evenkeel demo` of 2026-11-21 wrote, with fewer facts and numbers: it was released, so it stays readable.
+/// The report that `evenkeel demo` of 2026-11-21 wrote, with fewer facts and numbers. This format was released, so it must stay readable.
 #[test]
 fn reports_of_format_1_stay_readable() {
     let saved = RunReport::parse(include_str!("format-1.json")).unwrap();
@@ -345,7 +346,7 @@ fn reports_of_format_1_stay_readable() {
     assert!(across.asked.iter().all(|asked| matches!(asked.agreement, Agreement::Agree { .. })));
 }
 
-/// Format 1, and several arms before caveats had figures, have sentences only.
+/// In format 1, and in reports on several arms before caveats had figures, caveats are sentences only.
 #[test]
 fn caveats_are_read_from_every_format() {
     let table = [

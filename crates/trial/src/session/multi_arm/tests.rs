@@ -16,7 +16,7 @@ use noise::Noise;
 
 const METRIC: Metric = Metric::us("x_us", "x");
 const TAIL: Metric = Metric::us("tail_us", "tail");
-/// Sessions of each kind of noise.
+/// The number of sessions for each kind of noise.
 const SESSIONS: u64 = 2000;
 const BLOCKS: usize = 100;
 
@@ -38,7 +38,7 @@ fn block(number: usize, order: &[usize], machine: &[f64], effects: &[f64]) -> Ve
     order.iter().zip(machine).map(window).collect()
 }
 
-/// Runs a session with this number of arms to its end or last block; calls `look` after every block.
+/// Runs a session with this number of arms to its end, or to its last block. Calls `look` after every block.
 fn session(
     noise: &Noise,
     design: &Design,
@@ -74,7 +74,8 @@ fn is_claim(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Better | Verdict::Worse)
 }
 
-/// In sessions of equal arms, the share with a false claim of any arm against A, and the share with one between two others.
+/// In sessions of equal arms, the share of sessions with a false claim about any arm against A, and the share with a false claim about two
+/// other arms.
 fn alike_rates(noise: &Noise, arms: usize) -> [f64; 2] {
     let design = design(0.0);
     let (mut against_a, mut among) = (0, 0);
@@ -109,7 +110,7 @@ fn equal_arms_differ_in_at_most_one_session_of_twenty_and_the_docs_say_how_often
     assert!(docs.contains(&table), "docs/statistics.md should have this table:\n{table}");
 }
 
-/// The simulation can detect a breach: the same arms, each tested as if it were the only one.
+/// If each of the arms is tested as if it were the only one, there are too many false claims. So the simulation can detect such a fault.
 #[test]
 fn without_sharing_the_error_seven_arms_break_the_promise() {
     let noise = &noise::all()[1];
@@ -193,7 +194,7 @@ fn a_guard_that_is_harmed_sends_its_arm_away_whatever_else_is_known() {
     assert!(b.test.judge.pairs() < 20, "it left early");
 }
 
-/// A lost window removes only the comparisons that it is part of.
+/// A lost window removes only the comparisons that need it.
 #[test]
 fn a_lost_window_takes_its_comparisons_along() {
     let mut test = MultiArmTest::new(&design(0.05), 3).unwrap();

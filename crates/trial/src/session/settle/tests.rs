@@ -1,8 +1,8 @@
-//! The settle time on simulated switches and on recorded noise.
+//! Tests the settle time on simulated switches and on recorded noise.
 
 use super::*;
 
-/// Three switches to each arm. The arguments are the factors of the short windows, relative to a level of 100; noise adds up to 2 %.
+/// Three switches to each arm. The arguments are the values of the short windows relative to the level of 100. Noise adds up to 2 %.
 fn series(after_a: [f64; STEPS], after_b: [f64; STEPS]) -> Series {
     let noise = |at: usize, switch: usize| 0.98 + 0.005 * ((at * 7 + switch * 5) % 9) as f64;
     let of = |shape: [f64; STEPS], switch| {
@@ -43,8 +43,8 @@ fn recorded(file: &str, column: usize) -> Vec<f64> {
     lines.map(|line| line.split_whitespace().nth(column).unwrap().parse().unwrap()).collect()
 }
 
-/// The percentage of trials that find each settle time, with trials that begin at different places of the recording. After each switch to
-/// B, its windows are multiplied by `after_b`. The last entry counts trials that find no settle time.
+/// Runs trials that begin at different places of the recording. Returns the percentage of trials that find each settle time. After each
+/// switch to B, its windows are multiplied by `after_b`. The last entry counts trials that find no settle time.
 fn found(windows: &[f64], after_b: [f64; STEPS]) -> [f64; TESTED + 1] {
     let of_look = 2 * SWITCHES * STEPS;
     let starts: Vec<usize> = (0..windows.len() - LOOKS * of_look).step_by(7).collect();

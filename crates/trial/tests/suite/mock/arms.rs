@@ -103,7 +103,7 @@ fn a_block_has_every_arm_once_in_the_order_of_the_seed() {
 
 #[test]
 fn a_harmed_guard_sends_an_arm_away_and_takes_it_out_of_the_choice() {
-    // The arm 200000 has the worse tail.
+    // The arm 200000 makes the tail worse.
     let session = answers(run(9, |mock, design| {
         mock.effect = 0.6;
         mock.others = vec![("50000", 0.8), ("100000", 0.8)];

@@ -95,14 +95,14 @@ fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
 fn a_pair_in_which_somebody_else_wrote_the_setting_does_not_count() {
     let run = trial(3, ab(), |mock, design| {
         design.control_pairs = 0;
-        // Each arm has one of them, and one pair has two.
+        // Another program writes in one window of A only, in one of B only, and in both windows of a pair.
         mock.others_write_at = vec![1, 4, 9, 10];
     });
     let report = run.report();
     let dropped_lines =
         report.dropped.iter().map(|dropped| format!("{} {:?}: {}", dropped.pair, dropped.arm, dropped.reason));
     let changed = "somebody else changed haltpoll.guest_halt_poll_ns from";
-    // A pair is listed once, by the first of its windows.
+    // A pair is listed once, with the first of its dropped windows.
     let expected = [
         format!("0 B: {changed} 200000 to 77"),
         format!("1 B: {changed} 200000 to 77"),
@@ -155,7 +155,7 @@ fn an_arm_that_starves_is_not_called_better_or_the_same() {
         );
         assert!(report.caveat_texts()[0].contains(why), "{what}: {:?}", report.caveat_texts());
     }
-    // Both windows of the first pair are affected. Only one of them is listed among the dropped.
+    // Both windows of the first pair got no CPU. The list of dropped pairs has only one of them.
     let both = trial(3, ab(), |mock, design| (design.control_pairs, mock.no_cpu_at) = (0, vec![1, 2])).report();
     assert_eq!((both.dropped.len(), both.no_cpu_by_arm.a, both.no_cpu_by_arm.b), (1, 1, 1));
     assert_eq!(both.verdict, Outcome::Same);
@@ -169,7 +169,7 @@ fn another_trial_is_a_caveat_with_the_windows_during_which_it_ran() {
     let mut run = trial(3, ab(), |_, _| ());
     let who = vec!["evenkeel tune (pid 7)".to_owned()];
     run.record.windows.iter_mut().take(5).for_each(|window| window.conditions.other_trials = who.clone());
-    // The other program may have spoiled the window that was dropped.
+    // Another trial may have disturbed the window that was dropped.
     let reason = DropReason::Gap { gap_us: 90_000.0 };
     let dropped = Dropped { pair: PAIRS, arm: ArmName::A, reason, stretch: Stretch::Trial, other_trials: who };
     run.record.dropped.push(dropped);
@@ -236,7 +236,7 @@ fn a_knob_that_was_not_engaged_is_not_called_useless() {
     let report = trial_on(&host, 3, ab(), |_, _| ()).report();
     assert_eq!(report.verdict, Outcome::NotEngaged);
     assert_eq!(report.caveat_texts()[0], "the knob was not engaged: CPUs went idle only 0 times a second");
-    // Two windows show nothing yet. The death of the server is reported first.
+    // After two windows, nothing can be concluded. The end of the server is reported first.
     let report = trial_on(&host, 3, ab(), |mock, _| mock.dies_at = Some(3)).report();
     assert_eq!((report.verdict, report.pairs), (Outcome::Undecided, 1));
     assert!(

@@ -24,7 +24,7 @@ pub(crate) const HOST: &str = "evenkeel-capture 1
 /proc/loadavg = 0.00 0.00 0.00 1/80 900
 end
 ";
-/// With the mock's noise (4 % per window), the interval of this many pairs is about 2 % to either side.
+/// The number of pairs. With the mock's noise (4 % per window), the interval is about 2 % to either side.
 pub(crate) const PAIRS: usize = 30;
 pub(crate) const METRIC: Metric = Metric::us("round_trip_us_p50", "median round trip");
 pub(crate) const TAIL: Metric = Metric::us("round_trip_us_p99", "99th percentile of the round trip");
@@ -36,22 +36,22 @@ pub(crate) struct Mock {
     noise: ChaCha8Rng,
     drift: f64,
     pub(crate) effect: f64,
-    /// The effect of values other than 200000.
+    /// The effects of polling values other than 200000.
     pub(crate) others: Vec<(&'static str, f64)>,
-    /// The effect of polling on the tail, in addition to its effect on all round trips.
+    /// The effect of polling on the tail, in addition to the effect on all round trips.
     pub(crate) tail_effect: f64,
     pub(crate) dies_at: Option<usize>,
-    /// From this window on its round trip is negative, as if a counter had been reset.
+    /// From this window on, the round trip is negative, as if a counter had been reset.
     pub(crate) is_nothing_at: Option<usize>,
-    /// In these windows another program writes a tested setting.
+    /// The windows in which another program writes a tested setting.
     pub(crate) others_write_at: Vec<usize>,
-    /// In these windows it gets no CPU.
+    /// The windows in which the server gets no CPU.
     pub(crate) no_cpu_at: Vec<usize>,
-    /// For one state of polling: in how many further windows it gets no CPU.
+    /// With polling on or off (the first value), in how many further windows the server gets no CPU.
     pub(crate) no_cpu_while: (bool, usize),
-    /// For this long after a switch, it still serves with the old values.
+    /// For this long after a switch, the server still behaves as with the old values.
     pub(crate) carries: Duration,
-    /// Whether the guest polled in each window, and how long that was.
+    /// For each window, whether the guest polled, and the length of the window.
     pub(crate) log: Rc<RefCell<Vec<(bool, Duration)>>>,
     windows: usize,
     polled: bool,
@@ -85,7 +85,7 @@ impl Mock {
         (0..12).map(|_| self.noise.random::<f64>()).sum::<f64>() - 6.0
     }
 
-    /// The share of a window, which begins `settle` after the switch, in which the server still behaves as before it.
+    /// The share of a window in which the server still behaves as before the switch. The window begins `settle` after the switch.
     fn share_as_before(&mut self, settle: Duration, window: Duration) -> f64 {
         let polls = self.root.text(POLL).unwrap() == "200000\n";
         if polls != self.polled {
@@ -143,7 +143,7 @@ impl Workload for Mock {
         Ok(Sample::from([
             ("round_trip_us_p50".to_owned(), us),
             ("round_trip_us_p99".to_owned(), tail),
-            // One of four windows is far off.
+            // In one of four windows, the maximum is far higher.
             ("round_trip_us_max".to_owned(), if self.windows.is_multiple_of(4) { 9.0 * us } else { us }),
             ("cpu_share".to_owned(), if self.polled { 0.2 } else { 0.1 }),
         ]))
@@ -175,7 +175,7 @@ pub(crate) fn titles_of(arms: usize) -> Titles {
     Titles { title: "t".into(), values, away, workload: "mock".into(), ..Titles::default() }
 }
 
-/// A design with a number of pairs that is fixed beforehand.
+/// A design with a fixed number of pairs.
 pub(crate) fn design(seed: u64) -> Design {
     let mut design = Design::new(METRIC, PAIRS, Duration::from_millis(10), seed);
     design.smallest_effect_ratio = 0.05;

@@ -1,4 +1,4 @@
-//! The log of a session: complete however the session ended, read back unchanged, and continued.
+//! Tests the log of a session: it is complete however the session ended, is read back unchanged, and can be continued.
 
 use std::path::Path;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn a_session_log_gives_the_same_report_as_its_run() {
 fn many_windows_without_a_value_end_a_session_and_keep_what_there_is() {
     let words = "measure 8 windows in a row: compare round_trip_us_p50: one window has the value -1, but ratios of windows need values above 0; \
                  choose another metric, or longer windows";
-    // The second window of the third A/A pair, and the first window of the third pair of the trial.
+    // In one case the second window of the third A/A pair has no value, in the other the first window of the third pair of the trial.
     for (at, control, windows) in [(6, 4, 0), (11, 6, 4)] {
         let run = run(LogTo::Nowhere, 41, |mock, _| mock.is_nothing_at = Some(at));
         assert_eq!((run.record.control.len(), run.record.windows.len()), (control, windows), "{at}");
@@ -67,7 +67,7 @@ fn a_session_that_was_cut_off_is_gone_on_with() {
     });
     assert_eq!(died.record.windows.len(), 8);
     assert!(matches!(&died.record.ended, Ended::Failed { .. }));
-    // SIGKILL or a full disk leaves a torn line.
+    // A kill or a full disk can leave an incomplete last line.
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend(b"{\"pair\":[{\"pa");
     std::fs::write(&path, &bytes).unwrap();

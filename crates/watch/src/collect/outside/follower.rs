@@ -1,5 +1,5 @@
-//! `Follower`: counts the ticks of one known loop. It takes switch records in consecutive stretches, and counts each tick once. Pure: the
-//! streams may be live or recorded.
+//! `Follower`: counts the ticks of one known loop. It takes the records of consecutive stretches of time, and counts each tick once. It is
+//! a pure function of these records, so they may be live or recorded.
 
 use std::ops::Range;
 
@@ -15,41 +15,41 @@ use evenkeel_stats::quantile;
 use super::held_up::HeldUp;
 use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample, SlicesSample, TelemetrySample, late_bound_ns};
 
-/// A stretch needs at least this many periods, to follow a loop through it.
+/// The minimum length of a stretch in periods, so that the loop can be followed through it.
 const PERIODS_MIN: f64 = 10.0;
-/// Counting stops this many periods before the newest record, because a later record may still belong to a late tick.
+/// Ticks are counted up to this many periods before the newest record, because a later record may still belong to a late tick.
 const OPEN_PERIODS: f64 = 2.0;
-/// The periods before the counted ones that are kept, to know the phase.
+/// How many periods of records before the uncounted ones are kept, to know the phase.
 const BEFORE_PERIODS: f64 = 6.0;
-/// A loop counts as lost if none of its ticks was counted for this long: the longer of these nanoseconds and these periods.
+/// A loop counts as lost if none of its ticks was counted for this many nanoseconds, and for this many periods (the next constant).
 const LOST_NS: f64 = 8e9;
 const LOST_PERIODS: f64 = 40.0;
-/// If the uncounted records span more than this multiple of the time after which a loop is lost, the clock has jumped.
+/// If the uncounted records span more than this multiple of the time after which a loop counts as lost, the clock has jumped.
 const JUMP_FACTOR: f64 = 4.0;
-/// A stretch with fewer ticks does not change the expected rate.
+/// If a stretch has fewer ticks, it does not change the expected rate.
 const TEMPO_TICKS_MIN: u64 = 12;
-/// The most late ticks of one sample that are listed.
+/// The maximum number of late ticks that are listed in a sample.
 const LATE_MAX: usize = 64;
-/// The quantile of tick lengths that serves as the usual length, so that a few long ticks do not count.
+/// The quantile of tick lengths that is taken as the usual length. A few very long ticks do not change it.
 const USUAL: f64 = 0.9;
 
 /// Follows one loop.
 #[derive(Debug)]
 pub(super) struct Follower {
     tick: TickLoop,
-    /// How long after the requested time the earliest ticks begin.
+    /// How long after the requested time the earliest ticks begin, if known.
     asked_ns: Option<f64>,
-    /// The records that are not counted yet, and some periods before.
+    /// The records that are not counted yet, and those of some periods before.
     held: Stream,
-    /// The times in which records were lost, in order.
+    /// The times in which records were lost, sorted.
     lossy: Vec<Range<u64>>,
-    /// The bound of a late tick, if the user named one.
+    /// The lateness from which a tick counts as late, if the user gave one.
     late_after_ns: Option<u64>,
     counted: OutsideSample,
 }
 
 impl Follower {
-    /// Begins with the stretch in which the loop was found. `realtime_ns` names the session.
+    /// Starts with the stretch in which the loop was found. `realtime_ns` identifies this session of following.
     pub(super) fn new(tick: TickLoop, found_in: Stream, late_after_ns: Option<u64>, realtime_ns: u64) -> Follower {
         let asked_ns = tick_account(&found_in, &tick, None).ok().and_then(|account| account.asked_ns);
         let ticks = TelemetrySample {
@@ -93,10 +93,10 @@ impl Follower {
         Follower { tick, asked_ns, held: found_in, lossy, late_after_ns, counted }
     }
 
-    /// Adds the next stretch. The counts are those up to shortly before its end.
+    /// Adds the next stretch. Returns the counts up to shortly before the end of the stretch.
     ///
     /// # Errors
-    /// Why the loop is lost.
+    /// The reason why the loop is lost.
     pub(super) fn take(&mut self, next: Stream) -> Result<&OutsideSample, NoTick> {
         let held = std::mem::take(&mut self.held);
         self.lossy.extend(lossy(&held, &next));
@@ -108,7 +108,7 @@ impl Follower {
     /// Counts the held records, if there are enough.
     ///
     /// # Errors
-    /// Why the loop is lost.
+    /// The reason why the loop is lost.
     pub(super) fn count(&mut self) -> Result<&OutsideSample, NoTick> {
         self.counted.late.clear();
         self.counted.late_beyond = 0;
@@ -120,7 +120,8 @@ impl Follower {
             return Ok(&self.counted);
         }
         let lost_ns = LOST_NS.max(LOST_PERIODS * period_ns);
-        // A clock can jump by hours, for example while the machine is paused. Each period of that time would count as a missed tick.
+        // The clock may jump by hours, for example if the machine was paused. Otherwise each period of that time would count as a missed
+        // tick.
         if open_ns > JUMP_FACTOR * lost_ns {
             return Err(NoTick::FewWakes);
         }
@@ -128,7 +129,7 @@ impl Follower {
         if let Ok(account) = &account {
             self.add(account);
         }
-        // The thread may just have no CPU for a moment, so the loop is lost only after a longer time.
+        // The thread may have no CPU for a moment, so the loop is only lost after a longer time.
         let is_stuck = self.counted.counted_to_ns == self.counted.counted_from_ns;
         match is_stuck && open_ns > lost_ns {
             true => Err(account.err().unwrap_or(NoTick::FewWakes)),
@@ -144,7 +145,7 @@ impl Follower {
         let period_ns = self.tick.tempo.period_ns;
         let until_ns = self.held.to_ns.saturating_sub((OPEN_PERIODS * period_ns) as u64);
         let closed = account.due_times.iter().rev().find(|due| due.expected_ns <= until_ns);
-        // End between two due times, so that a small change of the phase moves no due time over the border.
+        // Stop counting in the middle between two due times. So a small change of the phase does not move a due time across the border.
         let Some(end_ns) = closed.map(|due| due.expected_ns.saturating_add((period_ns / 2.0) as u64)) else { return };
         let from_ns = self.counted.counted_from_ns;
         let is_new = |due: &&DueTime| (from_ns..end_ns).contains(&due.expected_ns);
@@ -172,8 +173,8 @@ impl Follower {
         let is_lossy = self.lossy.iter().any(|lossy| lossy.contains(&due.expected_ns));
         let ticks = &mut self.counted.ticks;
         match due.outcome {
-            // The records of this tick may be lost. Then the tick seems missed, or a later wake of the thread seems to be the tick, too
-            // late.
+            // The records of this tick may be lost. Then the tick would look missed, or a later wake of the thread would look like a late
+            // tick.
             Outcome::Missed if is_lossy => self.counted.uncounted += 1,
             Outcome::Begun { lateness_ns: Some(ns), .. } if is_lossy && ns >= bound_ns => self.counted.uncounted += 1,
             Outcome::Begun { wake, lateness_ns } => {
@@ -203,7 +204,7 @@ impl Follower {
                 ticks.missed += 1;
                 let due_ns = due.expected_ns;
                 let was = waited(due_ns).filter(|_| self.counted.missed_waiting.len() < LATE_MAX);
-                // The tick was due until the next one, unless the thread was ready for it before.
+                // The tick had to wait at most until the next one was due. If the thread was ready before that, its wait ended then.
                 let ready_ns = held_up.and_then(|held_up| held_up.ended_ns(due_ns)).unwrap_or(u64::MAX);
                 let lateness_ns = ready_ns.saturating_sub(due_ns).min(self.tick.tempo.period_ns as u64);
                 let missed = was.map(|was| OutsideLate { due_ns, lateness_ns, cpu: 0, was });
@@ -212,8 +213,9 @@ impl Follower {
         }
     }
 
-    /// The minimum lateness of a tick that a long tick delayed. The long tick is assumed to fill the whole wake, except for the usual
-    /// length of each tick after it. `None` if the wake did not begin with a tick, because then the begin of the hidden tick is unknown.
+    /// How late a tick was at least, if a long tick delayed it. The long tick is assumed to fill the whole wake, except for the usual
+    /// length of each tick that follows in the same wake. `None` if the wake did not begin with a tick, because then it is unknown when the
+    /// hidden tick began.
     fn behind_ns(&self, due: &DueTime, wake: &Wake, all: &[DueTime], usual_ns: u64) -> Option<u64> {
         if self.tick.tempo.pacing != Pacing::FixedTimes {
             return None;
@@ -241,7 +243,7 @@ impl Follower {
         }
     }
 
-    /// Drops the records that ended before this time.
+    /// Drops the records of wakes that ended before this time.
     fn forget(&mut self, before_ns: u64) {
         for thread in &mut self.held.threads {
             thread.wakes.retain(|wake| wake.end_ns >= before_ns);
@@ -255,8 +257,8 @@ impl Follower {
     }
 }
 
-/// The time in which records of a stretch may be missing. If the end of a wake is lost, the whole wake is missing, and it may have begun in
-/// the stretch `before`.
+/// The time in which records of a stretch may be missing. If the record of a wake's end is lost, the whole wake is missing. It may have
+/// begun in the stretch `before`.
 fn lossy(before: &Stream, next: &Stream) -> Option<Range<u64>> {
     if next.unseen.is_nothing() {
         return None;

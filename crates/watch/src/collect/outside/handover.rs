@@ -1,18 +1,18 @@
 //! `Handover`: changes from the watcher that found a loop to the slow watcher that follows it. No wake is lost or counted twice. If a wake
-//! has begun when the slow watcher starts, only the first watcher's records contain all of it. So the first watcher continues until that
-//! wake has ended.
+//! begins before the slow watcher starts, only the first watcher has all records of it. So the first watcher continues until that wake has
+//! ended.
 
 use evenkeel_measure::meters::ticks::stream::Stream;
 use evenkeel_measure::meters::ticks::watcher::Watcher;
 
-/// How long a wake may last over the handover. A longer one is lost.
+/// The maximum length of a wake during the handover. The records of a longer wake are lost.
 const LASTS_NS: u64 = 1_000_000_000;
 
-/// The watcher that found a loop. It is kept while it has wakes that the slow watcher recorded only in part.
+/// The watcher that found a loop. It is needed while it has wakes of which the slow watcher recorded only a part.
 #[derive(Debug)]
 pub(super) struct Handover {
     first: Watcher,
-    /// When the slow watcher had begun to watch all its threads.
+    /// When the slow watcher had begun to watch all of its threads.
     at_ns: u64,
 }
 
@@ -25,17 +25,17 @@ impl Handover {
 
     /// Adds the wakes of the first watcher to a stretch of the slow one.
     pub(super) fn join(&mut self, slow: Stream) -> Stream {
-        // The slow watcher was read earlier, so the first watcher has all of its records too.
+        // The slow watcher was read before the first one, so the first one has all records of that time too.
         join(self.first.go_on(), slow, self.at_ns)
     }
 
-    /// Whether the first watcher is no longer needed.
+    /// Whether the handover is over, so that the first watcher is no longer needed.
     pub(super) fn is_over(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.at_ns) >= LASTS_NS
     }
 }
 
-/// The wakes that began before the handover.
+/// The wakes of the first watcher that began before the handover.
 pub(super) fn until(mut first: Stream, at_ns: u64) -> Stream {
     for thread in &mut first.threads {
         thread.wakes.retain(|wake| wake.start_ns < at_ns);
@@ -43,17 +43,17 @@ pub(super) fn until(mut first: Stream, at_ns: u64) -> Stream {
     first
 }
 
-/// Joins the records of both watchers: wakes that began before the handover from the first one, later ones from the slow one.
+/// Joins the records of both watchers: wakes that began before the handover come from the first watcher, later ones from the slow one.
 pub(super) fn join(first: Stream, mut slow: Stream, at_ns: u64) -> Stream {
     let mut first = until(first, at_ns);
     for thread in &mut slow.threads {
         let before = first.threads.iter().find(|before| before.tid == thread.tid);
         let ended_ns = before.and_then(|before| before.wakes.last()).map_or(0, |wake| wake.end_ns);
-        // If a thread lost its CPU during the handover, the slow watcher takes the moment at which it got a CPU again for the begin of a
-        // wake.
+        // If a thread lost its CPU during the handover, the slow watcher takes the moment when it got a CPU again for the begin of a wake.
+        // Drop that wake.
         thread.wakes.retain(|wake| wake.start_ns >= at_ns.max(ended_ns));
     }
-    // The first watcher may have lost records of a time that the slow watcher covers.
+    // The first watcher may have lost records of a time for which the slow watcher has all records.
     first.from_ns = first.from_ns.min(slow.from_ns);
     first.joined(slow)
 }

@@ -12,11 +12,11 @@ use evenkeel_sys::perf_wakers::Woken;
 
 use crate::sample::LateWas;
 
-/// Wake-ups are conclusive only if an interrupt began at least this share of the ticks that were in time.
+/// The wake-ups distinguish ticks from waits only if an interrupt began at least this share of the ticks that were on time.
 const BY_INTERRUPT_MIN: f64 = 0.9;
-/// The minimum number of ticks in time for that check.
+/// The minimum number of ticks on time for that check.
 const IN_TIME_MIN: usize = 8;
-/// A longer wait is not reported, because a server may rest for longer by design, for example without players.
+/// The maximum length of a wait that is reported. A server may rest for longer by design, for example without players.
 const WAIT_NS_MAX: u64 = 1_000_000_000;
 
 /// The tick's thread and its wake-ups.
@@ -24,12 +24,12 @@ const WAIT_NS_MAX: u64 = 1_000_000_000;
 pub(super) struct HeldUp<'a> {
     thread: &'a ThreadLog,
     recorded_from_ns: u64,
-    /// When the wakes with ticks began.
+    /// The start times of the wakes that began with a tick.
     ticks: BTreeSet<u64>,
 }
 
 impl<'a> HeldUp<'a> {
-    /// `None` if the wake-ups of the thread cannot separate ticks from waits. `bound_ns` is the bound of a late tick.
+    /// `None` if the wake-ups of the thread cannot distinguish ticks from waits. A tick that is later than `bound_ns` counts as late.
     pub(super) fn new(thread: &'a ThreadLog, due_times: &[DueTime], bound_ns: u64) -> Option<HeldUp<'a>> {
         let recorded_from_ns = thread.woken_from_ns?;
         let begun = |due: &DueTime| match due.outcome {
@@ -48,7 +48,7 @@ impl<'a> HeldUp<'a> {
         is_conclusive.then_some(held)
     }
 
-    /// The wait for another thread during which this tick fell due, if the wait began inside a tick.
+    /// The wait for another thread during which this tick became due. None unless the wait began inside a tick.
     pub(super) fn at(&self, due_ns: u64) -> Option<LateWas> {
         let wakes = &self.thread.wakes;
         let next = wakes.partition_point(|wake| wake.start_ns <= due_ns);
@@ -67,7 +67,7 @@ impl<'a> HeldUp<'a> {
         Some(LateWas::Waited { since_ns, until_ns: woken.at_ns, by })
     }
 
-    /// When the first wake that began after this due time ended.
+    /// The end of the first wake that began after this due time.
     pub(super) fn ended_ns(&self, due_ns: u64) -> Option<u64> {
         self.thread.wakes.iter().find(|wake| wake.start_ns > due_ns).map(|wake| wake.end_ns)
     }
@@ -77,7 +77,7 @@ impl<'a> HeldUp<'a> {
         self.thread.wakes.binary_search_by_key(&start_ns, |wake| wake.start_ns).ok()
     }
 
-    /// The wake-up that began a wake: the last one since the thread slept.
+    /// The wake-up that began this wake: the last one since the thread slept.
     fn woken(&self, at: usize) -> Option<Woken> {
         let wakes = &self.thread.wakes;
         let (slept_ns, start_ns) = (wakes.get(at.checked_sub(1)?)?.end_ns, wakes.get(at)?.start_ns);

@@ -1,5 +1,5 @@
-//! Watches the ticks of servers that report nothing. It finds the loop of each by the kernel's switch records, then follows it for as
-//! long as the server runs. The reader is that of `evenkeel measure ticks`, at a slower pace.
+//! Watches the ticks of servers that do not report them. It finds the loop of each by the kernel's switch records, then follows it for as
+//! long as the server runs. It uses the code of `evenkeel measure ticks`, but reads less often.
 
 mod follower;
 mod handover;
@@ -23,21 +23,21 @@ use crate::sample::{Counted, OutsideSample};
 use follower::Follower;
 use handover::Handover;
 
-/// How long a server is watched to find its loop, and how long if that is not enough.
+/// How long a server is watched to find its loop: the first attempt, and the maximum if that is not enough.
 const LOOK_NS: u64 = 3_000_000_000;
 const LOOK_MOST_NS: u64 = 9_000_000_000;
-/// The maximum number of wakes in which to look: some megabytes.
+/// The maximum number of wakes that are recorded to find a loop, which take some megabytes.
 const WAKES_MAX: usize = 100_000;
-/// The maximum number of servers in which a loop is sought at a time: each holds some megabytes meanwhile.
+/// The maximum number of servers in which a loop is searched for at the same time. Each search takes some megabytes.
 const LOOKING_MAX: usize = 2;
 /// The maximum number of servers whose loop is followed.
 const FOLLOWED_MAX: usize = 16;
-/// How long to wait before another search, if the loop was lost or none was found: the first time, and at most.
+/// How long to wait before the next search: if the loop was lost, if the first search found none, and the maximum.
 const LOST_REST_NS: u64 = 5_000_000_000;
 const REST_NS: u64 = 30_000_000_000;
 const REST_NS_MAX: u64 = 600_000_000_000;
 
-/// The servers that are watched from outside.
+/// The servers whose ticks are watched from outside.
 #[derive(Debug, Default)]
 pub(super) struct Outside {
     late_after_ns: Option<u64>,
@@ -49,23 +49,23 @@ pub(super) struct Outside {
 struct OneServer {
     start_ticks: u64,
     state: State,
-    /// How often its loop was not found.
+    /// The number of searches that found no loop.
     failures: u32,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Waits until searches in other processes are done.
+    /// Waits until searches in other processes have ended.
     Waiting,
     Looking {
         watcher: Watcher,
         seen: Stream,
-        /// The length of the records, in nanoseconds, at which to choose the tick's thread.
+        /// When the records have this length, in nanoseconds, the tick's thread is chosen.
         choose_at_ns: u64,
     },
     Following {
         watcher: Watcher,
-        /// The watcher that found the loop, until the handover is over.
+        /// The watcher that found the loop. None after the handover.
         handover: Option<Handover>,
         follower: Box<Follower>,
     },
@@ -80,7 +80,7 @@ impl Outside {
         Outside { late_after_ns, of: BTreeMap::new() }
     }
 
-    /// The ticks of a process until now.
+    /// The counts of a process's ticks up to now.
     pub(super) fn read(&mut self, pid: u32, start_ticks: u64, now_ns: u64) -> Counted<OutsideSample> {
         if self.of.get(&pid).is_some_and(|one| one.start_ticks != start_ticks) {
             self.of.remove(&pid);
@@ -117,7 +117,7 @@ impl Outside {
         self.of.get(&pid).is_some_and(|one| matches!(one.state, State::Resting { .. }) && one.failures > 0)
     }
 
-    /// Forgets all other processes.
+    /// Drops all processes that are not watched any more.
     pub(super) fn retain(&mut self, is_watched: impl Fn(u32) -> bool) {
         self.of.retain(|pid, _| is_watched(*pid));
     }
@@ -128,7 +128,7 @@ impl Outside {
 }
 
 impl OneServer {
-    /// Pauses the search in this process. The pause doubles with each failure.
+    /// Pauses the search in this process. Each failure doubles the pause.
     fn rest(&mut self, now_ns: u64, why: Unknown) -> Unknown {
         let rest_ns = REST_NS.saturating_mul(1 << self.failures.min(10)).min(REST_NS_MAX);
         self.failures = self.failures.saturating_add(1);
@@ -136,7 +136,7 @@ impl OneServer {
         why
     }
 
-    /// If the records suffice, chooses the loop.
+    /// Chooses the loop, if there are enough records.
     fn look(&mut self, pid: u32, late_after_ns: Option<u64>) {
         let State::Looking { watcher, seen, choose_at_ns } = &mut self.state else { return };
         let next = watcher.go_on();
@@ -160,17 +160,17 @@ impl OneServer {
         }
     }
 
-    /// The slow watcher follows the loop that the first one found.
+    /// Starts the slow watcher, which follows the loop that the first watcher found.
     fn hand_over(&mut self, slow: Watcher, tick: TickLoop, late_after_ns: Option<u64>) {
         let at_ns = clock::monotonic_ns();
         let State::Looking { watcher, seen, .. } = std::mem::replace(&mut self.state, State::Waiting) else { return };
-        // The records since the last call are in the first watcher.
+        // Only the first watcher has the records since the last call.
         let (handover, until_now) = Handover::begin(watcher, at_ns);
         let follower = Follower::new(tick, seen.joined(until_now), late_after_ns, clock::realtime_ns());
         self.state = State::Following { watcher: slow, handover: Some(handover), follower: Box::new(follower) };
     }
 
-    /// The counts so far.
+    /// Reads new records, and returns the counts so far.
     fn follow(&mut self, now_ns: u64) -> Counted<OutsideSample> {
         let lost = match &mut self.state {
             State::Waiting => return Err(absent("its tick is not sought yet")),
@@ -185,7 +185,7 @@ impl OneServer {
                     Some(handover) => handover.join(slow),
                     None => slow,
                 };
-                // Check this after the read, so that the first watcher is read once more after its time is over.
+                // Check this after the read. So the first watcher is read once more after the time at which the handover ends.
                 handover.take_if(|handover| handover.is_over(now_ns));
                 let is_too_much = next.threads.iter().any(|thread| thread.is_too_much);
                 match follower.take(next) {
@@ -204,7 +204,7 @@ impl OneServer {
     }
 }
 
-/// The threads that do the ticks of a loop; of a pool, the busiest ones first.
+/// The threads that do a loop's ticks. If they are a pool, the busiest come first.
 fn threads_of(pid: u32, tick: &TickLoop) -> Watched {
     match tick.of {
         Workers::Thread(tid) => Watched::Threads(vec![(pid, tid)]),

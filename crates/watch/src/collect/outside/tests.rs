@@ -1,4 +1,4 @@
-//! Simulated servers with known truth, in portions as a collector receives them.
+//! Simulated servers with known ticks. Their records arrive in portions, as in a collector.
 
 use evenkeel_measure::meters::ticks::choice::{Wanted, choose};
 use evenkeel_measure::meters::ticks::stream::{Stream, ThreadLog};
@@ -12,29 +12,29 @@ use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample};
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 const PERIOD: u64 = 20 * MS;
-/// When the simulated server began.
+/// The start time of the simulated server.
 const BEGAN: u64 = 1_000 * S;
 
-/// What happens to a tick.
+/// What delays or changes a tick.
 #[derive(Clone, Copy)]
 enum Plant {
-    /// Its thread gets the CPU later, by this much.
+    /// The tick's thread gets the CPU this much later.
     Late(u64),
-    /// It works longer, by this much.
+    /// The tick works this much longer.
     Long(u64),
-    /// It waits for a CPU in the middle, for this long.
+    /// In the middle of the tick, its thread waits for a CPU for this long.
     Waits(u64),
-    /// It waits for thread 9 in the middle, for this long.
+    /// In the middle of the tick, its thread waits for thread 9 for this long.
     Lock(u64),
-    /// It does not come.
+    /// The tick does not happen.
     Missed,
 }
 
-/// The wakes of a server with 50 ticks a second of 2 ms each.
+/// The wakes of a server with 50 ticks a second, each with 2 ms of work.
 fn wakes(seconds: u64, plants: &[(u64, Plant)]) -> Vec<Wake> {
     let mut list: Vec<Wake> = Vec::new();
     for number in 0..seconds * 50 {
-        // Some microseconds that differ from tick to tick.
+        // A deviation of some microseconds, which differs from tick to tick.
         let jitter = number.wrapping_mul(7_919) % 40_000;
         let mut wake = Wake {
             start_ns: BEGAN + number * PERIOD + jitter,
@@ -70,7 +70,7 @@ fn wakes(seconds: u64, plants: &[(u64, Plant)]) -> Vec<Wake> {
     list
 }
 
-/// The records between two times: the wakes that ended.
+/// The records of the wakes that ended between two times.
 fn stretch(wakes: &[Wake], from_ns: u64, to_ns: u64) -> Stream {
     let wakes: Vec<Wake> = wakes.iter().filter(|wake| (from_ns..to_ns).contains(&wake.end_ns)).copied().collect();
     let switches = wakes.len() as u64 * 2;
@@ -78,7 +78,7 @@ fn stretch(wakes: &[Wake], from_ns: u64, to_ns: u64) -> Stream {
     Stream { from_ns, to_ns, threads: vec![thread], ..Stream::default() }
 }
 
-/// Follows a server through portions of this many milliseconds. Returns the last counts, and all late ticks.
+/// Follows a server whose records arrive in portions of `stretch_ms`. Returns the last counts, and all late ticks.
 fn followed(seconds: u64, plants: &[(u64, Plant)], stretch_ms: u64) -> (OutsideSample, Vec<OutsideLate>) {
     let wakes = wakes(seconds, plants);
     let look_until = BEGAN + 3 * S + 7 * MS;
@@ -133,7 +133,7 @@ fn late_ticks_are_found_with_what_their_thread_did() {
         assert!(is_near(off[0].lateness_ns, 8 * MS) && is_near(off[1].lateness_ns, 12 * MS), "{off:?}");
         let awake: Vec<(u64, LateWas)> =
             late.iter().filter(|late| late.was != LateWas::Off).map(|late| (number(late), late.was)).collect();
-        // The tick after the long one began 13 ms late, and the one after the waiting one 15 ms.
+        // The tick after the long one began 13 ms late. The tick after the one that waited began 15 ms late.
         assert!(matches!(awake[..], [(401, _), (501, _)]), "{awake:?}");
         let LateWas::Awake { on_cpu_ns, waited_ns } = awake[0].1 else { panic!("{awake:?}") };
         assert!(on_cpu_ns > 33 * MS && waited_ns == 0, "{awake:?}");
@@ -143,7 +143,8 @@ fn late_ticks_are_found_with_what_their_thread_did() {
     }
 }
 
-/// The late and missed ticks of a server whose ticks `usual` begins and whose waits thread 9 ends, by number, and what the thread did.
+/// Follows a server whose ticks are begun by thread `usual` (None: by an interrupt), and whose waits are ended by thread 9. Returns the
+/// late and missed ticks by number, with what the thread did.
 fn held_up(usual: Option<u32>, is_recorded: bool, plants: &[(u64, Plant)], stretch_ms: u64) -> Vec<(u64, LateWas)> {
     let wakes = wakes(20, plants);
     let look_until = BEGAN + 3 * S + 7 * MS;
@@ -190,20 +191,20 @@ fn a_wait_in_the_middle_of_a_tick_names_the_thread_that_ended_it() {
             let expected = if number == 301 { 31 * MS } else { 75 * MS };
             assert!(by == 9 && (until_ns - since_ns).abs_diff(expected) < MS, "{number}: {was:?}");
         }
-        // If threads begin the ticks, or if wake-ups are not recorded, a wait inside a tick is unknown.
+        // If a thread begins the ticks, or if wake-ups are not recorded, a wait inside a tick cannot be recognized.
         for (usual, is_recorded) in [(Some(5), true), (None, false)] {
             let found = held_up(usual, is_recorded, &plants, stretch_ms);
             assert!(found.iter().all(|(_, was)| *was == LateWas::Off), "{found:?}");
         }
     }
-    // A rest by design.
+    // A server that rests for longer by design is not reported.
     let found = held_up(None, true, &[(300, Plant::Lock(1_500 * MS))], 1_000);
     assert!(!found.iter().any(|(_, was)| matches!(was, LateWas::Waited { .. })), "{found:?}");
 }
 
 #[test]
 fn a_moment_without_a_cpu_costs_no_tick_and_a_server_that_stops_is_lost() {
-    // The thread has no CPU for half a second, and then does all ticks at once.
+    // The thread has no CPU for half a second. Then it does all ticks that became due, at once.
     let (counted, late) = followed(20, &[(300, Plant::Late(507 * MS))], 1_000);
     assert_eq!(counted.ticks.missed, 25, "{late:?}");
     assert!(late.iter().any(|late| late.lateness_ns.abs_diff(7 * MS) < MS), "{late:?}");
@@ -225,7 +226,7 @@ fn a_moment_without_a_cpu_costs_no_tick_and_a_server_that_stops_is_lost() {
 #[test]
 fn ticks_whose_records_were_lost_are_neither_missed_nor_late() {
     let whole = wakes(20, &[(560, Plant::Missed)]);
-    // The ring overran: the ticks 400 to 403 are gone, and of the tick 404 only what it did after it had waited for a CPU.
+    // The ring overflowed: the records of ticks 400 to 403 are lost. Of tick 404, only the part after it had waited for a CPU is known.
     let mut seen = whole.clone();
     seen.retain(|wake| !(BEGAN + 400 * PERIOD..BEGAN + 404 * PERIOD).contains(&wake.start_ns));
     for wake in &mut seen {
@@ -239,7 +240,7 @@ fn ticks_whose_records_were_lost_are_neither_missed_nor_late() {
     let mut late = Vec::new();
     for second in 3..20 {
         let mut next = stretch(&seen, BEGAN + second * S, BEGAN + (second + 1) * S);
-        // The tick 400 is due at 8 s. The kernel may only report that the ring was full.
+        // Tick 400 is due at 8 s. The kernel may report only that the ring was full, without a count.
         next.unseen.overflows = u64::from(second == 8);
         late.extend(follower.take(next).unwrap().late.clone());
     }
@@ -251,7 +252,7 @@ fn ticks_whose_records_were_lost_are_neither_missed_nor_late() {
 
 #[test]
 fn a_tick_whose_end_was_lost_with_the_next_records_is_not_missed() {
-    // The tick 399 begins at 7.98 s, and its end is among the records that the next stretch has lost.
+    // Tick 399 begins at 7.98 s. The record of its end is among those that the next stretch has lost.
     let mut seen = wakes(12, &[]);
     seen.retain(|wake| !(BEGAN + 399 * PERIOD..BEGAN + 401 * PERIOD).contains(&wake.start_ns));
     let found_in = stretch(&seen, BEGAN, BEGAN + 3 * S);
@@ -278,8 +279,8 @@ fn a_jump_of_the_clock_by_hours_is_no_storm_of_missed_ticks() {
     assert!(follower.take(stretch(&later, BEGAN + 3 * S, BEGAN + hours + S)).is_err());
 }
 
-/// What a watcher that starts at `began_ns` hands over of these wakes between two times. If a wake began earlier, it knows only what
-/// came after the thread got a CPU again.
+/// The records between two times from a watcher that starts at `began_ns`. If a wake began earlier, the watcher knows only the part after
+/// the thread got a CPU again.
 fn seen_since(wakes: &[Wake], began_ns: u64, from_ns: u64, to_ns: u64) -> Stream {
     let whole = |wake: &Wake| match (wake.start_ns >= began_ns, wake.preempted > 0) {
         (true, _) => Some(*wake),
@@ -293,9 +294,9 @@ fn seen_since(wakes: &[Wake], began_ns: u64, from_ns: u64, to_ns: u64) -> Stream
 #[test]
 fn a_handover_loses_no_tick_and_counts_none_twice() {
     let wakes = wakes(12, &[(150, Plant::Waits(8 * MS))]);
-    // Before, in and after the tick 150, which waits for its CPU meanwhile, and after the next one.
+    // The handover begins before, during and after tick 150, which waits for its CPU meanwhile, and after the next tick.
     for slow_ms in [2_999, 3_001, 3_005, 3_011, 3_019, 3_023] {
-        // How long after that the first watcher is read for the last time before the slow one takes over.
+        // How long after that the first watcher is read for the last time.
         for more_ms in [0, 1, 4, 9, 25, 70] {
             let (slow_ns, begun_ns) = (BEGAN + slow_ms * MS, BEGAN + (slow_ms + more_ms) * MS);
             let found_in = until(stretch(&wakes, BEGAN, begun_ns), slow_ns);
@@ -306,7 +307,7 @@ fn a_handover_loses_no_tick_and_counts_none_twice() {
                 let to_ns = begun_ns + 2 * MS + nth * S;
                 let mut next = seen_since(&wakes, slow_ns, slow_from, to_ns);
                 if nth < 2 {
-                    // The first watcher is read a moment later than the slow one.
+                    // The first watcher is read a moment after the slow one.
                     let first_to = to_ns + MS;
                     next = join(stretch(&wakes, first_from, first_to), next, slow_ns);
                     first_from = first_to;

@@ -1,4 +1,4 @@
-//! The counts of one window of play, as the players saw it.
+//! The counts of the players in one window.
 
 use std::collections::VecDeque;
 
@@ -7,26 +7,26 @@ use evenkeel_stats::Histogram;
 use super::TICK_NS;
 use crate::workload::Sample;
 
-/// The maximum number of snapshots of a window to keep with tick and time. More are only counted.
+/// The maximum number of snapshots of a window that are kept with their time. Further ones are only counted.
 const SNAPSHOTS_MAX: usize = 1 << 20;
-/// If an input is sent this much late, in nanoseconds, the players themselves do not keep up.
+/// If an input is sent this much later than due (in nanoseconds), it counts as late: the players themselves do not keep up.
 const BEHIND_NS: u64 = 2_000_000;
 
-/// The counts of one window.
+/// What the players counted in one window.
 #[derive(Debug)]
 pub(super) struct PlayerCounts {
     begin_ns: u64,
     end_ns: u64,
     round_trip: Histogram,
-    /// When each snapshot was complete, minus the time of its tick since the first tick of all.
+    /// For each snapshot, the time when it was complete, minus the time of its tick since the first tick of all.
     snapshots: Vec<i64>,
     snapshots_count: u64,
     pings: u64,
-    /// The send times of pings without an answer, the oldest first.
+    /// The send times of unanswered pings, the oldest first.
     unanswered: VecDeque<u64>,
     lost: u64,
     behind: u64,
-    /// The CPU time of the players, and the time over which it was measured.
+    /// The CPU time of the players in nanoseconds, and the time over which it was measured.
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
 }
@@ -52,7 +52,7 @@ impl PlayerCounts {
         (self.begin_ns..self.end_ns).contains(&at_ns)
     }
 
-    /// Records an input that was sent with its ping, and when it was due.
+    /// Counts an input and its ping, and how late they were sent.
     pub(super) fn sent(&mut self, due_ns: u64, now_ns: u64) {
         if self.has(now_ns) {
             self.pings += 1;
@@ -61,7 +61,7 @@ impl PlayerCounts {
         }
     }
 
-    /// An answer belongs to the window in which its ping was sent.
+    /// Counts an answer to a ping, if the ping was sent in this window.
     pub(super) fn pong(&mut self, sent_ns: u64, now_ns: u64) {
         if let Some(index) = self.unanswered.iter().position(|waiting_ns| *waiting_ns == sent_ns) {
             self.unanswered.remove(index);
@@ -74,7 +74,8 @@ impl PlayerCounts {
         !self.unanswered.is_empty()
     }
 
-    /// Counts each missing answer with the time that it has waited so far. Otherwise a server that answers no pings would look fast.
+    /// Counts each missing answer with the time for which it is missing so far. Otherwise, a server that does not answer pings would look
+    /// fast.
     pub(super) fn give_up(&mut self, now_ns: u64) {
         for sent_ns in self.unanswered.drain(..) {
             self.round_trip.record(now_ns.saturating_sub(sent_ns));
@@ -91,12 +92,13 @@ impl PlayerCounts {
         }
     }
 
-    /// The numbers of the window.
+    /// The values of the window.
     pub(super) fn sample(&self, players: u32) -> Sample {
         let mut sample = Sample::new();
         let mut put = |name: &str, value: f64| sample.insert(name.to_owned(), value);
         let window_ns = self.end_ns.saturating_sub(self.begin_ns) as f64;
-        // The server ticks by the same clock. The earliest snapshot of a window shows when ticks are due. All other snapshots are later.
+        // The server ticks by the same clock. So the earliest snapshot of a window shows the due times of ticks, and all others are
+        // measured from there.
         let earliest = self.snapshots.iter().min().copied().unwrap_or_default();
         let mut lateness = Histogram::new();
         self.snapshots.iter().for_each(|at_ns| lateness.record((at_ns - earliest) as u64));
@@ -109,7 +111,7 @@ impl PlayerCounts {
         }
         let due = window_ns / TICK_NS as f64 * f64::from(players);
         if due > 0.0 {
-            // A window may begin right before a tick. It then contains one tick more than its length suggests.
+            // A window may begin right before a tick. Then it has one tick more than its length suggests.
             put("snapshots_share", (self.snapshots_count as f64 / due).min(1.0));
         }
         if self.pings > 0 {
@@ -130,7 +132,7 @@ mod tests {
     #[test]
     fn lateness_is_counted_from_the_earliest_of_all_ticks() {
         let mut counts = PlayerCounts::new(1_000, 1_000 + 4 * TICK_NS);
-        // The second player's snapshots are 30 us behind the first's, and one tick is 5 ms late.
+        // The second player's snapshots come 30 us after the first player's, and one tick is 5 ms late.
         for tick in 0..4_u64 {
             let at_ns = 2_000 + tick * TICK_NS + if tick == 2 { 5_000_000 } else { 0 };
             counts.snapshot(100 + tick as i32, at_ns);
@@ -152,7 +154,7 @@ mod tests {
         counts.sent(100, 5_000_000);
         counts.sent(1_950_000, 1_950_000);
         counts.pong(1_200_000, 1_260_000);
-        // One answer arrives after the window, and arrives again. One is from before the window, and one has no ping.
+        // One answer arrives after the window, and then arrives again. Another is from before the window. The last one answers no ping.
         for sent_ns in [1_900_000, 1_900_000, 900_000, 1_500_000] {
             counts.pong(sent_ns, 2_100_000);
         }

@@ -1,5 +1,5 @@
-//! `Crowd`: players on one thread, each with its own socket. They play from joining to leaving, whether or not a window is measured,
-//! because a game does not stop while a setting is switched.
+//! `Crowd`: players on one thread, each with its own socket. They play from when they join until they leave, even between windows, because
+//! a game does not stop while a setting is switched.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -20,39 +20,39 @@ use crate::workload::Sample;
 
 /// The time limit for all players to join, in nanoseconds.
 const JOIN_NS: u64 = 15_000_000_000;
-/// How often to check whether the user asked to stop.
+/// How often a wait checks whether the user asked to stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);
-/// A server hangs if it sends nothing to a player for this many nanoseconds. This is longer than a pause of the machine.
+/// If a server sends nothing to a player for this many nanoseconds, it hangs. This is longer than a pause of the machine.
 const SILENCE_NS: u64 = 5_000_000_000;
 
-/// The time limits of the server.
+/// How long the players wait for the server.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// Until all players play, in nanoseconds.
+    /// The time limit until all players play, in nanoseconds.
     pub(super) join_ns: u64,
-    /// Until the next packet to each player, in nanoseconds.
+    /// The time limit until the next packet to each player, in nanoseconds.
     pub(super) silence_ns: u64,
 }
-/// How often to do the checks without a fixed time, in nanoseconds.
+/// How often the periodic checks are done, in nanoseconds.
 const LOOK_NS: u64 = 50_000_000;
-/// The maximum number of packets to read from one socket before the others get their turn.
+/// The maximum number of packets to read from one socket before the other sockets are read.
 const READS_MAX: usize = 16;
-/// Inputs that are later than this many ticks, as after a pause of the machine, are skipped.
+/// If a player is more than this many ticks late, as after a pause of the machine, it skips the inputs of these ticks.
 const GIVE_UP_TICKS: u64 = 5;
-/// How long to wait for answers to a window's last pings, in nanoseconds and as a part of the window's length. A window that takes much
-/// longer than planned is dropped.
+/// How long to wait for answers to the last pings of a window, in nanoseconds, and (the next constant) as a part of the window's length.
+/// Longer is not useful, because a window that takes much longer than planned is dropped.
 const GIVE_UP_NS: u64 = 100_000_000;
 const GIVE_UP_PART: u64 = 4;
-/// A window begins at least this long after it was ordered: the thread checks for orders every 20 ms.
+/// The minimum time from an order to the begin of its window. The thread reads orders every 20 ms.
 const ORDER_NS: u64 = 25_000_000;
-/// How late the numbers of a window may arrive.
+/// The maximum time after a window for its values to arrive.
 const GRACE: Duration = Duration::from_secs(8);
 
 /// An order to the players' thread.
 enum Order {
-    /// Count the events between these two times.
+    /// Count what happens between these two times.
     Window { begin_ns: u64, end_ns: u64 },
-    /// Run on these CPUs. An empty set leaves it to the kernel.
+    /// Run on these CPUs. An empty set means that the kernel chooses.
     RunOn(CpuSet),
 }
 
@@ -69,7 +69,7 @@ impl Crowd {
     /// Joins with this many players on these CPUs. Returns when all play, or when `stop` is set.
     ///
     /// # Errors
-    /// If the server fails or refuses, or if it was stopped.
+    /// If the server fails or refuses the players, or if `stop` was set.
     pub fn join(
         address: SocketAddr,
         players: u32,
@@ -103,7 +103,7 @@ impl Crowd {
             let _ = thread::set_timer_slack_ns(std::num::NonZeroU64::new(1));
             let mut players = Players { slots, readiness, orders: pending, answer, window: None, patience };
             if let Err(fault) = players.play() {
-                // The receiver may be gone.
+                // If the receiver is gone, nobody needs the error.
                 let _ = players.answer.send(Err(fault));
             }
             players.leave();
@@ -124,10 +124,11 @@ impl Crowd {
         &self.cpus
     }
 
-    /// Lets them play for `settle` and then for `window`, and returns the window's numbers. `begin` and `end` are called at its two ends.
+    /// Lets the players play for `settle` and then for `window`, and returns the values of the window. `begin` and `end` are called when
+    /// the window begins and ends.
     ///
     /// # Errors
-    /// If the server does not let them play.
+    /// If the server does not let the players play.
     pub fn window(
         &mut self,
         settle: Duration,
@@ -149,7 +150,7 @@ impl Crowd {
     fn order(&self, order: Order) -> Result<(), Fault> {
         match self.orders.as_ref().map(|orders| orders.send(order)) {
             Some(Ok(())) => Ok(()),
-            // The thread has ended and reported the reason before.
+            // The thread has ended, and has reported the reason before.
             _ => Err(self.samples.try_iter().find_map(Result::err).unwrap_or_else(thread_ended)),
         }
     }
@@ -185,7 +186,7 @@ fn thread_ended() -> Fault {
 
 fn run_on(cpus: &CpuSet) {
     if !cpus.is_empty() {
-        // If the kernel refuses, the thread runs elsewhere. Late inputs are then counted and reported.
+        // If the kernel refuses, the thread runs on other CPUs. If inputs are late because of that, they are counted and reported.
         let _ = thread::set_affinity(cpus);
     }
 }
@@ -195,7 +196,7 @@ struct PlayerSlot {
     player: Player,
     socket: UdpSocket,
     heard_ns: u64,
-    /// When the next input would be due on a network with constant delay, and when it is really due.
+    /// When the next input would be due if the network had a constant delay. The other time includes the random delay.
     beat_ns: u64,
     due_ns: u64,
 }
@@ -211,7 +212,7 @@ impl PlayerSlot {
         Ok(PlayerSlot { player, socket, heard_ns, beat_ns, due_ns: beat_ns })
     }
 
-    /// Sends the input that is due. Returns its due time if something was sent.
+    /// Sends the next input, if it is due. Returns its due time if it was sent.
     fn input(&mut self, now_ns: u64) -> Option<u64> {
         let due_ns = self.due_ns;
         let bytes = self.player.input(now_ns);
@@ -221,14 +222,14 @@ impl PlayerSlot {
         self.beat_ns += TICK_NS;
         let late_ns = now_ns.saturating_sub(self.beat_ns);
         if late_ns > GIVE_UP_TICKS * TICK_NS {
-            // Skip whole ticks: after a pause all players are late, and each keeps its phase.
+            // Skip whole ticks. After a pause all players are late, and so each keeps its phase.
             self.beat_ns += late_ns / TICK_NS * TICK_NS;
         }
         self.due_ns = self.beat_ns + self.player.keys.wobble_ns();
         bytes.map(|_| due_ns)
     }
 
-    /// Sends a packet. Errors count as packet loss, because a server that has ended is noticed by its silence.
+    /// Sends a packet. An error counts as a lost packet, because the silence of a server that has ended is detected anyway.
     fn send(&self, bytes: &[u8]) {
         let _ = self.socket.send(bytes);
     }
@@ -249,7 +250,7 @@ struct Count {
     counts: PlayerCounts,
     begin_ns: u64,
     end_ns: u64,
-    /// CPU time and clock at its beginning.
+    /// The CPU time, and the clock, at the begin of the window.
     begun: Option<(u64, u64)>,
 }
 
@@ -289,7 +290,7 @@ impl Players {
         }
     }
 
-    /// Executes pending orders. Returns `false` when the players must leave.
+    /// Carries out pending orders. Returns `false` if the players must leave.
     fn take_orders(&mut self) -> Result<bool, Fault> {
         loop {
             match self.orders.try_recv() {
@@ -298,7 +299,7 @@ impl Players {
                         Some(Count { counts: PlayerCounts::new(begin_ns, end_ns), begin_ns, end_ns, begun: None });
                 }
                 Ok(Order::RunOn(cpus)) if cpus.is_empty() => {
-                    // Remove the earlier pinning.
+                    // Remove the earlier pinning of this thread.
                     let _ = thread::affinity_of(std::process::id()).map(|ours| thread::set_affinity(&ours));
                 }
                 Ok(Order::RunOn(cpus)) => run_on(&cpus),
@@ -308,7 +309,7 @@ impl Players {
         }
     }
 
-    /// The periodic checks: players that have not joined ask again, and a silent server is an error.
+    /// Does the periodic checks: players that have not joined ask again, and a silent server is an error.
     fn check(&mut self, now_ns: u64) -> Result<(), Fault> {
         for slot in &mut self.slots {
             if let Some(bytes) = slot.player.urge(now_ns) {
@@ -322,7 +323,7 @@ impl Players {
         Ok(())
     }
 
-    /// Sends every input that is due. Returns when the next one is due.
+    /// Sends every input that is due. Returns when the next input is due.
     fn send_due(&mut self) -> u64 {
         let mut next_ns = u64::MAX;
         for slot in &mut self.slots {
@@ -338,7 +339,7 @@ impl Players {
         next_ns
     }
 
-    /// Handles the boundaries of the window, and sends its numbers when it is complete.
+    /// Begins and ends the window, and sends its values when it is complete.
     fn count(&mut self, now_ns: u64) {
         let Some(window) = &mut self.window else { return };
         if now_ns >= window.begin_ns && window.begun.is_none() {
@@ -365,7 +366,7 @@ impl Players {
                 let bytes = match slot.socket.recv(&mut room) {
                     Ok(bytes) => bytes,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // This error answers an earlier packet: nothing listens at that address any more.
+                    // This error is the response to an earlier packet: nothing listens at the server's address any more.
                     Err(error) if error.kind() == ErrorKind::ConnectionRefused && !slot.player.is_playing() => break,
                     Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Err(Fault::Closed),
                     Err(error) => return Err(error.into()),
@@ -399,12 +400,12 @@ impl Players {
 }
 
 impl Count {
-    /// When to handle this window next.
+    /// When the next step of this window is due.
     fn next_ns(&self) -> u64 {
         if self.begun.is_none() { self.begin_ns } else { self.closes_ns() }
     }
 
-    /// The end of the window, plus the wait for answers to its last pings.
+    /// When the window is complete: at its end, plus the wait for answers to its last pings.
     fn closes_ns(&self) -> u64 {
         let part_ns = self.end_ns.saturating_sub(self.begin_ns) / GIVE_UP_PART;
         self.end_ns + if self.counts.waits() { part_ns.min(GIVE_UP_NS) } else { 0 }

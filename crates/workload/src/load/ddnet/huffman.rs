@@ -1,19 +1,19 @@
-//! The Huffman code of the protocol. Servers compress every packet that it makes shorter.
+//! The Huffman code of the protocol. A server compresses each packet that becomes shorter by it.
 
 use std::sync::LazyLock;
 
-/// Bits by symbol, as in the protocol's documentation.
+/// The bits of each symbol, from the protocol's documentation.
 const CODES: &str = include_str!("huffman.txt");
-/// The symbol that ends a text. Smaller symbols are bytes.
+/// The symbol that marks the end of a text. Smaller symbols are bytes.
 const END: u16 = 256;
-/// Marks a child that is a symbol rather than a node.
+/// The bit that marks a child as a symbol; otherwise it is the index of a node.
 const LEAF: u16 = 1 << 15;
 
-/// The nodes, each with its children for a bit of 0 and of 1. The root is the first.
+/// The nodes of the code's tree. Each has two children, for a bit of 0 and for a bit of 1. The first node is the root.
 static TREE: LazyLock<Vec<[u16; 2]>> = LazyLock::new(|| tree(CODES));
 
 fn tree(codes: &str) -> Vec<[u16; 2]> {
-    // No bit leads to the root, so 0 can stand for a missing child.
+    // The root is nobody's child, so 0 marks a missing child.
     let mut nodes = vec![[0_u16; 2]];
     for (symbol, bits) in codes.lines().filter_map(symbol) {
         let mut node = 0_usize;
@@ -37,14 +37,15 @@ fn tree(codes: &str) -> Vec<[u16; 2]> {
     nodes
 }
 
-/// A line such as `0a 0101111`.
+/// Parses a line such as `0a 0101111`.
 fn symbol(line: &str) -> Option<(u16, &[u8])> {
     let (symbol, bits) = line.split_once(' ')?;
     let symbol = if symbol == "end" { END } else { u16::from_str_radix(symbol, 16).ok()? };
     Some((symbol, bits.as_bytes()))
 }
 
-/// Appends the decompressed bytes to `text`, which grows to `bytes_max` at most. `None` if the code is invalid, has no end, or is longer.
+/// Decompresses a text and appends it to `text`, which may grow to `bytes_max` bytes. `None` if the code is invalid, has no end symbol, or
+/// is too long.
 pub(super) fn decompress(packed: &[u8], text: &mut Vec<u8>, bytes_max: usize) -> Option<()> {
     let mut node = 0_usize;
     for byte in packed {
@@ -65,7 +66,7 @@ pub(super) fn decompress(packed: &[u8], text: &mut Vec<u8>, bytes_max: usize) ->
     None
 }
 
-/// Compresses as servers do, for tests that simulate one.
+/// Compresses a text as servers do, for tests with a simulated server.
 #[cfg(test)]
 pub(super) fn compress(text: &[u8]) -> Vec<u8> {
     let codes: std::collections::BTreeMap<u16, &[u8]> = CODES.lines().filter_map(symbol).collect();

@@ -1,31 +1,31 @@
-//! The actions of a player: it walks, jumps, looks around, fires and hooks. All are drawn from a seed, so that servers have equal work in
-//! each run.
+//! The actions of a player: it walks, jumps, looks around, fires and hooks. All actions are drawn from a seed, so that the server has the
+//! same work in each run.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::TICK_NS;
 
-/// How long a direction lasts, in ticks of 20 ms.
+/// How many ticks of 20 ms the player walks in one direction.
 const WALK_TICKS: std::ops::RangeInclusive<u32> = 10..=75;
-/// How far from the player the mouse points, in the game's units.
+/// The distance from the player to the point at which the mouse aims, in the game's units.
 const AIM: i32 = 200;
-/// The range of the random network delay of a packet, in nanoseconds. Without it the server could keep time by the players' packets.
+/// The maximum of the random network delay of a packet, in nanoseconds. Without it, the server could keep time by the players' packets.
 const WOBBLE_NS: u64 = 5_000_000;
-/// The player is present, and neither chats nor opens a menu.
+/// The flag that the player is present, and neither chats nor opens a menu.
 const PLAYING: i32 = 1;
 
 /// The state of a player's keys and mouse.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     lot: ChaCha8Rng,
-    /// A separate generator for send times. The time to join, and so the number of earlier packets, must not change the game.
+    /// A separate generator for send times. So the time that joining takes, and the number of packets before, do not change the game.
     times: ChaCha8Rng,
     direction: i32,
     ticks_left: u32,
     aim: (i32, i32),
     is_hooking: bool,
-    /// Counts presses and releases of the fire key: odd while it is pressed.
+    /// The number of presses and releases of the fire key. It is odd while the key is pressed.
     fire: i32,
 }
 
@@ -38,7 +38,7 @@ impl Keys {
         Keys { lot, times, direction: 0, ticks_left: 0, aim: (AIM, 0), is_hooking: false, fire: 0 }
     }
 
-    /// A random number of this player.
+    /// A random number that identifies this player's pings.
     pub(super) fn mark(&self) -> u64 {
         self.lot.clone().next_u64()
     }
@@ -48,7 +48,7 @@ impl Keys {
         self.times.random_range(0..TICK_NS)
     }
 
-    /// The random extra delay of the next input.
+    /// The random network delay of the next input, in nanoseconds.
     pub(super) fn wobble_ns(&mut self) -> u64 {
         self.times.random_range(0..WOBBLE_NS)
     }
@@ -63,12 +63,12 @@ impl Keys {
         }
         self.ticks_left -= 1;
         if self.lot.random_bool(0.1) {
-            // The game counts changes and uses only the low bits.
+            // The game counts changes of this value, and uses only its low bits.
             self.fire = (self.fire + 1) & 0x3f;
         }
         let jump = i32::from(self.lot.random_bool(0.05));
         let (x, y) = self.aim;
-        // The player's own position is not a valid aim.
+        // The game does not accept the player's own position as the aim.
         let y = if (x, y) == (0, 0) { -1 } else { y };
         [self.direction, x, y, jump, self.fire, self.is_hooking.into(), PLAYING, 0, 0, 0]
     }

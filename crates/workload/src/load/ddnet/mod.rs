@@ -1,8 +1,9 @@
 //! Players for DDNet's server: they join, move, and measure the time to an answer, by the protocol of Teeworlds 0.6 with DDNet's tokens.
 //!
-//! Sources: libtw2's documentation of packets, connections, numbers and compression. It was tested with DDNet's server 16.4. The players
-//! read no map and unpack no snapshot, because a client's own work is not the server's time. We did not use the one published library of
-//! the protocol: its connection aborts the process on some malformed packets, and it stores unacknowledged data without a limit.
+//! The protocol is from libtw2's documentation of packets, connections, numbers and compression. The code was tested with DDNet's server
+//! 16.4. The players read no map and unpack no snapshot, because a client's own work is not the server's time. The only published library
+//! of the protocol is not used: its connection aborts the process on some malformed packets, and it stores unacknowledged data without a
+//! limit.
 
 mod counts;
 mod crowd;
@@ -16,5 +17,5 @@ mod wire;
 pub use crowd::Crowd;
 pub use player::{Event, Player};
 
-/// A tick in nanoseconds: all servers of the game tick 50 times a second.
+/// The duration of a tick in nanoseconds. All servers of the game have 50 ticks per second.
 const TICK_NS: u64 = 20_000_000;

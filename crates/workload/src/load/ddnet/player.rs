@@ -1,4 +1,4 @@
-//! `Player`: one player without a socket. Packets and the time go in; packets and events come out.
+//! `Player`: one player without a socket. Its inputs are packets and the time; its outputs are packets and events.
 
 use std::collections::VecDeque;
 
@@ -8,15 +8,15 @@ use super::wire::{
     control, put_number, put_text, take_number,
 };
 
-/// The version of the protocol, which the server compares.
+/// The version of the protocol, which the server checks.
 const VERSION: &str = "0.6 626fce9a778df4d4";
-/// How long to wait, in nanoseconds, before unacknowledged data is sent again.
+/// After how many nanoseconds unacknowledged data is sent again.
 const RESEND_NS: u64 = 500_000_000;
-/// The most numbered chunks that wait for acknowledgement: joining takes four.
+/// The maximum number of reliable chunks that wait for an acknowledgement. Joining needs four.
 const WAITING_MAX: usize = 8;
-/// The maximum number of parts of a snapshot. Each part has a bit.
+/// The maximum number of parts of a snapshot, because each part needs a bit of a word.
 const PARTS_MAX: i32 = 64;
-/// How many ticks after the newest snapshot an input applies, as with a nearby server.
+/// An input applies to the tick this many ticks after the newest snapshot, as with a nearby server.
 const AHEAD_TICKS: i32 = 2;
 
 /// Numbers of engine messages.
@@ -31,7 +31,7 @@ mod system {
     pub(super) const READY: i32 = 14;
     pub(super) const ENTER_GAME: i32 = 15;
     pub(super) const INPUT: i32 = 16;
-    /// DDNet's own ping, whose answer returns its content.
+    /// DDNet's own ping. The answer returns its content.
     pub(super) const PING: [u8; 16] = 0xbcb4_3bf5_427c_36d8_b5b8_7975_c8c0_6aa1_u128.to_be_bytes();
     pub(super) const PONG: [u8; 16] = 0xd829_5530_14a7_3a0a_b02e_b2ce_e08d_2033_u128.to_be_bytes();
 }
@@ -42,31 +42,31 @@ mod game {
     pub(super) const START_INFO: i32 = 20;
 }
 
-/// An event from a packet.
+/// What happened, by a packet from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A snapshot is complete.
+    /// A snapshot of the game is complete.
     Snapshot {
-        /// Its tick.
+        /// The tick of the snapshot.
         tick: i32,
     },
     /// A ping was answered.
     Pong {
-        /// When it was sent, on the clock that the player was given.
+        /// When the ping was sent, on the clock that the caller passed.
         sent_ns: u64,
     },
     /// The server closed the connection.
     Closed {
-        /// Its reason, without characters that could harm a terminal.
+        /// The server's reason, without characters that could harm a terminal.
         why: String,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It has not answered yet.
+    /// The server has not answered yet.
     Connecting,
-    /// It is about to accept us.
+    /// The server is about to accept the player.
     Joining,
     Playing,
     Closed,
@@ -80,7 +80,7 @@ struct Waiting {
     sent_ns: u64,
 }
 
-/// An incomplete snapshot, with a bit per received part.
+/// A snapshot whose parts have not all arrived, with a bit for each received part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Parts {
     tick: i32,
@@ -93,23 +93,23 @@ pub struct Player {
     name: String,
     state: State,
     token: Token,
-    /// The newest numbered chunk from the server.
+    /// The number of the newest reliable chunk from the server.
     ack: u16,
-    /// Our newest numbered chunk.
+    /// The number of this player's newest reliable chunk.
     sequence: u16,
     waiting: VecDeque<Waiting>,
-    /// When the last packet that may need a repeat was sent.
+    /// When the last packet that may have to be repeated was sent.
     asked_ns: Option<u64>,
-    /// The tick of the newest complete snapshot.
+    /// The tick of the newest complete snapshot. None before the first.
     newest: Option<i32>,
     parts: Parts,
     pub(super) keys: Keys,
-    /// A random part of this player's pings. With it, another player's answer is not mistaken for its own.
+    /// A random number in this player's pings, so that the answer to another player's ping is not mistaken for its own.
     mark: u64,
 }
 
 impl Player {
-    /// A player that has sent nothing yet. The seed determines all its random choices.
+    /// A player that has sent nothing yet. The seed determines all of its random choices.
     pub fn new(number: u32, seed: u64) -> Player {
         let keys = Keys::new(seed, number);
         let mark = keys.mark();
@@ -128,12 +128,12 @@ impl Player {
         }
     }
 
-    /// Whether it is in the game and has received a snapshot.
+    /// Whether the player is in the game and has received a snapshot.
     pub fn is_playing(&self) -> bool {
         self.state == State::Playing && self.newest.is_some()
     }
 
-    /// The packet to send besides inputs, if any. Call this regularly.
+    /// The packet that is due besides inputs, if any. Call this regularly.
     pub fn urge(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         let is_due = |sent_ns: u64| now_ns.saturating_sub(sent_ns) >= RESEND_NS;
         match self.state {
@@ -144,7 +144,7 @@ impl Player {
                 self.asked_ns = Some(now_ns);
                 Some(control(CONNECT, TOKEN_MAGIC, 0, NO_TOKEN))
             }
-            // Nothing has arrived yet. The server may have missed our accept message, and then it knows no player.
+            // Nothing has arrived yet. The server may not have received our accept message, and then it does not know the player.
             State::Joining if self.ack == 0 && self.asked_ns.is_none_or(is_due) => {
                 self.asked_ns = Some(now_ns);
                 Some(control(ACCEPT, &[], 0, self.token))
@@ -159,7 +159,7 @@ impl Player {
         }
     }
 
-    /// The input and a ping of one tick. `None` while it does not play.
+    /// The packet with the input and a ping of one tick. `None` unless the player is in the game.
     pub fn input(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         let newest = self.newest.filter(|_| self.state == State::Playing)?;
         let mut writer = Writer::default();
@@ -178,7 +178,7 @@ impl Player {
         Some(writer.finish(self.ack, self.token))
     }
 
-    /// The last packet, after which the server forgets the player at once.
+    /// The last packet of the player. When the server gets it, it removes the player at once.
     pub fn leave(&mut self) -> Option<Vec<u8>> {
         let was = std::mem::replace(&mut self.state, State::Closed);
         matches!(was, State::Joining | State::Playing).then(|| control(CLOSE, &[0], self.ack, self.token))
@@ -204,7 +204,7 @@ impl Player {
         } else if self.waiting.iter().any(|waiting| waiting.sent_ns == 0) {
             answers.push(self.fresh(now_ns));
         } else if self.state == State::Joining && packet.chunks().any(|chunk| chunk.sequence.is_some()) {
-            // While the player plays, its inputs acknowledge the received packets.
+            // While the player is in the game, its inputs acknowledge the received packets.
             answers.push(control(KEEP_ALIVE, &[], self.ack, self.token));
         }
     }
@@ -219,12 +219,12 @@ impl Player {
                 answers.push(control(ACCEPT, &[], 0, self.token));
                 let mut info = begin(system::INFO, true);
                 put_text(VERSION, &mut info);
-                // No password.
+                // An empty password.
                 put_text("", &mut info);
                 self.queue(info);
                 answers.push(self.fresh(now_ns));
             }
-            // A server that is full or refuses us may not use tokens yet. Then the end of its reason was parsed as a token.
+            // A server that is full or refuses the player may not use tokens. Then the last bytes of its reason were parsed as the token.
             (CLOSE, State::Connecting) => self.closed(&[more, &packet.token].concat(), events),
             (CLOSE, State::Joining | State::Playing) if packet.token == self.token => self.closed(more, events),
             _ => {}
@@ -238,7 +238,7 @@ impl Player {
         events.push(Event::Closed { why });
     }
 
-    /// Whether a chunk is new: a numbered chunk counts once, and only right after its predecessor.
+    /// Whether a chunk is new. A reliable chunk counts only once, and only right after the one before it.
     fn is_next(&mut self, chunk: &Chunk<'_>) -> bool {
         let Some(sequence) = chunk.sequence else { return true };
         let is_next = sequence == (self.ack + 1) % SEQUENCES;
@@ -253,7 +253,7 @@ impl Player {
         let is_system = id & 1 != 0;
         match (id >> 1, is_system) {
             (system::MAP_CHANGE, true) => {
-                // The map itself is never requested, because moving does not need it.
+                // The player does not request the map, because it is not needed for moving.
                 self.newest = None;
                 self.state = State::Joining;
                 self.queue(begin(system::READY, true));
@@ -288,10 +288,10 @@ impl Player {
         (mark == self.mark.to_be_bytes()).then(|| Event::Pong { sent_ns: u64::from_be_bytes(*sent) })
     }
 
-    /// The tick of a snapshot that this part completes, if newer than all before.
+    /// The tick of a snapshot, if this part completes it and it is newer than all before.
     fn snapshot(&mut self, kind: i32, mut message: &[u8]) -> Option<i32> {
         let tick = take_number(&mut message)?;
-        // The tick of the base snapshot. Nothing is unpacked here.
+        // The tick of the base snapshot, which is not needed because nothing is unpacked.
         take_number(&mut message)?;
         if kind == system::SNAP {
             let (parts, part) = (take_number(&mut message)?, take_number(&mut message)?);
@@ -319,7 +319,7 @@ impl Player {
         }
     }
 
-    /// Queues a message that must arrive.
+    /// Queues a message that is sent reliably.
     fn queue(&mut self, message: Vec<u8>) {
         if self.waiting.len() < WAITING_MAX {
             self.sequence = (self.sequence + 1) % SEQUENCES;
@@ -327,7 +327,7 @@ impl Player {
         }
     }
 
-    /// A packet with the messages that were never sent.
+    /// A packet with the queued messages that were not sent yet.
     fn fresh(&mut self, now_ns: u64) -> Vec<u8> {
         let mut writer = Writer::default();
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.sent_ns == 0) {
@@ -338,14 +338,14 @@ impl Player {
         writer.finish(self.ack, self.token)
     }
 
-    /// A packet with all messages that were not acknowledged.
+    /// A packet with all messages that were not acknowledged yet. None if there are none.
     fn resend(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         self.waiting.iter_mut().for_each(|waiting| waiting.sent_ns = 0);
         (!self.waiting.is_empty()).then(|| self.fresh(now_ns))
     }
 }
 
-/// The header of a message: its number, and whether it is the engine's.
+/// The header of a message: its number, and whether it is a message of the engine.
 fn begin(id: i32, is_system: bool) -> Vec<u8> {
     let mut message = Vec::with_capacity(64);
     put_number(id << 1 | i32::from(is_system), &mut message);

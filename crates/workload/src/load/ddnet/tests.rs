@@ -1,4 +1,4 @@
-//! A simulated server for the players: without a socket, and on loopback.
+//! Tests the players with a simulated server: without a socket, and on loopback.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::load::Fault;
 
 const TOKEN: Token = *b"host";
 
-/// A server's state of one player, as players see it.
+/// The state that a simulated server keeps for one player.
 #[derive(Debug)]
 struct Host {
     ack: u16,
     sequence: u16,
-    /// Until it gets this token it accepts nothing.
+    /// Whether the player has sent the right token. Before that, the server accepts no other message.
     is_accepted: bool,
     is_joined: bool,
     inputs: u32,
@@ -43,7 +43,7 @@ impl Host {
         writer.finish(self.ack, TOKEN)
     }
 
-    /// Its answers to one packet.
+    /// The server's answers to one packet.
     fn hear(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let packet = Packet::parse(bytes).unwrap();
         if packet.is_control {
@@ -96,7 +96,7 @@ impl Host {
             (16, true) => {
                 self.inputs += 1;
                 let numbers: Vec<i32> = std::iter::from_fn(|| take_number(&mut message)).collect();
-                // The numbers: acknowledged snapshot, intended tick, size in bytes, and ten numbers of the input.
+                // The numbers are: the acknowledged snapshot, the tick of the input, its size in bytes, and the ten numbers of the input.
                 assert_eq!((numbers.len(), numbers[2]), (13, 40), "{numbers:?}");
                 assert_eq!(numbers[1], numbers[0] + 2);
                 None
@@ -115,7 +115,7 @@ impl Host {
         }
     }
 
-    /// A snapshot in this many parts.
+    /// The packets of a snapshot with this many parts.
     fn snapshot(&self, tick: i32, parts: i32) -> Vec<Vec<u8>> {
         let whole = |part: i32| {
             let message = said(if parts == 1 { 7 } else { 5 }, true, |to| {
@@ -143,7 +143,7 @@ fn said(id: i32, is_system: bool, more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     message
 }
 
-/// Exchanges packets until neither side has any left.
+/// Exchanges packets until neither side has any to send.
 fn converse(player: &mut Player, host: &mut Host, from: Vec<Vec<u8>>, now_ns: u64) -> Vec<Event> {
     let (mut to_host, mut events) = (from, Vec::new());
     for _ in 0..20 {
@@ -171,7 +171,7 @@ fn a_player_joins_plays_and_gets_ticks_and_pings() {
     let (mut player, mut host) = joined();
     assert!(!player.is_playing() && player.input(5).is_none(), "nothing was seen of the game");
     let mut events = Vec::new();
-    // One snapshot in one packet. One in three parts, whose second part comes last and twice. And an old one.
+    // One snapshot in one packet, one in three parts (the second part comes last and twice), and an old one.
     let mut packets = host.snapshot(100, 1);
     let parts = host.snapshot(102, 3);
     packets.extend([0, 2, 0, 1, 1].map(|part: usize| parts[part].clone()));
@@ -191,7 +191,7 @@ fn lost_chunks_are_repeated_and_duplicates_count_once() {
     let mut answers = Vec::new();
     let hello = player.urge(1).unwrap();
     player.hear(&host.hear(&hello)[0], 10, &mut answers, &mut Vec::new());
-    // The server's first packets, including its accept message, are lost, but the repeats arrive.
+    // The server's first packets, including its accept message, are lost. The repeated ones arrive.
     assert_eq!(player.urge(400_000_000), None);
     assert!(host.hear(&player.urge(600_000_000).unwrap()).is_empty());
     let again = player.urge(600_000_000).unwrap();
@@ -217,7 +217,7 @@ fn forged_packets_and_full_servers_are_handled() {
     let (mut player, host) = joined();
     let mut events = Vec::new();
     let mut hear = |player: &mut Player, bytes: &[u8]| player.hear(bytes, 9, &mut Vec::new(), &mut events);
-    // A packet with a wrong token, and a close with a wrong token.
+    // A packet, and a close message, with a wrong token.
     let mut snapshot = host.snapshot(100, 1).remove(0);
     let last = snapshot.len() - 1;
     snapshot[last] ^= 1;
@@ -225,7 +225,7 @@ fn forged_packets_and_full_servers_are_handled() {
     hear(&mut player, &control(CLOSE, b"bye\0", 0, *b"evil"));
     hear(&mut player, &control(CLOSE, b"too\x1b[31m bad\0", 0, TOKEN));
     assert_eq!(events, [Event::Closed { why: "too[31m bad".to_owned() }]);
-    // A server without tokens is full.
+    // The server does not use tokens, and is full.
     let mut outside = Player::new(1, 1);
     drop(outside.urge(1));
     let mut events = Vec::new();
@@ -254,7 +254,7 @@ proptest! {
         let (mut answers, mut events) = (Vec::new(), Vec::new());
         for (index, mut bytes) in packets.into_iter().enumerate() {
             if index % 2 == 0 {
-                // A packet like the server's, but not compressed.
+                // The server's packet, but not compressed.
                 bytes.extend(TOKEN);
                 bytes[0] &= 0x4f;
             }
@@ -265,17 +265,17 @@ proptest! {
     }
 }
 
-/// The behaviour of the server on loopback.
+/// How the server on loopback behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mood {
     Good,
-    /// It accepts nobody.
+    /// The server accepts nobody.
     Full,
-    /// It hangs on request.
+    /// The server hangs on request.
     Hangs,
-    /// It kicks players on request.
+    /// The server kicks players on request.
     Kicks,
-    /// It sends garbage in addition to valid packets.
+    /// The server sends random bytes in addition to valid packets.
     Raves,
 }
 
@@ -283,7 +283,7 @@ enum Mood {
 struct Served {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    /// Set to make it kick or hang.
+    /// If set, the server kicks or hangs.
     is_over: Arc<AtomicBool>,
     players_left: Arc<AtomicU32>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -371,7 +371,7 @@ fn a_crowd_plays_window_by_window_and_leaves() {
                 let begin = &mut || begun_ns = clock::monotonic_ns();
                 let sample = crowd.window(settle, length, begin, &mut || ended_ns = clock::monotonic_ns()).unwrap();
                 assert!(begun_ns > 0 && ended_ns > begun_ns);
-                // Each is counted once. The number depends on the machine, which may stall for a window.
+                // Each snapshot and each ping is counted once. How many there are depends on the machine, which may stall for a window.
                 let share = |name: &str| sample.get(name).copied().unwrap_or(0.0);
                 assert!(share("snapshots_share") <= 1.0 && share("unanswered_share") <= 1.0, "{mood:?}: {sample:?}");
                 [
@@ -386,7 +386,7 @@ fn a_crowd_plays_window_by_window_and_leaves() {
             });
         }
         drop(crowd);
-        // All players announce that they leave.
+        // When players leave, each informs the server.
         until(|| served.players_left.load(Ordering::Relaxed) == 6);
     }
 }
@@ -404,7 +404,7 @@ fn a_server_that_is_full_kicks_or_hangs_is_reported() {
         let patience = Patience { join_ns: 60_000_000_000, silence_ns: 300_000_000 };
         let never = AtomicBool::new(false);
         let mut joined = None;
-        // If the machine stalls, a server may look as if it hangs although it does not yet.
+        // If the machine stalls, the server may seem to hang before it does. Then try again.
         until(|| {
             joined = Crowd::join_within(patience, served.address, 2, 1, &CpuSet::default(), &never).ok();
             joined.is_some()
@@ -424,7 +424,7 @@ fn a_server_that_is_full_kicks_or_hangs_is_reported() {
 
 #[test]
 fn a_missing_server_is_reported() {
-    // The port is unused.
+    // Nothing listens at this port.
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let patience = Patience { join_ns: 100_000_000, silence_ns: 60_000_000_000 };
     let never = AtomicBool::new(false);

@@ -2,7 +2,7 @@
 
 use super::huffman::decompress;
 
-/// The largest packet, with headers.
+/// The maximum length of a packet in bytes, including headers.
 pub(super) const PACKET_BYTES_MAX: usize = 1400;
 const HEADER_BYTES: usize = 3;
 const TOKEN_BYTES: usize = 4;
@@ -22,21 +22,21 @@ pub(super) const CONNECT: u8 = 1;
 pub(super) const CONNECT_ACCEPT: u8 = 2;
 pub(super) const ACCEPT: u8 = 3;
 pub(super) const CLOSE: u8 = 4;
-/// In a connection's first packets, this shows that the sender uses tokens.
+/// In the first packets of a connection, this text shows that the sender uses tokens.
 pub(super) const TOKEN_MAGIC: &[u8] = b"TKEN";
 
-/// Each side recognises the other by its token, so that a forged address does not suffice.
+/// Each side recognizes the other by its token. So a packet with a forged sender address is not accepted.
 pub(super) type Token = [u8; TOKEN_BYTES];
-/// The token of a side that has none yet.
+/// The token of a side that does not have one yet.
 pub(super) const NO_TOKEN: Token = [0xff; TOKEN_BYTES];
 
 /// A parsed packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) is_control: bool,
-    /// The other side reports a missing chunk.
+    /// Whether the other side reports a missing chunk.
     pub(super) wants_resend: bool,
-    /// The newest of our numbered chunks that it has.
+    /// The newest of our reliable chunks that the other side has received.
     pub(super) ack: u16,
     pub(super) chunks: u8,
     pub(super) token: Token,
@@ -44,7 +44,7 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// `None` if it is not a packet of a connection.
+    /// `None` if the bytes are not a packet of a connection.
     pub(super) fn parse(bytes: &[u8]) -> Option<Packet> {
         let (&[first, second, chunks], payload) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         if bytes.len() > PACKET_BYTES_MAX || first & CONNLESS != 0 {
@@ -75,7 +75,7 @@ impl Packet {
     }
 }
 
-/// One chunk: a message, and its number if it has one.
+/// A chunk: a message, and its number if it is reliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk<'a> {
     pub(super) sequence: Option<u16>,
@@ -106,7 +106,7 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// A packet under construction: chunks are added until it is sent.
+/// Builds a packet, to which chunks are added.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     payload: Vec<u8>,
@@ -114,7 +114,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Adds a chunk. Returns `false` if it does not fit. The caller then uses the next packet.
+    /// Adds a chunk. Returns `false` if there is no space left; it then belongs in the next packet.
     pub(super) fn chunk(&mut self, message: &[u8], sequence: Option<u16>) -> bool {
         let room = PACKET_BYTES_MAX - HEADER_BYTES - TOKEN_BYTES;
         if self.payload.len() + 3 + message.len() > room || message.len() >= 1 << 10 || self.chunks == u8::MAX {
@@ -138,7 +138,7 @@ impl Writer {
     }
 }
 
-/// A packet that controls the connection itself.
+/// Builds a packet that controls the connection itself.
 pub(super) fn control(message: u8, more: &[u8], ack: u16, token: Token) -> Vec<u8> {
     packet(CONTROL, ack, 0, &[&[message], more].concat(), token)
 }
@@ -150,7 +150,7 @@ fn packet(flags: u8, ack: u16, chunks: u8, payload: &[u8], token: Token) -> Vec<
     bytes
 }
 
-/// Appends a number: the sign and six bits in the first byte, seven bits in each further one, the lowest first.
+/// Appends a number. The first byte has the sign and the lowest six bits, and each further byte has the next seven bits.
 pub(super) fn put_number(number: i32, to: &mut Vec<u8>) {
     let sign = if number < 0 { 0x40 } else { 0 };
     let mut rest = (if number < 0 { !number } else { number }) as u32;
@@ -170,7 +170,7 @@ pub(super) fn put_text(text: &str, to: &mut Vec<u8>) {
     to.push(0);
 }
 
-/// Removes a number from the front.
+/// Reads a number and removes it from the front.
 pub(super) fn take_number(from: &mut &[u8]) -> Option<i32> {
     let mut number = 0_u32;
     let mut is_negative = false;
@@ -181,7 +181,7 @@ pub(super) fn take_number(from: &mut &[u8]) -> Option<i32> {
             is_negative = byte & 0x40 != 0;
             number = u32::from(byte & 0x3f);
         } else {
-            // The fifth byte has four bits left.
+            // A number has 32 bits, so four bits remain for the fifth byte.
             number |= u32::from(byte & 0x7f) << (6 + 7 * (index - 1));
         }
         if byte & 0x80 == 0 {
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(Packet::parse(bytes), None, "{bytes:?}");
         }
         assert_eq!(Packet::parse(&vec![0; PACKET_BYTES_MAX + 1]), None);
-        // One packet has fewer chunks than announced, and one chunk is truncated.
+        // The packet has fewer chunks than it announces, and one chunk is cut off.
         let packet = Packet::parse(&[0, 0, 9, 0, 2, 7, 7, 0x3f, 0x0f, 1, 2, 3, 4, 5]).unwrap();
         assert_eq!(packet.chunks().count(), 1);
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 over persistent connections: `GET` of files with known content, so that every answer is compared with its file.
+//! HTTP/1.1 over persistent connections: `GET` of files with known contents. Every answer is compared with the contents of its file.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::load::dataset::Dataset;
 /// A web server that serves the values of a data set as files under `/`, each named by its key.
 #[derive(Debug)]
 pub struct Http {
-    /// File names and contents.
+    /// The names and contents of the files.
     pub data: Arc<Dataset>,
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::{ANSWER_BYTES_MAX, Answer, Found, Kind, OddAnswer, Op, Protocol, line, number, said};
 use crate::load::dataset::Dataset;
 
-/// The longest line: `VALUE`, a key of 250 bytes, two numbers.
+/// The maximum length of a line: `VALUE`, a key of 250 bytes, and two numbers.
 const LINE_BYTES_MAX: usize = 300;
 const VALUE_END: &[u8] = b"\r\nEND\r\n";
 
 /// memcached with the values of a data set.
 #[derive(Debug)]
 pub struct Memcached {
-    /// Keys and values.
+    /// The keys and values.
     pub data: Arc<Dataset>,
 }
 

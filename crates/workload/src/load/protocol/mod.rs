@@ -1,5 +1,5 @@
-//! `Protocol`: how to send requests to one kind of server, and how to recognise valid answers. Parsers accept any bytes: the other end may
-//! be broken, or another server.
+//! `Protocol`: how to send requests to one kind of server, and how to recognize valid answers. Parsers must accept any bytes, because the
+//! other end may be broken or may be another server.
 
 use std::net::TcpStream;
 
@@ -20,7 +20,7 @@ only_shown! {
     OddAnswer
 }
 
-/// The longest valid answer, in bytes: values have at most 512 KiB.
+/// The maximum length of a valid answer, in bytes. Values have at most 512 KiB.
 pub const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// The kinds of requests.
@@ -44,7 +44,7 @@ pub struct Op {
 /// The result of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The stored value, compared byte by byte.
+    /// The key has the expected value, compared byte by byte.
     Hit,
     /// The key has no value.
     Miss,
@@ -55,13 +55,13 @@ pub enum Found {
 /// A complete answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The number of bytes that it took.
+    /// The length of the answer in bytes.
     pub bytes: usize,
-    /// Its result.
+    /// The result of the answer.
     pub found: Found,
 }
 
-/// The requests and answers of one kind of server.
+/// The format of requests and answers of one kind of server.
 pub trait Protocol: Send + Sync {
     /// Appends the request to the bytes to send.
     fn ask(&self, op: Op, connection: u32, to: &mut Vec<u8>);
@@ -69,10 +69,10 @@ pub trait Protocol: Send + Sync {
     /// Parses the answer to `op` at the start of the received bytes. `None` if it is incomplete.
     ///
     /// # Errors
-    /// Why the bytes are not an answer to that.
+    /// Why the bytes are not an answer to `op`.
     fn parse_answer(&self, op: Op, connection: u32, bytes: &[u8]) -> Result<Option<Answer>, OddAnswer>;
 
-    /// The greeting of a new connection before the first request. The stream blocks, with time limits.
+    /// Exchanges the greeting of a new connection, before the first request. The stream is blocking and has time limits.
     ///
     /// # Errors
     /// What went wrong.
@@ -81,7 +81,7 @@ pub trait Protocol: Send + Sync {
         Ok(())
     }
 
-    /// The number of values to store before the first window. 0 if the server has its own.
+    /// The number of values to store before the first window. 0 if the server has the values already.
     fn prefill(&self) -> u32 {
         0
     }
@@ -103,14 +103,14 @@ pub(crate) fn line(bytes: &[u8], longest: usize) -> Result<Option<(&[u8], usize)
     }
 }
 
-/// The server's bytes, made fit for an error message: short, and without control characters.
+/// Bytes from the server as text for an error message: short, and without control characters.
 pub(crate) fn said(bytes: &[u8]) -> String {
     let start = bytes.get(..80.min(bytes.len())).unwrap_or_default();
     let text: String = start.escape_ascii().map(char::from).take(120).collect();
     format!("got \"{text}\"")
 }
 
-/// A whole number of decimal digits only.
+/// Parses a whole number that consists only of decimal digits. None otherwise.
 pub(crate) fn number(digits: &[u8]) -> Option<usize> {
     let plain = !digits.is_empty() && digits.len() <= 9 && digits.iter().all(u8::is_ascii_digit);
     plain.then(|| digits.iter().fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0')))

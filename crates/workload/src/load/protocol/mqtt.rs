@@ -11,14 +11,14 @@ use crate::load::dataset::Dataset;
 const CONNECT: u8 = 0x10;
 const CONNACK: u8 = 0x20;
 const PUBLISH: u8 = 0x30;
-/// The flags of a subscription are fixed by the standard.
+/// The type of a subscription packet, with the flags that the standard requires.
 const SUBSCRIBE: u8 = 0x82;
 const SUBACK: u8 = 0x90;
 
-/// A broker that returns messages.
+/// An MQTT broker that returns the messages of a load.
 #[derive(Debug)]
 pub struct Mqtt {
-    /// The messages.
+    /// The contents of the messages.
     pub data: Arc<Dataset>,
 }
 
@@ -47,7 +47,8 @@ impl Protocol for Mqtt {
     fn greet(&self, connection: u32, stream: &mut TcpStream) -> Result<(), OddAnswer> {
         let mut body = Vec::new();
         push_text("MQTT", &mut body);
-        // Protocol level 4 is 3.1.1. The session is clean. Keep-alive is off, because the load may pause for any time.
+        // Protocol level 4 means 3.1.1. The flags request a clean session. The keep-alive time of 0 turns keep-alive off, because the load
+        // may pause for any time.
         body.extend_from_slice(&[4, 2, 0, 0]);
         push_text(&format!("evenkeel-{connection}"), &mut body);
         let accepted = exchange(stream, CONNECT, &body)?;
@@ -75,7 +76,7 @@ fn push_text(text: &str, to: &mut Vec<u8>) {
     to.extend_from_slice(text.as_bytes());
 }
 
-/// Seven bits per byte, the lowest first. The eighth bit marks that more bytes follow.
+/// Appends a length: seven bits per byte, the lowest first. The eighth bit marks that another byte follows.
 fn push_length(mut length: usize, to: &mut Vec<u8>) {
     loop {
         let low = (length & 0x7f) as u8;
@@ -91,15 +92,15 @@ struct Packet<'a> {
     /// The type of the packet, with its flags.
     kind: u8,
     body: &'a [u8],
-    /// The start of the next packet.
+    /// The offset of the next packet.
     end: usize,
 }
 
-/// The packet at the start of `bytes`. `None` if it is incomplete.
+/// Parses the packet at the start of `bytes`. `None` if it is incomplete.
 fn parse_packet(bytes: &[u8]) -> Result<Option<Packet<'_>>, OddAnswer> {
     let Some(kind) = bytes.first() else { return Ok(None) };
     let (mut length, mut at) = (0_usize, 1);
-    // The standard allows four bytes of length.
+    // The standard allows at most four bytes for the length.
     for turn in 0..4 {
         let Some(byte) = bytes.get(at) else { return Ok(None) };
         at += 1;
@@ -120,7 +121,7 @@ fn exchange(stream: &mut TcpStream, kind: u8, body: &[u8]) -> Result<(u8, Vec<u8
     packet.extend_from_slice(body);
     stream.write_all(&packet).map_err(|error| format!("it takes no packet: {error}"))?;
     let mut heard = Vec::new();
-    // A greeting has a few bytes. Read one byte at a time, so that the bytes after it stay unread.
+    // A greeting is only a few bytes long. Read one byte at a time, so that no later byte is read.
     for _ in 0..64 {
         let mut byte = [0];
         stream.read_exact(&mut byte).map_err(|error| format!("it sent no answer to a greeting: {error}"))?;

@@ -10,7 +10,7 @@ const LINE_BYTES_MAX: usize = 300;
 /// Redis with the values of a data set.
 #[derive(Debug)]
 pub struct Redis {
-    /// Keys and values.
+    /// The keys and values.
     pub data: Arc<Dataset>,
 }
 

@@ -1,5 +1,5 @@
-//! A server's own metrics in Prometheus text format, read over HTTP right before and right after a window. The difference between the two
-//! gives the window's number.
+//! A server's own metrics in Prometheus text format. They are read over HTTP right before and right after a window. The difference gives
+//! the window's value.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ pub mod text;
 
 use page::{Found, Selector};
 
-/// A page of metrics.
+/// The metrics that are read from a server's page.
 pub struct Prometheus {
     url: String,
     address: Address,
@@ -26,8 +26,8 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Each metric is `NAME` or `NAME{LABEL="VALUE",…}`, optionally with `@RULE`: a gauge's value at the window's end (`@last`), a
-    /// counter's growth per second (`@rate`), or a quantile (`@p99`), mean or rate of a histogram or summary.
+    /// Each metric is `NAME` or `NAME{LABEL="VALUE",…}`, optionally with `@RULE`. `@last` is a gauge's value at the window's end, and
+    /// `@rate` a counter's growth per second. Histograms and summaries have a quantile (`@p99`), mean or rate.
     ///
     /// # Errors
     /// If the address or a metric is invalid.
@@ -52,8 +52,8 @@ impl Prometheus {
         WorkloadError::Program { program: self.url.clone(), why: why.into() }
     }
 
-    /// The contents of the page, and the time. The server makes the page between question and answer. The middle of the two is the best
-    /// estimate, with the same error at both ends of a window.
+    /// Reads the page. Also returns the time at which the server made it, which is between request and answer. The middle of the two is the
+    /// best estimate, and its error is the same at both ends of a window.
     fn look(&self) -> Result<(Instant, Vec<Found>), WorkloadError> {
         let asked = Instant::now();
         let page = self.address.get().map_err(|why| self.error(why.to_string()))?;
@@ -66,7 +66,8 @@ fn middle(asked: Instant, answered: Instant) -> Instant {
     asked + answered.saturating_duration_since(asked) / 2
 }
 
-/// Growth is per second: in the unit of a counter, or in counts of a histogram or summary. Otherwise the name contains the unit.
+/// The unit of a value. Growth is per second: of a counter's unit, or of the count of a histogram or summary. Otherwise the unit is taken
+/// from the name.
 fn unit(selector: &str, rule: Option<Rule>) -> String {
     let name = selector.split('{').next().unwrap_or_default();
     let is_counter = name.ends_with("_total") || name.ends_with("_sum");
@@ -123,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives each of these pages to one connection.
+    /// Starts a server that gives one of these pages to each connection. Returns its address.
     fn pages(pages: Vec<String>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/metrics", listener.local_addr().unwrap());
@@ -153,7 +154,7 @@ mod tests {
         assert_eq!(sample, Sample::from([("load".to_owned(), 2.0), ("x_p50".to_owned(), 0.5)]));
     }
 
-    /// If growth included one request more than the time span, a page that takes 150 ms would make a counter seem 50 % faster.
+    /// If the growth included one more page reading than the time does, a page that takes 150 ms would make a counter seem 50 % faster.
     #[test]
     fn a_page_that_takes_long_makes_no_counter_faster() {
         let asked = Instant::now();
@@ -161,7 +162,7 @@ mod tests {
         let url = pages(["x_total 5".to_owned(), "x_total 100005".to_owned()].to_vec());
         let mut source = Prometheus::new(&url, &["x_total".to_owned()], &Directions::default()).unwrap();
         source.begin().unwrap();
-        // The window was a hundred seconds long, plus the time for which the machine stalled.
+        // Make the window seem a hundred seconds long, so that a stall of the machine does not matter.
         let (at, _) = source.begun.as_mut().unwrap();
         *at = at.checked_sub(Duration::from_secs(100)).unwrap();
         let rate = source.end().unwrap()["x_total"];

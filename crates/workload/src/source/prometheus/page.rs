@@ -1,4 +1,4 @@
-//! The values of the requested series in one reading of a metrics page, and the numbers for the time between two readings.
+//! The values of the requested series on a page of metrics, and the values of a window from two such readings.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use crate::source::NoNumber;
 use crate::source::prometheus::text::{Kind, Line, Series, parse_head, parse_line};
 use crate::source::rule::Rule;
 
-/// The maximum number of series of one selector. If there are more, the selector is too broad.
+/// The maximum number of series of one selector. If there are more, the selector is not specific enough.
 const SERIES_MAX: usize = 10_000;
-/// How close a server's own quantile must be to the requested one.
+/// The maximum difference between a server's own quantile and the requested one.
 const QUANTILE_NEAR: f64 = 1e-9;
 
-/// `NAME{LABEL="VALUE",…}`: every series with this name and these labels, and possibly others.
+/// A selector `NAME{LABEL="VALUE",…}`. It selects every series with this name that has these labels, whatever other labels it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     name: String,
@@ -19,7 +19,7 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// As on a page.
+    /// Parses a selector, which is written like a series on a page.
     pub fn parse(text: &str) -> Option<Selector> {
         let (name, labels, rest) = parse_head(text.trim())?;
         let labels = labels.into_iter().map(|(label, value)| (label.into_owned(), value.into_owned())).collect();
@@ -32,7 +32,7 @@ impl Selector {
     }
 }
 
-/// A bound or a quantile as a sortable key: total order of numbers.
+/// A bound or a quantile as a key that can be sorted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Key(f64);
 
@@ -50,13 +50,13 @@ impl Ord for Key {
     }
 }
 
-/// The values of one selector on a page. Histograms and counters of several series are added up, as `sum` does.
+/// The values of one selector on a page. If several series are histograms or counters, they are added, as `sum` does in Prometheus.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     kind: Option<Kind>,
-    /// By labels, as written on the page.
+    /// The values of plain series, by their labels as on the page.
     plain: BTreeMap<String, f64>,
-    /// Cumulative counts by upper bound.
+    /// The cumulative counts of a histogram, by upper bound.
     buckets: BTreeMap<Key, f64>,
     quantiles: BTreeMap<Key, f64>,
     sum: Option<f64>,
@@ -64,7 +64,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Whether the page has nothing for the selector.
+    /// Whether the page has no series for the selector.
     pub fn is_empty(&self) -> bool {
         self.plain.is_empty() && self.buckets.is_empty() && self.quantiles.is_empty() && self.count.is_none()
     }
@@ -74,7 +74,7 @@ impl Found {
         if !matches!(part, "" | "_total" | "_bucket" | "_sum" | "_count") || !selector.takes(series) {
             return;
         }
-        // If the page gives no type, the name shows a counter, even if the selector has the full name.
+        // If the page does not give the type, the suffix `_total` shows a counter, even if it is a part of the selector's name.
         let part = if part.is_empty() && selector.name.ends_with("_total") { "_total" } else { part };
         let bound = |label| series.label(label).and_then(|text| text.parse().ok()).map(Key);
         match (part, bound("le"), bound("quantile")) {
@@ -94,7 +94,7 @@ impl Found {
     }
 }
 
-/// Reads a page for these selectors.
+/// Parses a page, and returns the values of each of these selectors.
 ///
 /// # Errors
 /// The first invalid line.
@@ -106,7 +106,7 @@ pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> 
             Some(Line::Kind(name, kind)) => {
                 for (found, selector) in found.iter_mut().zip(selectors) {
                     let rest = name.strip_prefix(selector.name.as_str());
-                    // OpenMetrics gives the type of `x_total` under `x`.
+                    // In OpenMetrics, the type of `x_total` is given for `x`.
                     if rest == Some("") || rest == Some("_total") || selector.name.strip_suffix("_total") == Some(&name)
                     {
                         found.kind = Some(kind);
@@ -127,7 +127,7 @@ pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> 
     Ok(found)
 }
 
-/// The number of a window, from the values at its begin and at its end.
+/// The value of a window, from the values at its begin and at its end.
 ///
 /// # Errors
 /// If the rule does not fit the metric, if nothing was counted, or if the server restarted meanwhile.
@@ -191,7 +191,7 @@ fn of_summary(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Re
     }
 }
 
-/// From the sum and the count of histograms and summaries. None if the rule asks for something else.
+/// A value from the sum and the count of histograms and summaries. None if the rule needs something else.
 fn of_counts(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Option<Result<f64, NoNumber>> {
     let counted = || grown("count", begin.count.unwrap_or(0.0), end.count.ok_or("it has no count")?);
     match rule {
@@ -229,10 +229,10 @@ fn of_plain(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Resu
     }
 }
 
-/// Like `histogram_quantile` of Prometheus: linear within a bucket, from 0 in the first one if its bound is positive. In the last bucket it
-/// returns the previous bound.
+/// The quantile as `histogram_quantile` of Prometheus computes it: by linear interpolation within a bucket. The first bucket begins at 0 if
+/// its bound is positive. For the last bucket, the result is its lower bound.
 fn quantile_of_buckets(share: f64, mut buckets: Vec<(f64, f64)>) -> Result<f64, NoNumber> {
-    // If a page was read during counting, a bucket may be smaller than the one before it.
+    // If the page was made while the server counted, a cumulative count may be smaller than the one before.
     let mut most = 0.0_f64;
     for (_, count) in &mut buckets {
         most = most.max(*count);
@@ -319,7 +319,7 @@ odd NaN
             ("rtt_seconds@p50", 0.001),
             ("rtt_seconds@median", 0.001),
             ("rtt_seconds@p25", 0.0005),
-            // 40 of the 45 are in the second bucket, whose bounds are 1 and 10 ms.
+            // 40 of the 45 values are in the second bucket, from 1 to 10 ms.
             ("rtt_seconds{op=\"get\"}@p90", 0.001 + 0.009 * 40.0 / 45.0),
             ("rtt_seconds@p99", 0.01),
             ("rtt_seconds@mean", 0.005),

@@ -6,34 +6,34 @@ use std::borrow::Cow;
 /// The maximum number of labels of a valid series.
 const LABELS_MAX: usize = 128;
 
-/// The type of a metric.
+/// The type of a metric, as the page gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It goes up and down.
+    /// A value that may rise and fall.
     Gauge,
-    /// It only grows, until its server restarts.
+    /// A value that only grows, until the server restarts.
     Counter,
-    /// Counters by upper bound.
+    /// Cumulative counts by upper bound.
     Histogram,
-    /// Quantiles computed by the server.
+    /// Quantiles that the server computed.
     Summary,
-    /// Not given.
+    /// The page does not give the type.
     Untyped,
 }
 
-/// One value of one series.
+/// A series on the page, with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series<'t> {
-    /// Its name, including suffixes such as `_bucket`.
+    /// The name of the series, including suffixes such as `_bucket`.
     pub name: Cow<'t, str>,
-    /// Its labels, in the order of the text.
+    /// The labels of the series, in the order of the text.
     pub labels: Vec<(Cow<'t, str>, Cow<'t, str>)>,
-    /// Its value. NaN is a value too.
+    /// The value of the series. It may be NaN.
     pub value: f64,
 }
 
 impl Series<'_> {
-    /// The value of a label.
+    /// The value of the label with this name, if the series has it.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.as_ref())
     }
@@ -42,15 +42,15 @@ impl Series<'_> {
 /// A line of the text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line<'t> {
-    /// `# TYPE NAME KIND`.
+    /// The type of a metric: `# TYPE NAME KIND`.
     Kind(Cow<'t, str>, Kind),
-    /// A value.
+    /// A series with its value.
     Series(Series<'t>),
     /// A comment or an empty line.
     Other,
 }
 
-/// Parses one line. None if it is invalid.
+/// Parses a line. None if it is invalid.
 pub fn parse_line(line: &str) -> Option<Line<'_>> {
     let line = line.trim_matches([' ', '\t', '\r']);
     if line.is_empty() {
@@ -60,7 +60,7 @@ pub fn parse_line(line: &str) -> Option<Line<'_>> {
         return Some(parse_kind(comment).unwrap_or(Line::Other));
     }
     let (name, labels, rest) = parse_head(line)?;
-    // A timestamp may follow the value, and in OpenMetrics an exemplar after `#`. Both are ignored.
+    // The value may be followed by a timestamp, and in OpenMetrics by an exemplar after `#`. Both are ignored.
     let value = parse_value(rest.split_ascii_whitespace().next()?)?;
     Some(Line::Series(Series { name: name?, labels, value }))
 }
@@ -79,12 +79,12 @@ fn parse_kind(comment: &str) -> Option<Line<'_>> {
     Some(Line::Kind(name, kind))
 }
 
-/// `Inf`, `NaN` and decimal numbers, in any case.
+/// Parses `Inf`, `NaN` or a decimal number, in upper or lower case.
 fn parse_value(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
-/// A name, in quotes if it contains characters beyond the classic set.
+/// Parses a name. It is in quotes if it has characters that were not allowed originally. Also returns the rest.
 fn parse_name(text: &str) -> Option<(Cow<'_, str>, &str)> {
     if text.starts_with('"') {
         return parse_quoted(text);
@@ -96,7 +96,7 @@ fn parse_name(text: &str) -> Option<(Cow<'_, str>, &str)> {
     starts_well.then_some((Cow::Borrowed(name), rest))
 }
 
-/// `"…"` with `\\`, `\"` and `\n` in it.
+/// Parses `"…"`, which may contain `\\`, `\"` and `\n`. Also returns the rest.
 fn parse_quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let text = text.strip_prefix('"')?;
     let mut plain: Option<String> = None;
@@ -108,7 +108,7 @@ fn parse_quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
                 let plain = plain.get_or_insert_with(|| text[..at].to_owned());
                 match letters.next()?.1 {
                     'n' => plain.push('\n'),
-                    // Like Prometheus, keep an unknown escape as it is.
+                    // An unknown escape is kept as it is, as Prometheus does.
                     other @ ('\\' | '"') => plain.push(other),
                     other => plain.extend(['\\', other]),
                 }
@@ -126,7 +126,7 @@ fn parse_quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
 type Labels<'t> = Vec<(Cow<'t, str>, Cow<'t, str>)>;
 type Head<'t> = (Option<Cow<'t, str>>, Labels<'t>, &'t str);
 
-/// `NAME{LABEL="VALUE",…}` or `{"NAME",LABEL="VALUE",…}`, and the rest of the line.
+/// Parses `NAME{LABEL="VALUE",…}` or `{"NAME",LABEL="VALUE",…}`. Also returns the rest of the line.
 pub(super) fn parse_head(text: &str) -> Option<Head<'_>> {
     let (mut name, rest) = match text.starts_with('{') {
         true => (None, text),
@@ -134,7 +134,7 @@ pub(super) fn parse_head(text: &str) -> Option<Head<'_>> {
     };
     let Some(mut rest) = rest.trim_start().strip_prefix('{') else { return Some((name, Vec::new(), rest)) };
     let mut labels = Labels::new();
-    // Each turn removes a label, so the loop ends.
+    // Each pass removes a label, so the loop ends.
     loop {
         rest = rest.trim_start();
         if let Some(behind) = rest.strip_prefix('}') {

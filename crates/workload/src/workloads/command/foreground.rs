@@ -1,38 +1,38 @@
-//! A program that runs in the foreground on its CPUs, without a load and without windows. It is ended with all its processes.
+//! A program that runs in the foreground on given CPUs, without load and windows. When it ends, all of its processes are ended.
 
 use evenkeel_sys::{CpuSet, foreign_process};
 
 use crate::error::WorkloadError;
 use crate::workloads::command::started::{Ending, Program, Started};
 
-/// A running program. It ends with this process, and when this is dropped.
+/// A running program. It is ended when this process ends, and when this value is dropped.
 pub struct Foreground(Started);
 
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForegroundEnd {
-    /// Whether its exit code was 0.
+    /// Whether the exit code was 0.
     pub is_success: bool,
-    /// How it ended, and its last lines.
+    /// How the program ended, and its last lines.
     pub text: String,
 }
 
 impl Foreground {
-    /// Starts `command` on `cpus`, without a shell. Its output is drained, and its last lines are kept.
+    /// Starts `command` on `cpus`, without a shell. Its output is read, and the last lines are kept.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If the command does not start.
     pub fn start(command: Vec<String>, cpus: CpuSet) -> Result<Foreground, WorkloadError> {
         let program = Program { command, cpus, ending: Ending::default(), output: Vec::new(), errors: Vec::new() };
         Started::start(&program).map(Foreground)
     }
 
-    /// The number of its first process.
+    /// The number of the program's first process.
     pub fn pid(&self) -> u32 {
         self.0.pid()
     }
 
-    /// How it ended; `None` while it runs. What it left running in the background is ended too.
+    /// How the program ended. `None` while it runs. Processes that it left in the background are then ended too.
     pub fn ended(&mut self) -> Option<ForegroundEnd> {
         let status = self.0.status()?;
         let text = match self.0.error_of_end() {
@@ -42,12 +42,12 @@ impl Foreground {
         Some(ForegroundEnd { is_success: status.success(), text })
     }
 
-    /// The CPU time of its processes since each began, in nanoseconds; `None` if none runs or can be read.
+    /// The CPU time of the program's processes since each started, in nanoseconds. `None` if no process runs or can be read.
     pub fn cpu_ns(&mut self) -> Option<u64> {
         self.0.alive().iter().filter_map(|stat| foreign_process::cpu_ns(stat.pid).ok()).reduce(u64::saturating_add)
     }
 
-    /// Ends it in good order, and kills what remains after 10 s.
+    /// Asks the program to end, and kills all remaining processes after 10 s.
     pub fn stop(mut self) {
         self.0.stop();
     }

@@ -1,5 +1,5 @@
-//! The load of a user's command. It runs through all windows, or is started for each. Also detects a load at its own limit, because then
-//! the load would be measured instead of the server.
+//! The load of a user's command. It runs throughout all windows, or is started anew for each. Also detects whether the load is at its
+//! limit. Then the load would be measured instead of the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use crate::processes;
 use crate::workloads::command::output::Listener;
 use crate::workloads::command::started::{Ending, Program, Started, name_of};
 
-/// If a reading of threads' run times takes longer than this, it was interrupted, and its time is uncertain. It is repeated a few times at
-/// most.
+/// If reading the threads' run times takes longer than this, it was interrupted, and its time is inexact. It is then repeated, up to the
+/// next constant.
 const READING_NS_MIN: u64 = 1_000_000;
 const READING_NS_A_THREAD: u64 = 100_000;
 const READINGS_MAX: usize = 3;
-/// How often to read the threads of a load that ends with its window.
+/// How often the threads are read, if a load ends with its window.
 const LOOK: Duration = Duration::from_millis(50);
-/// The time limit of a load per window, as a multiple of the window, and at least this long.
+/// The time limit of a load that runs once per window: this multiple of the window, and at least the next constant.
 const WINDOWS_MAX: u32 = 4;
-/// The smallest share of its window that a load should take.
+/// If a load takes less than this share of its window, there is a caveat.
 const TOOK_SHARE_MIN: f64 = 0.1;
-/// The number of windows to keep for that caveat.
+/// The maximum number of windows that are kept for that caveat.
 const WINDOWS_KEPT: usize = 20_000;
 const LOAD_LIMIT_MIN: Duration = Duration::from_secs(30);
 
 /// When the load runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
-    /// From the first window to the last.
+    /// It runs from the first window to the last.
     #[default]
     Throughout,
-    /// Anew for each window. The window lasts as long as the load.
+    /// It is started anew for each window, and the window lasts until it ends.
     PerWindow,
 }
 
@@ -57,7 +57,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Splits a command line into words like a shell, but runs it without one.
+    /// Splits a command line into words as a shell does. The command runs without a shell.
     ///
     /// # Errors
     /// If a quote is not closed, or there is no word.
@@ -78,12 +78,12 @@ pub(super) struct Load {
     output: Vec<Listener>,
     throughout: Option<Started>,
     fullness: Fullness,
-    /// Per window: the share of the window that the load took.
+    /// For each window, the share of the window's length that the load took.
     took_shares: Vec<f64>,
     stop: Arc<AtomicBool>,
 }
 
-/// The run times of threads, and the CPUs that they may use.
+/// The run time of each thread, and the CPUs on which they may run.
 #[derive(Clone, Debug, Default)]
 struct Busy {
     at_ns: u64,
@@ -91,23 +91,23 @@ struct Busy {
     on: CpuSet,
 }
 
-/// The run times of load and server up to one moment.
+/// The run times of load and server at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looked {
     load: Busy,
     server: Busy,
 }
 
-/// The usage of a load in a window.
+/// How much a load used in a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shown {
-    /// The share of the time in which its busiest thread ran.
+    /// The share of the time in which the load's busiest thread ran.
     pub(super) busiest: f64,
     full: Option<Full>,
 }
 
 impl Shown {
-    /// The used share of its CPUs, by load and server if they share CPUs.
+    /// How much of the load's CPUs was used, as a share of them: by the load, and by the server if it has the same CPUs. None if unknown.
     pub(super) fn cpus_used(&self) -> Option<f64> {
         self.full.map(|full| full.share())
     }
@@ -133,7 +133,7 @@ impl Busy {
         Busy { at_ns, on: affinities.fold(CpuSet::default(), |all, own| all.or(&own)), ran_ns }
     }
 
-    /// How many CPUs they used since `before`, on average. A new thread counts from its start.
+    /// How many CPUs these threads used since `before`, on average. A new thread counts from its start.
     fn cpus_since(&self, before: &Busy) -> f64 {
         let since = |(thread, ran_ns): (&u32, &u64)| {
             ran_ns.saturating_sub(before.ran_ns.get(thread).copied().unwrap_or(0)) as f64
@@ -141,7 +141,8 @@ impl Busy {
         self.ran_ns.iter().map(since).sum::<f64>() / self.at_ns.saturating_sub(before.at_ns) as f64
     }
 
-    /// The largest share of the time since `before` that one thread ran, among threads in both readings.
+    /// The largest share of the time since `before` in which a single thread ran. Only threads in both readings count. None if there are
+    /// none.
     fn busiest_since(&self, before: &Busy) -> Option<f64> {
         let span_ns = self.at_ns.saturating_sub(before.at_ns) as f64;
         let ran = |(thread, ran_ns): (&u32, &u64)| Some(ran_ns.saturating_sub(*before.ran_ns.get(thread)?) as f64);
@@ -154,7 +155,7 @@ impl Busy {
     }
 }
 
-/// The threads' run times, and the moment of the reading: the middle of the shortest attempt.
+/// Reads the threads' run times. Also returns the time of the reading, which is the middle of the shortest attempt.
 fn read_at(mut read: impl FnMut() -> BTreeMap<u32, u64>) -> (u64, BTreeMap<u32, u64>) {
     let mut reading = || {
         let begun_ns = clock::monotonic_ns();
@@ -209,17 +210,17 @@ impl Load {
         })
     }
 
-    /// Its living processes.
+    /// The living processes of the load.
     pub(super) fn pids(&self) -> Vec<u32> {
         self.throughout.iter().flat_map(Started::stats).map(|stat| stat.pid).collect()
     }
 
-    /// The CPUs for its next start. An empty set allows all CPUs of this process.
+    /// Sets the CPUs for the load's next start. An empty set means all CPUs of this process.
     pub(super) fn run_on(&mut self, cpus: CpuSet) {
         self.cpus = cpus;
     }
 
-    /// Starts it if it runs throughout. The server is ready.
+    /// Starts the load, if it runs throughout. The server must be ready.
     pub(super) fn start(&mut self) -> Result<(), WorkloadError> {
         if self.settings.runs == Runs::Throughout {
             self.throughout = Some(self.start_one()?);
@@ -231,10 +232,10 @@ impl Load {
         self.throughout = None;
     }
 
-    /// Checks that it still runs, and reads its threads and the server's.
+    /// Checks that the load still runs, and reads the run times of its threads and of the server's.
     ///
     /// # Errors
-    /// If it has ended.
+    /// If the load has ended.
     pub(super) fn look(&mut self, server: &mut Started) -> Result<Looked, WorkloadError> {
         let Some(load) = &mut self.throughout else { return Ok(Looked::default()) };
         if let Err(error) = load.watch_until(0) {
@@ -249,11 +250,11 @@ impl Load {
         Ok(Looked::now(load, server))
     }
 
-    /// Explains why its printed numbers are missing.
+    /// Adds to an error why the load's values are missing, if that is known.
     pub(super) fn explained(&mut self, error: WorkloadError) -> WorkloadError {
         match (&mut self.throughout, error) {
             (Some(load), error) => load.explained(error),
-            // A load per window has ended.
+            // A load that runs once per window has already ended.
             (None, WorkloadError::Program { program: source, why }) => {
                 WorkloadError::Program { program: name_of(&self.settings.command), why: format!("{why} ({source})") }
             }
@@ -261,7 +262,7 @@ impl Load {
         }
     }
 
-    /// Records its usage since `before`, and returns it.
+    /// Stores how much the load used since `before`, and returns it.
     pub(super) fn note_since(&mut self, before: &Looked, now: &Looked) -> Option<Shown> {
         let shown = now.since(before)?;
         self.note(shown);
@@ -272,10 +273,11 @@ impl Load {
         self.fullness.note(Some(shown.busiest), shown.full);
     }
 
-    /// Runs it once to its end. Returns its duration and its usage. On a stop request it waits no longer than the load's limit.
+    /// Runs the load once to its end. Returns its duration and how much it used. If the user asks to stop, it waits at most for the load's
+    /// time limit.
     ///
     /// # Errors
-    /// If it fails or takes far longer than `window`, if the server ends meanwhile, or if the user asked to stop.
+    /// If the load fails or takes far longer than `window`, if the server ends meanwhile, or if the user asked to stop.
     pub(super) fn run_once(
         &mut self,
         window: Duration,
@@ -402,7 +404,7 @@ mod tests {
             assert!(shown.busiest < 0.95, "{shown:?}");
             load.caveat().map(|caveat| caveat.to_string()).unwrap_or_default()
         };
-        // No single thread is always busy, the fourth is new, and the CPU is full.
+        // No single thread is always busy and the fourth is new, but the CPU is full.
         let four = [(1, 260), (2, 740), (3, 250), (4, 240)];
         assert!(caveat_of("0", &four, 300).starts_with("the load used 98 % of all CPUs that it may run on: "));
         let two = [(1, 260), (2, 740)];

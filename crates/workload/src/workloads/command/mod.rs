@@ -1,5 +1,5 @@
-//! Any server of the user. Its command is started unchanged, awaited until ready, put under the user's load, and ended in good order. Its
-//! numbers come from the output of server or load, from its metrics page, and from the kernel's counts.
+//! Any server of the user. Its command is started unchanged, gets the user's load when it is ready, and is ended gracefully. Its values
+//! come from the output of server or load, from its metrics page, and from the kernel's counts.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ use output::Listener;
 use ready::{PortCheck, Waiting};
 use started::{Program, Started};
 
-/// The time limit of a load per window beyond the window's planned length.
+/// The time limit of a load that runs once per window, as a multiple of the window's planned length.
 const LOAD_OVERRUN_MAX: f64 = 1.25;
 
 const CPU_SHARE: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
@@ -63,10 +63,10 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(Command::start(options, Settings::default())?)),
 };
 
-/// The lines to read for numbers.
+/// Which output is searched for values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinesFrom {
-    /// The load's if it runs anew in each window, otherwise the server's.
+    /// The load's standard output if the load runs anew in each window, otherwise the server's.
     #[default]
     Auto,
     /// The server's standard output.
@@ -77,32 +77,32 @@ pub enum LinesFrom {
     Load,
 }
 
-/// The settings of a command to measure.
+/// How a command is measured.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// When it is ready.
+    /// When the server counts as ready.
     pub ready: Ready,
-    /// How long it may take to become ready.
+    /// The maximum time until the server is ready.
     pub ready_limit: Duration,
-    /// How to end it and its load.
+    /// How server and load are ended.
     pub ending: Ending,
-    /// Its load, unless it already has one.
+    /// The load. None if the server already has one.
     pub load: Option<LoadSettings>,
-    /// The source of lines.
+    /// Which output is searched for values.
     pub lines_from: LinesFrom,
-    /// Numbers in JSON lines: see [`JsonLines::new`].
+    /// Metrics in JSON lines: see [`JsonLines::new`].
     pub json_metrics: Vec<String>,
-    /// Numbers in lines by expression: see [`RegexLines::new`].
+    /// Metrics in lines, found by expressions: see [`RegexLines::new`].
     pub regex_metrics: Vec<String>,
-    /// The address of its metrics page.
+    /// The address of the server's metrics page. None if it has none.
     pub prometheus: Option<String>,
-    /// Numbers on that page: see [`Prometheus::new`].
+    /// Metrics on that page: see [`Prometheus::new`].
     pub prometheus_metrics: Vec<String>,
-    /// The better directions: see [`Directions::new`].
+    /// Whether lower or higher is better: see [`Directions::new`].
     pub better: Vec<String>,
     /// What to observe from outside.
     pub observe: Vec<Observer>,
-    /// What the user knows about the tick.
+    /// Which loop is the tick, as far as the user knows.
     pub tick: Wanted,
 }
 
@@ -125,7 +125,7 @@ impl Default for Settings {
     }
 }
 
-/// The sources of a command, created before it starts.
+/// The sources of a command's values. They are created before the command starts.
 struct Sources {
     sources: Vec<Box<dyn Source>>,
     metrics: Vec<Metric>,
@@ -195,7 +195,7 @@ impl Sources {
         }
     }
 
-    /// The receiver of the lines of this stream.
+    /// What takes the lines of this output.
     fn listeners(&self, of: LinesFrom) -> Vec<Listener> {
         if self.lines_from != of {
             return Vec::new();
@@ -208,7 +208,7 @@ impl Sources {
     }
 }
 
-/// A user's command with its load.
+/// A user's running command with its load.
 pub struct Command {
     command: Vec<String>,
     settings: Settings,
@@ -221,20 +221,20 @@ pub struct Command {
     server: Option<Started>,
     seen: Option<PortCheck>,
     load: Option<Load>,
-    /// The duration of the load in its trial run.
+    /// How long the load took when it was tried. None if it was not tried.
     load_takes: Option<Duration>,
     /// The properties that are set in the server's threads.
     knobs: ProcessKnobs,
-    /// The placement of its threads.
+    /// Moves the threads of server and load to other CPUs.
     mover: Mover,
     /// Set when the user asks to stop.
     stop: Arc<AtomicBool>,
-    /// A value that is kept while the server may live, such as the guard that ends it after us.
+    /// A value that must be kept while the server may run, such as the guard that ends the server if this process is killed.
     kept: Option<Box<dyn Any>>,
 }
 
 impl Command {
-    /// Starts it with its load, and waits until it is ready.
+    /// Starts the server, waits until it is ready, and starts the load.
     ///
     /// # Errors
     /// If the settings contradict each other, if server or load do not start or do not become ready, or if the user asked to stop.
@@ -277,7 +277,7 @@ impl Command {
             kept: None,
         };
         command.start_server()?;
-        // The default metric may depend on what is observed.
+        // The default metric may depend on what can be observed.
         command.metrics = self::metrics(&command.sources, &command.observers).map_err(invalid)?;
         Ok(command)
     }
@@ -320,7 +320,7 @@ impl Command {
         self.server = None;
     }
 
-    /// The server, which lives from start to stop.
+    /// The running server. It exists from the start to the stop.
     fn server(&mut self) -> Result<&mut Started, WorkloadError> {
         let program = started::name_of(&self.command);
         self.server.as_mut().ok_or_else(|| WorkloadError::Program { program, why: "it was ended".into() })
@@ -344,7 +344,8 @@ impl Command {
         Ok(placement)
     }
 
-    /// A load per window is tried once before the first window. If the window were far too short for it, every window would be dropped.
+    /// Runs a load that is started anew per window once before the first window. If a window were far too short for it, every window would
+    /// be dropped.
     fn try_load(&mut self, window: Duration) -> Result<(), WorkloadError> {
         let (Some(load), Some(server)) = (&mut self.load, &mut self.server) else { return Ok(()) };
         if load.settings().runs != Runs::PerWindow {
@@ -368,7 +369,7 @@ impl Command {
         Err(WorkloadError::Program { program, why })
     }
 
-    /// The run times of load and server so far, if the load runs throughout.
+    /// The run times of load and server so far. Only used if the load runs throughout.
     fn look(&mut self) -> Result<Looked, WorkloadError> {
         match (&mut self.load, &mut self.server) {
             (Some(load), Some(server)) => load.look(server),
@@ -391,7 +392,7 @@ impl Command {
         }
     }
 
-    /// The window itself: the time, or the load's duration. Returns the load's usage.
+    /// Waits for the window's length, or runs the load of the window. Returns how much the load used.
     fn pass(&mut self, window: Duration, before: &Looked) -> Result<Option<Shown>, WorkloadError> {
         if let (Some(load), Some(server)) = (&mut self.load, &mut self.server)
             && load.settings().runs == Runs::PerWindow
@@ -421,13 +422,13 @@ impl Workload for Command {
         self.observers.events_per_s()
     }
 
-    /// Only a tick observed from outside allows this. Lines, pages and a load per window do not.
+    /// True only if a tick is observed from outside. Lines, pages and a load per window do not allow interleaving.
     fn takes_turns(&self) -> bool {
         let is_load_steady = self.load.as_ref().is_none_or(|load| load.settings().runs != Runs::PerWindow);
         is_load_steady && self.sources.sources.is_empty() && self.observers.takes_turns()
     }
 
-    /// The path of its packets is unknown.
+    /// It is unknown whether the server's packets pass a network device, so assume that they do.
     fn passes_network_devices(&self) -> bool {
         true
     }
@@ -438,7 +439,7 @@ impl Workload for Command {
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         self.switch(knob, value).or_else(|error| {
-            // If the server has died, report that instead of a failed setting.
+            // If the server has ended, report that instead of the setting that failed.
             self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
             Err(error)
         })
@@ -446,9 +447,9 @@ impl Workload for Command {
 
     fn restart(&mut self) -> Result<(), WorkloadError> {
         self.end_server();
-        // The thread numbers may belong to new threads by now.
+        // After a restart, the thread numbers may belong to other threads, so forget their values.
         (self.knobs, self.mover) = (ProcessKnobs::default(), Mover::default());
-        // The load starts with the original placement. Then the current one is applied.
+        // The load starts with its original CPUs. The current placement is applied after that.
         if let Some(load) = &mut self.load {
             load.run_on(self.load_cpus.clone());
         }
@@ -472,11 +473,11 @@ impl Workload for Command {
             sample.insert("load_busiest_share".into(), shown.busiest);
             sample.extend(shown.cpus_used().map(|share| ("load_cpus_used_share".into(), share)));
         }
-        // The sources of lines come first.
+        // The first sources are those that read lines.
         let (lines, lines_from) = (self.sources.inboxes.len(), self.sources.lines_from);
         for (index, source) in self.sources.sources.iter_mut().enumerate() {
             let ended = source.end();
-            // If the server has died, report that instead of missing numbers.
+            // If the server has ended, report that instead of a missing value.
             self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
             sample.extend(ended.map_err(|error| match (&mut self.load, &mut self.server) {
                 (Some(load), _) if index < lines && lines_from == LinesFrom::Load => load.explained(error),
@@ -499,7 +500,7 @@ impl Workload for Command {
 
     fn stop(&mut self) {
         self.end_server();
-        // The guard knows our servers only by our process. If it were released later, it would also end the next server that we start.
+        // Release the guard now. It recognizes our servers only by our process, so it would also end the next server that we start.
         drop(self.kept.take());
     }
 }
@@ -514,7 +515,7 @@ fn invalid(error: InvalidMetric) -> WorkloadError {
     WorkloadError::Options(error.to_string())
 }
 
-/// The metrics of a window: the user's own first, then those observed from outside, then the kernel's counts.
+/// The metrics of a window: first those that the user named, then those observed from outside, then the kernel's counts.
 fn metrics(sources: &Sources, observers: &Observers) -> Result<Vec<Metric>, InvalidMetric> {
     let seen: Vec<Metric> = observers.metrics();
     let twice = |own: &&Metric| seen.iter().any(|metric| metric.name == own.name);
@@ -524,7 +525,7 @@ fn metrics(sources: &Sources, observers: &Observers) -> Result<Vec<Metric>, Inva
     Ok(sources.metrics.iter().cloned().chain(seen).chain([CPU_SHARE]).collect())
 }
 
-/// A command as it would be typed.
+/// A command as a user would type it.
 fn shown(command: &[String]) -> String {
     shlex::try_join(command.iter().map(String::as_str)).unwrap_or_else(|_| command.join(" "))
 }

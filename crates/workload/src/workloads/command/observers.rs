@@ -1,5 +1,5 @@
-//! Observes a command from outside, for servers that report nothing: their tick and the cadence of their packets. Each start repeats the
-//! search, because thread and socket numbers may then belong to others.
+//! Observes a command from outside, for servers that do not report their ticks: the tick, and the cadence of packets. Each start searches
+//! for them again, because numbers of threads and sockets may then belong to others.
 
 use std::sync::atomic::AtomicBool;
 
@@ -17,7 +17,7 @@ use crate::workload::Sample;
 pub enum Observer {
     /// The tick, by the kernel's switch records of its thread.
     Ticks,
-    /// The cadence of the packets that it sends.
+    /// The cadence of the packets that the server sends.
     Packets,
 }
 
@@ -30,7 +30,7 @@ impl Observer {
     }
 }
 
-/// The requested observers, and their sources while the server lives.
+/// What the user wants to observe, and the open sources while the server runs.
 #[derive(Default)]
 pub(super) struct Observers {
     requested: Vec<Observer>,
@@ -49,7 +49,7 @@ impl Observers {
         Ok(Observers { requested, tick: tick.clone(), open: Vec::new() })
     }
 
-    /// The metrics of the open sources. Before they are open: all possible ones.
+    /// The metrics of the open sources. Before sources are open, all metrics that they may have.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         match &self.open[..] {
             [] => self.requested.iter().flat_map(|observer| observer.metrics()).cloned().collect(),
@@ -57,17 +57,17 @@ impl Observers {
         }
     }
 
-    /// See [`Source::events_per_s`]. The slowest of all.
+    /// See [`Source::events_per_s`]. The smallest value of all sources.
     pub(super) fn events_per_s(&self) -> Option<f64> {
         self.open.iter().filter_map(|source| source.events_per_s()).min_by(f64::total_cmp)
     }
 
-    /// Whether there are sources and all allow turns.
+    /// Whether there are sources, and all of them allow interleaving.
     pub(super) fn takes_turns(&self) -> bool {
         !self.open.is_empty() && self.open.iter().all(|source| source.takes_turns())
     }
 
-    /// Observes these processes until they end. Finding a tick takes some three seconds.
+    /// Opens the sources for these processes. Finding a tick takes some three seconds.
     pub(super) fn open(&mut self, pids: &[u32], stop: &AtomicBool) -> Result<(), WorkloadError> {
         self.close();
         for observer in &self.requested {

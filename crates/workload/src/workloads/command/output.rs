@@ -1,5 +1,5 @@
-//! The output of a program. It is drained while the program runs, so that the program never waits for us. The last lines are kept for
-//! errors, and each line goes to its listener.
+//! The output of a program. It is read while the program runs, so that the program never waits for us. The last lines are kept for errors,
+//! and each line is passed to listeners.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crate::source::split::Split;
 
-/// The number of lines to keep, and of characters of each line.
+/// The number of lines that are kept, and (the next constant) of characters of each line.
 const LINES_KEPT: usize = 5;
 const LETTERS_KEPT: usize = 160;
-/// How much to read at once.
+/// The number of bytes that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Receives each line, on the thread that drains.
+/// Takes each line, on the thread that reads the output.
 pub(super) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The output of one program.
@@ -23,7 +23,7 @@ pub(super) struct Output {
     last: Arc<Mutex<VecDeque<String>>>,
     sender: Option<Sender<()>>,
     open: Receiver<()>,
-    /// The streams that have ended.
+    /// The names of the streams that have ended.
     closed: Arc<Mutex<Vec<&'static str>>>,
 }
 
@@ -33,7 +33,7 @@ impl Output {
         Output { last: Arc::default(), sender: Some(sender), open, closed: Arc::default() }
     }
 
-    /// Drains one more stream named `name`, on a thread that ends with the stream. No input can end it earlier.
+    /// Reads a further stream, which has this name, on a thread. The thread ends only when the stream ends, whatever the input is.
     pub(super) fn drain(
         &mut self,
         name: &'static str,
@@ -43,7 +43,7 @@ impl Output {
         let (last, closed) = (Arc::clone(&self.last), Arc::clone(&self.closed));
         let sender = self.sender.clone();
         std::thread::spawn(move || {
-            // This is dropped when the stream has ended. The receiver waits for that.
+            // The sender is dropped when the stream has ended, which is what the receiver waits for.
             let _sender = sender;
             let mut split = Split::default();
             let mut piece = vec![0; PIECE_BYTES];
@@ -64,11 +64,11 @@ impl Output {
         });
     }
 
-    /// Waits within `limit` until every stream has ended and all lines are with their listeners. A leftover process may hold a stream open
-    /// for ever.
+    /// Waits at most `limit` until every stream has ended and all lines were passed on. The limit is needed because a process that was left
+    /// behind may keep a stream open forever.
     pub(super) fn await_end(&mut self, limit: Duration) {
         drop(self.sender.take());
-        // No sender ever sends. The receiver returns when the last sender is dropped.
+        // Nothing is ever sent. The receiver returns when the last sender is dropped.
         let _ = self.open.recv_timeout(limit);
     }
 
@@ -77,7 +77,7 @@ impl Output {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).contains(&name)
     }
 
-    /// The last lines, for an error. Empty if there were none.
+    /// The last lines as text for an error. Empty if there were none.
     pub(super) fn last(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_empty() {
@@ -90,7 +90,7 @@ impl Output {
 
 fn keep(last: &Mutex<VecDeque<String>>, line: &str) {
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-    // Reuse the oldest line's memory: a program may print a million lines per second.
+    // Reuse the memory of the oldest line, because a program may print a million lines per second.
     let mut room = if last.len() == LINES_KEPT { last.pop_front().unwrap_or_default() } else { String::new() };
     room.clear();
     room.extend(line.chars().take(LETTERS_KEPT));

@@ -1,4 +1,4 @@
-//! When a server is ready to be measured: by its port, by an output line, or by time.
+//! When a server counts as ready to be measured: by its port, by a line of its output, or by time.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use crate::source::regex::compile;
 use crate::workloads::command::output::Listener;
 use crate::workloads::command::started::Started;
 
-/// How often to check.
+/// How often to check whether the server is ready.
 const LOOK_NS: u64 = 20_000_000;
-/// How long a connection may take. It is tried once in this many checks, and only if the port is not visible from outside.
+/// How long connecting may take. It is tried only in one of several checks (the next constant), and only if the port is not found among the
+/// processes' open files.
 const CONNECT_LIMIT: Duration = Duration::from_millis(200);
 const LOOKS_A_CONNECTION: u32 = 10;
 
 /// When a server is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// This long after its start.
+    /// When this time has passed since its start.
     After(Duration),
     /// When it listens on a port (TCP) or has bound it (UDP).
     Port(Port),
@@ -46,16 +47,16 @@ impl std::fmt::Display for Ready {
     }
 }
 
-/// How to recognise the server's port.
+/// How to check later whether the server still has its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortCheck {
-    /// Among the open files of its processes.
+    /// By the open files of the server's processes.
     AtItself(Port),
-    /// Only by a connection: another process holds it for the server, as with a container.
+    /// Only by connecting to the port, because another process has it on behalf of the server, as with a container.
     ByConnection(Port),
 }
 
-/// Waits for one server. Create it before the server starts: a process that already has the port is not this server.
+/// Waits until a server is ready. Create this before the server starts: if a process already has the port, it is not this server.
 pub(super) struct Waiting {
     ready: Ready,
     limit: Duration,
@@ -84,15 +85,15 @@ impl Waiting {
         Ok(Waiting { ready: ready.clone(), limit, was_taken, line_came, listener })
     }
 
-    /// The receiver of the server's lines.
+    /// What takes the server's lines. None if lines are not needed.
     pub(super) fn listener(&self) -> Option<Listener> {
         self.listener.clone()
     }
 
-    /// Waits, and returns how to recognise its port from then on.
+    /// Waits until the server is ready. Returns how to check its port from then on.
     ///
     /// # Errors
-    /// If the server ends early, is not ready within the limit, or the user asked to stop.
+    /// If the server ends early, is not ready within the limit, or if the user asked to stop.
     pub(super) fn wait(&self, server: &mut Started, stop: &AtomicBool) -> Result<Option<PortCheck>, WorkloadError> {
         let begun = Instant::now();
         let mut looks = 0;
@@ -123,7 +124,7 @@ impl Waiting {
         let of = server.stats();
         match sockets::holder(&of, port) {
             Holder::Them => Some(PortCheck::AtItself(port)),
-            // If another process had the port before, the port shows nothing about this server.
+            // If another process already had the port, the port shows nothing about this server.
             _ if self.was_taken || !looks.is_multiple_of(LOOKS_A_CONNECTION) => None,
             _ => connects(port).then_some(PortCheck::ByConnection(port)),
         }
@@ -143,7 +144,7 @@ impl Waiting {
     }
 }
 
-/// Whether the server still has its port.
+/// Checks that the server still has its port.
 pub(super) fn still_has(seen: PortCheck, server: &Started) -> Result<(), WorkloadError> {
     let (has, port) = match seen {
         PortCheck::AtItself(port) => (sockets::holder(&server.stats(), port) == Holder::Them, port),

@@ -1,4 +1,4 @@
-//! A user's program that we started. It is watched while it runs, and ended with all its processes, in good order if possible.
+//! A user's program that we started. It is watched while it runs. At the end, all of its processes are ended, gracefully if possible.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -17,33 +17,33 @@ use crate::workloads::command::output::{Listener, Output};
 /// The names of a program's streams.
 const STDOUT: &str = "standard output";
 const STDERR: &str = "standard error";
-/// How often to check whether all have ended.
+/// How often to check whether all processes have ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long processes may take to disappear after SIGKILL: the kernel frees the memory of large ones.
+/// How long processes may take to disappear after SIGKILL. For large ones, the kernel needs time to free the memory.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
-/// How long to wait for the last output of a program that has ended.
+/// How long to wait for the last output after a program has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A program to start.
 pub(super) struct Program {
     /// The program and its arguments. It starts without a shell, in our environment and working directory.
     pub(super) command: Vec<String>,
-    /// The CPUs that it may run on. An empty set allows all CPUs of this process.
+    /// The CPUs on which the program may run. An empty set means all CPUs of this process.
     pub(super) cpus: CpuSet,
-    /// How to end it, and how long that may take.
+    /// How the program is ended.
     pub(super) ending: Ending,
-    /// The receiver of its standard output.
+    /// What takes the lines of standard output.
     pub(super) output: Vec<Listener>,
-    /// The receiver of its standard error.
+    /// What takes the lines of standard error.
     pub(super) errors: Vec<Listener>,
 }
 
 /// How to end a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// The signal that asks it to end.
+    /// The signal that asks the program to end.
     pub signal: Signal,
-    /// How long it may take before it is killed.
+    /// How long the program may take until it is killed.
     pub limit: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Default for Ending {
     }
 }
 
-/// A started program.
+/// A program that was started.
 pub(super) struct Started {
     name: String,
     child: Child,
@@ -70,13 +70,14 @@ pub(super) fn name_of(command: &[String]) -> String {
 }
 
 impl Started {
-    /// Starts it as the leader of its own process group. A key pressed on our terminal then goes only to us, and its children end with it.
+    /// Starts the program as the leader of its own process group. So a key such as Ctrl-C on our terminal reaches only us, and the children
+    /// of the program can be ended with it.
     pub(super) fn start(program: &Program) -> Result<Started, WorkloadError> {
         let Some((path, arguments)) = program.command.split_first() else {
             return Err(WorkloadError::Options("no command was given".into()));
         };
         let failed = |why: String| WorkloadError::Start { program: path.clone(), why };
-        // Without this, evenkeel would lose a program that goes into the background. If it fails, evenkeel only observes less.
+        // Without this, evenkeel could not find a program that goes into the background. If it fails, evenkeel only observes less.
         let _ = foreign_process::adopt_orphans();
         let mark = processes::fresh_mark();
         let mut command = Command::new(path);
@@ -99,24 +100,25 @@ impl Started {
         Ok(Started { name: name_of(&program.command), child, family, output, ending: program.ending, ended: None })
     }
 
-    /// Its process number, which is also the number of its group.
+    /// The process number of the program, which is also the number of its group.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// It has ended, and so has everything started since. So processes that remain without another owner belong to it.
+    /// Call this after the program, and everything that was started since, has ended. Then remaining processes without another owner belong
+    /// to the program.
     pub(super) fn take_orphans(&mut self) {
         self.family.take_orphans();
     }
 
-    /// Its living processes, itself first.
+    /// The living processes of the program, the first one first.
     pub(super) fn alive(&mut self) -> Vec<ProcessStat> {
         let all = processes::all();
         self.family.reap(&all);
         self.family.alive(&all)
     }
 
-    /// Its living processes, for a read-only caller.
+    /// The living processes of the program, for callers that have no mutable reference.
     pub(super) fn stats(&self) -> Vec<ProcessStat> {
         self.family.clone().alive(&processes::all())
     }
@@ -124,21 +126,21 @@ impl Started {
     /// Waits until the monotonic clock reaches `until_ns`.
     ///
     /// # Errors
-    /// If it ends earlier, with how it ended and its last lines.
+    /// If the program ends earlier. The error says how it ended, with its last lines.
     pub(super) fn watch_until(&mut self, until_ns: u64) -> Result<(), WorkloadError> {
         while !self.has_ended() {
             if clock::monotonic_ns() >= until_ns {
                 return Ok(());
             }
             if process::await_end(&self.child, until_ns).is_err() {
-                // If the kernel has no such notification, poll.
+                // This kernel cannot report the end of a process, so check repeatedly.
                 clock::sleep_until_ns(until_ns.min(clock::monotonic_ns() + 5_000_000));
             }
         }
         Err(self.error_of_end())
     }
 
-    /// Waits for its end, for `limit` at most.
+    /// Waits at most `limit` for the program to end. Returns how it ended.
     pub(super) fn await_end(&mut self, limit: Duration) -> Option<ExitStatus> {
         let ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = clock::monotonic_ns().saturating_add(ns);
@@ -150,7 +152,7 @@ impl Started {
         self.ended
     }
 
-    /// Waits for its last output, for `limit` at most.
+    /// Waits at most `limit` for the program's last output.
     pub(super) fn await_output(&mut self, limit: Duration) {
         self.output.await_end(limit);
     }
@@ -159,7 +161,7 @@ impl Started {
         self.status().is_some()
     }
 
-    /// How it ended; `None` while it runs.
+    /// How the program ended. `None` while it runs.
     pub(super) fn status(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten();
@@ -167,7 +169,7 @@ impl Started {
         self.ended
     }
 
-    /// An error that says how it ended.
+    /// The error that the program has ended, with how it ended.
     pub(super) fn error_of_end(&mut self) -> WorkloadError {
         self.output.await_end(LAST_WORDS);
         let how = self.ended.map_or_else(|| "it runs".to_owned(), |status| format!("it ended ({status})"));
@@ -184,12 +186,12 @@ impl Started {
         self.error(why)
     }
 
-    /// An error about it, with its last lines.
+    /// An error about the program, with its last lines.
     pub(super) fn error(&self, why: impl Into<String>) -> WorkloadError {
         WorkloadError::Program { program: self.name.clone(), why: why.into() + &self.output.last() }
     }
 
-    /// Explains why its numbers are missing. Its state and last lines are more useful than the mere fact.
+    /// Adds to an error why the program's values are missing: whether it has ended or is stopped, and its last lines.
     pub(super) fn explained(&mut self, error: WorkloadError) -> WorkloadError {
         let (source, why, has_no_value) = match error {
             WorkloadError::Program { program, why } => (program, why, false),
@@ -216,23 +218,23 @@ impl Started {
         };
         let why = format!("{state}; {why} ({source})");
         match goes_on {
-            // It may report numbers in the next window.
+            // The program may print a value in the next window.
             true => WorkloadError::NoValue { program: self.name.clone(), why: why + &self.output.last() },
             false => self.error(why),
         }
     }
 
-    /// A stopped process of it.
+    /// The number of one of the program's processes that is stopped. None if none is.
     fn stopped(&mut self) -> Option<u32> {
         self.alive().iter().find(|stat| matches!(stat.state, 'T' | 't')).map(|stat| stat.pid)
     }
 
-    /// Ends it with all its processes: asks first, kills after its limit.
+    /// Ends all processes of the program: asks them to end, and kills them after the time limit.
     pub(super) fn stop(&mut self) {
         let mut signal = self.ending.signal;
         let mut until = Instant::now() + self.ending.limit;
         self.signal(signal);
-        // A stopped process handles no other signal until it continues.
+        // A stopped process does not handle the other signal until it continues.
         if self.stopped().is_some() {
             self.signal(Signal::CONT);
         }
@@ -248,7 +250,7 @@ impl Started {
                 signal = Signal::KILL;
                 until = Instant::now() + KILL_LIMIT;
             }
-            // Repeat the kill, because the program may start other processes while it is killed.
+            // Repeat the kill, because the program may start processes while it is being killed.
             if signal == Signal::KILL {
                 self.signal(signal);
             }
@@ -256,7 +258,7 @@ impl Started {
         }
     }
 
-    /// Signals its group, and members that have left the group.
+    /// Sends a signal to the program's group, and to members that have left the group.
     fn signal(&mut self, signal: Signal) {
         let group = self.pid();
         let alive = self.alive();

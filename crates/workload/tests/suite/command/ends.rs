@@ -1,10 +1,10 @@
-//! How a command ends: at once, if the user asks to stop during a wait, and the report of a command that does not end.
+//! How a command ends: at once if the user asks to stop during a wait. Also the error for a command that does not end.
 
 use std::sync::atomic::Ordering;
 
 use super::*;
 
-/// The result of a command that was asked to stop once the awaited program ran. None of its processes remains.
+/// Starts a command, and asks to stop once the awaited program runs. Returns the error. Checks that no process of it remains.
 fn stopped_soon(
     name: &str,
     waits_in: &str,

@@ -15,7 +15,7 @@ fn a_load_of_each_window_gives_its_numbers() {
     assert_eq!(command.caveats(), Vec::new());
     let message =
         said(window(&mut start("short", "exec sleep 60", with_load("sleep 0.3", Runs::PerWindow)).unwrap(), 100));
-    // Longer than its sleep, by the time to start it.
+    // The load takes longer than its sleep, because it must be started.
     let number = |rest: &str| rest.split([' ', 'm']).next().and_then(|ms| ms.parse::<u64>().ok());
     let took_ms = message.strip_prefix("measure sleep: the load took ").and_then(number).unwrap();
     let longer_ms = message.split(" ms, and a window lasts 100 ms: --window ").nth(1).and_then(number).unwrap();
@@ -35,7 +35,7 @@ fn a_load_that_runs_throughout_must_do_so() {
     let message = first_error(&mut command);
     assert!(message.starts_with("measure sh: the load must run through all windows, or anew in each"), "{message}");
     assert!(message.ends_with("; it ended (exit status: 0)"), "{message}");
-    // The death of the load does not hide the death of the server.
+    // If load and server have both ended, the server's end is reported too.
     let gate = Gate::new();
     let mut command = start("died", &gate.wait(), with_load("sleep 60", Runs::Throughout)).unwrap();
     let ended = command.window(Duration::from_millis(1), PATIENCE, &mut || gate.open());

@@ -1,5 +1,5 @@
-//! Servers of all kinds as a user's command: working ones, and ones that die, hang, are slow, print random bytes, lose their port or
-//! detach. The error is clear in each case, and none of the processes remains.
+//! A user's command with all kinds of servers: some work, others end, hang, are slow, print random bytes, lose their port, or go into the
+//! background. Each error must be clear, and no process may remain.
 
 use std::fs;
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::common::scripts::{options, settings, start, tag, window, with_load};
 mod ends;
 mod loads;
 
-/// The time limit for a hang.
+/// The time limit of waits that would only be reached by a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A file that a script waits for, so that the test controls when it continues.
+/// A file for which a script waits, so that the test controls when the script continues.
 struct Gate(tempfile::TempDir);
 
 impl Gate {
@@ -43,7 +43,7 @@ impl Gate {
     }
 }
 
-/// The first window of this length with a line: the process that prints it must start first.
+/// Measures windows of this length until one contains a line, because the process that prints it must start first.
 fn window_with_lines(command: &mut Command, ms: u64) -> Sample {
     let begun = Instant::now();
     loop {
@@ -54,7 +54,7 @@ fn window_with_lines(command: &mut Command, ms: u64) -> Sample {
     }
 }
 
-/// The first error of several short windows.
+/// The first error in several short windows.
 fn first_error(command: &mut Command) -> String {
     let begun = Instant::now();
     loop {
@@ -65,7 +65,7 @@ fn first_error(command: &mut Command) -> String {
     }
 }
 
-/// Whether a process with this among its arguments lives.
+/// Whether a living process has this among its arguments.
 fn lives(argument: &str) -> bool {
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries
@@ -129,7 +129,7 @@ fn a_failed_start_says_why() {
         let message = said(Command::start(&options(&command), settings()));
         assert!(message.starts_with(expected), "{message}");
     }
-    // It ends before it is ready, even on a slow machine.
+    // The server ends before it is ready, even on a slow machine.
     let ready = Ready::After(Duration::from_secs(60));
     let ends = said(start("ends", "echo one; echo two >&2; exit 3", Settings { ready, ..settings() }));
     assert!(ends.starts_with("measure sh: it ended (exit status: 3); its last lines: "), "{ends}");
@@ -173,7 +173,7 @@ fn a_slow_start_is_awaited_and_a_server_that_is_never_ready_is_named() {
     let mut slow = settings();
     slow.ready = Ready::Line("^serving on [0-9]+$".into());
     assert!(start("slow", "sleep 0.1; echo serving on 1 >&2; exec sleep 60", slow.clone()).is_ok());
-    // A busy machine may take a while to start a shell.
+    // A busy machine may need some time to start a shell.
     let limits = ["0.5", "5", "50"].map(|limit_s| {
         slow.ready_limit = Duration::from_secs_f64(limit_s.parse().unwrap());
         (limit_s, slow.clone())
@@ -205,7 +205,7 @@ fn a_server_that_dies_in_a_window_is_noticed_at_once() {
 #[test]
 fn a_hung_server_that_ignores_signals_is_killed() {
     let mut settings = lower("rtt");
-    // Its only line arrives before the window begins.
+    // The server's only line is printed before the window begins.
     settings.ready = Ready::Line("rtt".into());
     settings.ending.limit = Duration::from_millis(200);
     let mut command = start("hangs", "trap '' TERM; echo '{\"rtt\":1}'; while :; do sleep 1; done", settings).unwrap();
@@ -236,7 +236,7 @@ fn a_stopped_server_is_distinguished_from_a_silent_one_and_ends_at_once() {
         message.contains(" is stopped (SIGSTOP, or a debugger); it printed no line during the window, and its last"),
         "{message}"
     );
-    // Its time limit is far longer: a stopped process takes no signal until it continues.
+    // The time limit is far longer than this. A stopped process must be continued before it handles a signal.
     let begun = Instant::now();
     command.stop();
     assert!(begun.elapsed() < PATIENCE, "it was left stopped until it was killed");
@@ -260,7 +260,7 @@ fn one_is_asked_to_end_by_the_signal_of_the_users_choice() {
 
 #[test]
 fn garbage_without_an_end_is_drained() {
-    // /dev/zero has no newlines and is not text.
+    // The bytes from /dev/zero contain no newlines and are not text.
     let mut command = start("rubbish", "exec tr '\\0' '\\377' </dev/zero", lower("rtt")).unwrap();
     let message = said(window(&mut command, 200));
     assert!(message.contains("it printed no line during the window"), "{message}");
@@ -277,7 +277,7 @@ fn garbage_without_an_end_is_drained() {
     assert!(message.contains(" lines came, but none with rtt; the last one was "), "{message}");
 }
 
-/// A server with one port, which it closes when a file appears. It uses Debian's interpreter, if installed.
+/// A server with one port, which it closes when a file appears. It is a script for Debian's Python interpreter.
 const PORT: &str = "import os,socket,sys,time
 kind = socket.SOCK_STREAM if sys.argv[2] == 'tcp' else socket.SOCK_DGRAM
 time.sleep(0.05)
@@ -340,7 +340,7 @@ fn a_port_of_another_process_does_not_count_as_ready() {
     let expected = format!("measure sh: port {port} belongs to another process, and was not its own within 0.3 s");
     assert_eq!(message, expected);
     drop(listener);
-    // A child that another test starts meanwhile also has the listener, until it calls exec.
+    // Another test may just be starting a child, which also has the listener until it calls exec.
     let dropped = Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() && dropped.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(5));
@@ -385,7 +385,7 @@ fn all_that_a_server_started_is_ended_with_it() {
 
 #[test]
 fn a_property_of_its_threads_is_set_while_it_runs() {
-    // Both of its processes exist when it is ready.
+    // When the server is ready, both of its processes exist.
     let ready = Ready::Line("^up$".into());
     let mut command = start("slack", "sleep 60 & echo up; wait", Settings { ready, ..settings() }).unwrap();
     let slacks = |command: &Command| -> Vec<String> {
@@ -406,8 +406,8 @@ fn a_property_of_its_threads_is_set_while_it_runs() {
     assert_eq!(command.set_process("process.timer_slack_ns", None).unwrap(), before[0]);
 }
 
-/// The CPUs of the one process that we started with this among its arguments, and its number. A child has the same arguments until it calls
-/// exec.
+/// The number and the affinity of the process that we started with this among its arguments. None unless there is exactly one, because a
+/// child has the same arguments until it calls exec.
 fn placed(argument: &str) -> Option<(u32, CpuSet)> {
     let pids =
         fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok());
@@ -430,7 +430,7 @@ fn server_and_load_are_moved_while_they_run_and_put_back() {
         start("placed", script, with_load(&format!("sh -c '{script}' {load}"), Runs::Throughout)).unwrap();
     let (server_pid, before) = placed(&server).unwrap();
     let (load_pid, _) = placed(&load).unwrap();
-    // A process that pins itself gets its own CPUs back.
+    // A process that has pinned itself is moved back to its own CPUs.
     let own: CpuSet = before.iter().last().into_iter().collect();
     thread::set_affinity_of(server_pid, &own).unwrap();
     let together = Placement::Together.cpus().0;
@@ -449,7 +449,7 @@ fn server_and_load_are_moved_while_they_run_and_put_back() {
     command.restart().unwrap();
     assert_eq!(placed(&server).unwrap().1, before, "it starts as at first");
     command.stop();
-    // A load per window starts in its place.
+    // A load per window starts on the CPUs of its placement.
     let alone = tag("alone");
     let load = format!("sh -c 'grep Cpus_allowed_list /proc/self/status; sleep 0.05' {alone}");
     let mut settings = with_load(&load, Runs::PerWindow);

@@ -1,4 +1,4 @@
-//! The machine's traits on its card: enough to distinguish two machines, and nothing that identifies this one.
+//! The machine's traits on its card. They are enough to distinguish two kinds of machines, but do not identify this machine.
 
 use std::fmt::Display;
 
@@ -38,7 +38,7 @@ pub(super) fn traits(facts: &Facts) -> Vec<Trait> {
     traits
 }
 
-/// The value's name in JSON.
+/// The name of the value in JSON.
 fn name(value: impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,
@@ -48,8 +48,8 @@ fn name(value: impl serde::Serialize) -> String {
 }
 
 fn fact_trait<T: Display>(name: &str, fact: &Fact<T>) -> Trait {
-    // A card must fit one page. `inspect` shows why a value is unknown.
+    // A card must fit on one page, so it does not explain unknown values. `inspect` does.
     let value = fact.known().map_or_else(|| "unknown".to_owned(), T::to_string);
-    // The length of a card is limited, and the firmware chooses this name.
+    // The firmware chooses this name, and a card limits the length of its texts.
     Trait { name: name.to_owned(), value: value.chars().take(200).collect() }
 }

@@ -1,5 +1,5 @@
-//! `evenkeel measure all`: the machine's card. Every meter runs briefly in each of several rounds. So changes over the minutes show in the
-//! spread of each number rather than between numbers.
+//! `evenkeel measure all`: makes the machine's card. Every meter runs briefly in each of several rounds. If the machine changes over
+//! minutes, every number then has a larger range, instead of one number being higher than another.
 
 mod host;
 
@@ -23,7 +23,7 @@ use crate::show::{card as page, json};
 
 /// Make the machine's card: the main numbers of all meters on one page, in about two minutes
 ///
-/// Each meter runs shortly in each of five rounds (three with --quick). The card shows the median and the range of the rounds, next to
+/// Each meter runs briefly in each of five rounds (three with --quick). The card shows the median and the range of the rounds, next to
 /// published figures of other machines. It changes nothing on the machine. If a meter fails, the card shows the reason.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
-    // Fail before two minutes of measuring, not after, if the file is not writable.
+    // If the file can't be written, fail now, and not after two minutes of measuring.
     args.output.as_deref().map_or(Ok(()), refuse_unwritable)?;
     let root = if args.metadata { Root::live_with_metadata() } else { Root::live() };
     let facts = Facts::probe(&root);
@@ -73,7 +73,7 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
     Failure::io(exit::WRONG_USE, format_args!("write the card {}", file.display()), error)
 }
 
-/// Takes all rounds. A meter that fails is not run again.
+/// Runs all rounds. A meter that failed is not run again.
 fn card(turns: &[(&str, CardTurn)], pace: Pace, host: Vec<evenkeel_measure::card::Trait>, watch: &Watch<'_>) -> Card {
     let start_ns = time::monotonic_ns();
     let mut said: Vec<Vec<Vec<CardLine>>> = turns.iter().map(|_| Vec::new()).collect();
@@ -91,7 +91,7 @@ fn card(turns: &[(&str, CardTurn)], pace: Pace, host: Vec<evenkeel_measure::card
                 continue;
             }
             match watch.part(from, to, |part| (turn.run)(pace, part)) {
-                // A run that was cut short is not comparable with a complete one.
+                // Ignore the numbers of a meter that was interrupted: they are not comparable with those of complete runs.
                 Ok(_) if watch.stopped() => interrupted = true,
                 Ok(lines) => said.push(lines),
                 Err(error) => *failed = Some(error.to_string()),
@@ -170,7 +170,7 @@ mod tests {
             findings(&card, others).into_iter().map(|(meter, finding)| (meter, finding.grade)).collect::<Vec<_>>()
         };
         assert_eq!(of(None), [("disk", Grade::Poor), ("imbalance", Grade::Fair), ("clock", Grade::Good)]);
-        // Imbalance keeps its grade, because it measures other programs.
+        // Imbalance keeps its grade, because the use of CPUs by other programs is what it measures.
         assert_eq!(of(Some(0.5)), [("imbalance", Grade::Fair), ("disk", Grade::Unknown), ("clock", Grade::Good)]);
     }
 

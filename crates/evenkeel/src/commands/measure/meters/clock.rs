@@ -93,7 +93,7 @@ impl Meter for Args {
             blocks.push(Block::Warning(format!("not measured: {}: {}", skipped.what, skipped.why)));
         }
         blocks.extend(across(&report.across));
-        // The histograms of the other calls are in the JSON answer only.
+        // The page shows the histograms of `clock_gettime`. Those of the other calls are only in the JSON answer.
         let asked =
             report.sources.iter().flat_map(|source| &source.costs).filter(|samples| call(samples) == "clock_gettime");
         blocks.extend(asked.cloned().map(Block::Histogram));
@@ -101,7 +101,7 @@ impl Meter for Args {
     }
 }
 
-/// The published costs of the fast and the slow clock source are the limits.
+/// The limits are the published costs of a fast and of a slow clock source.
 fn cost(p50_ps: Option<f64>) -> Finding {
     let Some(ps) = p50_ps else { return Finding::unknown("the cost of clock_gettime was not measured") };
     let cost = real_quantity(ps, Unit::Ps);
@@ -209,7 +209,7 @@ fn across(across: &Across) -> Vec<Block> {
     blocks
 }
 
-/// All values for `clock_gettime` and `gettimeofday`; for the others only the median.
+/// Every value for `clock_gettime` and `gettimeofday`, and only the median for other calls.
 fn lines(report: &Report) -> Vec<CardLine> {
     let costs = report.sources.first().map(|source| source.costs.as_slice()).unwrap_or_default();
     let mut lines = Vec::new();

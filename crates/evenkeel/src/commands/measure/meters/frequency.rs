@@ -13,9 +13,9 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::units::{quantity, real_quantity};
 use crate::view::Block;
 
-/// The most CPUs on the page; the JSON answer has all.
+/// The maximum number of CPUs on the page. The JSON answer has all.
 const ROWS_MAX: usize = 64;
-/// The time for all CPUs together, so that the meter takes as long on a large machine as on a small one.
+/// The time for all CPUs together, so that the meter takes the same time on large and small machines.
 const ALONE_NS: u64 = 1_000_000_000;
 
 /// Measure each CPU's clock: alone, with all CPUs busy, with a busy sibling, and after vector instructions
@@ -170,7 +170,7 @@ fn median(samples: &Samples) -> String {
     samples.histogram.summary().map_or("none".to_owned(), |summary| quantity(summary.p50, samples.unit))
 }
 
-/// Thousands of additions per second: the histogram has kHz.
+/// Additions per second, in thousands, as text. The histogram has kHz.
 fn rate(samples: &Samples) -> String {
     let median = samples.histogram.summary();
     median.map_or("none".to_owned(), |summary| quantity(summary.p50.saturating_mul(1000), Unit::PerS))

@@ -17,11 +17,11 @@ use crate::show::finding::{A_TICK, Finding, Grade};
 use crate::show::units::{part, percent, percent_to, quantity, real_quantity};
 use crate::view::{Block, Timeline};
 
-/// The page shows this many threads and interrupts of each CPU; JSON has all.
+/// The maximum number of threads and of interrupts that the page shows for each CPU. The JSON answer has all.
 const SHOWN: usize = 5;
-/// The page shows this many CPUs, those with the most missing time; JSON has all.
+/// The maximum number of CPUs that the page shows: those with the most missing time. The JSON answer has all.
 const CPUS_SHOWN: usize = 8;
-/// Below the table of samples.
+/// The text below the table of samples.
 const WHAT_SAMPLES_SAY: &str = "Missing: the share of the time in which a thread that wakes does not get the CPU, with its 95 % interval. Windows in \
                                 which the probe could not run count as missing.";
 
@@ -135,7 +135,7 @@ impl Meter for Args {
             let share = percent(part(sum.total_ns, report.all.total_ns));
             [(*cause).to_owned(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns), share]
         });
-        // A sample counts the part of a gap inside its window, and the gap may be longer.
+        // Each sample counts only the part of a gap inside its window. The whole gap may be longer.
         let (total, longest) = match report.mode {
             Mode::Sample => ("in the windows", "longest gap, whole"),
             Mode::Spin => ("total", "longest"),
@@ -161,14 +161,15 @@ impl Meter for Args {
     }
 }
 
-/// Shares of the time of all CPUs, and the longest gap. `measure quantum` looks for slots from 2 % on.
+/// The finding from shares of the time of all CPUs, and from the longest gap. `measure quantum` looks for slots if the share is 2 % or
+/// more.
 fn lost(outside: f64, preempted: f64, longest_ns: f64) -> Finding {
     let longest = real_quantity(longest_ns, Unit::Ns);
     let (by_host, by_threads) = (percent_to(2, outside), percent_to(2, preempted));
     let says = format!(
         "the hypervisor took {by_host} of the CPUs' time and other threads took {by_threads}; the longest gap was {longest}, and {A_TICK}"
     );
-    // While another thread runs, the meter can't see what the hypervisor takes.
+    // While another thread has the CPU, the meter can't measure what the hypervisor takes.
     let grade = if preempted > 0.5 { Grade::Unknown } else { Grade::of_low(outside, 0.001, 0.02) };
     Finding::new(grade, says)
 }
@@ -237,7 +238,7 @@ fn cpu_rows(report: &Report) -> Vec<[String; 5]> {
     rows
 }
 
-/// Each CPU's shares with their 95 % intervals.
+/// For each CPU, the shares with their 95 % intervals.
 fn sample_rows(report: &Report) -> Vec<[String; 5]> {
     let row = |name: String, sampled: Option<Sampled>| match sampled {
         None => [name, "0".to_owned(), "unknown".to_owned(), "-".to_owned(), "-".to_owned()],
@@ -506,7 +507,7 @@ mod tests {
         };
         let grade = |low, high, hidden| sampled(sample(share(low, low, high), hidden)).grade;
         assert_eq!([grade(0.0, 0.009, 0.0), grade(0.03, 0.2, 0.0)], [Grade::Good, Grade::Poor]);
-        // Too few windows, or windows in which other threads used the CPU.
+        // There are too few windows, or other threads used the CPU in too many of them.
         assert_eq!([grade(0.0, 0.2, 0.0), grade(0.0, 0.009, 0.7)], [Grade::Unknown; 2]);
     }
 

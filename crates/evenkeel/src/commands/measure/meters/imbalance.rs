@@ -12,7 +12,7 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::units::{part, percent_to, quantity};
 use crate::view::Block;
 
-/// The most CPUs on the page, the busiest ones; the JSON answer has all.
+/// The maximum number of CPUs on the page: the busiest ones. The JSON answer has all.
 const ROWS_MAX: usize = 32;
 
 /// Find full CPUs while others idle, with the threads and interrupts that fill them
@@ -126,7 +126,7 @@ fn table(picture: &Picture) -> Vec<Block> {
     blocks
 }
 
-/// The threads and interrupts of the full CPUs, or of the busiest one.
+/// The threads and interrupts of the full CPUs. If none is full, those of the busiest CPU.
 fn causes(picture: &Picture) -> Vec<Block> {
     let busiest = picture.cpus.iter().max_by(|one, other| one.busy_share.total_cmp(&other.busy_share));
     let full = picture.cpus.iter().filter(|cpu| picture.full_cpus.contains(&cpu.cpu)).take(8);

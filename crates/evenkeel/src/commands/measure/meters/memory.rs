@@ -64,7 +64,7 @@ impl Meter for Args {
         let ns = p50.map(|value| if set.small.unit == Unit::Ps { value / 1e3 } else { value });
         let finding = load(ns, set.working_set_bytes as u64);
         let last_cache = report.caches.last().map_or(0, |cache| cache.size_bytes);
-        // A load from the cache is fast on every machine.
+        // If the cache may hold the working set, a good result says nothing: every machine is fast then.
         let cached = (set.working_set_bytes as u64) < 2 * last_cache && finding.grade == Grade::Good;
         Some(if cached {
             Finding::unknown(format!("{}, but the last cache may hold it", finding.says))
@@ -174,13 +174,13 @@ fn quantile_text(samples: &Samples, pick: impl Fn(&evenkeel_stats::Summary) -> u
     samples.histogram.summary().map_or("none".to_owned(), |summary| quantity(pick(&summary), samples.unit))
 }
 
-/// The working sets with a line on the card: one that fits the nearest cache, one that fits a CPU's own caches, and one that fits no CPU's
-/// own cache.
+/// The working sets with a line on the card: one that fits into the first-level cache, one that fits into the caches that only one core
+/// uses, and one that is larger than these.
 const WORKING_SETS_KIB: [usize; 3] = [16, 512, 65_536];
 
 fn median(id: String, title: String, better: Better, samples: &Samples) -> Option<CardLine> {
     let summary = samples.histogram.summary()?;
-    // A histogram has no 0: a recorded 0 is stored as 1 and counted separately.
+    // A histogram can't store 0: it stores a 0 as 1, and counts it separately.
     let is_none = samples.histogram.clamped() * 2 > summary.count && summary.p50 <= 1;
     Some(line(id, title, samples.unit, better, if is_none { 0.0 } else { summary.p50 as f64 }))
 }

@@ -16,7 +16,7 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::units::percent;
 use crate::view::Block;
 
-/// CPUs with a histogram.
+/// The maximum number of CPUs whose histogram the page shows.
 const HISTOGRAMS: usize = 8;
 
 /// Detect whether the hypervisor runs CPUs in time slots, with period, share and phase
@@ -114,7 +114,7 @@ impl Meter for Args {
             blocks.push(Block::row("CPU limit", words));
         }
         blocks.extend(alike(&report.cpus));
-        // Show only the CPUs with the most missing time. On a large machine they would be lost among hundreds of histograms.
+        // Show only the CPUs with the most missing time, because a large machine would have hundreds of histograms.
         let mut shown: Vec<&Cpu> = report.cpus.iter().filter(|cpu| !cpu.gaps.is_empty()).collect();
         let missing = |cpu: &Cpu| cpu.seen.map_or(0.0, |seen| seen.lost_share);
         shown.sort_by(|one, other| missing(other).total_cmp(&missing(one)));
@@ -136,7 +136,7 @@ impl Meter for Args {
     }
 }
 
-/// The shares of CPUs with slots and with irregular gaps, and the smallest share of a period that a CPU runs.
+/// The finding from the shares of CPUs with slots and with irregular gaps, and from the smallest share of a period in which a CPU runs.
 fn slots_left(slots: Option<f64>, irregular: Option<f64>, share: Option<f64>) -> Finding {
     let comparison = "compared with 10 of 10 ms on older Azure hosts and 4 of 10 ms on newer ones (El Mansouri)";
     let ran = share.map_or_else(|| "an unknown part".to_owned(), percent);
@@ -157,7 +157,7 @@ fn slots_left(slots: Option<f64>, irregular: Option<f64>, share: Option<f64>) ->
     }
 }
 
-/// A CPU without a period has all of the time; irregular gaps have no share.
+/// The smallest share of the time in which a CPU runs. A CPU without a period has the share 1. A CPU with irregular gaps has none.
 fn least_share(report: &Report) -> Option<f64> {
     let share = |cpu: &Cpu| if cpu.model == Some(Model::None) { Some(1.0) } else { cpu.share };
     report.cpus.iter().filter_map(share).min_by(f64::total_cmp)
@@ -191,7 +191,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected 0.1 to 600 seconds, or a time such as 250ms or 90s".to_owned())
 }
 
-/// The notes of each CPU, once for all CPUs with the same notes.
+/// The notes of the CPUs. CPUs with the same notes share one entry.
 fn alike(cpus: &[Cpu]) -> Vec<Block> {
     let mut said: Vec<(CpuSet, Vec<Words>)> = Vec::new();
     for cpu in cpus {

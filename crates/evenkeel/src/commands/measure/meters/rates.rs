@@ -15,11 +15,11 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::units::{bytes, part, percent, quantity, real_quantity};
 use crate::view::{Block, Timeline};
 
-/// Limit of CPUs on the page; those that lost the most are shown.
+/// The maximum number of CPUs on the page: those that lost the most time.
 const CPUS_SHOWN: usize = 16;
-/// If a timeline has fewer readings than this (the number of columns of either page), its points are shown.
+/// If a timeline has fewer readings than this number of columns, the page shows each reading as a point.
 const COLUMNS: u64 = 144;
-/// If a CPU was counted for less than this share of the time, it was offline for a while, or the machine paused.
+/// If fewer than this share of the time was counted for a CPU, it was offline for a while, or the machine paused.
 const COUNTED_MIN: f64 = 0.9;
 
 /// Report the kernel's counters as rates: steal, pressure, throttling, faults, switches
@@ -93,7 +93,7 @@ impl Meter for Args {
             .into_iter()
             .flatten()
             .filter_map(|level| Some((*level.throttled_periods.known()?, *level.periods.known()?)));
-        // The worst limit of those that apply decides.
+        // If several limits apply, the one with the most throttled periods decides.
         let stopped = stopped.filter(|(_, periods)| *periods > 0).max_by_key(|(throttled, _)| *throttled);
         Some(match stopped {
             Some((throttled, periods)) if throttled > 0 => {
@@ -200,7 +200,7 @@ fn cpus(all: &Shares, cpus: &[CpuShares]) -> Block {
     Block::table(["CPU", "user", "system", "irq", "softirq", "steal", "idle", "iowait"], rows)
 }
 
-/// Warnings about CPUs without shares, or with shares for part of the time only.
+/// Warnings about CPUs without shares, or with shares for only a part of the time.
 fn away(cpus: &[CpuShares]) -> Vec<Block> {
     let mut words: Vec<String> = cpus.iter().filter_map(|cpu| cpu.shares.why().map(|why| format!("{why}."))).collect();
     let short = cpus.iter().filter_map(|cpu| {
@@ -338,7 +338,7 @@ fn process_memory(memory: &ProcessMemory) -> Vec<Block> {
     ]
 }
 
-/// The title of a rate on the page: `context switches`.
+/// The title of a rate on the page, such as `context switches`.
 fn title(spread: &Spread) -> String {
     spread.name.trim_end_matches("_per_s").trim_end_matches("_ppm").replace('_', " ")
 }
@@ -356,7 +356,7 @@ fn spread(spread: &[Spread], elapsed_ns: u64) -> Vec<Block> {
     }
     let table = Block::table(["rate", "min", "p10", "p50", "p90", "max", ""], rows);
     let mut blocks = vec![Block::heading("Rates over time"), table];
-    // The table already shows rates that were always 0.
+    // A rate that was always 0 needs no histogram: the table already shows it.
     for spread in spread.iter().filter(|spread| spread.zeros < spread.count) {
         blocks.push(Block::Histogram(spread.samples.clone()));
         let title = format!("{} over time, highest in each column", title(spread));
@@ -370,7 +370,7 @@ fn spread(spread: &[Spread], elapsed_ns: u64) -> Vec<Block> {
     blocks
 }
 
-/// The points of a timeline. If there are few stretches, it has enough of them for an unbroken line.
+/// The points of a timeline. If there are few readings, each gets several points, so that the line has no breaks.
 fn points(spread: &Spread) -> Vec<(u64, u64)> {
     let stretches = spread.timeline.iter();
     let several = COLUMNS.div_ceil(spread.timeline.len().max(1) as u64);
@@ -393,7 +393,7 @@ fn per_second(rate: &Measured<f64>) -> String {
     or_unknown(rate, |rate| real_quantity(*rate, Unit::PerS))
 }
 
-/// Unknown values have no line.
+/// The lines of the card. An unknown value has no line.
 fn lines(report: &Report) -> Vec<CardLine> {
     let system = &report.rates.system;
     let rate =

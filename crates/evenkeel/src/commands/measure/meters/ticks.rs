@@ -26,7 +26,7 @@ use crate::{exit, tick_function};
 /// The maximum number of listed threads.
 const THREADS_MAX: usize = 12;
 
-/// A recording is no longer than this: about ten minutes of a busy server.
+/// The maximum size of a recording: about ten minutes of a busy server.
 const RECORDING_BYTES_MAX: u64 = 256 << 20;
 
 /// Find the tick of a running server: its rate, the lateness and duration of ticks, and who interrupts them
@@ -69,7 +69,7 @@ pub(crate) struct Args {
 impl Meter for Args {
     const NAME: &'static str = "ticks";
     const TITLE: &'static str = "The tick";
-    /// Format 1 had only one thread and its tick.
+    /// The answer of format 1 had only one thread, with its tick.
     const FORMAT: u32 = 2;
     const NEEDS_IDLE: bool = false;
     type Report = Report;
@@ -120,7 +120,7 @@ impl Meter for Args {
     }
 }
 
-/// A tick that ends after the next one is due delays it.
+/// The finding on lateness: a tick that ends after the next one is due delays that one.
 fn on_time(ticks: &Ticks) -> Finding {
     let known = ticks.due != Due::Unknown;
     let samples = if known { &ticks.due_to_done_ns } else { &ticks.work_ns };
@@ -135,7 +135,7 @@ fn on_time(ticks: &Ticks) -> Finding {
     Finding::new(Grade::of_low(p99 as f64, period_ns / 2.0, period_ns), says)
 }
 
-/// A tick rate that can be found.
+/// Parses a tick rate. It must be in the range that the meter can find.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let rates = ticks::tempo::RATE_HZ;
     let hz = text.parse().ok().filter(|hz| rates.contains(hz));
@@ -151,7 +151,7 @@ fn read(file: &Path) -> Result<Stream, Failure> {
 /// Cells of the timeline, from idle to busy.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What to do if the tick is unclear.
+/// What the user can do if the tick is unclear.
 pub(crate) fn hint(why: &Unclear) -> String {
     match why {
         Unclear::NoLoop { .. } => "If the server ticks only with players, connect some. If you know its rate, use --tick HZ. A server that \
@@ -238,7 +238,7 @@ fn numbers(tick: &TickLoop, ticks: &Ticks) -> Vec<Block> {
     blocks
 }
 
-/// The loops with their evidence.
+/// The loops that were found, with the evidence for each.
 fn loops(choice: &Choice) -> Vec<Block> {
     if choice.loops.is_empty() {
         return Vec::new();

@@ -163,7 +163,7 @@ impl Meter for Args {
     }
 }
 
-/// The limits of loopback leave the rest of the time to the network.
+/// The finding on round trips. The limits for loopback are lower, because players also need time for the network.
 fn round_trip(between: Between, p99_ns: Option<f64>, lost: Option<f64>) -> Finding {
     let Some(ns) = p99_ns else { return Finding::unknown("no packet came back") };
     let (way, good, fair) = match between {
@@ -264,7 +264,7 @@ fn parts(asked: &[TestArg]) -> Vec<udp::UdpTest> {
     meant.collect()
 }
 
-/// The first address of `HOST:PORT`.
+/// The first address to which `HOST:PORT` resolves.
 pub(super) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     let wrong = |why: String| {
         Failure::text(exit::WRONG_USE, format!("understand the address {text:?}"), why)

@@ -17,11 +17,11 @@ use crate::show::finding::{A_TICK, Finding, Grade, TICK_NS};
 use crate::show::units::{percent_to, quantity, real_quantity};
 use crate::view::Block;
 
-/// If the CPU is idle for less of the sleep, it has other work and may never go idle.
+/// If a CPU is idle for less than this share of its sleep, it has other work and may never go idle.
 const IDLE_SHARE_MIN: f64 = 0.5;
-/// Only a gap of this length or more is mostly sleep.
+/// A gap of at least this length is mostly sleep.
 const SLEEPY_GAP_NS: u64 = 200_000;
-/// The smallest part that gets a sentence, in nanoseconds and as a share of the whole.
+/// A part of the latency gets a sentence if it is at least this long, in nanoseconds and as a share of the whole.
 const PART_NS_MIN: f64 = 2_000.0;
 const PART_SHARE_MIN: f64 = 0.3;
 
@@ -186,7 +186,7 @@ fn of_place(report: &Report, kind: Kind, place: Place) -> Vec<Block> {
     );
     blocks.extend(idle(&cells));
     blocks.extend(lost(&cells));
-    // One histogram shows the shape: that of the gap nearest to 1 ms.
+    // Show one histogram: that of the gap nearest to 1 ms.
     let plain = cells.iter().filter(|cell| cell.variant == Variant::Plain);
     let shown = plain.min_by_key(|cell| cell.gap_ns.abs_diff(1_000_000));
     blocks.extend(shown.map(|cell| Block::Histogram(cell.latency.clone())));
@@ -209,7 +209,7 @@ fn row(parts: &WakeParts, cells: &[&Cell]) -> [String; 8] {
     ]
 }
 
-/// The share of the largest part, and a sentence about it.
+/// The largest part of the latency: its share, and a sentence about it.
 fn largest(parts: &WakeParts) -> Option<(f64, String)> {
     let plain_ns = parts.plain_ns? as f64;
     let candidates = [
@@ -222,7 +222,7 @@ fn largest(parts: &WakeParts) -> Option<(f64, String)> {
         (parts.idle_exit_kept_awake, "is the CPU leaving idle: a SCHED_IDLE thread that keeps it awake removes it"),
     ];
     let found = candidates.into_iter().filter_map(|(part, words)| Some((part?, words)));
-    // A part that is 0 or less in a quarter of the rounds may be chance.
+    // A part counts only if its lower quartile over the rounds is above 0. Otherwise it may be chance.
     let sure = found.filter(|(part, _)| part.low_ns > 0.0 && part.ns >= PART_NS_MIN);
     let (part, words) = sure.max_by(|(one, _), (other, _)| one.ns.total_cmp(&other.ns))?;
     let share = part.ns / plain_ns;
@@ -236,7 +236,7 @@ fn largest(parts: &WakeParts) -> Option<(f64, String)> {
     (share >= PART_SHARE_MIN).then_some((share, sentence))
 }
 
-/// The cost of leaving idle is only visible on a CPU that goes idle.
+/// The cost of leaving idle. Only a CPU that goes idle shows it.
 fn idle(cells: &[&Cell]) -> Option<Block> {
     let sleepy = cells.iter().filter(|cell| cell.variant == Variant::Plain && cell.gap_ns >= SLEEPY_GAP_NS);
     let shares: Vec<f64> = sleepy.filter_map(|cell| cell.idle.idle_share).collect();

@@ -1,4 +1,4 @@
-//! The recorded command: it starts when all events are open, and the recording ends with it.
+//! The recorded command. It starts when all events are open, and the recording ends when it ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
@@ -14,17 +14,17 @@ use crate::show::Out;
 
 /// The time from SIGTERM to SIGKILL.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// Longer lines are searched in pieces.
+/// A longer line is searched in pieces of this size, in bytes.
 const LINE_BYTES: u64 = 1 << 16;
 
-/// The command.
+/// The recorded command.
 pub(super) struct Child {
     name: String,
     state: State,
     status: Option<ExitStatus>,
-    /// The text to look for in a line, and the flag to set then.
+    /// The text to look for in the output, and the flag that is set if a line contains it.
     watched: Option<(String, Arc<AtomicBool>)>,
-    /// The writer that gets the child's output while its lines are searched.
+    /// Where the output goes while its lines are searched.
     passes_to: fn() -> Box<dyn Write>,
     reader: Option<std::thread::JoinHandle<()>>,
 }
@@ -36,7 +36,7 @@ enum State {
 }
 
 impl Child {
-    /// Creates the process, not yet started. With --json its output goes to standard error, so that the answer stands alone.
+    /// Creates the process, which starts later. With --json its output goes to standard error, so that standard output has only the answer.
     pub(super) fn hold(
         words: &[String],
         line: Option<&str>,
@@ -74,7 +74,7 @@ impl Child {
         }
     }
 
-    /// Starts it at the first call. Returns whether it still runs.
+    /// Starts the command at the first call. Returns whether the command still runs.
     pub(super) fn goes_on(&mut self) -> Result<bool, Failure> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::SuspendedChild(held) => {
@@ -100,12 +100,12 @@ impl Child {
         }
     }
 
-    /// Ends it if it still runs. Returns its exit status.
+    /// Ends the command if it still runs. Returns its exit status.
     pub(super) fn finish(mut self) -> Option<ExitStatus> {
         if let State::Runs(running) = &self.state {
             self.status = running.end(END_WITHIN).and_then(Result::ok);
         }
-        // A process that inherited the output may keep it open, so this does not wait for the end of the stream.
+        // A process that inherited the output may keep it open. So do not wait for the end of the output.
         if self.status.is_some()
             && let Some(reader) = self.reader.take_if(|reader| reader.is_finished())
         {
@@ -115,7 +115,7 @@ impl Child {
     }
 }
 
-/// Copies the output, and looks for the text.
+/// Copies the output, and looks for the text in each line.
 fn pass_on(stdout: ChildStdout, to: &mut dyn Write, text: &str, pulled: &AtomicBool) {
     let mut lines = BufReader::new(stdout);
     let mut line = Vec::new();

@@ -28,9 +28,9 @@ use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 use crate::view::terminal;
 
-/// The most memory that a window takes.
+/// The maximum memory of a window, in bytes.
 const WINDOW_BYTES: usize = 512 << 20;
-/// The part of a stack that is copied with each sample; perf's default.
+/// How much of the stack is copied with each sample, in bytes. It is perf's default.
 const STACK_BYTES: u32 = 8192;
 
 /// The end of `--help`.
@@ -102,7 +102,7 @@ enum Stacks {
 impl Args {
     fn config(&self, child: Option<u32>) -> Result<RecordConfig, Failure> {
         let pids: Vec<u32> = self.pid.iter().copied().chain(child).collect();
-        // The command has not started yet, so only its files can be examined.
+        // The command has not started yet, so its process can't be examined.
         let looked_at = match (&self.thread, child) {
             (Some(name), None) if pids.is_empty() => probe::processes_with(name),
             (_, None) => pids.clone(),
@@ -168,7 +168,7 @@ fn to_file(
     Ok(summary)
 }
 
-/// Also returns the windows that were written before the end.
+/// Records into a window. Also returns the windows that were written before the end.
 fn to_window(
     args: &Args,
     out: &Out,
@@ -177,7 +177,7 @@ fn to_window(
     child: &mut Option<Child>,
     (seconds, pulled): (u64, Arc<AtomicBool>),
 ) -> Result<(RecordSummary, Vec<PathBuf>), Failure> {
-    // Check now that the file can be written, not hours later.
+    // Check now whether the file can be written, and not hours later.
     Whole::new(&args.output)
         .map_err(|error| Failure::io(exit::WRONG_USE, format!("write {}", args.output.display()), &error))?;
     let dumps = Dumps::new(&args.output, Pull::new(pulled, args.when_file.clone()), *out);
@@ -203,7 +203,7 @@ fn record(
     let not_begun = RefCell::new(None);
     let mut until = |status: &Status| {
         meanwhile.show(status);
-        // All events are open by now, so the command is recorded from its first instruction.
+        // All events are open now, so the command is recorded from its first instruction.
         let goes_on = child.as_mut().map_or(Ok(true), Child::goes_on);
         let goes_on = goes_on.unwrap_or_else(|failure| {
             not_begun.replace(Some(failure));

@@ -1,4 +1,4 @@
-//! Writes recordings, whole or not at all, and windows, one file each.
+//! Writes recordings, whole or not at all, and windows, each into its own file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -15,37 +15,38 @@ use tempfile::TempPath;
 
 use crate::show::Out;
 
-/// The maximum number of windows of one recording, so that a trigger that repeats does not fill the disk.
+/// The maximum number of windows of one recording, so that a repeating trigger does not fill the disk.
 const DUMPS_MAX: usize = 100;
 
-/// A file that appears under its name when it is complete. Until then it has no name, if the file system supports that, so a killed recorder
-/// leaves nothing behind. Elsewhere it has a temporary name and a lock, and the next recorder removes files whose lock is free.
+/// A file that appears under its name only when it is complete. If the file system supports it, the file has no name until then, so a
+/// killed recorder leaves nothing behind. Otherwise the file has a temporary name and a lock. The next recorder removes such files if
+/// nobody holds the lock.
 pub(super) struct Whole {
     file: File,
     at: PathBuf,
     until_kept: Until,
 }
 
-/// The state of an incomplete file.
+/// The state of a file that is still being written.
 enum Until {
     Nameless,
     Named(TempPath),
-    /// A device, which is written to and never replaced.
+    /// A device: the recording is written to it, and it is never replaced.
     Device,
 }
 
 /// The prefix of incomplete files.
 const UNFINISHED: &str = ".evenkeel-recording-";
-/// The most directory entries that are searched for such files.
+/// The maximum number of directory entries that are searched for incomplete files.
 const ENTRIES_MAX: usize = 100_000;
 
 impl Whole {
     pub(super) fn new(at: &Path) -> io::Result<Whole> {
-        // Write to the target of a link: /dev/stdout is a link.
+        // If the path is a link, write to its target: /dev/stdout is a link.
         let at = at.canonicalize().unwrap_or_else(|_| at.to_owned());
         if let Some(kind) = std::fs::metadata(&at).ok().map(|there| there.file_type()).filter(|kind| !kind.is_file()) {
             if kind.is_fifo() || kind.is_socket() {
-                // The header is written last, which takes a file that can seek.
+                // The header is written last, which needs a file that can seek.
                 return Err(Errno::OPNOTSUPP.into());
             }
             return Ok(Whole { file: OpenOptions::new().write(true).open(&at)?, at, until_kept: Until::Device });
@@ -60,7 +61,7 @@ impl Whole {
     }
 
     fn with_name(at: &Path) -> io::Result<Whole> {
-        /// Another recorder's cleanup may remove the file just before it is locked.
+        /// The cleanup of another recorder may remove the file before it is locked. So try several times.
         const TRIES: usize = 3;
         for _ in 0..TRIES {
             let made = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder_of(at))?;
@@ -76,7 +77,7 @@ impl Whole {
         Ok(BufWriter::with_capacity(1 << 18, self.file.try_clone()?))
     }
 
-    /// Gives the file its name. An existing file of that name is renamed.
+    /// Gives the file its name. An existing file with that name is renamed first.
     pub(super) fn keep(self) -> io::Result<()> {
         if self.at.is_file() {
             std::fs::rename(&self.at, old(&self.at))?;
@@ -89,7 +90,7 @@ impl Whole {
     }
 }
 
-/// Gives a file its name. Another thing of that name, such as a link, is replaced.
+/// Gives a file its name. Anything else with that name, such as a link, is replaced.
 fn give_name(file: &File, at: &Path) -> io::Result<()> {
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
     let link = |to: &Path| rustix::fs::linkat(CWD, &own, CWD, to, AtFlags::SYMLINK_FOLLOW);
@@ -98,7 +99,7 @@ fn give_name(file: &File, at: &Path) -> io::Result<()> {
             let temporary = folder_of(at).join(format!("{UNFINISHED}{}", std::process::id()));
             link(&temporary)?;
             std::fs::rename(&temporary, at).inspect_err(|_| {
-                // The next recorder removes it if this fails.
+                // If this fails, the next recorder removes the file.
                 let _ = std::fs::remove_file(&temporary);
             })
         }
@@ -110,7 +111,7 @@ fn folder_of(at: &Path) -> &Path {
     at.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes incomplete files of dead recorders. A live recorder holds its lock.
+/// Removes incomplete files of recorders that were killed. A running recorder holds the lock of its file.
 fn remove_left(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(ENTRIES_MAX);
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(UNFINISHED)) {
@@ -146,7 +147,7 @@ fn old(at: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The triggers for a window.
+/// What triggers the writing of a window.
 pub(super) struct Pull {
     flag: Arc<AtomicBool>,
     file: Option<PathBuf>,
@@ -154,7 +155,7 @@ pub(super) struct Pull {
 }
 
 impl Pull {
-    /// A flag that a signal sets, and a file whose appearance triggers.
+    /// Watches a flag that a signal sets, and a file: its appearance is a trigger.
     pub(super) fn new(flag: Arc<AtomicBool>, file: Option<PathBuf>) -> Pull {
         let was_there = file.as_deref().is_some_and(Path::exists);
         Pull { flag, file, was_there }
@@ -188,7 +189,7 @@ impl Dumps {
     }
 }
 
-/// `tick-2.data` for the second of `tick.data`.
+/// The name of window `number` of a recording, such as `tick-2.data` for `tick.data`.
 fn numbered(at: &Path, number: usize) -> PathBuf {
     let stem = at.file_stem().unwrap_or_default().to_string_lossy();
     let name = match at.extension() {
@@ -234,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Both ways to create the file: without a name until it is kept, and with a temporary name.
+    /// Both ways to create a file: without a name until it is kept, and with a temporary name.
     const WAYS: [fn(&Path) -> io::Result<Whole>; 2] = [Whole::new, Whole::with_name];
 
     fn names(folder: &Path) -> Vec<String> {
@@ -276,7 +277,7 @@ mod tests {
         let running = Whole::with_name(&at).unwrap();
         let its = names(folder.path());
         assert_eq!(its.len(), 1);
-        // A killed recorder leaves its file, and nobody holds a lock on it.
+        // The file of a recorder that was killed: nobody holds a lock on it.
         std::fs::write(folder.path().join(format!("{UNFINISHED}abc")), "PERFILE2").unwrap();
         std::fs::write(folder.path().join("other"), "").unwrap();
         std::os::unix::fs::symlink("other", folder.path().join(format!("{UNFINISHED}link"))).unwrap();
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_device_is_written_into() {
-        // The path is a link, so that a mistake would replace the link, and not a device of this machine.
+        // The path is a link, so that a bug would replace the link and not a device of this machine.
         let folder = tempfile::tempdir().unwrap();
         let device = folder.path().join("null");
         std::os::unix::fs::symlink("/dev/null", &device).unwrap();

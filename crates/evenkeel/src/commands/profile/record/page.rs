@@ -17,10 +17,10 @@ use crate::show::Out;
 use crate::show::units::{bytes, part, percent_to, quantity};
 use crate::view::Block;
 
-/// The interval between progress lines in a log.
+/// The time between two progress lines in a log.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
-/// The progress while recording.
+/// Shows the progress of a recording.
 pub(super) struct Meanwhile<'a> {
     out: &'a Out,
     bar: ProgressBar,
@@ -40,7 +40,7 @@ impl<'a> Meanwhile<'a> {
     }
 
     pub(super) fn show(&mut self, status: &Status) {
-        // Four redraws a second cost little next to the recording.
+        // Four redraws per second cost little compared with the recording.
         if self.telling == Telling::Drawn {
             if self.last.elapsed() >= Duration::from_millis(250) {
                 self.last = Instant::now();
@@ -69,41 +69,41 @@ impl<'a> Meanwhile<'a> {
 /// The answer.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
-    /// The recording.
+    /// The file of the recording.
     file: PathBuf,
-    /// Windows written before the end.
+    /// The files of windows that were written before the end.
     windows: Vec<PathBuf>,
     /// The event that triggers samples: `cycles` or `cpu-clock`.
     event: Option<String>,
     /// The requested samples a second.
     clock_hz: u32,
-    /// How long it took.
+    /// How long the recording took, in nanoseconds.
     elapsed_ns: u64,
     /// The processes whose end stopped the recording; empty if something else stopped it.
     ended_with: Vec<u32>,
-    /// The end of the recording, as text.
+    /// Why the recording ended, as text; none if an exit code says it.
     #[serde(skip)]
     ended_in_words: Option<String>,
-    /// Samples of all events.
+    /// The number of samples of all events.
     samples: u64,
-    /// Samples of each event.
+    /// The number of samples of each event.
     samples_of: BTreeMap<String, u64>,
-    /// Switches.
+    /// The number of recorded context switches.
     switches: u64,
-    /// Lost records: the ring buffer was full.
+    /// The number of records that were lost because the ring buffer was full.
     lost: u64,
     /// How often the kernel paused sampling.
     throttled: u64,
-    /// Bytes of records.
+    /// The size of the records, in bytes.
     bytes: u64,
-    /// CPU time of this process.
+    /// The CPU time that this process used, in nanoseconds.
     cpu_ns: u64,
-    /// How the command ended: its exit code, or 128 and the signal.
+    /// How the command ended: its exit code, or 128 plus the number of the signal. Absent without a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     command_exit: Option<i32>,
-    /// The data that could not be recorded, and why.
+    /// What could not be recorded, and why.
     unseen: Vec<String>,
-    /// The symbol names that were resolved at the end. None with --no-cache.
+    /// The function names that were found at the end; absent with --no-cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) names: Option<StoredNames>,
 }
@@ -116,7 +116,7 @@ impl Answer {
         windows: Vec<PathBuf>,
         ended: Option<Option<ExitStatus>>,
     ) -> Answer {
-        // A command's end is shown by its exit code.
+        // If a command ended, its exit code already says so.
         let ended_in_words = summary.ended_with().filter(|_| ended.is_none());
         let unseen = summary.unseen_of(&[]);
         let RecordSummary { status, ended_with, clock, events, .. } = summary;

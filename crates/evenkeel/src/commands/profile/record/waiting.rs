@@ -1,11 +1,11 @@
-//! A spinner on a terminal.
+//! A spinner for a terminal.
 
 use indicatif::ProgressBar;
 
 use crate::progress::Telling;
 use crate::show::Out;
 
-/// A spinner, which is hidden outside of terminals.
+/// A spinner. It is hidden if standard error is not a terminal.
 pub(super) struct Waiting(ProgressBar);
 
 impl Waiting {

@@ -10,12 +10,12 @@ use crate::arms::parse;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The state's name in the folder of the journal.
+/// The name of the trial's state file, in the folder of the journal.
 pub(super) const FILE: &str = "boots";
-/// Folders that are empty after a boot.
+/// Folders whose contents are lost at a boot.
 const GONE_BY_BOOT: [&str; 4] = ["/tmp", "/run", "/dev", "/proc"];
 
-/// The folder and the machine of a trial over boots.
+/// What a trial over boots needs: its folder, and the machine.
 pub(super) struct BootsContext {
     pub(super) root: Root,
     pub(super) dir: PathBuf,
@@ -39,7 +39,7 @@ impl BootsContext {
         BootTransactions::new(&self.root, &self.dir, &state.id, settings).map_err(not_possible)
     }
 
-    /// Files that are needed after a boot must not be in a directory that a boot clears.
+    /// Refuses files that are needed after a boot but lie in a folder that a boot clears.
     pub(super) fn refuse_gone(&self) -> Result<(), Failure> {
         for path in [self.dir.as_path(), Path::new(&self.program)] {
             if let Some(gone) = GONE_BY_BOOT.iter().find(|gone| path.starts_with(gone)) {

@@ -1,4 +1,4 @@
-//! This machine under a trial over boots.
+//! This machine during a trial over boots.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,7 +27,7 @@ use crate::workload_args::workload_of;
 /// How long the load runs before the first window.
 const WARM_UP: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How many windows may be dropped for each requested window.
+/// For each requested window, this many more windows may be measured in place of dropped ones.
 const SPARE: usize = 1;
 
 /// The id of the machine's current boot.
@@ -36,7 +36,7 @@ pub(super) fn boot_id(root: &Root) -> Option<String> {
     Some(text.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// This machine.
+/// This machine, with the state of the trial.
 pub(super) struct Live<'a> {
     root: &'a Root,
     hands: BootTransactions<'a>,
@@ -66,7 +66,7 @@ impl<'a> Live<'a> {
         self.stop.load(Ordering::Relaxed) || is_cancelled()
     }
 
-    /// Waits for this time, or until `is_over`. Returns whether the whole time has passed.
+    /// Waits for this time, or until `is_over` returns true. Returns whether the whole time has passed.
     fn rest(&self, time: Duration, is_over: impl Fn() -> bool) -> bool {
         let end_ns = clock::monotonic_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         while clock::monotonic_ns() < end_ns {
@@ -82,7 +82,7 @@ impl<'a> Live<'a> {
         let plans = parse(&design.settings)
             .and_then(|settings| experiment::plans(&Facts::probe(self.root), &settings))
             .map_err(not_measured)?;
-        // Other trials see this one, and evenkeel reports them at once.
+        // Announces this trial to other trials, and warns at once about those that already run.
         let concurrent = experiment::announce(self.out, "prove boots");
         let watch = Watch::start(self.root, &plans).with_concurrent(&concurrent).of_workload(workload);
         let mut seen = Vec::new();
@@ -175,7 +175,7 @@ impl Machine for Live<'_> {
     }
 
     fn put_back(&mut self) -> Result<(), BootsError> {
-        // A cancelled trial still waits for the lock.
+        // A cancelled trial also waits for the lock. Only a signal ends the wait.
         let rest = |time| self.rest(time, || self.stop.load(Ordering::Relaxed));
         self.hands.put_back(&mut waiting(self.out, rest))
     }
@@ -185,7 +185,7 @@ fn not_measured(failure: Failure) -> BootsError {
     BootsError::NotMeasured { why: failure.message() }
 }
 
-/// Waits by `rest` while another evenkeel holds the lock. Prints the reason once.
+/// Returns a function that waits with `rest` while another evenkeel holds the lock. It prints the reason once.
 pub(super) fn waiting(out: &Out, mut rest: impl FnMut(Duration) -> bool) -> impl FnMut(&str, Duration) -> bool {
     let mut is_announced = false;
     move |why, time| {
@@ -203,7 +203,7 @@ pub(super) fn sleep(time: Duration) -> bool {
     true
 }
 
-/// Asks systemd for a reboot. The state is on disk.
+/// Asks systemd for a reboot. The state is already on disk.
 pub(super) fn reboot(out: &Out) -> Outcome {
     out.status("rebooting");
     let mut command = Command::new("systemctl");

@@ -1,4 +1,4 @@
-//! The CPUs, one lane each: what the CPU did, and the time that others took from it.
+//! The tab of CPUs, with a lane for each: what the CPU did, and the time that the hypervisor and other threads took.
 
 use evenkeel_watch::Measured;
 use evenkeel_watch::model::{CpuModel, CpuUse};
@@ -9,7 +9,7 @@ use super::view::View;
 use crate::show::units::percent;
 use crate::show::watch::words::{gaps_words, ms_per_s, number, per_s, value};
 
-/// The widths of the columns behind the bar.
+/// The columns right of the bar, with their widths.
 const COLUMNS: [(&str, usize); 5] = [("busy", 8), ("steal", 8), ("delay", 11), ("irq/s", 7), ("MHz", 6)];
 
 pub(super) fn lines(view: &View<'_>, width: usize) -> Vec<Line<'static>> {
@@ -70,7 +70,7 @@ fn lane(cpu: &CpuModel, bar_width: usize, palette: Palette) -> Line<'static> {
     ])
 }
 
-/// A character each for the shares of the time.
+/// A bar whose characters show the shares of the time.
 fn bar(time: &CpuUse, width: usize) -> String {
     let kinds = [(time.user, '#'), (time.system, '='), (time.irq + time.softirq, '!'), (time.steal, 's')];
     let mut bar = String::new();
@@ -78,7 +78,7 @@ fn bar(time: &CpuUse, width: usize) -> String {
     for (share, mark) in kinds {
         end += share;
         let until = ((end * width as f64).round().clamp(0.0, width as f64)) as usize;
-        // A value above 0 has at least one character.
+        // A share that is not negligible gets at least one character.
         let until = if share > 0.004 { until.max(drawn + 1).min(width) } else { until };
         bar.extend(std::iter::repeat_n(mark, until.saturating_sub(drawn)));
         drawn = until.max(drawn);

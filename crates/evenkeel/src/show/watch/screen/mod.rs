@@ -1,4 +1,5 @@
-//! The screen of `watch`: a head, one of five tabs, and the keys. It is a pure function of the model, so tests draw it without a terminal.
+//! The screen of `watch`: a head, one of five tabs, and the keys. It is a pure function of the model, so tests can draw it without a
+//! terminal.
 
 mod cpus;
 mod network;
@@ -43,7 +44,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, view: &View<'_>) -> usize {
 fn head_line(view: &View<'_>) -> Line<'static> {
     let mut spans = vec![Span::raw(" ")];
     for tab in Tab::ALL {
-        // Brackets, because not every terminal shows reversed text.
+        // Mark the tab with brackets, because some terminals do not show reversed text.
         match tab == view.tab {
             true => spans.push(Span::styled(format!("[{}]", tab.title()), view.palette.title())),
             false => spans.push(Span::raw(format!(" {} ", tab.title()))),

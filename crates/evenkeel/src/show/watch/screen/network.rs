@@ -1,4 +1,4 @@
-//! The network: UDP, interfaces, queues of packets, and the sockets of servers.
+//! The network tab: UDP, interfaces, queues of packets, and the sockets of servers.
 
 use evenkeel_watch::Measured;
 use ratatui::text::Line;

@@ -1,4 +1,4 @@
-//! The overview: the host in a few lines, and a line for each server.
+//! The overview tab: the host in a few lines, and a line for each server.
 
 use evenkeel_watch::model::ServerModel;
 use ratatui::text::{Line, Span};
@@ -9,7 +9,7 @@ use crate::show::units::{bytes, percent};
 use crate::show::watch::settings_words;
 use crate::show::watch::words::{causes, ms_per_s, number, per_s, short_us, value};
 
-/// The widths of the columns behind the name, without the sparkline.
+/// The columns right of the name, with their widths. The sparkline is not among them.
 const COLUMNS: [(&str, usize); 6] =
     [("ticks/s", 8), ("late p99", 10), ("late", 6), ("missed", 7), ("CPU", 8), ("drops/s", 8)];
 const SPARK_MAX: usize = 60;

@@ -1,4 +1,4 @@
-//! The parts of the tabs: colours, bars, sparklines, rows.
+//! Parts that several tabs use: colours, bars, sparklines, rows.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ const SPARK_SERVERS: usize = 64;
 const LABEL_WIDTH: usize = 17;
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The styles. Without colours, what matters is bold, and every mark is a character too.
+/// The styles. If there are no colours, important text is bold, and every mark is also a character.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Palette {
     pub(crate) has_colors: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Sparks {
 }
 
 impl Sparks {
-    /// Adds what happened between two samples.
+    /// Adds the lateness of each server between two samples.
     pub(crate) fn add(&mut self, model: &Model) {
         let names: Vec<String> = model.servers.iter().map(key).collect();
         self.by_server.retain(|name, _| names.contains(name));
@@ -70,7 +70,7 @@ impl Sparks {
         }
     }
 
-    /// The last `width` values as bars, relative to the highest of them; a blank for an unknown one.
+    /// The last `width` values as bars, relative to the highest of these values. An unknown value is a blank.
     pub(super) fn line(&self, server: &ServerModel, width: usize) -> String {
         let Some(values) = self.by_server.get(&key(server)) else { return " ".repeat(width) };
         let shown: Vec<Option<f64>> = values.iter().rev().take(width).rev().copied().collect();
@@ -136,7 +136,7 @@ pub(super) fn wrapped(text: &str, indent: usize, width: usize, style: Style) -> 
     lines.into_iter().map(|line| Line::styled(format!("{}{line}", " ".repeat(indent)), style)).collect()
 }
 
-/// Cut or padded to a width in characters.
+/// A text, cut or padded to this number of characters.
 pub(super) fn fit(text: &str, width: usize) -> String {
     let text = plain(text);
     let count = text.chars().count();
@@ -146,7 +146,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     }
 }
 
-/// Like [`fit`], but aligned to the right.
+/// A text, cut or padded on the left to this number of characters.
 pub(super) fn right(text: &str, width: usize) -> String {
     let count = text.chars().count();
     if count >= width { fit(text, width) } else { format!("{}{text}", " ".repeat(width - count)) }

@@ -1,4 +1,4 @@
-//! The settings: what evenkeel applied, what the audit advises, credits, and what this user may not read.
+//! The settings tab: what evenkeel applied, what the audit advises, credits, and what this user may not read.
 
 use evenkeel_watch::Measured;
 use ratatui::style::Style;

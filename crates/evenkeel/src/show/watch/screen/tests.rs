@@ -1,4 +1,4 @@
-//! Every tab at several sizes, drawn without a terminal.
+//! Draws every tab at several sizes, without a terminal.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ fn sample(at_s: u64) -> Sample {
     let mut session = sample.servers[0].clone();
     session.name = "match 7 of a very long name that no column holds".to_owned();
     let ticks = at_s * 50;
-    // Every tenth second some are late.
+    // Every tenth second has some late ticks.
     let late = (at_s / 10) * 5;
     session.telemetry = Some(Ok(TelemetrySample {
         session: "match 7".to_owned(),
@@ -146,7 +146,7 @@ fn sample(at_s: u64) -> Sample {
     sample
 }
 
-/// The last of some samples, with the sparklines of all.
+/// The model of the last of some samples, and the sparklines of all of them.
 fn model() -> (Model, Sparks) {
     let mut sparks = Sparks::default();
     let samples: Vec<Sample> = (100..141).map(sample).collect();

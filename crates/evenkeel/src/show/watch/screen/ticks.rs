@@ -1,4 +1,4 @@
-//! The ticks of each server.
+//! The tab with the ticks of each server.
 
 use evenkeel_watch::Measured;
 use evenkeel_watch::model::{Durations, TicksModel};

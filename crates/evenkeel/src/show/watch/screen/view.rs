@@ -4,7 +4,7 @@ use evenkeel_watch::Model;
 
 use super::parts::{Palette, Sparks};
 
-/// A tab.
+/// A tab of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tab {
     Overview,
@@ -42,11 +42,11 @@ pub(crate) struct View<'a> {
     /// The lateness of each server's ticks in the last samples.
     pub(crate) sparks: &'a Sparks,
     pub(crate) tab: Tab,
-    /// The first line of the tab to show.
+    /// The first line of the tab that is shown.
     pub(crate) scroll: usize,
     /// The shown moment in words, such as `live` or `12 s ago`.
     pub(crate) moment: &'a str,
-    /// A warning, or nothing.
+    /// A warning; empty if there is none.
     pub(crate) warning: &'a str,
     pub(crate) palette: Palette,
 }
