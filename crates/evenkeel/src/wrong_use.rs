@@ -133,7 +133,7 @@ fn options(command: &Command) -> Vec<String> {
 
 /// An argument as people write it: `<--pid <PID,…>|CMD>` becomes `--pid PID,… or CMD`, and `<GUIDE>...` becomes `GUIDE`.
 fn plain(arguments: &str) -> String {
-    arguments.replace("...", "").replace('|', " or ").replace(['<', '>'], "")
+    arguments.replace("...", "").replace(">|", "> or ").replace("|-", " or -").replace(['<', '>'], "")
 }
 
 fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
@@ -209,6 +209,7 @@ mod tests {
     fn missing_arguments_have_no_brackets() {
         let table = [
             ("<--pid <PID,…>|--recording <FILE>>", "--pid PID,… or --recording FILE"),
+            ("<--pid <PID,…>|CMD>", "--pid PID,… or CMD"),
             ("<GUIDE>...", "GUIDE"),
             ("--node <NAME>", "--node NAME"),
             ("<KNOB=VALUE|PLAN>", "KNOB=VALUE|PLAN"),

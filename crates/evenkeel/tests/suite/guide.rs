@@ -295,7 +295,7 @@ fn a_stopped_guide_puts_everything_back_and_answers() {
     let measured = settings.iter().filter(|line| line["measured"].is_object()).count();
     assert!(measured >= 4, "{answer:#}");
     assert!(scene.path("report").join("report.html").exists());
-    let page = said(&scene.run("tune resume"));
+    let page = String::from_utf8(scene.run("tune resume").stdout).unwrap();
     assert!(page.contains("What each line does"), "{page}");
 }
 

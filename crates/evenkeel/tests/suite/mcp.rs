@@ -229,8 +229,8 @@ fn a_change_is_applied_for_a_time_confirmed_and_reverted() {
     let mut client = Client::start(command);
     client.initialize();
     let tools = client.tools();
-    assert_eq!(names(&tools)[7..], ["apply", "revert", "confirm"]);
-    assert!(tools[7..].iter().all(|tool| tool["annotations"]["readOnlyHint"] == false));
+    assert_eq!(names(&tools)[8..], ["apply", "revert", "confirm"]);
+    assert!(tools[8..].iter().all(|tool| tool["annotations"]["readOnlyHint"] == false));
     let setting = format!("vm.swappiness={}", live.other());
     let applied = client.call("apply", &json!({ "settings": [setting] }));
     assert_eq!(applied["isError"], false, "{applied}");

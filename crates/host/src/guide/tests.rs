@@ -10,6 +10,7 @@ use crate::setting::Setting;
 mod judged;
 mod losses;
 mod pages;
+mod scripts;
 mod texts;
 
 use texts::{ALL, ANSIBLE, HTML, MARKDOWN, PERFTUNE, PLAN, SHELL, SYSCTL, TUNED};

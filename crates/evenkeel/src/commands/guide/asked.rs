@@ -26,7 +26,6 @@ then finds the lines that help, hurt or do nothing. All settings are restored at
 Examples:
   evenkeel guide --list
   evenkeel guide tuned:network-latency
-  evenkeel guide page.html --host capture.txt --json
   xclip -o | evenkeel guide -
   sudo evenkeel guide 99-game.conf --out goal.json --budget 20min -- ./my-server --port 7777
   sudo evenkeel guide tuned:network-latency bpftune:intense --workload memcached";

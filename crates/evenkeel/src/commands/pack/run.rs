@@ -39,6 +39,9 @@ const ENDED_AT_ONCE: usize = 32;
 /// it shows the CPU time of each session next to the value in the table. It does not show the output of the sessions.
 #[derive(Debug, clap::Args)]
 #[group(id = "to_place", required = true, args = ["pid", "command"])]
+#[command(
+    override_usage = "evenkeel pack run [OPTIONS] <SESSIONS.csv> -- <CMD>...\n       evenkeel pack run [OPTIONS] <SESSIONS.csv> --pid <PID>"
+)]
 #[command(after_help = "Examples:
   evenkeel pack run sessions.csv -- ./server --port {port}
   evenkeel pack run sessions.csv --time 60s --cpu-sets one -- ./server --port {port}

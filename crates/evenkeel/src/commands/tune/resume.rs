@@ -23,8 +23,9 @@ use crate::workload_settings;
   sudo evenkeel tune resume
   sudo evenkeel tune resume --out goal.json -- ./my-server --port 7777
 
-A search that `evenkeel guide` began also answers line by line. Options cannot change on resume: the log contains the knobs, the design and the workload. Name the
-workload again only if FILE starts a command and is not in evenkeel's own folder.")]
+A search that `evenkeel guide` began answers line by line. Options cannot change on resume: the log
+contains the knobs, the design and the workload. Name the workload again only if FILE starts a
+command and is not in evenkeel's own folder.")]
 pub(super) struct Args {
     /// The log; logs of earlier searches are in the folder `searches` next to the journal
     #[arg(value_name = "FILE", default_value = LAST)]
