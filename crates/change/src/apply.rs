@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::state_error::StateError;
 use crate::undo::{put_back, restore_for_good};
 
-/// A plan that was not applied. Reads well after "failed to".
+/// A plan that was not applied. The message continues a sentence that begins with "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// The journal could not be started. Nothing was written to the host.

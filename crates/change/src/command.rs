@@ -18,7 +18,7 @@ const WORDS_MAX: u64 = 2000;
 /// The search path for programs: a user's PATH must not choose what runs as root.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Returns an error text that reads well after "run …:".
+/// Runs a command. The text of an error continues a sentence that begins with "run COMMAND: ".
 pub(crate) fn run(argv: &[String]) -> Result<(), String> {
     let Some((program, arguments)) = argv.split_first() else {
         return Err("the command is empty".to_owned());

@@ -9,7 +9,7 @@ use crate::revert::{RevertError, RevertReport, Which, revert};
 use crate::state::State;
 use crate::state_error::StateError;
 
-/// There is nothing to confirm. Reads well after "failed to".
+/// There is nothing to confirm. The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfirmError {
     /// No change waits for confirmation.

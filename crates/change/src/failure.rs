@@ -53,7 +53,7 @@ impl From<TreeError> for Failure {
     }
 }
 
-/// A value that could not be set. Reads well after "failed to".
+/// A value that could not be set. The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepFailure {

@@ -175,8 +175,8 @@ impl Effects<'_> {
 }
 
 impl Intent {
-    /// Whether this intent belongs to a trial. A trial sets several values and does not record the last one, so a value does not show who
-    /// set it.
+    /// Whether any value found in the file is accepted, because this intent belongs to a trial (`wanted` is `None`). A trial writes several
+    /// values in turn and does not record which came last, so an unexpected value does not show that somebody else wrote it.
     fn ignores_register(&self) -> bool {
         self.wanted.is_none()
     }

@@ -73,7 +73,8 @@ pub struct PlannedStep {
     pub undo: Option<String>,
 }
 
-/// A text that is not a plan, or not a plan for this machine. Reads well after "failed to".
+/// A text that is not a plan, or not a plan for this machine. The message continues a sentence that begins with "failed to", except that of
+/// `Setting`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanFileError {
     /// The text is not a plan.

@@ -23,7 +23,7 @@ pub struct ProcessCpus {
     pub cpus: CpuSet,
 }
 
-/// Why the CPUs of a process can't be set. Reads well after "failed to".
+/// Why the CPUs of a process can't be set. The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProcessCpusError {
     /// The process has ended, or another process now has its pid.

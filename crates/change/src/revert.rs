@@ -36,7 +36,7 @@ pub struct RevertReport {
     pub all_undone: bool,
 }
 
-/// A transaction that cannot be reverted alone. Reads well after "failed to".
+/// A transaction that cannot be reverted alone. The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevertError {
     /// The journal has no such transaction.

@@ -26,7 +26,7 @@ pub struct Session<'a> {
     is_ended: bool,
 }
 
-/// A trial that cannot start. Nothing was written to the host. Reads well after "failed to".
+/// A trial that cannot start. Nothing was written to the host. The message continues a sentence that begins with "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The current value cannot be read, or could not be restored.

@@ -7,7 +7,7 @@ use evenkeel_sys::Errno;
 use crate::loss::{Loss, listed};
 use crate::sizes::{MAX_JOURNAL_BYTES, MAX_RECORD_BYTES};
 
-/// The journal cannot be opened, read or extended. Reads well after "failed to".
+/// The journal cannot be opened, read or extended. The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// The kernel refused.

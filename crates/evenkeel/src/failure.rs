@@ -19,7 +19,7 @@ pub(crate) type Outcome = Result<Exit, Failure>;
 pub(crate) struct Failure {
     /// The exit code.
     pub(crate) exit: Exit,
-    /// The failed action, with the place and the reason. Reads well after `begins`.
+    /// The failed action, with the place and the reason. The message is `begins`, followed by this text.
     pub(crate) error: anyhow::Error,
     /// The beginning of the message: "failed to ", or nothing if the error is a sentence.
     pub(crate) begins: &'static str,

@@ -19,7 +19,7 @@ pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The byte order marks of UTF-16.
 const BYTE_ORDER_MARKS_16: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
-/// Why a table can't be used. Reads well after "failed to read FILE".
+/// Why a table can't be used. The message continues a sentence that begins with "failed to read FILE: ".
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// The kernel refused to read on.

@@ -20,7 +20,7 @@ pub const MAX_FILE_BYTES: usize = 256 << 10;
 /// Nothing outside of these folders is changed, whatever a plan says.
 const WRITABLE: [&str; 2] = ["/etc/", "/boot/"];
 
-/// A configuration file that could not be read or changed. Reads well after "failed to".
+/// A configuration file that could not be read or changed. The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{doing} {path}: {why}")]
 pub struct TreeError {

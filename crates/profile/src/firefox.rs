@@ -133,7 +133,8 @@ impl Categories {
     }
 }
 
-/// The track of a stack, and the label that is shown below the outermost function, if any.
+/// The track of a stack, and the label that is its root frame, as the caller of the outermost function. On the track of a CPU this is the
+/// thread's name; tracks of threads have no label.
 type TrackBase = (ThreadHandle, Option<StringHandle>);
 
 struct Maker<'a> {

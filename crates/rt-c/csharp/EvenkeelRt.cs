@@ -1162,10 +1162,11 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_thread_free(EvenkeelThread* thread);
 
         /// <summary>
-        ///  Sets up the calling thread and starts a loop. The first tick is due one period later. It allocates all memory of the loop. Settings that the
-        ///  kernel refuses are not errors: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder
-        ///  of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created. EVENKEEL_STATUS_NO_ROOM if too many threads record
-        ///  scopes, EVENKEEL_STATUS_BUSY if this thread records them under another name, such as that of an earlier loop.
+        ///  Sets up the calling thread and starts a loop. The first tick is due one period later. This function allocates all memory of the
+        ///  loop. Settings that the kernel refuses are not errors: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if
+        ///  the period, an enumeration or the ladder of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be
+        ///  created. EVENKEEL_STATUS_NO_ROOM if too many threads record scopes, EVENKEEL_STATUS_BUSY if this thread records them under
+        ///  another name, such as that of an earlier loop.
         ///
         ///  Threads: only the thread that ticks. Unless a function says otherwise, only that thread may use the loop: others get EVENKEEL_STATUS_WRONG_THREAD,
         ///  and nothing changes. Free it with evenkeel_tick_loop_free.

@@ -1,5 +1,5 @@
-//! `Switches`: which thread got a CPU and when, from the kernel's own records of context switches (perf_event_open(2)). They need no
-//! tracer, and are complete where the scheduler's tracepoint is not. Reading them takes no system call.
+//! `Switches`: which thread got a CPU and when, from the kernel's own records of context switches (perf_event_open(2)). The
+//! records need no tracer. Reading them takes no system call.
 
 use crate::errno::Errno;
 use crate::perf_event::{self, Attributes, Event, PerfRing};

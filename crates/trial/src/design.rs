@@ -273,7 +273,8 @@ pub(crate) fn check_guards(guards: &[Guard], metric: &Metric) -> Result<(), Tria
 /// With five pairs, a sign test can't reach an e-value of 20, so this has no effect at the usual confidence. At a lower confidence, it
 /// prevents an end after two lucky pairs.
 const PAIRS_MIN: usize = 5;
-/// Enough pairs for a false claim of a difference between equal arms to be possible, and so to be noticed.
+/// With this many pairs the test can claim a difference (seven that agree are enough at the usual confidence). So the A/A phase can reveal
+/// a test that claims one between equal arms.
 const CONTROL_PAIRS: usize = 10;
 
 /// Durations as whole milliseconds.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::InvalidLine;
 
-/// Why a log can't be written or read. Reads well after "failed to".
+/// Why a log can't be written or read. The message continues a sentence that begins with "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum LogFileError {
     /// The kernel refused an access to the file.

@@ -129,7 +129,7 @@ const HEAD: &str = "# Written by `evenkeel pack apply`; `evenkeel revert` remove
 /// The drop-ins of these services, and steps by which `verify` shows which of them run with their CPUs.
 ///
 /// # Errors
-/// If this machine does not use systemd, or there are too many services. Reads well after "failed to".
+/// If this machine does not use systemd, or there are too many services. The message continues a sentence that begins with "failed to".
 pub fn session_units(facts: &Facts, lines: UnitLines, sessions: &[SessionUnit]) -> Result<(Plan, PersistPlan), String> {
     if let Some(Init::Other(init)) = facts.boot.init.known() {
         return Err(format!(

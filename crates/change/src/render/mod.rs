@@ -46,7 +46,7 @@ pub struct ToDo {
     pub todo: String,
 }
 
-/// A plan with a text that a script must not contain. Reads well after "failed to".
+/// A plan with a text that a script must not contain. The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("render the plan: {what} {text:?}: {why}")]
 pub struct RenderError {

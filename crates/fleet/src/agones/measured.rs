@@ -24,7 +24,7 @@ pub struct Measured {
     pub sessions: Option<u32>,
 }
 
-/// Why a saved answer cannot be used. Reads well after "failed to read FILE: ".
+/// Why a saved answer cannot be used. The message continues a sentence that begins with "failed to read FILE: ".
 #[derive(Debug, thiserror::Error)]
 pub enum MeasuredError {
     /// The text is not an answer of `capacity`.

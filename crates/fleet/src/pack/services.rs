@@ -26,7 +26,8 @@ pub struct Service {
     pub unit: SessionUnit,
 }
 
-/// Why a placement has no services, or none for this machine. Reads well after "failed to place the services: ".
+/// Why a placement has no services, or none for this machine. The message continues a sentence that begins with "failed to place the
+/// services of FILE: ".
 #[derive(Debug, thiserror::Error)]
 pub enum ServicesError {
     /// The text is not an answer of `pack plan`.

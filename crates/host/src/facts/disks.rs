@@ -146,7 +146,7 @@ fn kind(name: &str, model: Option<&str>) -> DiskKind {
     }
 }
 
-/// The disk with the device number that the kernel gives for `/`. The name next to it may be `/dev/root`, which is not a device.
+/// The disk with the device number that the kernel gives for `/`. The device name in mountinfo may be `/dev/root`, which is not a device.
 fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
     let path = format!("{}/mountinfo", probe.process());
     let number = probe.parse(&path, "a line for /", root_device);

@@ -243,7 +243,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Why a knob has no effect or does harm on this machine, if its own advice says so for every place of the setting.
+    /// The state and the reason, if the knob's advice speaks against this setting at every place that it covers: the value does harm, the
+    /// kernel no longer has the knob, or the knob does not apply or cannot be changed here.
     fn not_here(&self, knob: &'static Knob, place: Option<&str>, value: &str) -> Option<Because> {
         let mut advice = advise_on(knob, self.facts, self.context);
         if advice.iter().any(|advice| Some(advice.place.as_str()) == place) {

@@ -53,7 +53,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
         // If the buffer never fills, its size has no effect.
         counter: Some(Counter::ReceiveBuffers),
-        // A full socket buffer or ring drops the packets of a whole stall.
+        // While the server stalls, every packet that no longer fits into the socket buffer or the ring is lost.
         effect: Some(Effect::Large),
         worth_a_trial: &["1048576"],
         risk_at: RiskAt::Higher,

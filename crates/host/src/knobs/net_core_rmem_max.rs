@@ -63,7 +63,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
         // If the buffer never fills, its size has no effect.
         counter: Some(Counter::ReceiveBuffers),
-        // A full socket buffer or ring drops the packets of a whole stall.
+        // While the server stalls, every packet that no longer fits into the socket buffer or the ring is lost.
         effect: Some(Effect::Large),
         risk_at: RiskAt::Higher,
         ..Extras::NONE

@@ -30,7 +30,7 @@ pub(super) const KNOB: Knob = Knob {
         says: "up to 16K receive descriptors to avoid overruns",
     }],
     extras: Extras {
-        // A full socket buffer or ring drops the packets of a whole stall.
+        // While the server stalls, every packet that no longer fits into the socket buffer or the ring is lost.
         effect: Some(Effect::Large),
         lasts: Some(Lasts::Link { keys: "RxBufferSize={}\n", since: 244 }),
         called: &["ethtool -G rx"],

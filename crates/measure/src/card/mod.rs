@@ -148,7 +148,7 @@ pub struct CardLine {
     pub reference: Option<Reference>,
 }
 
-/// Why a text is not a card. The message reads well after the action and a colon.
+/// Why a text is not a card. The message continues a sentence that begins with the failed action and a colon.
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
     /// The text is not JSON.

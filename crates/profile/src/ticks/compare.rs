@@ -105,7 +105,7 @@ pub struct Top {
 pub struct Slow {
     /// The number of the tick.
     pub number: u64,
-    /// The due time of the tick in nanoseconds since the start of the recording; its begin if the due time is unknown.
+    /// The due time of the tick in nanoseconds since the start of the recording; its beginning if the due time is unknown.
     pub at_ns: u64,
     /// The time from due to done, in nanoseconds; from begin to done if the due time is unknown.
     pub length_ns: u64,

@@ -44,7 +44,7 @@ pub enum Ends {
     AtItsWait,
     /// The first sleep, because there are no stacks. A tick that waits in the middle ends there.
     AtFirstSleep,
-    /// The begin of the next tick, because the thread does not wait between ticks.
+    /// The beginning of the next tick, because the thread does not wait between ticks.
     AtNextBegin,
     /// An end event: a function's return, or another probe.
     AtItsEnd,

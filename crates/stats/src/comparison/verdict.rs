@@ -1,5 +1,6 @@
-//! The one place where an interval becomes a verdict. It is compared with two lines, "no difference" and "the smallest difference that
-//! matters", because a long enough run makes any difference significant and a short one hides all.
+//! How the tests of `compare` and `boots` make a verdict from an interval; `Sequential` has a rule of its own. The interval is compared
+//! with two lines, "no difference" and "the smallest difference that matters", because a long enough run makes any difference significant
+//! and a short one hides all.
 //!
 //! On the log scale let the interval be `[low, high]`, the estimate `e`, and `L = ln(1 + smallest effect)`:
 //!

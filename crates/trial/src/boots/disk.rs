@@ -9,7 +9,7 @@ use evenkeel_hostfs::user_file;
 
 use super::state::{BYTES_MAX, BootsState, InvalidBoots, parse};
 
-/// Why a state can't be stored or read. Reads well after "failed to".
+/// Why a state can't be stored or read. The message continues a sentence that begins with "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum BootsFileError {
     /// The kernel refused an access to the file.

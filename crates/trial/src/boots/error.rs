@@ -5,7 +5,7 @@ use evenkeel_host::PlanError;
 
 use super::disk::BootsFileError;
 
-/// Why a trial over boots can't continue. Reads well after "failed to".
+/// Why a trial over boots can't continue. The message is a sentence, or continues one that begins with "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum BootsError {
     /// Another evenkeel has locked a file that must be written or restored.

@@ -111,7 +111,7 @@ pub struct HostWords {
     pub instance_type: Option<String>,
 }
 
-/// Why a text is not a goal file. Reads well after "failed to".
+/// Why a text is not a goal file. The message continues a sentence that begins with "failed to", except that of `Setting`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoalError {
     /// The file is not a plan.

@@ -7,7 +7,7 @@ use crate::arm::{Arm, Level};
 pub(super) struct Set {
     /// The indices of these knobs.
     pub(super) members: Vec<usize>,
-    /// The level of each knob. All others keep their original values.
+    /// The level of each of these knobs; all other knobs keep their original values.
     pub(super) arm: Arm,
 }
 

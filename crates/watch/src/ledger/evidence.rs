@@ -181,7 +181,7 @@ fn late_count(before: &TelemetrySample, after: &TelemetrySample, asked_ns: Optio
     let lateness = after.lateness.to_page().since(&before.lateness.to_page());
     let (late, lateness_ns) = above(&lateness, bound_ns);
     let missed = after.missed.saturating_sub(before.missed);
-    // Each missed tick means that something else took one period.
+    // Each missed tick counts as one period of lateness.
     let missed_ns = missed.saturating_mul(after.period_ns.unwrap_or(bound_ns));
     Some(LateCount { late, missed, lateness_ns: lateness_ns.max(missed_ns), bound_ns })
 }

@@ -1,5 +1,5 @@
 //! `FromLines`: takes numbers from the lines that a program prints, with any parser. The thread that reads the program's output passes the
-//! lines on. A window has the lines that arrive between its begin and its end.
+//! lines on. A window has the lines that arrive between its beginning and its end.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

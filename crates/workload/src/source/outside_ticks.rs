@@ -86,7 +86,7 @@ pub struct OutsideTicks {
     has_due: bool,
     /// How long after the requested wake time the earliest ticks begin, as measured last. None if unknown.
     asked_ns: Option<f64>,
-    /// The kernel's counts of the busiest thread at the begin of the window.
+    /// The kernel's counts of the busiest thread at the beginning of the window.
     begun: Option<Counted>,
     /// The number of consecutive windows, up to now, in which the thread got no CPU.
     without_cpu: u32,

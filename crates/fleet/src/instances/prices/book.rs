@@ -13,7 +13,7 @@ const PLACES_MAX: usize = 5_000;
 /// The maximum length of a name from a price file, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 200;
 
-/// Why a file of prices can't be used. Reads well after "failed to read FILE".
+/// Why a file of prices can't be used. The message continues a sentence that begins with "failed to read FILE: ".
 #[derive(Debug, thiserror::Error)]
 pub enum PriceError {
     /// The kernel refused to read on.

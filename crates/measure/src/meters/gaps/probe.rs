@@ -2,7 +2,8 @@
 //! of a window.
 //!
 //! After a gap it reads the kernel's counts of itself (about 1 us). Slower readings (interrupts, switch records, names) wait until the end
-//! of a window of half a second. While it reads it does not watch. That time is reported, and the counts reveal a gap in it.
+//! of a window of half a second. While it makes the slow readings, it does not watch. It reports how long (`blind_ns`). A gap in that time
+//! is still found: the counts show it, or the readings took over 1 ms longer than the shortest ones.
 
 use evenkeel_sys::cpu_limit::{Counters, CpuLimit};
 use evenkeel_sys::schedstat::{Counted, RunDelay};

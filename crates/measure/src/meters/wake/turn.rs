@@ -247,7 +247,8 @@ fn receive(socket: &UdpSocket, number: u32) -> Came {
         match socket.recv(&mut bytes) {
             Ok(4) if u32::from_le_bytes(bytes) == number => return Came::ToASleeper,
             Ok(_) => {}
-            // The waiter spins, or the wait is over.
+            // No packet yet: the waiter spins on a non-blocking socket, the read timeout expired, or a signal came. The check below ends
+            // the wait.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => return Came::Never,
         }

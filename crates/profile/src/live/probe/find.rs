@@ -40,7 +40,7 @@ impl Runs {
     }
 }
 
-/// The probes at the begin and at the end of a tick in these processes.
+/// The probes at the beginning and at the end of a tick in these processes.
 ///
 /// # Errors
 /// [`NoPlace`].
@@ -75,7 +75,7 @@ pub fn beginning_and_end(asked: &PlaceSpec, until: &Until, pids: &[u32]) -> Resu
     Ok(found)
 }
 
-/// The markers of `evenkeel-rt` at the begin and the end of a tick, in these processes. `None` if the processes have no such markers.
+/// The markers of `evenkeel-rt` at the beginning and the end of a tick, in these processes. `None` if the processes have no such markers.
 pub fn library_marks(pids: &[u32]) -> Option<Vec<Probed>> {
     for pid in pids {
         for file in runs(*pid).unwrap_or_default().iter().take(FILES_MAX) {

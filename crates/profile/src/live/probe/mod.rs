@@ -15,7 +15,7 @@ pub use search::Near;
 
 /// The provider of the markers of `evenkeel-rt`.
 pub const LIBRARY: &str = "evenkeel";
-/// The name of the marker of `evenkeel-rt` at the begin of a tick.
+/// The name of the marker of `evenkeel-rt` at the beginning of a tick.
 pub const LIBRARY_BEGINS: &str = "tick_begin";
 /// The name of the marker of `evenkeel-rt` at the end of a tick.
 pub const LIBRARY_ENDS: &str = "tick_done";

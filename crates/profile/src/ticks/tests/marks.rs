@@ -35,7 +35,7 @@ fn marked(events: Marked<'_>) -> Recording {
     server.recording
 }
 
-/// The begin and end of each tick.
+/// The beginning and end of each tick.
 fn spans(marks: &Marks, recording: &Recording) -> (Vec<(u64, Option<u64>)>, u64) {
     let found = marks.ticks(recording, &|tid| tid == TID).unwrap();
     (found.ticks.iter().map(|tick| (tick.begun_ns, tick.done_ns)).collect(), found.unended)

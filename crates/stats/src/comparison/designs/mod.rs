@@ -74,7 +74,8 @@ pub struct Design {
     rows: Vec<Vec<Level>>,
 }
 
-/// A design that does not exist, or numbers that determine no effect. Reads well after "failed to".
+/// Why no design could be made, or why no effects could be estimated from the windows. The message continues a sentence that begins with
+/// "failed to".
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DesignError {

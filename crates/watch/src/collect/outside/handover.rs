@@ -49,8 +49,8 @@ pub(super) fn join(first: Stream, mut slow: Stream, at_ns: u64) -> Stream {
     for thread in &mut slow.threads {
         let before = first.threads.iter().find(|before| before.tid == thread.tid);
         let ended_ns = before.and_then(|before| before.wakes.last()).map_or(0, |wake| wake.end_ns);
-        // If a thread lost its CPU during the handover, the slow watcher takes the moment when it got a CPU again for the begin of a wake.
-        // Drop that wake.
+        // If a thread lost its CPU during the handover, the slow watcher takes the moment when it got a CPU again for the beginning of a
+        // wake. Drop that wake.
         thread.wakes.retain(|wake| wake.start_ns >= at_ns.max(ended_ns));
     }
     // The first watcher may have lost records of a time for which the slow watcher has all records.

@@ -43,7 +43,7 @@ const GIVE_UP_TICKS: u64 = 5;
 /// Longer is not useful, because a window that takes much longer than planned is dropped.
 const GIVE_UP_NS: u64 = 100_000_000;
 const GIVE_UP_PART: u64 = 4;
-/// The minimum time from an order to the begin of its window. The thread reads orders every 20 ms.
+/// The minimum time from an order to the beginning of its window. The thread reads orders every 20 ms.
 const ORDER_NS: u64 = 25_000_000;
 /// The maximum time after a window for its values to arrive.
 const GRACE: Duration = Duration::from_secs(8);
@@ -222,7 +222,7 @@ impl PlayerSlot {
         self.beat_ns += TICK_NS;
         let late_ns = now_ns.saturating_sub(self.beat_ns);
         if late_ns > GIVE_UP_TICKS * TICK_NS {
-            // Skip whole ticks. After a pause all players are late, and so each keeps its phase.
+            // Skip only whole ticks, so that each player keeps its phase: after a pause all players are late together.
             self.beat_ns += late_ns / TICK_NS * TICK_NS;
         }
         self.due_ns = self.beat_ns + self.player.keys.wobble_ns();
@@ -250,7 +250,7 @@ struct Count {
     counts: PlayerCounts,
     begin_ns: u64,
     end_ns: u64,
-    /// The CPU time, and the clock, at the begin of the window.
+    /// The CPU time, and the clock, at the beginning of the window.
     begun: Option<(u64, u64)>,
 }
 

@@ -127,7 +127,7 @@ pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> 
     Ok(found)
 }
 
-/// The value of a window, from the values at its begin and at its end.
+/// The value of a window, from the values at its beginning and at its end.
 ///
 /// # Errors
 /// If the rule does not fit the metric, if nothing was counted, or if the server restarted meanwhile.
