@@ -62,8 +62,10 @@ pub struct Account {
     pub turns: u64,
     /// Stretches that the hog missed completely because another thread had the CPU.
     pub missed: u64,
-    /// Missed stretches before the last stretch that the hog took.
+    /// Missed stretches between the first and the last stretch that the hog took.
     pub missed_between: u64,
+    /// Missed stretches before the first stretch that the hog took.
+    pub missed_before: u64,
     /// How late each taken stretch began, in nanoseconds.
     pub late_ns: Histogram,
     /// CPU time that the hog used, by its thread clock.
@@ -186,9 +188,10 @@ impl Account {
     fn note(&mut self, taken: Taken, late_ns: u64) {
         if self.turns == 0 {
             self.first_start_ns = taken.start_ns;
+            self.missed_before = self.missed;
         }
         self.turns += 1;
-        self.missed_between = self.missed;
+        self.missed_between = self.missed - self.missed_before;
         self.last_start_ns = taken.start_ns;
         self.late_ns.record(late_ns);
         if self.taken.len() < TAKEN_MAX {
@@ -200,6 +203,16 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missed_stretches_count_only_between_those_that_were_taken() {
+        let mut account = Account { missed: 2, ..Account::default() };
+        for (missed, between) in [(2, 0), (5, 3), (5, 3)] {
+            account.missed = missed;
+            account.note(Taken { start_ns: 0, end_ns: 1 }, 0);
+            assert_eq!(account.missed_between, between);
+        }
+    }
 
     #[test]
     fn beginnings_drift_as_configured() {
