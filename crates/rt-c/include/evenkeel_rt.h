@@ -2022,7 +2022,8 @@ EvenkeelStatus evenkeel_scope_stop_long(void);
 //
 // # Safety
 // `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
-EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope, uint64_t *lost);
+EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope,
+                                        uint64_t *lost);
 
 // Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
 // EVENKEEL_STATUS_REFUSED if no folder accepts the page, or this process has such a session already.
@@ -2510,7 +2511,8 @@ EvenkeelStatus evenkeel_waits_stop_log(void);
 //
 // # Safety
 // `wait` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
-EvenkeelStatus evenkeel_waits_take(struct EvenkeelLongWait *wait, uint64_t *lost);
+EvenkeelStatus evenkeel_waits_take(struct EvenkeelLongWait *wait,
+                                   uint64_t *lost);
 
 #ifdef __cplusplus
 }  // extern "C"
