@@ -139,11 +139,7 @@ packs_by_process() {
     # Running services keep their CPUs until the next start.
     ends 7 evenkeel verify
     guest systemctl restart arena@1 arena@2 arena@3
-    # An emulated machine may take longer than a few seconds until the new processes run.
-    for _ in {1..20}; do
-        ! guest evenkeel verify || break
-        sleep 3
-    done
+    sleep 5
     guest evenkeel verify
     process=$(guest systemctl show --property MainPID --value arena@1)
     is "$(inside "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$process/status")" "$(cat "$work/cpus")"

@@ -192,7 +192,7 @@ impl WorkloadArgs {
         words + &self.of_command.again()
     }
 
-    /// The server's command as ` -- CMD`, to be added to a command line. Empty if there is none.
+    /// The server's command as ` -- CMD`, to be added to a command line. Empty without a command.
     pub(crate) fn command_again(&self) -> String {
         if self.command.is_empty() { String::new() } else { format!(" -- {}", quoted(&self.command)) }
     }

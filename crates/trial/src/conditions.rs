@@ -237,7 +237,7 @@ impl Watch {
         Watch { root: root.clone(), knobs, wanted, gaps, concurrent: None, clock: Clock::Machine }
     }
 
-    /// Also records with each window which other trials run at the same time. On a captured machine there are none.
+    /// Also records with each window which other trials run at the same time. A captured machine has no other trials.
     pub fn with_concurrent(self, concurrent: &Arc<ConcurrentTrials>) -> Watch {
         let concurrent = (self.root.kind() == RootKind::Live).then(|| Arc::clone(concurrent));
         Watch { concurrent, ..self }

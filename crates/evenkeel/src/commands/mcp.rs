@@ -29,8 +29,8 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const CALLS_MAX: usize = 16;
 
 const INSTRUCTIONS: &str = "evenkeel shows what a Linux machine is, which kernel settings suit a latency-sensitive server on it and why, and \
-    what it changed. Start with `inspect` and `audit`. `explain` has everything about one setting, and `guide` judges a tuning guide line by line. `measure` shows what the machine does \
-    to a server. The result of each tool is the JSON answer of the command of the same name.";
+    what it changed. Start with `inspect` and `audit`. `explain` has everything about one setting, and `guide` judges a tuning guide line \
+    by line. `measure` shows what the machine does to a server. The result of each tool is the JSON answer of the command of the same name.";
 
 /// Serve these commands to an AI client: Model Context Protocol, on standard input and output
 ///

@@ -20,7 +20,7 @@ const PLACEHOLDERS: [(&str, &str); 10] = [
     ("SHELL", "bash"),
 ];
 
-/// The first lines of some files look like commands, such as `evenkeel ticks 1`, but are none.
+/// The first lines of some files look like commands, such as `evenkeel ticks 1`, but are not.
 const HEADS_OF_FILES: [&str; 2] = ["ticks 1", "ticks 2"];
 
 /// A command line of evenkeel, and its position.

@@ -19,7 +19,7 @@ pub(crate) struct Audit<'a> {
     pub(crate) server: Server,
     #[serde(rename = "advice")]
     pub(crate) findings: Vec<Finding<'a>>,
-    /// The file of waivers; absent if there is none.
+    /// The file of waivers; absent without such a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waivers: Option<WaiversView>,
 }

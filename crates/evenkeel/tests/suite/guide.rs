@@ -295,6 +295,11 @@ fn a_stopped_guide_puts_everything_back_and_answers() {
     let measured = settings.iter().filter(|line| line["measured"].is_object()).count();
     assert!(measured >= 4, "{answer:#}");
     assert!(scene.path("report").join("report.html").exists());
+    // With `--json`, the output is one document even if a file can't be written.
+    let output = scene.run("tune resume --json --out /dev/full");
+    let answer = schemas::parse("guide", &output.stdout);
+    assert_eq!(output.status.code(), Some(4), "{answer:#}");
+    assert!(answer["search"]["notes"].to_string().contains("write the goal /dev/full: "), "{answer:#}");
     let page = String::from_utf8(scene.run("tune resume").stdout).unwrap();
     assert!(page.contains("What each line does"), "{page}");
 }

@@ -51,7 +51,7 @@ impl Live {
         if self.before.trim() == "17" { "18" } else { "17" }
     }
 
-    /// The process number of the watchdog of this journal's change; none if there is none.
+    /// The process number of the watchdog of this journal's change; none without a watchdog.
     pub(crate) fn watchdog(&self) -> Option<u32> {
         let state = self.state().display().to_string();
         fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {

@@ -93,7 +93,7 @@ impl ClusterView<'_> {
         Some(self.state_on(node)?.phase)
     }
 
-    /// The reboot of a node for the goal's present generation; none if there is none.
+    /// The reboot of a node for the goal's present generation; none without a reboot.
     fn reboot_of<'n>(&self, node: &'n NodeInfo) -> Option<&'n RebootRecord> {
         node.reboot.as_ref().filter(|record| record.is_for(&self.goal.name_any(), self.generation()))
     }

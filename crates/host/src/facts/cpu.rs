@@ -84,7 +84,7 @@ pub struct Vulnerability {
 }
 
 impl Vulnerability {
-    /// The kernel's mitigation; `None` if there is none.
+    /// The kernel's mitigation; `None` without one.
     pub fn mitigation(&self) -> Option<&str> {
         self.state.known()?.strip_prefix("Mitigation: ")
     }

@@ -22,7 +22,7 @@ pub struct Memory {
     pub thp_sizes: Fact<Vec<ThpSize>>,
     /// Reserved huge pages, of each size, the smallest first; absent if the kernel is built without them.
     pub huge_pages: Fact<Vec<HugePages>>,
-    /// Swap areas in use. Empty if there are none.
+    /// Swap areas in use. Empty without swap.
     pub swaps: Fact<Vec<Swap>>,
 }
 

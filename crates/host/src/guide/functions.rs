@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::line::{Ask, Content};
 
-/// The maximum number of functions, of lines in each, and of bytes in a line. The rest is read in place only.
+/// The maximum number of functions, of lines in each, and of bytes in a line. What exceeds them is read in place only.
 const FUNCTIONS_MAX: usize = 100;
 const LINES_MAX: usize = 64;
 const LINE_BYTES_MAX: usize = 4096;
@@ -33,9 +33,21 @@ pub(super) struct Function {
 pub(super) enum Part<'a> {
     /// Its first or its last line, without a command.
     Edge,
-    /// A line of it. For a function on one line, the text between the braces.
-    Inside(&'a str),
+    /// A line that a call of the function reads again. For a function on one line, the text between the braces.
+    Inside { function: String, line: &'a str },
+    /// A line of no function, or one that a call does not read again.
     Outside,
+}
+
+/// The result of looking a command up among the functions.
+pub(super) enum Called {
+    /// No function has this name.
+    Unknown,
+    /// The line is inside the function itself.
+    Within,
+    Function(Function),
+    /// All calls together have read [`READ_MAX`] lines.
+    TooMany,
 }
 
 impl Functions {
@@ -43,63 +55,76 @@ impl Functions {
     pub(super) fn part<'a>(&mut self, line: &'a str) -> Part<'a> {
         let line = line.trim();
         let Some((name, braces)) = &mut self.open else { return self.head(line) };
-        if line.starts_with('}') {
-            *braces = braces.saturating_sub(1);
-            if *braces == 0 {
+        match (*braces, line) {
+            (0, "{") => {
+                *braces = 1;
+                return Part::Edge;
+            }
+            // `NAME()` without a brace after it begins no function.
+            (0, _) => {
+                let name = name.clone();
+                self.known.remove(&name);
+                self.open = None;
+                return self.head(line);
+            }
+            (1, _) if line.starts_with('}') => {
                 self.open = None;
                 return Part::Edge;
             }
+            _ => {}
         }
-        if line.ends_with('{') {
-            *braces += 1;
-            if *braces == 1 {
-                return Part::Edge;
-            }
-        }
+        *braces = *braces + usize::from(line.ends_with('{')) - usize::from(line.starts_with('}'));
         let name = name.clone();
-        self.push(&name, line);
-        Part::Inside(line)
+        self.inside(name, line)
+    }
+
+    /// The text ends here, such as a block of code in a page.
+    pub(super) fn end(&mut self) {
+        self.open = None;
     }
 
     fn head<'a>(&mut self, line: &'a str) -> Part<'a> {
         let Some((name, rest)) = head(line).filter(|_| self.known.len() < FUNCTIONS_MAX) else { return Part::Outside };
         self.known.insert(name.to_owned(), Function::default());
         if let Some(inner) = rest.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
-            let inner = inner.trim().trim_end_matches(';');
-            self.push(name, inner);
-            return Part::Inside(inner);
+            return self.inside(name.to_owned(), inner.trim().trim_end_matches(';'));
         }
-        self.open = Some((name.to_owned(), rest.matches('{').count().min(1)));
-        let first = rest.trim_start_matches('{').trim();
-        if first.is_empty() {
-            return Part::Edge;
+        self.open = Some((name.to_owned(), usize::from(rest.starts_with('{'))));
+        match rest.trim_start_matches('{').trim() {
+            "" => Part::Edge,
+            first => self.inside(name.to_owned(), first),
         }
-        self.push(name, first);
-        Part::Inside(first)
     }
 
-    fn push(&mut self, name: &str, line: &str) {
-        let Some(function) = self.known.get_mut(name) else { return };
-        if function.lines.len() < LINES_MAX && line.len() <= LINE_BYTES_MAX {
-            function.lines.push(line.to_owned());
+    fn inside<'a>(&mut self, function: String, line: &'a str) -> Part<'a> {
+        let room = self.known.get_mut(&function).filter(|function| function.lines.len() < LINES_MAX);
+        match room.filter(|_| line.len() <= LINE_BYTES_MAX) {
+            Some(known) => {
+                known.lines.push(line.to_owned());
+                Part::Inside { function, line }
+            }
+            None => Part::Outside,
         }
     }
 
     /// Remembers what a line of a function has without an argument.
-    pub(super) fn found(&mut self, content: Option<&Content>) {
-        if let (Some(Content::Settings(asks)), Some((name, _))) = (content, &self.open)
-            && let Some(function) = self.known.get_mut(name)
-        {
+    pub(super) fn found(&mut self, function: &str, content: Option<&Content>) {
+        if let (Some(Content::Settings(asks)), Some(function)) = (content, self.known.get_mut(function)) {
             function.asks.extend(asks.iter().cloned());
         }
     }
 
-    /// The function of this name, unless the line that calls it is inside it, or calls have read too many lines.
-    pub(super) fn called(&mut self, name: &str) -> Option<Function> {
-        let is_open = self.open.as_ref().is_some_and(|(open, _)| open == name);
-        let function = self.known.get(name).filter(|_| !is_open)?;
+    /// The function that a command calls.
+    pub(super) fn called(&mut self, name: &str) -> Called {
+        if self.open.as_ref().is_some_and(|(open, _)| open == name) {
+            return Called::Within;
+        }
+        let Some(function) = self.known.get(name) else { return Called::Unknown };
         self.lines_read += function.lines.len();
-        (self.lines_read <= READ_MAX).then(|| function.clone())
+        match self.lines_read <= READ_MAX {
+            true => Called::Function(function.clone()),
+            false => Called::TooMany,
+        }
     }
 }
 
@@ -148,11 +173,29 @@ mod tests {
         let mut functions = Functions::default();
         let script = ["f() {", "if a; then {", "b", "}", "c", "}", "d"];
         let parts: Vec<Part<'_>> = script.iter().map(|line| functions.part(line)).collect();
-        let inside = |text| Part::Inside(text);
+        let inside = |line| Part::Inside { function: "f".to_owned(), line };
         let expected =
             [Part::Edge, inside("if a; then {"), inside("b"), inside("}"), inside("c"), Part::Edge, Part::Outside];
         assert_eq!(parts, expected);
-        assert_eq!(functions.called("f").unwrap().lines, ["if a; then {", "b", "}", "c"]);
-        assert!(functions.called("g").is_none());
+        let Called::Function(function) = functions.called("f") else { panic!("f is known") };
+        assert_eq!(function.lines, ["if a; then {", "b", "}", "c"]);
+        assert!(matches!(functions.called("g"), Called::Unknown));
+    }
+
+    #[test]
+    fn a_call_alone_opens_no_function_and_a_long_one_loses_no_line() {
+        let mut functions = Functions::default();
+        assert_eq!(functions.part("main()"), Part::Edge);
+        assert_eq!(functions.part("b"), Part::Outside);
+        assert!(matches!(functions.called("main"), Called::Unknown));
+        assert_eq!(functions.part("f() {"), Part::Edge);
+        let outside = (0..LINES_MAX + 3).filter(|_| functions.part("b") == Part::Outside).count();
+        assert_eq!(outside, 3, "a call does not read them, so they are read in place");
+        assert!(matches!(functions.called("f"), Called::Within));
+        assert_eq!(functions.part("}"), Part::Edge);
+        for _ in 0..READ_MAX / LINES_MAX {
+            assert!(matches!(functions.called("f"), Called::Function(_)));
+        }
+        assert!(matches!(functions.called("f"), Called::TooMany));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::functions::{Function, Functions, Part};
+use super::functions::{Called, Function, Functions, Part};
 use super::line::{Ask, Content, Skip};
 use super::shell_line::{BEFORE, Command, HARMLESS, OF_SHELL, braces, commands, here, output, with_sequences};
 use super::words::{Word, split};
@@ -49,13 +49,13 @@ enum Found {
 impl Script {
     /// One line of commands. `None` if its first word is not a known command.
     pub(super) fn line(&mut self, line: &str) -> Option<Content> {
-        let line = match self.functions.part(line) {
+        let (function, line) = match self.functions.part(line) {
             Part::Outside => return self.nested(line, 0),
             Part::Edge => return Some(Content::NotASetting(Skip::Structure)),
-            Part::Inside(line) => line,
+            Part::Inside { function, line } => (function, line),
         };
         let content = self.nested(line, 0);
-        self.functions.found(content.as_ref());
+        self.functions.found(&function, content.as_ref());
         match content {
             // It sets nothing before a call, which may have the values.
             None | Some(Content::NotUnderstood(_)) if line.contains('$') => Some(Content::NotASetting(Skip::Structure)),
@@ -63,10 +63,15 @@ impl Script {
         }
     }
 
+    /// Ends a function whose last line is missing.
+    pub(super) fn end_of_text(&mut self) {
+        self.functions.end();
+    }
+
     /// Exchanges the values of `$1`, `$2`, … with these.
     fn exchange(&mut self, values: &mut [Option<Vec<String>>]) {
-        for (value, number) in values.iter_mut().zip(1..) {
-            let name = i32::to_string(&number);
+        for (value, number) in values.iter_mut().zip(1_u8..) {
+            let name = number.to_string();
             let before = self.variables.remove(&name);
             if let Some(value) = value.take() {
                 self.variables.insert(name, value);
@@ -270,8 +275,13 @@ impl Script {
         let Some((name, arguments)) = words.split_first() else { return Found::Skip(Skip::Structure) };
         let name = name.text.rsplit('/').next().unwrap_or_default();
         let texts: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
-        if let Some(function) = self.functions.called(name).filter(|_| depth < DEPTH_MAX) {
-            return self.call(function, arguments, depth);
+        match self.functions.called(name) {
+            Called::Unknown => {}
+            Called::Within => return Found::Skip(Skip::Structure),
+            Called::Function(function) if depth < DEPTH_MAX => return self.call(function, arguments, depth),
+            Called::Function(_) | Called::TooMany => {
+                return Found::Unclear("its calls of functions are too many, or too deep, to follow".to_owned());
+            }
         }
         match name {
             "for" => self.remember_loop(&command.words),

@@ -212,6 +212,7 @@ impl Reader {
         }
         if line.starts_with("```") || line.starts_with("~~~") {
             self.is_in_code = !self.is_in_code;
+            self.script.end_of_text();
             return Content::NotASetting(Skip::Structure);
         }
         let is_script = self.format == GuideFormat::Shell;

@@ -173,7 +173,7 @@ impl<'a> SearchRunner<'a> {
         self.banned.remove(arm);
     }
 
-    /// The median of windows of the unchanged machine. None if there are none.
+    /// The median of windows of the unchanged machine. None before the first such window.
     pub(super) fn usual(&self) -> Option<f64> {
         let recent: Vec<f64> = self.recent.iter().copied().collect();
         median(&recent)

@@ -52,7 +52,7 @@ pub struct CollectorOptions {
     pub gaps: bool,
     /// The flight recorder. Ignored unless the root is live.
     pub recorder: Option<RecorderOptions>,
-    /// The folder of the journal, to compare the host with the values that were applied. None if there is none.
+    /// The folder of the journal, to compare the host with the values that were applied. None without a journal.
     pub journal: Option<PathBuf>,
 }
 

@@ -33,7 +33,7 @@ impl Settings {
         Settings { journal, findings, last: None }
     }
 
-    /// The last comparison, which is at most a minute old. None if there is none.
+    /// The last comparison, which is at most a minute old. None before the first comparison.
     pub(super) fn read(&mut self, root: &Root, now_ns: u64) -> Option<SettingsSample> {
         let is_fresh = |last: &&SettingsSample| now_ns.saturating_sub(last.verified_ns) < VERIFY_EVERY_NS;
         if self.last.as_ref().filter(is_fresh).is_none() {

@@ -10,7 +10,7 @@ pub struct RecorderSample {
     pub dumps: u64,
     /// The number of requests that came less than a minute after the previous one.
     pub refused: u64,
-    /// The path of the last dump. None if there is none.
+    /// The path of the last dump. None before the first dump.
     pub last: Option<String>,
     /// Why the last dump was requested.
     pub last_reason: Option<String>,

@@ -18,7 +18,7 @@ pub struct TelemetrySample {
     pub ticks: u64,
     /// The number of missed ticks.
     pub missed: u64,
-    /// The last completed tick. None if there is none.
+    /// The last completed tick. None before the first completed tick.
     pub last: Option<TickSample>,
     /// The time from one tick to the next in nanoseconds. None if the server does not report it.
     pub period_ns: Option<u64>,

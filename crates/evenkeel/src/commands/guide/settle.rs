@@ -7,7 +7,7 @@ use evenkeel_host::guide::Judged;
 use evenkeel_trial::search::Wanted;
 
 use super::asked::{Args, Judgement, print};
-use crate::commands::tune::lines::{closing, settled};
+use crate::commands::tune::lines::{closing, outcome, settled};
 use crate::commands::tune::search::{Asked, Searched, exit_of, searched};
 use crate::commands::tune::{Begin, begin, log_files};
 use crate::exit;
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, out: &Out, judgement: &Judgement) -> Outcome {
     let code = exit_of(&result);
     let (answer, unwritten) = settled(guide, result, unwritten, args.report.as_deref());
     print(args, out, &answer, || closing(&answer))?;
-    unwritten.map_or(Ok(code), Err)
+    outcome(out, code, unwritten)
 }
 
 /// The settings to try, each knob once: those with the largest expected effect first.

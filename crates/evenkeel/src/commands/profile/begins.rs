@@ -147,7 +147,7 @@ fn event_of(asked: &PlaceSpec) -> String {
     }
 }
 
-/// The ticks from the library's markers, or else from the only recorded place. If there are none, wake-ups have to show the ticks.
+/// The ticks from the library's markers, or else from the only recorded place. Without either, wake-ups have to show the ticks.
 fn chosen(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> (Option<ThreadTicks>, TickSource) {
     if let Some(marks) = Marks::of_library(recording)
         && let Ok(ticks) = marks.ticks(recording, is_wanted)

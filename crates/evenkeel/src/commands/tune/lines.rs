@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Failure, Outcome};
 use crate::report::search as report;
+use crate::show::Out;
 use crate::show::guide::{GuideAnswer, GuideLog, blocks, headline};
 use crate::show::tune::{self, SearchResult};
 
@@ -27,9 +29,25 @@ pub(crate) fn settled(
             result.notes.push(note);
             None
         }
-        (written, _) => written.err(),
+        (written, result) => {
+            let failure = written.err();
+            result.iter_mut().for_each(|result| result.notes.extend(failure.as_ref().map(Failure::message)));
+            failure
+        }
     };
     (answer, unwritten)
+}
+
+/// The outcome after the answer was printed. With `--json` it was the only document on standard output, and its notes have the failure.
+pub(crate) fn outcome(out: &Out, exit: Exit, unwritten: Option<Failure>) -> Outcome {
+    match unwritten {
+        Some(failure) if out.is_json() => {
+            out.warn(&format!("evenkeel: {}\n", failure.message()));
+            Ok(failure.exit)
+        }
+        Some(failure) => Err(failure),
+        None => Ok(exit),
+    }
 }
 
 /// The end of the page in the terminal.

@@ -76,7 +76,7 @@ pub(crate) fn run_search(
         let exit = exit_of(&result);
         let (answer, unwritten) = lines::settled(guide, result, unwritten, report);
         out.answer(&answer, || terminal::text(&show::guide::blocks(&answer)) + &lines::closing(&answer))?;
-        return unwritten.map_or(Ok(exit), Err);
+        return lines::outcome(out, exit, unwritten);
     }
     if let (Some(folder), None) = (report, &unwritten) {
         match crate::report::search::write(folder, &result, &result, Vec::new()) {

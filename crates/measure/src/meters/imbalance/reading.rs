@@ -30,7 +30,7 @@ pub struct ThreadTicks {
 /// Counts of one source by CPU: an interrupt, or a kind of softirq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The source's name: the words after the counts in the kernel's file, or the label if there are none.
+    /// The source's name: the words after the counts in the kernel's file, or the label if no words follow.
     pub name: String,
     /// The counts by CPU number, as in the header of the kernel's file.
     pub counts: BTreeMap<usize, u64>,

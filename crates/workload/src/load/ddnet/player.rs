@@ -338,7 +338,7 @@ impl Player {
         writer.finish(self.ack, self.token)
     }
 
-    /// A packet with all messages that were not acknowledged yet. None if there are none.
+    /// A packet with all messages that were not acknowledged yet. None if every message was acknowledged.
     fn resend(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         self.waiting.iter_mut().for_each(|waiting| waiting.sent_ns = 0);
         (!self.waiting.is_empty()).then(|| self.fresh(now_ns))

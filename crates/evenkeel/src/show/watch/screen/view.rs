@@ -46,7 +46,7 @@ pub(crate) struct View<'a> {
     pub(crate) scroll: usize,
     /// The shown moment in words, such as `live` or `12 s ago`.
     pub(crate) moment: &'a str,
-    /// A warning; empty if there is none.
+    /// A warning; empty without a warning.
     pub(crate) warning: &'a str,
     pub(crate) palette: Palette,
 }
