@@ -133,16 +133,44 @@ unpacks() {
     is "$(guest systemctl show --property CPUWeight --value arena@2)" '[not set]'
     is "$(guest systemctl show --property AllowedCPUs --value arena@1)" ''
 }
+# While a service of the slice has AllowedCPUs=, its slice has the cpuset controller. systemd removes the controller afterwards, and Linux
+# before 6.2 then resets the CPUs of every process in the slice.
+slice_without_cpuset() {
+    local end=$((SECONDS + 60))
+    while inside 'grep -qw cpuset /sys/fs/cgroup/system.slice/system-arena.slice/cgroup.subtree_control'; do
+        [ "$SECONDS" -lt "$end" ] || differs 'the cpuset controller is still enabled 60 s after no service needs it'
+        sleep 1
+    done
+}
+# The CPUs of the main process of a session.
+cpus_of() { inside "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/\$(systemctl show --property MainPID --value arena@$1)/status"; }
 packs_by_process() {
-    local process
+    slice_without_cpuset
     guest evenkeel pack apply --by process /root/sessions.csv
     # Running services keep their CPUs until the next start.
     ends 7 evenkeel verify
     guest systemctl restart arena@1 arena@2 arena@3
     sleep 5
     guest evenkeel verify
-    process=$(guest systemctl show --property MainPID --value arena@1)
-    is "$(inside "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$process/status")" "$(cat "$work/cpus")"
+    is "$(cpus_of 1)" "$(cat "$work/cpus")"
+}
+
+# Linux before 6.2 resets the CPUs of running processes when another service of their slice gets AllowedCPUs=.
+notices_a_reset() {
+    local said
+    guest systemctl set-property --runtime arena@4 AllowedCPUs=0-1
+    guest systemctl start arena@4
+    sleep 5
+    is "$(cpus_of 1)" 0-3
+    said=$(guest evenkeel verify --json) && differs "$said"
+    echo "$said"
+    grep 'was started with this value, which was changed since' <<<"$said"
+    guest systemctl stop arena@4
+    inside 'rm -rf /run/systemd/system.control/arena@4.service.d; systemctl daemon-reload'
+    slice_without_cpuset
+    guest systemctl restart arena@1 arena@2 arena@3
+    sleep 5
+    guest evenkeel verify
 }
 
 reboots() { "$machine" reboot; }
@@ -207,6 +235,7 @@ guest evenkeel revert >/dev/null
 check 'services that run get their CPUs' packs
 check 'and all CPUs again by revert' unpacks
 check 'services get CPUs of their process at the next start' packs_by_process
+check 'verify notices that the kernel has reset their CPUs' notices_a_reset
 guest evenkeel revert >/dev/null
 guest systemctl restart arena@1 arena@2 arena@3
 check 'both are applied again' guest bash -c 'evenkeel apply --persist vm.swappiness=7 && evenkeel pack apply /root/sessions.csv'

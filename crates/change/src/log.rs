@@ -45,6 +45,8 @@ pub(crate) struct LeftOut {
 pub(crate) struct Logged {
     pub(crate) id: u64,
     pub(crate) at_ns: u64,
+    /// When all its steps had been written.
+    pub(crate) committed_at_ns: Option<u64>,
     pub(crate) kind: Kind,
     pub(crate) title: String,
     pub(crate) boot_id: Option<String>,
@@ -295,6 +297,9 @@ impl Log {
             }
             event => {
                 let logged = self.transactions.get_mut(&id).ok_or_else(|| format!("transaction {id} never began"))?;
+                if matches!(event, Event::Commit { .. }) {
+                    logged.committed_at_ns = Some(at_ns);
+                }
                 logged.absorb(event);
             }
         }
@@ -311,6 +316,7 @@ impl Logged {
         Logged {
             id,
             at_ns: 0,
+            committed_at_ns: None,
             kind: Kind::Apply,
             title: "unknown: the record that begins it is missing".to_owned(),
             boot_id: None,

@@ -1,9 +1,9 @@
 //! Checks the server's process through its systemd unit: whether it runs with the settings of the unit's drop-in, or
 //! was started before.
 
-use evenkeel_host::Knob;
+use evenkeel_host::{Knob, ProcessValue};
 use evenkeel_hostfs::Root;
-use evenkeel_hostfs::proc::field;
+use evenkeel_hostfs::proc::{TICK_NS, field, parse_process, parse_stat};
 use evenkeel_sys::CpuSet;
 
 /// The first process of a unit, under either version of control groups; `None` if it does not run.
@@ -32,8 +32,16 @@ pub(crate) fn cpus(root: &Root, pid: u32) -> Option<CpuSet> {
     CpuSet::parse_list(field(&status, "Cpus_allowed_list", ':')?)
 }
 
+/// When a process was started, in nanoseconds since 1970; `None` if that cannot be read. A clock that was set since then changes the answer.
+pub(crate) fn started_at_ns(root: &Root, pid: u32) -> Option<u64> {
+    let boot_s = parse_stat(&root.text("/proc/stat").ok()?)?.boot_s?;
+    let text = root.text(&format!("/proc/{pid}/stat")).ok()?;
+    let (process, _) = parse_process(&text)?;
+    boot_s.checked_mul(1_000_000_000)?.checked_add(process.start_ticks.checked_mul(TICK_NS)?)
+}
+
 /// Whether a process has the property that a setting of this knob wants; `None` if that cannot be read.
-pub(crate) fn has(root: &Root, pid: u32, knob: &Knob, wanted: &str) -> Option<bool> {
+pub(crate) fn has(root: &Root, pid: u32, knob: &Knob, wanted: &str) -> Option<ProcessValue> {
     let file = |name: &str| root.text(&format!("/proc/{pid}/{name}")).ok();
     (knob.extras.process?.has?)(&file, wanted)
 }
@@ -59,21 +67,25 @@ mod tests {
         assert_eq!(main_process(&root, "other.service"), None);
         assert_eq!(slice("my-game@1.service"), r"system.slice/system-my\x2dgame.slice");
         let table = [
-            ("process.timer_slack_ns", "1", Some(true)),
-            ("process.timer_slack_ns", "50000", Some(false)),
-            ("process.cpu_affinity", "1-2", Some(true)),
-            ("process.cpu_affinity", "0-2", Some(false)),
-            ("process.memory_lock", "all", Some(true)),
-            ("process.numa_policy", "1", Some(true)),
-            ("process.numa_policy", "0", Some(false)),
-            ("process.sched_policy", "fifo", Some(true)),
-            ("process.sched_policy", "rr", Some(false)),
-            ("irqbalance.banned_cpus", "2-3", Some(true)),
-            ("irqbalance.banned_cpus", "2", Some(false)),
-            ("process.glibc_hugetlb", "1", Some(false)),
+            ("process.timer_slack_ns", "1", Some("")),
+            ("process.timer_slack_ns", "50000", Some("1")),
+            ("process.cpu_affinity", "1-2", Some("")),
+            ("process.cpu_affinity", "0-2", Some("1-2")),
+            ("process.memory_lock", "all", Some("")),
+            ("process.numa_policy", "1", Some("")),
+            ("process.numa_policy", "0", Some("bind:1")),
+            ("process.sched_policy", "fifo", Some("")),
+            ("process.sched_policy", "rr", Some("policy 1")),
+            ("irqbalance.banned_cpus", "2-3", Some("")),
+            ("irqbalance.banned_cpus", "2", Some("2-3")),
+            ("process.glibc_hugetlb", "1", Some("no GLIBC_TUNABLES")),
             ("process.sched_slice_ns", "100000", None),
         ];
         for (knob, wanted, expected) in table {
+            let expected = expected.map(|other| match other {
+                "" => ProcessValue::Wanted,
+                other => ProcessValue::Other(other.to_owned()),
+            });
             assert_eq!(has(&root, 41, knobs::find(knob).unwrap(), wanted), expected, "{knob}={wanted}");
         }
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_host::{Action, Advice, AdviceContext, Fact, Facts, Owner, Step, TakesEffect, advise, knobs};
+use evenkeel_host::{
+    Action, Advice, AdviceContext, Fact, Facts, Owner, ProcessValue, Step, TakesEffect, advise, knobs,
+};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,9 @@ use crate::renumber::renumbered;
 use crate::server;
 use crate::shell;
 use crate::why::culprit;
+
+/// How long after a transaction a process must have started to have certainly been started with its files.
+const START_MARGIN_NS: u64 = 2_000_000_000;
 
 /// Compares the host with what should be in force according to the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -282,15 +287,32 @@ impl Judge<'_> {
             return Found::Pending(pending(step, WaitsFor::Start, format!("systemctl start {unit}")));
         };
         let knob = knobs::find(&step.knob).ok();
+        let restart = format!("systemctl restart {unit}");
         match knob.and_then(|knob| server::has(self.root, pid, knob, &step.wanted)) {
-            Some(true) => Found::Holds,
-            Some(false) => Found::Pending(pending(step, WaitsFor::Start, format!("systemctl restart {unit}"))),
+            Some(ProcessValue::Wanted) => Found::Holds,
+            Some(ProcessValue::Other(found)) if self.is_started_with(pid) => {
+                let mut why = format!(
+                    "process {pid} of {unit} was started with this value, which was changed since: by the program itself"
+                );
+                if let Some(other) = knob.and_then(|knob| knob.extras.process?.reset_by) {
+                    why += &format!(", or {other}");
+                }
+                Found::Drift(Drift { mend: restart, ..self.drift(step, Fact::Known(found), why) })
+            }
+            Some(ProcessValue::Other(_)) => Found::Pending(pending(step, WaitsFor::Start, restart)),
             None => {
-                let todo =
-                    format!("systemctl restart {unit}; evenkeel cannot read whether process {pid} already has it");
+                let todo = format!("{restart}; evenkeel cannot read whether process {pid} already has it");
                 Found::Pending(pending(step, WaitsFor::Start, todo))
             }
         }
+    }
+
+    /// Whether a process was started after the transaction had written the files that its unit is made of.
+    fn is_started_with(&self, pid: u32) -> bool {
+        let started_at_ns = server::started_at_ns(self.root, pid);
+        // The journal and the process both have wall-clock times, and the kernel gives the time of boot in whole seconds.
+        let written = self.logged.committed_at_ns.map(|at_ns| at_ns.saturating_add(START_MARGIN_NS));
+        !self.is_this_boot || written.zip(started_at_ns).is_some_and(|(written, started)| started > written)
     }
 
     /// Finds settings in a file of another owner's program, judged by the current facts.

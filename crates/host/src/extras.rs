@@ -183,7 +183,25 @@ pub struct Process {
     pub while_it_runs: bool,
     /// Whether a process has the wanted value, according to its files in /proc; the function returns `None` if they cannot be read. There
     /// is no function if the kernel does not show the value.
-    pub has: Option<fn(ProcessFiles<'_>, &str) -> Option<bool>>,
+    pub has: Option<fn(ProcessFiles<'_>, &str) -> Option<ProcessValue>>,
+    /// What resets the value while the process runs, other than the program itself.
+    pub reset_by: Option<&'static str>,
+}
+
+/// The value of a property of a process, compared with the wanted value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessValue {
+    /// The process has the wanted value.
+    Wanted,
+    /// The process has another value: this text.
+    Other(String),
+}
+
+impl ProcessValue {
+    /// The wanted value if `is_wanted`, or else the value that was found.
+    pub(crate) fn new(is_wanted: bool, found: impl Into<String>) -> ProcessValue {
+        if is_wanted { ProcessValue::Wanted } else { ProcessValue::Other(found.into()) }
+    }
 }
 
 /// Returns the text of a file in /proc/PID by its name; `None` if it cannot be read.

@@ -39,8 +39,8 @@ pub use clash::{Clash, ClashReason};
 pub use document::knobs_page;
 pub use evenkeel_sys::CpuSet;
 pub use extras::{
-    Along, Counter, CounterPlace, Extras, Lasts, MaxBefore, Owner, Process, ProcessFiles, Program, RiskAt, ServerUnit,
-    TunedProfile, UnitLimit, Wait,
+    Along, Counter, CounterPlace, Extras, Lasts, MaxBefore, Owner, Process, ProcessFiles, ProcessValue, Program,
+    RiskAt, ServerUnit, TunedProfile, UnitLimit, Wait,
 };
 pub use fact::Fact;
 pub use facts::Facts;

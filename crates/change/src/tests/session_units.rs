@@ -151,9 +151,12 @@ fn the_services_of_all_sessions_are_one_transaction() {
 #[test]
 fn running_sessions_are_judged_by_their_process() {
     let group = r"/sys/fs/cgroup/system.slice/system-arena.slice";
-    let found = |lines, cpus: &str| {
-        let runs =
-            format!("{group}/arena@1.service/cgroup.procs = 41\n/proc/41/status =\n| Cpus_allowed_list:\t{cpus}\n");
+    let found = |lines, cpus: &str, start_ticks: u32| {
+        let runs = format!(
+            "{group}/arena@1.service/cgroup.procs = 41\n/proc/41/status =\n| Cpus_allowed_list:\t{cpus}\n\
+             /proc/stat =\n| cpu 1 0 0 0 0 0 0 0\n| btime 1700000000\n/proc/41/stat = 41 (a) S 1 1 1 {}{start_ticks} 1 0\n",
+            "0 ".repeat(15),
+        );
         let stage = Stage::on(&lasting::host().replacen('\n', &format!("\n{runs}"), 1));
         let done = place_by(&stage, &mut stage.state(), lines, &["0-1", "1"]).unwrap();
         let found = verify(&stage.root, &Facts::probe(&stage.root), stage.state().log());
@@ -177,12 +180,18 @@ fn running_sessions_are_judged_by_their_process() {
         pending arena@2.service: systemctl start arena@2.service
         PendingStart { todo: "systemctl restart arena@1.service" }
         PendingStart { todo: "systemctl restart arena@2.service" }
+        drift arena@1.service: process 41 of arena@1.service was started with this value, which was changed since: by the program itself, or before Linux 6.2 by the kernel, when the CPUs of its control group or of a group above it change, as they do with AllowedCPUs= of another service; systemctl restart arena@1.service
+        pending arena@2.service: systemctl start arena@2.service
+        PendingStart { todo: "systemctl restart arena@1.service" }
+        PendingStart { todo: "systemctl restart arena@2.service" }
     "#]].assert_eq(
         &[
-            found(UnitLines::ControlGroup, "1"),
-            found(UnitLines::ControlGroup, "0-3"),
-            found(UnitLines::Process, "0-1"),
-            found(UnitLines::Process, "0-3"),
+            found(UnitLines::ControlGroup, "1", 0),
+            found(UnitLines::ControlGroup, "0-3", 0),
+            found(UnitLines::Process, "0-1", 0),
+            found(UnitLines::Process, "0-3", 0),
+            // A process that was started with the value and has another one now.
+            found(UnitLines::Process, "0-3", 1000),
         ]
         .concat(),
     );

@@ -2,7 +2,7 @@
 
 use evenkeel_sys::CpuSet;
 
-use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles};
+use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles, ProcessValue};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::AdviceContext;
@@ -46,7 +46,12 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
-        process: Some(Process { of: Owner::Service("irqbalance.service"), while_it_runs: false, has: Some(has) }),
+        process: Some(Process {
+            of: Owner::Service("irqbalance.service"),
+            while_it_runs: false,
+            has: Some(has),
+            reset_by: None,
+        }),
         lasts: Some(Lasts::IrqbalanceVariables),
         called: &["tuned irqbalance banned_cpus"],
         ..Extras::NONE
@@ -54,13 +59,15 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
+fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<ProcessValue> {
     let wanted = CpuSet::parse_list(wanted)?;
     let environ = file("environ")?;
     let value = |name: &str| environ.split('\0').filter_map(|variable| variable.strip_prefix(name)).next_back();
     let list = value("IRQBALANCE_BANNED_CPULIST=").and_then(CpuSet::parse_list);
     let mask = || value("IRQBALANCE_BANNED_CPUS=").and_then(CpuSet::parse_mask);
-    Some(list.or_else(mask).is_some_and(|banned| banned == wanted))
+    let banned = list.or_else(mask);
+    let text = banned.as_ref().map_or_else(|| "no banned CPUs".to_owned(), CpuSet::to_string);
+    Some(ProcessValue::new(banned.is_some_and(|banned| banned == wanted), text))
 }
 
 fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {

@@ -3,7 +3,7 @@
 use evenkeel_hostfs::proc::field;
 use evenkeel_sys::CpuSet;
 
-use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit};
+use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles, ProcessValue, ServerUnit};
 use crate::facts::Facts;
 use crate::finding::{Finding, State};
 use crate::goal::{AdviceContext, Goal};
@@ -29,11 +29,15 @@ pub(super) const KNOB: Knob = Knob {
         CPU manager.",
     risk: "CPUs that the server does not use stay idle; a server with more threads than CPUs queues",
     shows_in: "se.nr_migrations in /proc/PID/sched, NET_RX in /proc/softirqs",
-    kernels: "all",
+    kernels: "all; before 6.2, a change of the CPUs of the process's control group or of a group above it resets them",
     sources: &[
         Source {
             title: "sched_setaffinity(2)",
             says: "the kernel ignores CPUs outside the control group's set; if none is left, it returns EINVAL",
+        },
+        Source {
+            title: "Linux, commit 8f9ea86fdf99 (6.2)",
+            says: "since then the kernel remembers the CPUs that a process was given when a cpuset changes",
         },
         Source { title: "systemd.exec(5), CPUAffinity=", says: "sets it for a service" },
         Source {
@@ -43,7 +47,15 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] }],
-        process: Some(Process { of: Owner::Server, while_it_runs: true, has: Some(has) }),
+        process: Some(Process {
+            of: Owner::Server,
+            while_it_runs: true,
+            has: Some(has),
+            reset_by: Some(
+                "before Linux 6.2 by the kernel, when the CPUs of its control group or of a group above it change, as \
+                    they do with AllowedCPUs= of another service",
+            ),
+        }),
         lasts: Some(Lasts::ServerUnit(ServerUnit {
             lines: |cpus| Some(format!("CPUAffinity=\nCPUAffinity={cpus}\n")),
             ..ServerUnit::NONE
@@ -54,9 +66,10 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
+fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<ProcessValue> {
     let status = file("status")?;
-    Some(CpuSet::parse_list(field(&status, "Cpus_allowed_list", ':')?)? == CpuSet::parse_list(wanted)?)
+    let cpus = CpuSet::parse_list(field(&status, "Cpus_allowed_list", ':')?)?;
+    Some(ProcessValue::new(cpus == CpuSet::parse_list(wanted)?, cpus.to_string()))
 }
 
 fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {

@@ -1,6 +1,6 @@
 //! Whether the C library's malloc requests huge pages.
 
-use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, RiskAt, ServerUnit};
+use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ProcessValue, RiskAt, ServerUnit};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::AdviceContext;
@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
         },
     ],
     extras: Extras {
-        process: Some(Process { of: Owner::Server, while_it_runs: false, has: Some(has) }),
+        process: Some(Process { of: Owner::Server, while_it_runs: false, has: Some(has), reset_by: None }),
         lasts: Some(Lasts::ServerUnit(ServerUnit {
             lines: |way| Some(format!("Environment=GLIBC_TUNABLES=glibc.malloc.hugetlb={way}\n")),
             ..ServerUnit::NONE
@@ -45,10 +45,12 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
+fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<ProcessValue> {
     let tunable = format!("glibc.malloc.hugetlb={wanted}");
-    let is_so = |tunables: &str| tunables.split(':').any(|one| one == tunable);
-    Some(file("environ")?.split('\0').any(|variable| variable.strip_prefix("GLIBC_TUNABLES=").is_some_and(is_so)))
+    let environ = file("environ")?;
+    let tunables = environ.split('\0').find_map(|variable| variable.strip_prefix("GLIBC_TUNABLES="));
+    let is_wanted = tunables.is_some_and(|tunables| tunables.split(':').any(|one| one == tunable));
+    Some(ProcessValue::new(is_wanted, tunables.map_or("no GLIBC_TUNABLES", |tunables| tunables)))
 }
 
 fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {

@@ -1,6 +1,6 @@
 //! Whether the server's memory stays in RAM.
 
-use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, RiskAt, ServerUnit, UnitLimit};
+use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ProcessValue, RiskAt, ServerUnit, UnitLimit};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{AdviceContext, Goal};
@@ -32,7 +32,7 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "systemd.exec(5), LimitMEMLOCK=", says: "sets that limit for a service" },
     ],
     extras: Extras {
-        process: Some(Process { of: Owner::Server, while_it_runs: false, has: Some(has) }),
+        process: Some(Process { of: Owner::Server, while_it_runs: false, has: Some(has), reset_by: None }),
         lasts: Some(Lasts::ServerUnit(ServerUnit {
             lines: |which| (which == "all").then(|| "LimitMEMLOCK=infinity\n".to_owned()),
             without_lines: Some(UnitLimit {
@@ -51,10 +51,11 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
+fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<ProcessValue> {
     let limits = file("limits")?;
     let limit = limits.lines().find_map(|line| line.strip_prefix(LIMIT))?;
-    Some(limit.trim().starts_with("unlimited") == (wanted == "all"))
+    let limit = limit.split_whitespace().next()?;
+    Some(ProcessValue::new((limit == "unlimited") == (wanted == "all"), format!("at most {limit} bytes")))
 }
 
 fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {

@@ -1,6 +1,6 @@
 //! The memory node where the server runs and allocates its memory.
 
-use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit};
+use crate::extras::{Extras, Lasts, Owner, Process, ProcessValue, ServerUnit};
 use crate::facts::{Facts, Node};
 use crate::finding::Finding;
 use crate::goal::AdviceContext;
@@ -41,8 +41,11 @@ pub(super) const KNOB: Knob = Knob {
             while_it_runs: false,
             // The first mapping belongs to the program itself, so it follows the policy of the process.
             has: Some(|file, node| {
-                Some(file("numa_maps")?.lines().next()?.split_whitespace().nth(1)? == format!("bind:{node}"))
+                let maps = file("numa_maps")?;
+                let policy = maps.lines().next()?.split_whitespace().nth(1)?;
+                Some(ProcessValue::new(policy == format!("bind:{node}"), policy))
             }),
+            reset_by: None,
         }),
         lasts: Some(Lasts::ServerUnit(ServerUnit {
             lines: |node| Some(format!("NUMAPolicy=bind\nNUMAMask=\nNUMAMask={node}\n")),

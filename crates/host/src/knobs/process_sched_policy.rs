@@ -1,6 +1,6 @@
 //! The scheduling class of the server's threads.
 
-use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, RiskAt, ServerUnit};
+use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ProcessValue, RiskAt, ServerUnit};
 use crate::facts::Facts;
 use crate::finding::{Against, Finding};
 use crate::goal::{AdviceContext, Goal};
@@ -38,7 +38,7 @@ pub(super) const KNOB: Knob = Knob {
         },
     ],
     extras: Extras {
-        process: Some(Process { of: Owner::Server, while_it_runs: true, has: Some(has) }),
+        process: Some(Process { of: Owner::Server, while_it_runs: true, has: Some(has), reset_by: None }),
         lasts: Some(Lasts::ServerUnit(ServerUnit { lines: unit_lines, ..ServerUnit::NONE })),
         risk_at: RiskAt::Values(&["fifo", "rr"]),
         called: &["chrt", "systemd CPUSchedulingPolicy"],
@@ -53,7 +53,7 @@ fn unit_lines(policy: &str) -> Option<String> {
     Some(format!("CPUSchedulingPolicy={policy}\n{priority}"))
 }
 
-fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
+fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<ProcessValue> {
     let stat = file("stat")?;
     let (stat, _) = parse_process(&stat)?;
     let number = match wanted {
@@ -61,7 +61,8 @@ fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
         "rr" => 2,
         _ => 0,
     };
-    Some(stat.policy? == number)
+    let policy = stat.policy?;
+    Some(ProcessValue::new(policy == number, format!("policy {policy}")))
 }
 
 fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {

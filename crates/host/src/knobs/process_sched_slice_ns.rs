@@ -39,7 +39,7 @@ pub(super) const KNOB: Knob = Knob {
         },
     ],
     extras: Extras {
-        process: Some(Process { of: Owner::Server, while_it_runs: true, has: None }),
+        process: Some(Process { of: Owner::Server, while_it_runs: true, has: None, reset_by: None }),
         lasts: Some(Lasts::ServerUnit(ServerUnit {
             lines: |_| None,
             without_lines: Some(UnitLimit {

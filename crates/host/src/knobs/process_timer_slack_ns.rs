@@ -1,6 +1,6 @@
 //! How late the kernel may end a sleep of the server, so that several sleeps end together.
 
-use crate::extras::{Counter, Extras, Lasts, Owner, Process, ServerUnit, Wait};
+use crate::extras::{Counter, Extras, Lasts, Owner, Process, ProcessValue, ServerUnit, Wait};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{AdviceContext, Goal};
@@ -43,7 +43,11 @@ pub(super) const KNOB: Knob = Knob {
         process: Some(Process {
             of: Owner::Server,
             while_it_runs: true,
-            has: Some(|file, wanted| Some(file("timerslack_ns")?.trim() == wanted)),
+            has: Some(|file, wanted| {
+                let slack_ns = file("timerslack_ns")?;
+                Some(ProcessValue::new(slack_ns.trim() == wanted, slack_ns.trim()))
+            }),
+            reset_by: None,
         }),
         lasts: Some(Lasts::ServerUnit(ServerUnit {
             lines: |slack_ns| Some(format!("TimerSlackNSec={slack_ns}\n")),
