@@ -117,6 +117,17 @@ fn links_and_headings_are_read_as_markdown_has_them() {
 }
 
 /// Every page must be in the list of the site. Otherwise nobody finds it.
+/// The tests of the command lines in the documents read line by line. The page of commands is generated from help texts, which wrap.
+#[test]
+fn no_code_in_a_line_goes_on_in_the_next_one() {
+    for page in pages().iter().filter(|page| !page.ends_with("docs/commands.md")) {
+        for line in prose(&read(page)) {
+            let ends = line.matches('`').count() % 2 == 0;
+            assert!(ends, "{}: its code continues in the next line: {line}", page.display());
+        }
+    }
+}
+
 #[test]
 fn the_site_has_every_page() {
     let docs = project().join("docs");
