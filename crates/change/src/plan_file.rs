@@ -188,18 +188,19 @@ impl PlanFile {
         }
     }
 
-    /// Whether the machine is already as planned, and will be after the next boot.
+    /// Whether the machine is already as planned, and will be after the next boot, as far as [`apply`](crate::apply) can change it.
     ///
     /// # Errors
     /// If a file can't be read.
     pub fn is_done(&self, root: &Root) -> Result<bool, TreeError> {
         let is_so = |planned: &PlannedStep| planned.already_so || !matches!(planned.step.action, Action::Write { .. });
         let keeps = self.persist.as_ref().map_or(Ok(true), |lasting| is_in_place(root, &lasting.persist))?;
+        // Without `--persist`, apply sets no property of a process and holds no device, so a second apply has nothing to do about them.
         let waits = self
             .steps
             .iter()
-            .any(|planned| !planned.already_so && !matches!(planned.step.action, Action::Write { .. }));
-        // If the plan persists nothing, no file shows whether a value that is still pending was ever requested. Then the plan is not done.
+            .any(|planned| !planned.already_so && matches!(planned.step.action, Action::KernelArgument { .. }));
+        // If the plan persists nothing, no file shows whether a kernel argument was ever requested. Then the plan is not done.
         Ok(self.steps.iter().all(is_so) && keeps && (!waits || self.persist.is_some()))
     }
 

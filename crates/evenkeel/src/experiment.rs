@@ -169,7 +169,7 @@ impl Experiment<'_> {
                 progress.print(&words);
             }
             if let Some(detectable) = now.detectable.filter(|_| !preview.replace(true)) {
-                progress.note(&words::preview(detectable));
+                progress.note(&words::preview(detectable, design.stop.pairs_max()));
             }
             progress.show(now);
         });

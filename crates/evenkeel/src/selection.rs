@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_change::persist::{PersistContext, boot_files};
 use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError, ServiceName};
 use evenkeel_host::{
-    Action, Advice, Clash, Facts, Knob, SYSCTL_PREFIX, Setting, SettingError, State as Advised, advise, knobs,
+    Action, Advice, Clash, Facts, Knob, SYSCTL_PREFIX, Setting, SettingError, State as Advised, Step, advise, knobs,
 };
 use evenkeel_hostfs::{Root, RootKind, user_file};
 use evenkeel_workload::SETTING_PREFIX;
@@ -252,10 +252,17 @@ pub(crate) fn refuse_clash(settings: &[Setting], tried: &str) -> Result<(), Fail
 
 impl Selection {
     /// Refuses settings that cannot be set on this machine at all. Among all advised settings they are skipped. But if a user names such a
-    /// setting, the exit code must not mean success.
-    pub(crate) fn refuse_what_can_not_be(&self, plan: &PlanFile) -> Result<(), Failure> {
-        if self.advised { Ok(()) } else { refuse_what_can_not_be(plan) }
+    /// setting, the exit code must not mean success. With `keep_going`, the others are set if there are any.
+    pub(crate) fn refuse_what_can_not_be(&self, plan: &PlanFile, keep_going: bool) -> Result<(), Failure> {
+        let goes_on =
+            keep_going && plan.persist.is_none() && plan.steps.iter().any(|planned| can_be_set(&planned.step));
+        if self.advised || goes_on { Ok(()) } else { refuse_what_can_not_be(plan) }
     }
+}
+
+/// Whether `apply` without `--persist` does something about a step.
+pub(crate) fn can_be_set(step: &Step) -> bool {
+    matches!(step.action, Action::Write { .. } | Action::KernelArgument { .. })
 }
 
 fn refuse_what_can_not_be(plan: &PlanFile) -> Result<(), Failure> {

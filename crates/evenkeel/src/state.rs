@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use evenkeel_change::{Log, State, StateError};
+use evenkeel_change::{JOURNAL, Log, State, StateError};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::process;
 
@@ -75,6 +75,12 @@ impl StateArgs {
     /// The command that restores the changes in this journal, in backquotes.
     pub(crate) fn revert(&self) -> String {
         format!("`evenkeel revert{}`", self.again())
+    }
+
+    /// The text for a journal that does not exist, as with a mistyped path or after a change by another user. `None` if it exists.
+    pub(crate) fn without_journal(&self) -> Option<String> {
+        let dir = self.path().ok().filter(|dir| !dir.join(JOURNAL).exists())?;
+        Some(format!("There is no journal in {}: no change is recorded there.\n", dir.display()))
     }
 
     /// Root's journal, if it exists, the user named none, and this command therefore used the user's own.

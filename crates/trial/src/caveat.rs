@@ -196,7 +196,7 @@ impl Caveat {
                 "{metric} has only {ticks} ticks per window, too few for this quantile; use longer windows (--window) or a median"
             ),
             Caveat::StoppedEarly { ratio, nearest_ratio, pairs } => format!(
-                "the trial stopped after {pairs} pairs, as soon as a difference was clear: the estimate ({}) is probably too large; at least {} is certain",
+                "the trial stopped after {pairs} pairs, as soon as a difference was clear: the estimate ({}) is probably too large; the end of the confidence interval next to no effect is {}",
                 as_change(*ratio),
                 as_change(*nearest_ratio)
             ),
@@ -208,7 +208,7 @@ impl Caveat {
             Caveat::WideNoise { noise_ratio, smallest_effect_ratio } => format!(
                 "single pairs differ by {}, {:.0} times the smallest effect that matters: an effect can be hidden or look smaller; measure at a quieter time, or use longer windows",
                 percent(*noise_ratio),
-                noise_ratio.ln_1p() / smallest_effect_ratio.ln_1p()
+                noise_ratio / smallest_effect_ratio
             ),
             // The sentences of these kinds are printed above. Listing the kinds makes the compiler report a kind without a sentence.
             Caveat::SameAlready { .. }

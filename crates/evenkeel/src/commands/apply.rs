@@ -16,7 +16,7 @@ use crate::commands::{capture, watchdog};
 use crate::exit::{self, Exit};
 use crate::failure::{Aftermath, Failure, Outcome, exit_of};
 use crate::overdue;
-use crate::selection::{Selected, Selection, Term};
+use crate::selection::{Selected, Selection, Term, can_be_set};
 use crate::show::{self, Out};
 use crate::state;
 use crate::times;
@@ -102,13 +102,22 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         })?;
         return Ok(exit::WELL);
     }
-    args.selection.refuse_what_can_not_be(&plan)?;
+    args.selection.refuse_what_can_not_be(&plan, args.keep_going)?;
+    let leaves_some = plan.persist.is_none() && !plan.steps.iter().all(|planned| can_be_set(&planned.step));
+    // Among all advised settings, those that this command cannot set are expected.
+    let exit_if_set = if leaves_some && !args.selection.advised { exit::NO } else { exit::WELL };
     let is_done = plan.is_done(&root).map_err(|error| Failure::new(exit_of(error.errno, exit::NOT_POSSIBLE), error))?;
     // The agent of a node finds a goal by its transaction. So a goal needs a transaction even if all values are set already.
     if is_done && args.for_goal.is_none() {
-        let text = "Nothing to do: all values are set already.\n".to_owned();
-        out.answer(&Answer { plan: &plan, transaction: None }, || text)?;
-        return Ok(exit::WELL);
+        let text = match leaves_some {
+            false => "Nothing to do: all values are set already.\n",
+            true => {
+                "Nothing to do: all values that this command can set are set already. --plan-only shows the others, which take effect \
+                     only in a process.\n"
+            }
+        };
+        out.answer(&Answer { plan: &plan, transaction: None }, || text.to_owned())?;
+        return Ok(exit_if_set);
     }
     if let Some(stale) = stale {
         return Err(Failure::new(exit::NOT_POSSIBLE, stale).hint("`evenkeel diff PLAN` shows what it would change now"));
@@ -136,7 +145,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     })?;
     let missed = answer.transaction.iter().flat_map(|done| &done.steps);
     let all_came = !missed.into_iter().any(|step| matches!(step.outcome, StepOutcome::Missed(_)));
-    Ok(if all_came { exit::WELL } else { exit::NO })
+    Ok(if all_came { exit_if_set } else { exit::NO })
 }
 
 fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transaction, Failure> {

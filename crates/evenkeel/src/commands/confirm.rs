@@ -44,8 +44,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     })?;
     let answer = Answer { confirmed };
     out.answer(&answer, || {
-        let ids: Vec<String> = answer.confirmed.iter().map(u64::to_string).collect();
-        format!("Transaction {} stays. Undo it with {}.\n", ids.join(", "), args.state.revert())
+        // Without a number, `revert` would undo all transactions.
+        let line = |id: &u64| format!("Transaction {id} stays. Undo it with `evenkeel revert {id}{again}`.\n");
+        answer.confirmed.iter().map(line).collect()
     })?;
     Ok(exit::WELL)
 }

@@ -8,7 +8,7 @@ use crate::args::{HostArgs, StateArgs};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::overdue;
-use crate::selection::{Selection, Term};
+use crate::selection::{Selection, Term, can_be_set};
 use crate::show::plan::{Difference, FileDifference};
 use crate::show::{self, Out};
 
@@ -38,7 +38,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let plan = args.selection.plan(&root, &facts, &log, term)?.plan;
     let difference = difference(&root, plan)?;
     out.answer(&difference, || show::plan::difference(&difference))?;
-    Ok(if difference.steps.is_empty() && difference.files.is_empty() { exit::WELL } else { exit::NO })
+    // A property of a process, which `apply` cannot set without --persist, would differ forever.
+    let differs = difference.steps.iter().any(|planned| args.persist || can_be_set(&planned.step));
+    Ok(if differs || !difference.files.is_empty() { exit::NO } else { exit::WELL })
 }
 
 fn difference(root: &Root, plan: PlanFile) -> Result<Difference, Failure> {

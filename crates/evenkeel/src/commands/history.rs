@@ -50,10 +50,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 /// The text for an empty journal. It also names other journals that may have changes of this machine.
 fn nothing(args: &Args, root: &Root) -> String {
     let Ok(dir) = args.state.path() else { return String::new() };
-    let mut text = match dir.join(JOURNAL).exists() {
-        true => format!("The journal in {} has no changes.\n", dir.display()),
-        false => format!("There is no journal in {}: no change is recorded there.\n", dir.display()),
-    };
+    let has_no_changes = || format!("The journal in {} has no changes.\n", dir.display());
+    let mut text = args.state.without_journal().unwrap_or_else(has_no_changes);
     if let Some(of_root) = args.state.of_root() {
         text += &format!("What root changed is in {}: `sudo evenkeel history` lists it.\n", of_root.display());
     }

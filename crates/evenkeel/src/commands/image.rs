@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let facts = Facts::probe(&root);
     let log = Log::read_in(&image).map_err(state::failure)?;
     let selected = args.selection.plan(&root, &facts, &log, Term::Lasting)?;
-    args.selection.refuse_what_can_not_be(&selected.plan)?;
+    args.selection.refuse_what_can_not_be(&selected.plan, false)?;
     let mut state = State::open_in(&image).map_err(state::failure)?;
     let plan = selected.plan.plan();
     let job = Job {

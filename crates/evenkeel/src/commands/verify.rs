@@ -41,12 +41,17 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let undone = overdue::settle(&root, &args.state, out);
     let log = args.state.read_noted(&root)?;
     let facts = Facts::probe(&root);
-    let answer = Answer {
-        verification: evenkeel_change::verify(&root, &facts, &log),
-        journal: JournalView::from_log(&log),
-        undone,
-    };
-    out.answer(&answer, || show::change::verification(&answer.verification, &answer.journal, &args.state.again()))?;
+    let again = args.state.again();
+    let mut verification = evenkeel_change::verify(&root, &facts, &log);
+    for drift in verification.drift.iter_mut().filter(|drift| drift.mend.starts_with("evenkeel ")) {
+        // The repair belongs into the same journal.
+        drift.mend += &again;
+    }
+    let answer = Answer { verification, journal: JournalView::from_log(&log), undone };
+    out.answer(&answer, || {
+        let page = show::change::verification(&answer.verification, &answer.journal, &again);
+        args.state.without_journal().unwrap_or_default() + &page
+    })?;
     let found = &answer.verification;
     let holds = found.drift.is_empty() && found.interrupted.is_empty() && found.ended_by_reboot.is_empty();
     let holds = holds && found.overdue.is_empty();

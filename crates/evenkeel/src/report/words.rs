@@ -177,11 +177,12 @@ pub(crate) fn inert(what: &str, reasons: &[(String, String)], median: Option<f64
 }
 
 /// Text before the first pair: the smallest effect that the trial can detect.
-pub(crate) fn preview(detectable: Detectable) -> String {
+pub(crate) fn preview(detectable: Detectable, pairs_max: usize) -> String {
     let pairs = detectable.pairs;
+    let option = if pairs >= pairs_max { "--pairs" } else { "--budget" };
     match detectable.ratio {
         Some(ratio) => format!("smallest detectable difference in the {pairs} pairs that fit: about {}", share(ratio)),
-        None => format!("the {pairs} pairs that fit are too few to detect any difference: increase --budget"),
+        None => format!("the {pairs} pairs that fit are too few to detect any difference: increase {option}"),
     }
 }
 

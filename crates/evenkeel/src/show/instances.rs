@@ -45,7 +45,7 @@ fn title(report: &InstancesReport, best: &Candidate) -> String {
     match best.session_per_month {
         Some(cost) => format!("{name}: {} for a session and month, {fit}", money(cost, report)),
         None if best.fit.unchecked().next().is_some() => format!("{name} may hold these sessions: {fit}"),
-        None => format!("{name} is the smallest type that holds these sessions: {fit}"),
+        None => format!("{name} is the smallest type for such sessions: {fit}"),
     }
 }
 

@@ -109,7 +109,7 @@ fn a_change_from_plan_to_revert() {
             drift           vm.swappiness = 10
                             is "55": somebody changed /proc/sys/vm/swappiness after
                             transaction 1
-                            evenkeel apply vm.swappiness@/proc/sys/vm/swappiness=10
+                            evenkeel apply vm.swappiness@/proc/sys/vm/swappiness=10 --state state
             2 values hold, 1 drifted.
         "#]],
     );

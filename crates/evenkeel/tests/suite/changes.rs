@@ -122,6 +122,44 @@ fn a_try_undoes_itself_unless_it_is_confirmed() {
     assert_eq!(live.now(), live.before);
 }
 
+#[test]
+fn what_to_run_next_is_about_the_same_change_and_journal() {
+    let Some(live) = Live::take() else { return };
+    let state = live.state().display().to_string();
+    let none = live.run("verify");
+    assert!(code(&none) == 0 && text(&none).contains("There is no journal in"), "{}", text(&none));
+
+    live.run(&format!("apply --try 600 vm.swappiness={}", live.other()));
+    let confirmed = text(&live.run("confirm"));
+    assert_eq!(confirmed, format!("Transaction 1 stays. Undo it with `evenkeel revert 1 --state {state}`.\n"));
+
+    fs::write(SWAPPINESS, "33").unwrap();
+    let drifted = live.run("verify --json");
+    let verification: Value = serde_json::from_slice(&drifted.stdout).unwrap();
+    let mend = format!("evenkeel apply vm.swappiness@{SWAPPINESS}={} --state {state}", live.other());
+    assert_eq!((code(&drifted), verification["drift"][0]["mend"].as_str()), (1, Some(&*mend)));
+    assert_eq!(code(&live.run("revert")), 0);
+}
+
+/// A property of a process, which only its start can set, is recorded as not applied. It keeps neither the others from being set nor a
+/// second run from having nothing to do.
+#[test]
+fn with_keep_going_the_other_settings_are_set() {
+    let Some(live) = Live::take() else { return };
+    let settings = format!("process.timer_slack_ns=1 vm.swappiness={}", live.other());
+    let refused = live.run(&format!("apply {settings}"));
+    assert_eq!((code(&refused), live.now()), (4, live.before.clone()), "{}", text(&refused));
+    for _ in 0..2 {
+        let applied = live.run(&format!("apply --keep-going {settings}"));
+        assert_eq!((code(&applied), live.now().trim()), (1, live.other()), "{}", text(&applied));
+    }
+    let history: Value = serde_json::from_slice(&live.run("history --json").stdout).unwrap();
+    assert_eq!(history["transactions"].as_array().unwrap().len(), 1, "{history}");
+    assert_eq!(code(&live.run("apply --keep-going process.timer_slack_ns=1")), 4, "nothing else is to set");
+    assert_eq!(code(&live.run("revert")), 0);
+    assert_eq!(live.now(), live.before);
+}
+
 /// Simulates a change that cuts the connection: the terminal is closed, its session gets SIGHUP, and the program is killed.
 #[test]
 fn a_try_outlives_its_terminal() {

@@ -172,7 +172,8 @@ fn servers(page: &mut Page, model: &Model) {
         page.paragraph(
             Indent::all(2),
             PLAIN,
-            "none found: name one with --pid, or give it a page of telemetry (evenkeel-rt)",
+            "none found: the search for a server without a page of telemetry (evenkeel-rt) takes some 10 s, so --once finds none; --pid \
+                 names one",
         );
         return;
     }

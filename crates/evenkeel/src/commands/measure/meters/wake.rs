@@ -24,6 +24,10 @@ const SLEEPY_GAP_NS: u64 = 200_000;
 /// A part of the latency gets a sentence if it is at least this long, in nanoseconds and as a share of the whole.
 const PART_NS_MIN: f64 = 2_000.0;
 const PART_SHARE_MIN: f64 = 0.3;
+/// The minimum number of rounds in which both variants of a part were measured.
+const PART_ROUNDS_MIN: usize = 3;
+/// With fewer timers, the grade would rest on chance.
+const TIMERS_MIN: u64 = 20;
 
 /// Measure wake-up latency by sleep time and CPU, and split it into timer slack, scheduling class and leaving idle
 ///
@@ -105,8 +109,14 @@ impl Meter for Args {
         let Some(gap_ns) = gap_ns else {
             return Some(Finding::unknown("timers of a program that sets nothing were not measured"));
         };
-        let worst = plain().filter(|cell| cell.gap_ns == gap_ns);
-        let worst = worst.filter_map(|cell| cell.latency.histogram.quantile(0.99)).max();
+        let nearest = || plain().filter(|cell| cell.gap_ns == gap_ns);
+        let fewest = nearest().map(|cell| cell.latency.histogram.count()).min().unwrap_or(0);
+        if fewest < TIMERS_MIN {
+            let gap = quantity(gap_ns, Unit::Ns);
+            let why = format!("only {fewest} timers fired after {gap} of sleep: measure for longer (--seconds)");
+            return Some(Finding::unknown(why));
+        }
+        let worst = nearest().filter_map(|cell| cell.latency.histogram.quantile(0.99)).max();
         Some(late(worst.map(|ns| ns as f64), gap_ns))
     }
 
@@ -223,7 +233,9 @@ fn largest(parts: &WakeParts) -> Option<(f64, String)> {
     ];
     let found = candidates.into_iter().filter_map(|(part, words)| Some((part?, words)));
     // A part counts only if its lower quartile over the rounds is above 0. Otherwise it may be chance.
-    let sure = found.filter(|(part, _)| part.low_ns > 0.0 && part.ns >= PART_NS_MIN);
+    let is_sure = |part: &WakePart| part.low_ns > 0.0 && part.rounds >= PART_ROUNDS_MIN;
+    // The median of differences in noisy rounds can exceed the latency that it is a part of.
+    let sure = found.filter(|(part, _)| is_sure(part) && part.ns >= PART_NS_MIN && part.ns <= plain_ns);
     let (part, words) = sure.max_by(|(one, _), (other, _)| one.ns.total_cmp(&other.ns))?;
     let share = part.ns / plain_ns;
     let text = |ns| real_quantity(ns, Unit::Ns);
