@@ -51,7 +51,7 @@ pub(crate) const NEVER: &[(&str, &str)] = &[
     ("vm/stat_refresh", ACTION),
     ("kernel/modules_disabled", ONE_WAY),
     ("kernel/kexec_*", ONE_WAY),
-    ("kernel/unprivileged_bpf_disabled", ONE_WAY),
+    ("kernel/unprivileged_bpf_disabled", BPF),
     ("kernel/yama/*", RIGHTS),
     ("kernel/randomize_va_space", OPEN),
     ("kernel/kptr_restrict", OPEN),
@@ -79,6 +79,7 @@ pub(crate) const NEVER: &[(&str, &str)] = &[
     ("fs/nr_open", LIMIT),
     ("fs/aio-max-nr", LIMIT),
     ("fs/inotify/*", LIMIT),
+    ("fs/epoll/*", LIMIT),
     ("fs/mount-max", LIMIT),
     ("fs/pipe-*", LIMIT),
     ("user/*", LIMIT),
@@ -134,6 +135,7 @@ const PANIC: &str = "it can stop or restart the machine";
 const MEMORY: &str = "a wrong value makes the kernel refuse memory, or end other programs";
 const ACTION: &str = "writing it is an action, not a setting: there is no value to restore";
 const ONE_WAY: &str = "it can't be undone before the next boot";
+const BPF: &str = "it opens bpf() to every program, which attackers have used to take over kernels";
 const OPEN: &str = "it protects the machine: evenkeel does not open it for a trial";
 const RIGHTS: &str = "it decides what programs without root's rights may do";
 const RUNS: &str = "it names a program that the kernel starts as root, or what such a program may do";
@@ -175,6 +177,24 @@ impl Never {
 pub(crate) fn reason(path: &str) -> Option<Never> {
     let harm = NEVER.iter().find(|(pattern, _)| fits(pattern, path)).map(|(_, why)| Never::Harm(why));
     harm.or_else(|| (!AREAS.iter().any(|area| path.starts_with(area))).then_some(Never::Outside))
+}
+
+/// Values that the kernel keeps until the next boot.
+const UNTIL_BOOT: &[(&str, i64)] = &[
+    ("kernel/modules_disabled", 1),
+    ("kernel/kexec_load_disabled", 1),
+    ("kernel/unprivileged_bpf_disabled", 1),
+    ("kernel/yama/ptrace_scope", 3),
+];
+
+/// Whether the kernel keeps this value until the next boot, whatever anyone writes.
+pub(crate) fn lasts_until_boot(path: &str, value: &str) -> bool {
+    kernel_number(value.trim()).is_some_and(|number| UNTIL_BOOT.contains(&(path, number)))
+}
+
+/// Whether a write is an action: the file then has no value that could be in force.
+pub(crate) fn is_action(path: &str) -> bool {
+    reason(path) == Some(Never::Harm(ACTION))
 }
 
 /// Values with which sysctls protect the machine: paths below /proc/sys as in [`NEVER`], with the minimum or the maximum value.
@@ -225,41 +245,6 @@ pub(crate) fn protects(path: &str, value: &str) -> bool {
         Protects::From(least) => number >= *least,
         Protects::UpTo(most) => number <= *most,
     })
-}
-
-/// Minimum values that evenkeel writes to sysctls without a knob, for files where the kernel accepts less. Each is far below the kernel's
-/// default, and below every guide's value.
-const LEAST: &[(&str, i64, &str)] = &[
-    ("net/core/dev_weight", 8, CUT_BELOW),
-    ("net/core/dev_weight_rx_bias", 1, CUT_BELOW),
-    ("net/core/dev_weight_tx_bias", 1, CUT_BELOW),
-    ("net/core/max_skb_frags", 4, CUT_BELOW),
-    ("net/core/optmem_max", 4096, REFUSE_BELOW),
-    ("net/core/somaxconn", 16, REFUSE_BELOW),
-    ("net/ipv4/tcp_fin_timeout", 1, REFUSE_BELOW),
-    ("net/ipv4/tcp_keepalive_probes", 2, CUT_BELOW),
-    ("net/ipv4/tcp_keepalive_time", 10, CUT_BELOW),
-    ("net/ipv4/tcp_max_orphans", 1024, REFUSE_BELOW),
-    ("net/ipv4/tcp_max_syn_backlog", 16, REFUSE_BELOW),
-    ("net/ipv4/tcp_max_tw_buckets", 1024, REFUSE_BELOW),
-    ("net/ipv4/tcp_notsent_lowat", 1024, CUT_BELOW),
-    ("net/ipv4/tcp_pacing_ca_ratio", 50, CUT_BELOW),
-    ("net/ipv4/tcp_pacing_ss_ratio", 50, CUT_BELOW),
-    ("net/ipv4/tcp_reordering", 1, CUT_BELOW),
-    ("net/ipv4/tcp_rmem", 4096, CUT_BELOW),
-    ("net/ipv4/tcp_wmem", 4096, CUT_BELOW),
-    ("vm/vfs_cache_pressure", 1, "at 0 the kernel never frees some of its caches, and runs out of memory"),
-];
-
-const CUT_BELOW: &str = "with less, connections of the whole machine stall or end";
-const REFUSE_BELOW: &str = "with less, the kernel refuses or ends connections of other programs";
-
-/// Why a sysctl without a knob must not have this value; `None` if it may. The path may begin with /proc/sys.
-pub(crate) fn too_little(path: &str, value: &str) -> Option<String> {
-    let path = path.strip_prefix("/proc/sys/").unwrap_or(path);
-    let (_, least, why) = LEAST.iter().find(|(own, ..)| *own == path)?;
-    let is_less = |word: &str| kernel_number(word).is_some_and(|number| number < *least);
-    value.split_whitespace().any(is_less).then(|| format!("evenkeel writes {least} or more there: {why}"))
 }
 
 fn fits(pattern: &str, path: &str) -> bool {
@@ -349,29 +334,18 @@ mod tests {
         for (path, value, expected) in table {
             assert_eq!(protects(path, value), expected, "{path}={value}");
         }
+        for (path, value, expected) in [
+            ("kernel/modules_disabled", "1", true),
+            ("kernel/unprivileged_bpf_disabled", "1", true),
+            ("kernel/unprivileged_bpf_disabled", "2", false),
+            ("kernel/unprivileged_bpf_disabled", "0", false),
+            ("kernel/kptr_restrict", "1", false),
+        ] {
+            assert_eq!(lasts_until_boot(path, value), expected, "{path}={value}");
+        }
+        assert!(is_action("vm/drop_caches") && !is_action("kernel/panic"));
         for (path, ..) in PROTECT.iter().filter(|(path, _)| !path.contains('*')) {
             assert!(matches!(reason(path), Some(Never::Harm(_))), "{path} is not a sysctl of NEVER");
-        }
-    }
-
-    #[test]
-    fn values_that_stop_others_are_refused() {
-        let table = [
-            ("net/core/dev_weight", "0", true),
-            ("net/core/dev_weight", "600", false),
-            ("net/core/dev_weight", "0x1", true),
-            ("net/ipv4/tcp_max_orphans", "-5", true),
-            ("net/ipv4/tcp_rmem", "1 87380 16777216", true),
-            ("net/ipv4/tcp_rmem", "4096 87380 16777216", false),
-            ("net/ipv4/tcp_sack", "0", false),
-        ];
-        for (path, value, expected) in table {
-            assert_eq!(too_little(path, value).is_some(), expected, "{path}={value}");
-        }
-        for (path, ..) in LEAST {
-            assert_eq!(reason(path), None, "{path} is never written anyway");
-            let own = format!("/proc/sys/{path}");
-            assert!(!crate::knobs::ALL.iter().any(|knob| knob.place.files().contains(&own.as_str())), "{path}");
         }
     }
 
@@ -396,6 +370,7 @@ mod tests {
             ("kernel/firmware_config/*", "kernel/firmware_config/force_sysfs_fallback"),
             ("kernel/ftrace*", "kernel/ftrace_enabled"),
             ("fs/inotify/*", "fs/inotify/max_queued_events"),
+            ("fs/epoll/*", "fs/epoll/max_user_watches"),
             ("fs/pipe-*", "fs/pipe-max-size"),
             ("user/*", "user/max_cgroup_namespaces"),
             ("fs/protected_*", "fs/protected_fifos"),

@@ -6,7 +6,7 @@ use evenkeel_sys::CpuSet;
 
 use crate::finding::shown;
 use crate::knob::{Knob, Place, Values};
-use crate::never;
+use crate::least;
 use crate::number::kernel_number;
 
 /// The longest value of any knob, in bytes. A mask of 8,192 CPUs has 2,303.
@@ -99,7 +99,7 @@ impl Knob {
     /// Why a sysctl without a knob of its own must not have this value; `None` if it may.
     fn too_little(&self, value: &str) -> Option<String> {
         match (self.values, self.place) {
-            (Values::Sysctl, Place::File { path, .. }) => never::too_little(path, value),
+            (Values::Sysctl, Place::File { path, .. }) => least::too_little(path, value),
             _ => None,
         }
     }

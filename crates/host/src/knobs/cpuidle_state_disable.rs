@@ -15,7 +15,7 @@ pub(super) const KNOB: Knob = Knob {
     title: "idle states disabled one by one",
     area: Area::Cpu,
     place: Place::ByHand {
-        how: "echo {} > /sys/devices/system/cpu/cpuN/cpuidle/stateM/disable, for each CPU N and state M",
+        how: "echo {} > /sys/devices/system/cpu/cpuN/cpuidle/stateM/disable, for the CPUs N and the states M that you mean",
     },
     values: Values::Number { min: 0, max: 1, unit: "" },
     default: "0",

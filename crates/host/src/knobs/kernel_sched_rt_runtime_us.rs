@@ -43,11 +43,25 @@ pub(super) const KNOB: Knob = Knob {
         // spins.
         effect: Some(Effect::Large),
         tuned: &[TunedProfile::Realtime],
+        reject_for: Some(reject_for),
         risk_at: RiskAt::Values(&["-1", "1000000"]),
         ..Extras::NONE
     },
     advise,
 };
+
+/// One percent of the usual period of a second.
+const LEAST_US: i64 = 10_000;
+
+/// Why the limit would be too small.
+fn reject_for(_: &Facts, wanted: &str) -> Option<String> {
+    wanted.parse::<i64>().is_ok_and(|wanted| (0..LEAST_US).contains(&wanted)).then(|| {
+        format!(
+            "evenkeel writes {LEAST_US} or more there: with so little time, real-time threads hardly run, and at 0 \
+                kernels before 6.12 never run them; interrupt threads of drivers are among them"
+        )
+    })
+}
 
 fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     one(decide(facts))

@@ -39,10 +39,24 @@ pub(super) const KNOB: Knob = Knob {
         // A budget that is never used up has no effect.
         counter: Some(Counter::PacketBudget),
         worth_a_trial: &["600"],
+        reject_for: Some(reject_for),
         ..Extras::NONE
     },
     advise,
 };
+
+/// The packets of one turn of one queue (`NAPI_POLL_WEIGHT`).
+const TURN: i64 = 64;
+
+/// Why the budget would be too small.
+fn reject_for(_: &Facts, wanted: &str) -> Option<String> {
+    wanted.parse::<i64>().is_ok_and(|wanted| wanted < TURN).then(|| {
+        format!(
+            "evenkeel writes {TURN} or more there: with less, each round ends after one queue, the other queues \
+                wait, and under load connections of the whole machine stall"
+        )
+    })
+}
 
 fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     one(decide(facts, context.goal))

@@ -43,11 +43,27 @@ pub(super) const KNOB: Knob = Knob {
         // A full table drops the packets of new players.
         effect: Some(Effect::Large),
         set_by: &[Program::ContainerNetwork],
+        reject_for: Some(reject_for),
         risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,
 };
+
+/// A quiet machine has tens of flows at a time, and an address scan adds hundreds.
+const FLOWS_MIN: u64 = 1024;
+
+/// Why the table would be too small. A kernel without the table refuses nothing.
+fn reject_for(facts: &Facts, wanted: &str) -> Option<String> {
+    let is_here = !matches!(facts.sysctl(PATH), Fact::Absent { .. });
+    let is_small = wanted.parse::<u64>().is_ok_and(|wanted| wanted < FLOWS_MIN);
+    (is_here && is_small).then(|| {
+        format!(
+            "evenkeel writes {FLOWS_MIN} or more there: once the table is full, the kernel drops every new \
+                connection, your login among them"
+        )
+    })
+}
 
 fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     one(decide(facts, context))

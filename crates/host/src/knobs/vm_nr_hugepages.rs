@@ -6,6 +6,7 @@ use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
+use crate::reserve;
 use crate::shapes::{one, size};
 
 const PATH: &str = "/proc/sys/vm/nr_hugepages";
@@ -78,44 +79,16 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
 
 /// Why the machine cannot spare this many pages. The kernel would take them all, and kill processes to make room.
 fn reject_for(facts: &Facts, wanted: &str) -> Option<String> {
-    let (wanted, total): (u64, u64) = (wanted.parse().ok()?, *facts.memory.total_bytes.known()?);
     let current = own_number(facts, PATH).unwrap_or(0);
     let page = default_page_bytes(facts, current)?;
-    let most = total / 4 * 3 / page;
-    // If somebody has reserved more by other means, reducing that number is allowed.
-    let is_less = u64::try_from(current).is_ok_and(|current| wanted <= current);
-    (wanted > most && !is_less).then(|| {
-        format!(
-            "{wanted} pages of {} are {}, and this machine has {}: you may reserve at most three quarters of \
-                that, {most} pages",
-            size(page),
-            size(wanted.saturating_mul(page)),
-            size(total)
-        )
-    })
+    reserve::too_many_pages(facts, wanted.parse().ok()?, page, u64::try_from(current).unwrap_or(0))
 }
 
 /// The size of the counted pages, as far as known: from the command line, otherwise the one size with this count, the usual size, or the
 /// smallest.
 fn default_page_bytes(facts: &Facts, count: i64) -> Option<u64> {
-    let asked = facts.kernel.argument("default_hugepagesz").and_then(argument_bytes);
-    let sizes: Vec<u64> = facts.memory.huge_pages.known()?.iter().map(|size| size.size_bytes).collect();
-    let usual = || sizes.iter().copied().find(|size| *size == 2 << 20).or_else(|| sizes.iter().copied().min());
-    asked.filter(|asked| sizes.contains(asked)).or_else(|| page_bytes(facts, count)).or_else(usual)
-}
-
-/// `2M` or `1G`, as the kernel's `memparse` reads it.
-fn argument_bytes(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        "G" | "g" => 30,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+    let usual = || page_bytes(facts, count).or_else(|| reserve::usual_page_bytes(facts));
+    reserve::asked_page_bytes(facts).or_else(usual)
 }
 
 /// The size of the counted pages, if exactly one size has this number of reserved pages.
