@@ -24,6 +24,11 @@ const fn old(name: &'static str, since: (u32, u32), what: &'static str) -> Outda
     Outdated { name, since: Some(since), what, is_gone: true }
 }
 
+/// A sysctl that was removed so long ago that no kernel in use has it.
+const fn gone(name: &'static str) -> Outdated {
+    Outdated { name, since: None, what: LONG_AGO, is_gone: true }
+}
+
 const fn idle(name: &'static str, since: Option<(u32, u32)>, what: &'static str) -> Outdated {
     Outdated { name, since, what, is_gone: false }
 }
@@ -32,6 +37,7 @@ const CONNTRACK: &str = "renamed: the sysctls below net.netfilter have it now";
 const NOTHING: &str = "does nothing any more";
 const ROUTES: &str = "the cache of routes was removed, so it does nothing";
 const REMOVED: &str = "removed";
+const LONG_AGO: &str = "removed from Linux long ago";
 const EEVDF: &str = "removed with the EEVDF scheduler";
 
 /// If several entries have one name, the newest one up to the kernel's version applies.
@@ -62,6 +68,9 @@ const SYSCTLS: &[Outdated] = &[
         (5, 13),
         "moved to debugfs, as /sys/kernel/debug/sched/numa_balancing/scan_size_mb",
     ),
+    old("kernel/sched_domain/*", (5, 13), "moved to debugfs, as /sys/kernel/debug/sched/domains"),
+    old("kernel/sched_time_avg_ms", (4, 19), REMOVED),
+    gone("kernel/sched_compat_yield"),
     old("kernel/softlockup_thresh", (3, 0), "renamed: kernel.watchdog_thresh has it now"),
     old("net/ipv4/tcp_tw_recycle", (4, 12), "removed: it broke clients behind NAT"),
     old("net/ipv4/tcp_thin_dupack", (4, 11), REMOVED),
@@ -69,6 +78,15 @@ const SYSCTLS: &[Outdated] = &[
     idle("net/ipv4/tcp_fack", Some((4, 15)), NOTHING),
     idle("net/ipv4/tcp_adv_win_scale", Some((6, 6)), "does nothing any more: each socket has its own factor"),
     old("net/ipv4/tcp_frto_response", (3, 10), REMOVED),
+    old("net/ipv4/tcp_cookie_size", (3, 10), REMOVED),
+    gone("net/ipv4/tcp_vegas_*"),
+    gone("net/ipv4/tcp_bic*"),
+    gone("net/ipv4/tcp_westwood"),
+    gone("net/core/hot_list_length"),
+    gone("net/core/mod_cong"),
+    gone("net/core/no_cong"),
+    gone("net/core/no_cong_thresh"),
+    gone("net/core/lo_cong"),
     old("net/ipv4/tcp_abc", (3, 9), REMOVED),
     old("net/ipv4/tcp_dma_copybreak", (3, 18), REMOVED),
     old("net/ipv4/ip_conntrack_max", (4, 9), CONNTRACK),
@@ -78,7 +96,14 @@ const SYSCTLS: &[Outdated] = &[
     idle("net/ipv4/route/gc_timeout", Some((3, 6)), ROUTES),
     idle("net/ipv4/rt_cache_rebuild_count", Some((3, 6)), ROUTES),
     idle("net/ipv4/udp_wmem_min", None, "has no effect, by the kernel's own documentation"),
-    idle("vm/nr_pdflush_threads", Some((3, 6)), NOTHING),
+    idle("vm/nr_pdflush_threads", Some((3, 6)), "does nothing any more, and newer kernels lack it"),
+    gone("vm/pagecache"),
+    idle(
+        "vm/numa_zonelist_order",
+        Some((4, 14)),
+        "does nothing any more: the kernel chooses the order of nodes itself",
+    ),
+    old("vm/hugepages_treat_as_movable", (4, 16), REMOVED),
     old("vm/swap_token_timeout", (3, 5), REMOVED),
     old("vm/block_dump", (5, 13), "removed: tracepoints of the block layer show the same"),
     old("vm/percpu_pagelist_fraction", (5, 14), "removed: vm.percpu_pagelist_high_fraction took its place"),
