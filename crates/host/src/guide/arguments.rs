@@ -1,5 +1,7 @@
 //! Kernel arguments that are dangerous, each with its reason: they open the machine, or it may not start, or not be reachable.
 
+use evenkeel_sys::CpuSet;
+
 /// Why a kernel argument is dangerous. `None` if it is not, or not with this value.
 pub(super) fn danger(name: &str, value: &str) -> Option<&'static str> {
     // The kernel treats `-` and `_` in the name of a parameter as equal.
@@ -9,6 +11,30 @@ pub(super) fn danger(name: &str, value: &str) -> Option<&'static str> {
         .iter()
         .find(|danger| danger.names.iter().any(|own| own.replace('_', "-") == name) && danger.values.has(&value));
     found.map(|danger| danger.why)
+}
+
+/// Whether an argument is right with the value that this machine started with, and dangerous with another.
+pub(super) fn is_of_this_machine(name: &str) -> bool {
+    name == "root"
+}
+
+/// The longest list of CPUs that evenkeel reads in a kernel argument, in bytes.
+const LIST_BYTES_MAX: usize = 4096;
+
+/// The CPUs in `managed_irq,domain,2-3`, `all` or `2-N`, as the kernel reads them; `last` is its last CPU.
+pub(super) fn cpus(value: &str, last: usize) -> Option<CpuSet> {
+    let mut list = value;
+    while let Some((_, rest)) =
+        list.split_once(',').filter(|(word, _)| ["nohz", "domain", "managed_irq"].contains(word))
+    {
+        list = rest;
+    }
+    let list = match list {
+        "all" => format!("0-{last}"),
+        list if list.len() <= LIST_BYTES_MAX => list.replace('N', &last.to_string()),
+        _ => return None,
+    };
+    CpuSet::parse_list(&list).filter(|cpus| !cpus.is_empty())
 }
 
 struct Danger {
@@ -51,6 +77,10 @@ const fn words(names: &'static [&'static str], words: &'static [&'static str], w
     Danger { names, values: Dangerous::Words(words), why }
 }
 
+const NO_MODULES: &str = "it switches every security module of the kernel off, AppArmor or SELinux among them";
+const OTHER_ROOT: &str =
+    "the kernel looks for its file system there: another machine's value keeps this one from starting";
+const NO_CONSOLE: &str = "nobody sees why the machine does not start, and no console offers a login";
 const OPENS: &str = "it removes a protection of the kernel";
 const INIT: &str = "the kernel starts this program in place of the system: no services and no login come up";
 const RESCUE: &str = "the machine starts without its services and without its network";
@@ -75,6 +105,9 @@ const ALL: &[Danger] = &[
         &["on"],
         "it lets programs use transactions, which a program can exploit to read the memory of others",
     ),
+    words(&["lsm", "security"], &[""], NO_MODULES),
+    every(&["root"], OTHER_ROOT),
+    words(&["console"], &["null"], NO_CONSOLE),
     every(&["init", "rdinit"], INIT),
     every(&["single", "emergency", "rescue", "rd.break", "1", "s", "S"], RESCUE),
     words(&["systemd.unit"], &["rescue.target", "emergency.target"], RESCUE),
@@ -135,6 +168,7 @@ const PROTECTING: &[&str] = &[
     "init_on_free",
     "kpti",
     "kvm-intel.vmentry_l1d_flush",
+    "kvm.mitigate_smt_rsb",
     "kvm.nx_huge_pages",
     "l1d_flush",
     "l1tf",
@@ -194,10 +228,30 @@ mod tests {
             ("nmi_watchdog", "panic,1", Some(PANIC)),
             ("idle", "poll", None),
             ("skew_tick", "1", None),
+            ("lsm", "", Some(NO_MODULES)),
+            ("lsm", "landlock,apparmor", None),
+            ("root", "/dev/sda1", Some(OTHER_ROOT)),
+            ("console", "null", Some(NO_CONSOLE)),
+            ("console", "ttyS0", None),
         ];
         for (name, value, expected) in table {
             assert_eq!(danger(name, value), expected, "{name}={value}");
         }
         assert!(danger("tsx", "on").is_some());
+    }
+
+    #[test]
+    fn lists_of_cpus() {
+        for (value, expected) in [
+            ("domain,managed_irq,1", "1"),
+            ("nohz,domain,2-N", "2-3"),
+            ("all", "0-3"),
+            ("2-3", "2-3"),
+            ("domain", "none"),
+            ("domain,", "none"),
+            ("off", "none"),
+        ] {
+            assert_eq!(cpus(value, 3).map_or("none".to_owned(), |cpus| cpus.to_string()), expected, "{value}");
+        }
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn without(argument: &str) -> Ask {
 
 /// The kernel arguments of a text, without those for the boot itself, such as the root device, and without variables.
 pub(super) fn arguments(text: &str) -> Vec<Ask> {
-    let is_own = |ask: &Ask| matches!(&ask.target, Target::Argument(name) if names::is_of_boot(name) || name.starts_with('$') || name.is_empty());
+    let is_own = |ask: &Ask| matches!(&ask.target, Target::Argument(name) if names::is_usual(ask) || name.starts_with('$') || name.is_empty());
     names::by_arguments(text).into_iter().filter(|ask| !is_own(ask)).collect()
 }
 

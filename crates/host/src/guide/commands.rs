@@ -1,5 +1,4 @@
-//! Commands whose effect a knob has, but that evenkeel leaves to the user: `taskset`, `chrt`, `numactl`, `blockdev`, `systemctl`,
-//! `cpupower`.
+//! Commands whose effect a knob has, but that evenkeel leaves to the user: `taskset`, `chrt`, `numactl`, `blockdev`, `systemctl`.
 
 use crate::reading::Reading;
 
@@ -23,7 +22,6 @@ fn started(name: &str, arguments: &[&str], depth: usize) -> Option<Vec<Ask>> {
         "numactl" => node(arguments)?,
         "blockdev" => return read_ahead(arguments),
         "systemctl" => return units(arguments),
-        "cpupower" => return idle_states(arguments),
         "x86_energy_perf_policy" => return (!arguments.is_empty()).then(whole),
         _ => return None,
     };
@@ -172,17 +170,31 @@ fn units(arguments: &[&str]) -> Option<Vec<Ask>> {
     found.iter().any(Result::is_ok).then(|| found.into_iter().map(|ask| ask.unwrap_or_else(|other| other)).collect())
 }
 
-/// `cpupower idle-set -d 2`.
-fn idle_states(arguments: &[&str]) -> Option<Vec<Ask>> {
-    // With `-c` before it, the command is only for those CPUs, which the knob can't express.
-    let at = arguments.iter().position(|word| *word == "idle-set").filter(|at| *at == 0)?;
-    let options = &arguments[at + 1..];
-    let value = match options.first()? {
-        word if word.starts_with("-d") || word.starts_with("--disable") && !word.starts_with("--disable-") => "1",
-        word if word.starts_with("-e") || word.starts_with("--enable") && !word.starts_with("--enable-") => "0",
+/// What a command does that a knob comes near to: the name of the knob's command, and the difference.
+pub(super) fn remark(words: &[&str]) -> Option<(&'static str, String)> {
+    let ["cpupower", rest @ ..] = words else { return None };
+    let at = rest.iter().position(|word| *word == "idle-set")?;
+    let options = rest.get(at + 1..)?;
+    let digits =
+        |text: &str| (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.to_owned());
+    let (option, number) = match options {
+        [option, number, ..] if digits(number).is_some() => (*option, digits(number)?),
+        [option, ..] => {
+            let at = option.find(|letter: char| letter.is_ascii_digit())?;
+            (option[..at].trim_end_matches('='), digits(&option[at..])?)
+        }
+        [] => return None,
+    };
+    let verb = match option {
+        "-d" | "--disable" => "disables",
+        "-e" | "--enable" => "enables",
         _ => return None,
     };
-    names::by_called("cpuidle disable", None, value).map(|ask| vec![ask])
+    let why = format!(
+        "it {verb} idle state {number} alone, and each driver numbers its states in its own way: read \
+            /sys/devices/system/cpu/cpu0/cpuidle/state{number}/name first"
+    );
+    Some(("cpuidle disable", why))
 }
 
 #[cfg(test)]
@@ -216,7 +228,7 @@ mod tests {
             ("systemctl disable --now numad", "daemon.numad=off"),
             ("systemctl disable --now numad.service irqbalance", "daemon.numad=off + systemctl disable irqbalance"),
             ("systemctl enable numad", "none"),
-            ("cpupower idle-set -d 2", "cpuidle.state_disable=1"),
+            ("cpupower idle-set -d 2", "none"),
             ("cpupower idle-set --enable-all", "none"),
             ("cpupower -c 0 idle-set -d 2", "none"),
         ];
@@ -225,6 +237,24 @@ mod tests {
             let found = asks(words[0], &words[1..])
                 .map(|asks| asks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + "));
             assert_eq!(found.as_deref().unwrap_or("none"), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn states_have_numbers() {
+        for (line, expected) in [
+            ("cpupower idle-set -d 2", Some("disables idle state 2")),
+            ("cpupower -c 0 idle-set -d2", Some("disables idle state 2")),
+            ("cpupower idle-set --enable=3", Some("enables idle state 3")),
+            ("cpupower idle-set --disable 1", Some("disables idle state 1")),
+            ("cpupower idle-set -D 10", None),
+            ("cpupower idle-set -E", None),
+            ("cpupower idle-set", None),
+            ("cpupower frequency-set -g performance", None),
+        ] {
+            let found = remark(&line.split(' ').collect::<Vec<_>>());
+            assert_eq!(found.is_some(), expected.is_some(), "{line}");
+            assert!(found.is_none_or(|(_, why)| why.contains(expected.unwrap_or_default())), "{line}");
         }
     }
 }

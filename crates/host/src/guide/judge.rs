@@ -1,92 +1,25 @@
 //! Judges each setting of a guide for one machine, before anything runs: its state there, and whether evenkeel can try it.
 
-use std::collections::BTreeMap;
+use evenkeel_sys::CpuSet;
 
-use serde::{Deserialize, Serialize};
-
+use super::compare::{is_alike, is_so, one_line};
 use super::line::{Ask, Bound, Guide, Target};
+use super::overrides::override_earlier;
 use super::readings::Readings;
-use super::{arguments, outdated, places};
+use super::reservations::Reservations;
+use super::state::{Because, Judged, SettingState};
+use super::{arguments, commands, hazards, outdated, places, refused, sysctls};
 use crate::advice::advise_on;
 use crate::fact::Fact;
 use crate::facts::{Facts, Version};
 use crate::finding::{Against, State};
 use crate::goal::AdviceContext;
-use crate::knob::{Knob, Place, TakesEffect};
+use crate::knob::{Knob, Place, TakesEffect, Values};
 use crate::knobs;
-use crate::never::{self, Never};
-use crate::number::kernel_number;
 use crate::plan::{Action, Plan};
 use crate::setting::Setting;
 use crate::sysctl;
 use crate::value::SettingError;
-
-/// The state of a guide's setting on one machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum SettingState {
-    /// It would change the machine, and can be tried.
-    Try,
-    /// It is in force already.
-    AlreadySo,
-    /// A later line sets the same thing, and wins.
-    Overridden,
-    /// It takes effect after a reboot.
-    NeedsReboot,
-    /// evenkeel does not set it; the user can.
-    ByHand,
-    /// This machine or its container does not have it, or it has no effect here.
-    NotHere,
-    /// It would take effect, and do harm on this machine.
-    NotAdvised,
-    /// The kernel has removed or renamed it, or ignores it.
-    Outdated,
-    /// evenkeel does not accept the value: it is out of range, or of another form.
-    BadValue,
-    /// It can cut the connection, stop the machine or open it: evenkeel never writes it.
-    Dangerous,
-    /// Its present value is not known, so it could not be restored.
-    Unknown,
-}
-
-impl SettingState {
-    /// Every state, in the order of pages.
-    pub const ALL: [SettingState; 11] = [
-        SettingState::Try,
-        SettingState::AlreadySo,
-        SettingState::Overridden,
-        SettingState::NeedsReboot,
-        SettingState::ByHand,
-        SettingState::NotHere,
-        SettingState::NotAdvised,
-        SettingState::Outdated,
-        SettingState::BadValue,
-        SettingState::Dangerous,
-        SettingState::Unknown,
-    ];
-}
-
-/// One setting of a guide, judged.
-#[derive(Clone, Debug)]
-pub struct Judged {
-    /// The index of its line in the guide.
-    pub line: usize,
-    /// The setting, as the guide has it.
-    pub asked: String,
-    /// The knob's id, if evenkeel has one. For a sysctl without a knob in the list, `sysctl:NAME`.
-    pub knob: Option<&'static str>,
-    /// The setting, if evenkeel can try it.
-    pub setting: Option<Setting>,
-    /// The value in force.
-    pub current: Option<String>,
-    /// Its state on this machine.
-    pub state: SettingState,
-    /// Why.
-    pub why: String,
-    /// Whether the value is the kernel's default.
-    pub is_default: bool,
-}
 
 /// The maximum number of settings that the patterns of places in one guide may add.
 const MORE_MAX: usize = 20_000;
@@ -98,7 +31,15 @@ pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide:
     let at_each = guide.asks().flat_map(|(line, ask)| {
         places::at_each_place(facts, ask, &mut more).into_iter().map(move |ask| (line, ask)).collect::<Vec<_>>()
     });
-    let mut all: Vec<Judged> = at_each.map(|(line, ask)| judge.ask(line, &ask)).collect();
+    let mut reservations = Reservations::new(facts);
+    let one = |(line, ask): (usize, Ask)| {
+        let mut judged = judge.ask(line, &ask);
+        if let Some(why) = reservations.refusal(line, &ask) {
+            (judged.state, judged.why, judged.setting) = (SettingState::Dangerous, why, None);
+        }
+        judged
+    };
+    let mut all: Vec<Judged> = at_each.map(one).collect();
     override_earlier(guide, &mut all);
     all
 }
@@ -108,9 +49,6 @@ struct Judge<'a> {
     readings: &'a Readings,
     context: &'a AdviceContext,
 }
-
-/// A state with its reason.
-type Because = (SettingState, String);
 
 impl Judge<'_> {
     fn ask(&self, line: usize, ask: &Ask) -> Judged {
@@ -138,8 +76,12 @@ impl Judge<'_> {
                     "the kernel reads a hexadecimal mask of CPUs there, such as c for CPUs 2-3".to_owned(),
                 )
             }
-            Target::File(path) => (SettingState::ByHand, format!("evenkeel has no knob for {path}")),
-            Target::Tool(_) => (SettingState::ByHand, "evenkeel has no knob for it".to_owned()),
+            Target::File(path) => match (hazards::file(path, &ask.value), hazards::remark(path, &ask.value)) {
+                (Some(why), _) => (SettingState::Dangerous, why.to_owned()),
+                (None, Some(why)) => (SettingState::ByHand, format!("evenkeel has no knob for it: {why}")),
+                (None, None) => (SettingState::ByHand, format!("evenkeel has no knob for {path}")),
+            },
+            Target::Tool(text) => self.tool(text),
         };
         (judged.state, judged.why) = (state, why);
         if state != SettingState::Try {
@@ -153,33 +95,17 @@ impl Judge<'_> {
     }
 
     fn sysctl(&self, judged: &mut Judged, path: &str, ask: &Ask) -> Because {
-        let present = self.readings.value(&format!("{}{path}", sysctl::FOLDER));
-        let kernel = self.kernel();
-        let is_past = |old: &&outdated::Outdated| {
-            !old.is_gone || present.is_absent() || kernel.is_some() && present.known().is_none()
-        };
-        if let Some(old) = outdated::sysctl(path, kernel).filter(is_past) {
-            return (SettingState::Outdated, old.why());
+        let file = format!("{}{path}", sysctl::FOLDER);
+        let present = self.readings.value(&file);
+        if let Some(because) = sysctls::before_value(self.readings, self.kernel(), (path, &file), ask) {
+            judged.current =
+                present.known().map(|text| one_line(text)).filter(|_| because.0 == SettingState::AlreadySo);
+            return because;
         }
-        match never::reason(path) {
-            Some(Never::Harm(_)) if never::protects(path, &ask.value) => {
-                let why = "it protects the machine and does not make it faster: evenkeel leaves it to you";
-                return (SettingState::ByHand, why.to_owned());
-            }
-            Some(Never::Harm(why)) => return (SettingState::Dangerous, format!("evenkeel never writes it: {why}")),
-            Some(Never::Outside) => {
-                return (SettingState::ByHand, format!("evenkeel does not try it: {}", Never::Outside.why()));
-            }
-            None => {}
-        }
-        if path.contains('*') {
-            return (SettingState::ByHand, "it is a pattern of several sysctls: name each".to_owned());
+        if let Some(why) = refused::too_large(path, &ask.value) {
+            return (SettingState::BadValue, why);
         }
         match &present {
-            Fact::Absent { .. } => (
-                SettingState::NotHere,
-                "this kernel has no such sysctl: the name is wrong, or its module is not loaded".to_owned(),
-            ),
             Fact::Known(text) if text.trim().is_empty() => {
                 (SettingState::Unknown, "its value is empty, which a write could not restore".to_owned())
             }
@@ -196,17 +122,53 @@ impl Judge<'_> {
     }
 
     fn argument(&self, judged: &mut Judged, name: &str, value: &str) -> Because {
-        if let Some(why) = arguments::danger(name, value) {
+        judged.current = self.facts.kernel.argument(name).map(str::to_owned);
+        let is_so = judged.current.as_deref() == Some(value);
+        if let Some(why) = arguments::danger(name, value).filter(|_| !(is_so && arguments::is_of_this_machine(name))) {
             return (SettingState::Dangerous, why.to_owned());
+        }
+        if let Some(why) = hazards::argument(self.facts, name, value) {
+            return (SettingState::Dangerous, why);
         }
         if let Some(old) = outdated::argument(name, self.kernel()) {
             return (SettingState::Outdated, old.why());
         }
-        judged.current = self.facts.kernel.argument(name).map(str::to_owned);
-        match judged.current.as_deref() == Some(value) {
-            true => (SettingState::AlreadySo, "the kernel was started with it".to_owned()),
-            false => (SettingState::NeedsReboot, "a kernel argument takes effect after a reboot".to_owned()),
+        if is_so {
+            return (SettingState::AlreadySo, "the kernel was started with it".to_owned());
         }
+        self.list_of_cpus(judged.current.as_deref(), name, value)
+            .unwrap_or_else(|| (SettingState::NeedsReboot, after_reboot(None)))
+    }
+
+    /// Judges an argument whose knob takes a list of CPUs, if the value is a list with words before it or has the kernel's words in it.
+    fn list_of_cpus(&self, present: Option<&str>, name: &str, value: &str) -> Option<Because> {
+        let is_it = |knob: &&&'static Knob| {
+            matches!(knob.place, Place::KernelArgument { name: own } if own == name)
+                && matches!(knob.values, Values::Cpus { .. })
+        };
+        let knob = *knobs::ALL.iter().find(is_it)?;
+        let last = self.facts.cpus.possible.known()?.iter().last()?;
+        let value = arguments::cpus(value, last)?.to_string();
+        if let Some(because) = self.not_here(knob, None, &value) {
+            return Some(because);
+        }
+        let setting = Setting { knob, place: None, value };
+        Some(match Plan::from_settings(self.facts, std::slice::from_ref(&setting)) {
+            Ok(_) => (SettingState::NeedsReboot, after_reboot(risk_of(&setting, present))),
+            Err(error) => (SettingState::NotHere, error.why),
+        })
+    }
+
+    fn tool(&self, text: &str) -> Because {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        if let Some(why) = hazards::command(&words) {
+            return (SettingState::Dangerous, why.to_owned());
+        }
+        let Some((called, why)) = commands::remark(&words) else {
+            return (SettingState::ByHand, "evenkeel has no knob for it".to_owned());
+        };
+        let knob = knobs::ALL.iter().find(|knob| knob.extras.called.contains(&called));
+        knob.and_then(|knob| self.not_here(knob, None, "1")).unwrap_or((SettingState::ByHand, why))
     }
 
     fn knob(&self, judged: &mut Judged, knob: &'static Knob, place: Option<String>, ask: &Ask) -> Because {
@@ -216,8 +178,8 @@ impl Judge<'_> {
         {
             return (SettingState::Dangerous, why.to_owned());
         }
-        let value = match knob.check(&ask.value) {
-            Ok(value) => value,
+        let (value, note) = match knob.check(&ask.value) {
+            Ok(value) => self.narrowed(knob, value),
             Err(SettingError::BadValue { takes, .. }) => {
                 return (SettingState::BadValue, format!("evenkeel accepts {takes} there"));
             }
@@ -238,8 +200,30 @@ impl Judge<'_> {
         }
         let setting = Setting { knob, place, value };
         match Plan::from_settings(self.facts, std::slice::from_ref(&setting)) {
-            Ok(plan) => self.planned(judged, setting, &plan, ask.bound),
+            Ok(plan) => {
+                let (state, why) = self.planned(judged, setting, &plan, ask.bound);
+                (state, note.map_or_else(|| why.clone(), |note| format!("{note}; {why}")))
+            }
             Err(error) => (SettingState::NotHere, error.why),
+        }
+    }
+
+    /// The CPUs of a process that this machine has, and what the user should know about the others: the kernel ignores them.
+    fn narrowed(&self, knob: &Knob, value: String) -> (String, Option<String>) {
+        let kept = || {
+            let is_of_process = knob.extras.process.is_some() && matches!(knob.values, Values::Cpus { .. });
+            let online = self.facts.cpus.online.known().filter(|_| is_of_process)?;
+            let asked = CpuSet::parse_list(&value)?;
+            let kept = asked.and(online);
+            (!kept.is_empty() && kept != asked).then(|| {
+                let noun = if kept.len() == 1 { "CPU" } else { "CPUs" };
+                let note = format!("this machine runs CPUs {online}, so the kernel keeps {noun} {kept} of the list");
+                (kept.to_string(), note)
+            })
+        };
+        match kept() {
+            Some((kept, note)) => (kept, Some(note)),
+            None => (value, None),
         }
     }
 
@@ -291,17 +275,18 @@ impl Judge<'_> {
             all_so &= present.as_deref().is_some_and(|present| is_so(present, &step.wanted, bound));
             judged.current = judged.current.take().or(present);
         }
+        let refusal = plan.steps.iter().find_map(|step| match &step.action {
+            Action::Write { path, .. } => refused::not_offered(self.readings, path, &step.wanted),
+            _ => None,
+        });
         match unknown {
             _ if all_so => (SettingState::AlreadySo, "it is in force already".to_owned()),
-            _ if reboot => {
-                let risk = risk_of(&setting, judged.current.as_deref()).map(|risk| format!("; risk: {risk}"));
-                let why = format!("a kernel argument takes effect after a reboot{}", risk.unwrap_or_default());
-                (SettingState::NeedsReboot, why)
-            }
+            _ if reboot => (SettingState::NeedsReboot, after_reboot(risk_of(&setting, judged.current.as_deref()))),
             Some(why) => (SettingState::Unknown, why),
             None if setting.knob.takes_effect == TakesEffect::NewInterfaces => {
                 (SettingState::NotHere, "it takes effect only on interfaces that come up later".to_owned())
             }
+            None if refusal.is_some() => (SettingState::NotHere, refusal.unwrap_or_default()),
             None => {
                 let why = said(&setting, plan, judged.current.as_deref());
                 judged.setting = Some(setting);
@@ -309,6 +294,11 @@ impl Judge<'_> {
             }
         }
     }
+}
+
+fn after_reboot(risk: Option<&str>) -> String {
+    let risk = risk.map(|risk| format!("; risk: {risk}")).unwrap_or_default();
+    format!("a kernel argument takes effect after a reboot{risk}")
 }
 
 /// The note for the user about a setting that can be tried.
@@ -331,81 +321,4 @@ fn said(setting: &Setting, plan: &Plan, present: Option<&str>) -> String {
 fn risk_of(setting: &Setting, present: Option<&str>) -> Option<&'static str> {
     let Setting { knob, value, .. } = setting;
     knob.extras.risk_at.has(value, present).then_some(knob.risk)
-}
-
-/// Whether the present value already satisfies the guide.
-fn is_so(present: &str, wanted: &str, bound: Bound) -> bool {
-    let numbers = || Some((present.parse::<i64>().ok()?, wanted.parse::<i64>().ok()?));
-    let as_read = |word: &str| kernel_number(word).map_or_else(|| word.to_owned(), |number| number.to_string());
-    let is_same = present.split_whitespace().map(as_read).eq(wanted.split_whitespace().map(as_read));
-    is_same
-        || match bound {
-            Bound::Exactly => false,
-            Bound::AtLeast => numbers().is_some_and(|(present, wanted)| present >= wanted),
-            Bound::AtMost => numbers().is_some_and(|(present, wanted)| present <= wanted),
-        }
-}
-
-/// Whether the wanted value has the form of the present one: the same number of numbers, or a word.
-fn is_alike(present: &str, wanted: &str) -> bool {
-    let numbers = |text: &str| text.split_whitespace().map(|word| kernel_number(word).is_some()).collect::<Vec<_>>();
-    let (present, wanted) = (numbers(present), numbers(wanted));
-    if present.iter().all(|is_number| *is_number) { present == wanted } else { wanted.len() == 1 || present.len() > 1 }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect()
-}
-
-/// If several lines set the same thing, the last one counts, as for `sysctl`. This also holds for the two knobs of an exclusive pair.
-fn override_earlier(guide: &Guide, all: &mut [Judged]) {
-    let mut last: BTreeMap<String, usize> = BTreeMap::new();
-    for at in (0..all.len()).rev() {
-        let Some(key) = key_of(&all[at]) else { continue };
-        let rival = last.get(&key).or_else(|| {
-            let own = all[at].setting.as_ref().filter(|own| !own.knob.extras.side_effects.is_empty());
-            own.and_then(|own| {
-                let later =
-                    last.values().find(|later| all[**later].setting.as_ref().is_some_and(|later| excludes(own, later)));
-                later.filter(|later| **later > at)
-            })
-        });
-        match rival.copied() {
-            Some(later) => {
-                let line = guide.lines.get(all[later].line);
-                let own = guide.lines.get(all[at].line).and_then(|line| line.file.as_ref());
-                let file = match line.and_then(|line| line.file.as_ref()) {
-                    Some(file) if Some(file) != own => format!(" of {file}"),
-                    None if own.is_some() => format!(" of {}", guide.name),
-                    _ => String::new(),
-                };
-                let line = line.map_or(0, |line| line.number);
-                let same = all[later].asked == all[at].asked;
-                let how = if same { "repeats it" } else { "sets another value, and wins" };
-                all[at].why = format!("line {line}{file} {how}: {}", all[later].asked);
-                all[at].state = SettingState::Overridden;
-                all[at].setting = None;
-            }
-            None => {
-                last.insert(key, at);
-            }
-        }
-    }
-}
-
-/// What a setting changes, for settings that could take effect.
-fn key_of(judged: &Judged) -> Option<String> {
-    let counts = matches!(
-        judged.state,
-        SettingState::Try | SettingState::AlreadySo | SettingState::NeedsReboot | SettingState::ByHand
-    );
-    let name = judged.asked.split(['=', '>', '<']).next()?;
-    (counts && judged.knob.is_some()).then(|| name.to_owned())
-}
-
-/// Whether two knobs are two forms of one limit: each resets the other.
-fn excludes(one: &Setting, other: &Setting) -> bool {
-    let resets =
-        |one: &Knob, other: &Knob| other.place.files().iter().any(|path| one.extras.side_effects.contains(path));
-    resets(one.knob, other.knob) && resets(other.knob, one.knob)
 }

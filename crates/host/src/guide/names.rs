@@ -7,7 +7,9 @@ use crate::knob::{Device, Knob, Place, Values};
 use crate::knobs;
 use crate::reading::Reading;
 
+use super::hazards::SYSRQ_FILE;
 use super::line::{Ask, Target};
+use super::reservations::crash_bytes;
 use super::words;
 use crate::sysctl::{self, FOLDER};
 
@@ -56,6 +58,9 @@ pub(super) fn by_file(path: &str, value: &str) -> Option<Ask> {
     }
     if let Some(irq) = path.strip_prefix("/proc/irq/") {
         return interrupt(irq, path, value);
+    }
+    if path == SYSRQ_FILE {
+        return Some(Ask::new(Target::File(path.to_owned()), value));
     }
     if !path.starts_with("/sys/") {
         return None;
@@ -234,6 +239,20 @@ pub(super) fn by_known_arguments(text: &str) -> Option<Vec<Ask>> {
     let is_known = |word: &str| IN_SENTENCES.contains(&name(word).as_str()) || of_knob(&name(word));
     let words = || text.split_whitespace();
     (words().any(|word| word.contains('=')) && words().all(is_known)).then(|| words().map(by_argument).collect())
+}
+
+/// The memory of a crash kernel from which on it is more than a part of the usual command line.
+const CRASH_BYTES: u64 = 1 << 30;
+
+/// Whether a kernel argument only belongs to how the machine starts, with a value that is usual there.
+pub(super) fn is_usual(ask: &Ask) -> bool {
+    let Target::Argument(name) = &ask.target else { return false };
+    let is_odd = match name.as_str() {
+        "crashkernel" => crash_bytes(&ask.value).is_some_and(|bytes| bytes >= CRASH_BYTES),
+        "console" => ask.value == "null",
+        _ => false,
+    };
+    is_of_boot(name) && !is_odd
 }
 
 /// Whether a kernel argument belongs to how the machine starts.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_hostfs::Root;
 
 use super::line::{Guide, Target};
+use super::lists;
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::knobs;
@@ -31,6 +32,8 @@ impl Readings {
                 _ => {}
             }
         }
+        let lists: Vec<String> = paths.iter().filter_map(|path| lists::list_of(path)).collect();
+        paths.extend(lists);
         // An empty file is a value too.
         let read = |path: String| {
             let text = Probe(root).parse(&path, "a text", |text| Some(text.to_owned()));

@@ -40,9 +40,7 @@ pub(super) fn arguments(line: &str) -> Content {
     let value = without_templates(value.trim().trim_matches(['"', '\'']));
     let asks: Vec<Ask> = names::by_arguments(&value)
         .into_iter()
-        .filter(
-            |ask| !matches!(&ask.target, Target::Argument(name) if names::is_of_boot(name) || name.starts_with('$')),
-        )
+        .filter(|ask| !matches!(&ask.target, Target::Argument(name) if names::is_usual(ask) || name.starts_with('$')))
         .collect();
     if asks.is_empty() { Content::NotASetting(Skip::Command) } else { Content::settings(asks) }
 }

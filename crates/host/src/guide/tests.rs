@@ -7,6 +7,7 @@ use super::*;
 use crate::knobs;
 use crate::setting::Setting;
 
+mod dangers;
 mod judged;
 mod losses;
 mod pages;

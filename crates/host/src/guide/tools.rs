@@ -3,7 +3,7 @@
 use evenkeel_sys::CpuSet;
 
 use super::line::{Ask, Skip, Target};
-use super::{boot, commands, names};
+use super::{boot, commands, hazards, names};
 
 /// Tools whose effect evenkeel cannot set. It lists each of their commands as a step for the user.
 const BY_HAND: [&str; 23] = [
@@ -77,10 +77,14 @@ pub(super) fn asks(name: &str, arguments: &[&str]) -> Option<Result<Vec<Ask>, Sk
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
                     || !mark.starts_with('-') && word.contains(mark)
             };
-            let tunes = arguments.iter().any(|word| TUNES.iter().any(|mark| is_mark(word, mark)));
+            let is_hazard = hazards::command(&[&[name], arguments].concat()).is_some();
+            let tunes = is_hazard || arguments.iter().any(|word| TUNES.iter().any(|mark| is_mark(word, mark)));
             if !tunes {
                 return Some(Err(Skip::Command));
             }
+            vec![Ask::new(Target::Tool(joined(name, arguments)), "")]
+        }
+        name if hazards::command(&[&[name], arguments].concat()).is_some() => {
             vec![Ask::new(Target::Tool(joined(name, arguments)), "")]
         }
         _ => return None,

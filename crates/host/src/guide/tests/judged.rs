@@ -178,7 +178,7 @@ fn commands_are_the_knobs_that_exist() {
             Try process.sched_policy=fifo: risk: an endless loop takes its CPU from everything else, even from the login
             NotHere process.numa_policy=0: there is one memory node: all memory is equally close
             NotHere daemon.numad=off: there is one memory node: all memory is equally close
-            NotHere cpuidle.state_disable=1: there is no idle driver here: there are no states to disable
+            NotHere cpupower idle-set -d 2: there is no idle driver here: there are no states to disable
             ByHand x86_energy_perf_policy performance: evenkeel has no knob for it
             NotHere cpuidle.state_disable=1: there is no idle driver here: there are no states to disable
         "#]],

@@ -1,0 +1,113 @@
+//! Values that the kernel refuses: writes to files that only report, numbers that are too large, names that it does not offer.
+
+use super::lists::{CONGESTION, list_of};
+use super::readings::Readings;
+use crate::number::kernel_number;
+
+/// Sysctls that nobody can write, by their paths below /proc/sys (mode 0444). A `*` at the end covers everything below.
+const READ_ONLY: [&str; 28] = [
+    "crypto/fips_enabled",
+    "dev/cdrom/info",
+    "fs/aio-nr",
+    "fs/dentry-state",
+    "fs/file-nr",
+    "fs/inode-nr",
+    "fs/inode-state",
+    "fs/quota/*",
+    "kernel/arch",
+    "kernel/bootloader_type",
+    "kernel/bootloader_version",
+    "kernel/cap_last_cap",
+    "kernel/ngroups_max",
+    "kernel/osrelease",
+    "kernel/ostype",
+    "kernel/pty/nr",
+    "kernel/random/boot_id",
+    "kernel/random/entropy_avail",
+    "kernel/random/poolsize",
+    "kernel/random/uuid",
+    "kernel/seccomp/actions_avail",
+    "kernel/version",
+    "net/core/netdev_rss_key",
+    "net/ipv4/tcp_available_congestion_control",
+    "net/ipv4/tcp_available_ulp",
+    "net/ipv4/tcp_ehash_entries",
+    "net/netfilter/nf_conntrack_count",
+    "vm/nr_pdflush_threads",
+];
+
+/// Whether the kernel lets nobody write a sysctl.
+pub(super) fn is_read_only(path: &str) -> bool {
+    let is_it = |own: &str| own.strip_suffix('*').map_or(own == path, |folder| path.starts_with(folder));
+    READ_ONLY.iter().any(|own| is_it(own))
+}
+
+/// The sysctls below these paths are 32-bit numbers with a sign, except [`WIDER`].
+const INTEGERS: [&str; 2] = ["net/core/", "net/ipv4/tcp_"];
+/// Sysctls that take larger numbers.
+const WIDER: [&str; 4] = [
+    "net/ipv4/tcp_comp_sack_delay_ns",
+    "net/ipv4/tcp_comp_sack_slack_ns",
+    "net/ipv4/tcp_mem",
+    "net/ipv4/tcp_notsent_lowat",
+];
+
+/// Why the kernel refuses a number as too large for the sysctl at this path below /proc/sys.
+pub(super) fn too_large(path: &str, value: &str) -> Option<String> {
+    let is_integer = INTEGERS.iter().any(|begin| path.starts_with(begin)) && !WIDER.contains(&path);
+    let is_beyond = |word: &str| {
+        let digits = word.strip_prefix('-').unwrap_or(word);
+        let is_long = digits.len() > 18 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_long || kernel_number(word).is_some_and(|number| i32::try_from(number).is_err())
+    };
+    (is_integer && value.split_whitespace().any(is_beyond))
+        .then(|| format!("the kernel accepts at most {} there", i32::MAX))
+}
+
+/// Why the file at `path` can't get a name: the kernel does not list it. `None` also if the list is not known.
+pub(super) fn not_offered(readings: &Readings, path: &str, name: &str) -> Option<String> {
+    let list = readings.value(&list_of(path)?);
+    let offered: Vec<&str> = list.known()?.split_whitespace().collect();
+    if offered.is_empty() || offered.contains(&name) {
+        return None;
+    }
+    let module = if path.ends_with(CONGESTION) {
+        format!("; it may after `modprobe tcp_{name}`, if this machine has that module")
+    } else {
+        String::new()
+    };
+    Some(format!("the kernel does not offer it here: it offers {}{module}", offered.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_report() {
+        for (path, expected) in [
+            ("fs/file-nr", true),
+            ("fs/quota/allocated_dquots", true),
+            ("fs/file-max", false),
+            ("net/ipv4/tcp_congestion_control", false),
+        ] {
+            assert_eq!(is_read_only(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_the_kernels() {
+        for (path, value, expected) in [
+            ("net/core/somaxconn", "70000000000", true),
+            ("net/core/somaxconn", "0x80000000", true),
+            ("net/core/somaxconn", "99999999999999999999", true),
+            ("net/core/somaxconn", "2147483647", false),
+            ("net/ipv4/tcp_rmem", "4096 87380 70000000000", true),
+            ("net/ipv4/tcp_notsent_lowat", "4294967295", false),
+            ("net/ipv4/tcp_congestion_control", "bbr", false),
+            ("vm/user_reserve_kbytes", "70000000000", false),
+        ] {
+            assert_eq!(too_large(path, value).is_some(), expected, "{path}={value}");
+        }
+    }
+}
