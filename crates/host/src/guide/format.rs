@@ -1,6 +1,7 @@
 //! Recognises the format of a guide by its content.
 
 use super::line::GuideFormat;
+use super::wide::is_wide;
 use super::{settings, tuned, unit, words};
 
 /// The maximum number of lines to look at.
@@ -64,7 +65,8 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     if unit::is_one(text) {
         return GuideFormat::Sysctl;
     }
-    if lines().any(|line| tuned::header(line).is_some_and(|name| SECTIONS.contains(&name))) {
+    let is_section = |line: &str| tuned::header(line).is_some_and(|name| SECTIONS.contains(&name));
+    if lines().any(is_section) {
         return GuideFormat::Tuned;
     }
     let begins = |line: &str, tag: &str| line.to_ascii_lowercase().starts_with(tag);
@@ -103,8 +105,8 @@ fn by_majority<'a>(lines: impl Iterator<Item = &'a str>) -> GuideFormat {
         let first = words::split(line).into_iter().next().map(|word| word.text).unwrap_or_default();
         if COMMANDS.iter().any(|command| first == *command || first.starts_with("GRUB_CMDLINE")) {
             commands += 1;
-        } else if settings::assignment(line).is_some()
-            || line.split_once('=').is_some_and(|(key, _)| !key.trim().contains(' '))
+        } else if settings::assignment(line).is_some_and(|ask| !ask.value.contains(is_wide))
+            || line.split_once('=').is_some_and(|(key, _)| !key.trim().contains(' ') && !line.contains(is_wide))
         {
             assignments += 1;
         } else {

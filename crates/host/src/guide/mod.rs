@@ -3,6 +3,7 @@
 //! Reading never runs anything: a shell script is text like any other. The result contains every line of a guide once: as settings, as
 //! a line without a setting, or as a line that evenkeel does not understand.
 
+mod against;
 mod ansible;
 mod arguments;
 mod boot;
@@ -39,6 +40,7 @@ mod text;
 mod tools;
 mod tuned;
 mod unit;
+mod wide;
 mod words;
 
 pub use judge::judge;

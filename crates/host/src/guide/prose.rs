@@ -2,8 +2,11 @@
 //! its default.
 
 use super::line::{Ask, Content};
-use super::{names, settings};
+use super::{against, names, settings, wide};
 use crate::sysctl;
+
+/// The maximum number of settings to find in a sentence, which is more than a line may have.
+const SETTINGS_MAX: usize = 300;
 
 /// The result of a line of text. `None` if it names no setting.
 pub(super) fn content(line: &str) -> Option<Content> {
@@ -19,14 +22,17 @@ pub(super) fn content(line: &str) -> Option<Content> {
             rest.push_str(part);
         }
     }
-    for part in sentences(&rest) {
-        let against = against(part);
+    let parts = sentences(&rest);
+    for (at, part) in parts.iter().enumerate() {
         let found = inline(part);
         if found.is_empty() {
             unclear.extend(mentioned(part).map(|name| format!("it names {name} without a value to set")));
+            continue;
         }
-        for said in found {
-            match (said, &against) {
+        let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
+        let taken_back = parts.get(at + 1).and_then(|next| against::takes_back(next));
+        for ((_, said), word) in found.into_iter().zip(against::words_against(part, &places)) {
+            match (said, word.or_else(|| taken_back.clone())) {
                 (Ok(ask), None) => asks.push(ask),
                 (Ok(ask), Some(word)) => {
                     unclear.push(format!("it names {ask}, but has {word:?}, so it may not ask for it"))
@@ -55,6 +61,7 @@ fn sentences(text: &str) -> Vec<&str> {
         let is_end = match letter {
             '.' | '!' | '?' => begins.is_some_and(|next| next.starts_with(|next: char| !next.is_lowercase())),
             ';' => begins.is_some(),
+            '\u{3002}' | '\u{ff01}' | '\u{ff1f}' => true,
             _ => false,
         };
         if is_end && !is_code {
@@ -64,75 +71,6 @@ fn sentences(text: &str) -> Vec<&str> {
     }
     found.push(&text[from..]);
     found
-}
-
-/// Words that advise against a setting, or introduce another value than the one to set.
-const AGAINST: [&str; 38] = [
-    "don't",
-    "dont",
-    "doesn't",
-    "didn't",
-    "isn't",
-    "aren't",
-    "wasn't",
-    "shouldn't",
-    "mustn't",
-    "can't",
-    "cannot",
-    "won't",
-    "wouldn't",
-    "never",
-    "not",
-    "nor",
-    "without",
-    "avoid",
-    "avoids",
-    "unlike",
-    "default",
-    "defaults",
-    "deprecated",
-    "obsolete",
-    "removed",
-    "remove",
-    "unset",
-    "revert",
-    "previously",
-    "formerly",
-    "was",
-    "were",
-    "wrong",
-    "bad",
-    "harmful",
-    "between",
-    "range",
-    "myth",
-];
-/// Phrases of two words with the same meaning.
-const AGAINST_IN_TWO: [[&str; 2]; 7] = [
-    ["instead", "of"],
-    ["rather", "than"],
-    ["no", "longer"],
-    ["no", "effect"],
-    ["no", "need"],
-    ["used", "to"],
-    ["stop", "setting"],
-];
-
-/// The word in a sentence that makes it unclear whether the sentence recommends its settings.
-fn against(part: &str) -> Option<String> {
-    let plain = |word: &str| {
-        let word = word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
-        word.replace(['\u{2019}', '\u{2018}'], "'")
-    };
-    let words: Vec<String> = part.split_whitespace().map(plain).filter(|word| !word.is_empty()).collect();
-    let one = words.iter().find(|word| AGAINST.contains(&word.as_str())).cloned();
-    let two = || {
-        let found =
-            words.windows(2).find(|pair| AGAINST_IN_TWO.iter().any(|own| own[0] == pair[0] && own[1] == pair[1]));
-        found.map(|pair| pair.join(" "))
-    };
-    let asks = || part.trim_end().ends_with('?').then(|| "?".to_owned());
-    one.or_else(two).or_else(asks)
 }
 
 /// Units that a number in a sentence may have. The kernel takes the number without its unit.
@@ -166,29 +104,35 @@ const UNITS: [&str; 27] = [
     "x",
 ];
 
-/// Settings inside a sentence: `key=value`, `key = value`, `key: value`, "key to value".
-fn inline(part: &str) -> Vec<Result<Ask, String>> {
-    let words: Vec<&str> =
-        part.split(|letter: char| letter.is_whitespace() || letter == '`').filter(|word| !word.is_empty()).collect();
+/// Settings inside a sentence, and where each begins: `key=value`, `key = value`, `key: value`, "key to value".
+fn inline(part: &str) -> Vec<(usize, Result<Ask, String>)> {
+    let places = wide::words(part);
+    let words: Vec<&str> = places.iter().map(|(_, word)| *word).collect();
     let trimmed =
         |word: &str| word.trim_matches(['"', '\'', ',', ';', ':', '.', '(', ')', '*', '[', ']', '!', '?']).to_owned();
-    // Every second part of the line is code.
-    let code = part.split('`').skip(1).step_by(2);
-    let mut found: Vec<Result<Ask, String>> = code.filter_map(names::by_known_arguments).flatten().map(Ok).collect();
-    for ask in boot_line(part) {
-        if !found.iter().any(|known| known.as_ref() == Ok(&ask)) {
-            found.push(Ok(ask));
+    let mut found = of_code(part);
+    let (from, asks) = boot_line(part);
+    for ask in asks {
+        if !found.iter().any(|(_, known)| known.as_ref() == Ok(&ask)) {
+            found.push((from, Ok(ask)));
         }
     }
-    for (at, raw) in words.iter().enumerate() {
+    for ((place, raw), at) in places.iter().zip(0..) {
+        // More settings make no difference: the line is not understood then.
+        if found.len() > SETTINGS_MAX {
+            break;
+        }
         let word = trimmed(raw);
         if let Some((key, value)) = word.split_once('=')
             && !value.is_empty()
         {
-            let more = numbers(&words[at + 1..])
-                .filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()) && word.len() + 1 >= raw.len());
+            let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+            let more = numbers(&words[at + 1..]).filter(|_| is_number && word.len() + 1 >= raw.len());
+            let count = more.as_ref().map_or(0, |more| more.split(' ').count());
+            let after = words.get(at + 1 + count..).filter(|_| is_number && raw.ends_with(char::is_alphanumeric));
             let value = more.map_or_else(|| value.to_owned(), |more| format!("{value} {more}"));
-            found.extend(settings::plain_value(&value).and_then(|value| named(key, value)).map(Ok));
+            let ask = settings::plain_value(&value).and_then(|value| named(key, value));
+            found.extend(ask.map(|ask| (*place, one_value(ask, after.unwrap_or_default()))));
             continue;
         }
         let key = word.trim_end_matches('=');
@@ -199,31 +143,51 @@ fn inline(part: &str) -> Vec<Result<Ask, String>> {
         };
         let Some(value) = numbers(rest).filter(|_| joint) else { continue };
         let after = rest.get(value.split(' ').count()..).unwrap_or_default();
-        found.extend(named(key, &value).map(|ask| one_value(ask, after)));
+        found.extend(named(key, &value).map(|ask| (*place, one_value(ask, after))));
     }
     found
 }
 
-/// The kernel arguments of `GRUB_CMDLINE_LINUX="…"` in a sentence.
-fn boot_line(part: &str) -> Vec<Ask> {
-    let Some((_, rest)) = part.split_once("GRUB_CMDLINE") else { return Vec::new() };
+/// The settings in the code of a sentence that has only kernel arguments.
+fn of_code(part: &str) -> Vec<(usize, Result<Ask, String>)> {
+    let (mut found, mut from) = (Vec::new(), 0);
+    for (at, text) in part.split('`').enumerate() {
+        // Every second part of the line is code.
+        let asks = names::by_known_arguments(text).filter(|_| at % 2 == 1);
+        let place = from + text.len() - text.trim_start().len();
+        found.extend(asks.into_iter().flatten().map(|ask| (place, Ok(ask))));
+        from += text.len() + 1;
+    }
+    found
+}
+
+/// The kernel arguments of `GRUB_CMDLINE_LINUX="…"` in a sentence, and where it begins.
+fn boot_line(part: &str) -> (usize, Vec<Ask>) {
+    let Some((before, rest)) = part.split_once("GRUB_CMDLINE") else { return (0, Vec::new()) };
     let quoted = ['"', '\''].iter().find_map(|quote| {
         let (_, rest) = rest.split_once('=').filter(|(_, rest)| rest.starts_with(*quote))?;
         rest[1..].split_once(*quote).map(|(inner, _)| inner)
     });
     match quoted.map(|arguments| settings::arguments(&format!("GRUB_CMDLINE={arguments}"))) {
-        Some(Content::Settings(asks)) => asks,
-        _ => Vec::new(),
+        Some(Content::Settings(asks)) => (before.len(), asks),
+        _ => (0, Vec::new()),
     }
 }
+
+/// How words of Chinese begin that are units after a number, and that make it a limit.
+const WIDE_UNITS: [&str; 6] = ["秒", "毫秒", "微秒", "分", "字节", "兆"];
+const WIDE_LIMITS: [&str; 6] = ["以下", "以上", "以内", "左右", "到", "至"];
 
 /// The setting, unless the words after it give it another value.
 fn one_value(ask: Ask, after: &[&str]) -> Result<Ask, String> {
     let plain = |word: &&str| word.trim_matches(['.', ',', ';', ')', '(', '!', '"', '\'', '*']).to_lowercase();
     let next = after.first().map(plain).unwrap_or_default();
     let is_number = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_digit());
-    if UNITS.contains(&next.as_str()) {
+    if UNITS.contains(&next.as_str()) || WIDE_UNITS.iter().any(|unit| next.starts_with(unit)) {
         return Err(format!("it names {ask} {next}, and evenkeel does not convert units"));
+    }
+    if WIDE_LIMITS.iter().any(|limit| next.starts_with(limit)) {
+        return Err(format!("it names {ask} {next}, which is no exact value"));
     }
     match ["or", "to", "and", "-", "\u{2013}"].contains(&next.as_str()) && after.get(1).is_some_and(is_number) {
         true => Err(format!("it names {ask} and another value")),
@@ -260,7 +224,8 @@ const NO_KEYS: [&str; 12] = ["org", "com", "net", "io", "dev", "conf", "sh", "co
 
 /// The first name of a sysctl or of a file of the kernel in a line.
 pub(super) fn mentioned(line: &str) -> Option<String> {
-    let words = line.split(|letter: char| letter.is_whitespace() || "`\"'(),;=<>*[]|".contains(letter));
+    let words =
+        line.split(|letter: char| letter.is_whitespace() || !letter.is_ascii() || "`\"'(),;=<>*[]|".contains(letter));
     let is_name = |word: &&str| {
         let is_file = (word.starts_with("/proc/sys/") || word.starts_with("/sys/")) && word.len() > 12;
         // A word with `_` is not a word of English.

@@ -8,6 +8,7 @@ use crate::knobs;
 use crate::setting::Setting;
 
 mod dangers;
+mod against;
 mod judged;
 mod losses;
 mod pages;
@@ -396,6 +397,12 @@ fn hostile_texts_end() {
         format!("{{\"settings\":[\"{}\"]}}", "vm.swappiness=1\",\"".repeat(1 << 15)),
         "vm.dirty_ratio=1\nvm.dirty_bytes=8192\n".repeat(1 << 12),
         format!("{long}={long}\n"),
+        format!("Never {}", "`vm.swappiness=1`, don't, ".repeat(1 << 12)),
+        format!("Set vm.swappiness=1. {}", "Avoid it, it hurts. ".repeat(1 << 12)),
+        format!("{}vm.swappiness=1", "不要，".repeat(1 << 13)),
+        format!("```\n$ sysctl -a\n{}", "$ cat <<EOF\n".repeat(1 << 12)),
+        format!("```\n$ sysctl -a\n{}", "$ echo '\n".repeat(1 << 12)),
+        format!("<pre>\n{}", "a@b:~$ sysctl -w vm.swappiness=1 \\\n".repeat(1 << 13)),
     ];
     for text in texts {
         for format in GuideFormat::ALL.iter().map(|(_, format)| Some(*format)).chain([None]) {

@@ -6,6 +6,7 @@ use super::html::{BREAK, END, Tags};
 use super::line::{Ask, Content, GuideFormat, Skip};
 use super::shell::Script;
 use super::table::{self, Table};
+use super::wide::is_wide;
 use super::{names, prose, settings, words};
 
 /// The maximum number of lines of one command.
@@ -252,7 +253,9 @@ impl Reader {
     fn text(&mut self, line: &str, is_script: bool) -> Content {
         let shown = if is_script { line } else { unmarked(line) };
         let is_code = is_script || self.is_in_code;
-        let is_one = |ask: &Ask| !shown.contains('`') && (is_code || is_one_value(&ask.value));
+        // Text in Chinese may follow a value without a blank.
+        let is_plain = !shown.contains('`') && !shown.contains(is_wide);
+        let is_one = |ask: &Ask| is_plain && (is_code || is_one_value(&ask.value));
         if let Some(ask) = settings::assignment(shown).filter(is_one) {
             return Content::Settings(vec![ask]);
         }
@@ -266,6 +269,12 @@ impl Reader {
         match (command, prose::content(shown)) {
             // The first word of a sentence may also be the name of a shell command.
             (Some(Content::NotASetting(_)), Some(content)) if !is_code => content,
+            // `Set name=1 (the default is 0)` is no command with a subshell.
+            (Some(Content::NotUnderstood(_)), Some(content @ Content::Settings(_)))
+                if !is_code && is_capital(shown) =>
+            {
+                content
+            }
             (Some(content), _) => content,
             (None, Some(Content::NotUnderstood(_))) if line.starts_with('#') => Content::NotASetting(Skip::Prose),
             (None, Some(content)) => content,
@@ -332,6 +341,12 @@ fn unmarked(line: &str) -> &str {
     }
     let code = line.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).filter(|rest| !rest.contains('`'));
     code.unwrap_or(line)
+}
+
+/// Whether a line begins with a word that has one capital letter, which no command has.
+fn is_capital(line: &str) -> bool {
+    let mut letters = line.chars();
+    letters.next().is_some_and(char::is_uppercase) && letters.next().is_some_and(char::is_lowercase)
 }
 
 /// Whether a line is a sentence that only begins like a command: `Set …`, `Export the …`, `free memory …`.
