@@ -6,6 +6,7 @@
 mod against;
 mod ansible;
 mod arguments;
+mod blocks;
 mod boot;
 mod commands;
 mod compare;

@@ -9,6 +9,7 @@ use crate::setting::Setting;
 
 mod dangers;
 mod against;
+mod blocks;
 mod judged;
 mod losses;
 mod pages;

@@ -7,7 +7,7 @@ use super::line::{Ask, Content, GuideFormat, Skip};
 use super::shell::Script;
 use super::table::{self, Table};
 use super::wide::is_wide;
-use super::{names, prose, settings, words};
+use super::{blocks, names, prose, settings, words};
 
 /// The maximum number of lines of one command.
 const CONTINUED_MAX: usize = 200;
@@ -34,13 +34,18 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
         is_bare: false,
     };
     let mut contents: Vec<Content> = Vec::new();
-    let lines = lines(text, format);
+    let mut lines = lines(text, format);
     // The last line with each text. A here-document counts only if its end word appears further down.
     let last: HashMap<&str, usize> = text.lines().map(str::trim).zip(0..).collect();
     let raw: Vec<&str> = text.lines().collect();
     let uses = uses(text);
+    let skips = skips(&mut lines, &raw, format);
     while let Some(first) = lines.get(contents.len()) {
         let at = contents.len();
+        if let Some(skip) = skips.get(at).copied().flatten() {
+            contents.push(Content::NotASetting(skip));
+            continue;
+        }
         if format == GuideFormat::Html {
             reader.is_in_code = first.is_in_pre;
         }
@@ -81,6 +86,36 @@ fn lines(text: &str, format: GuideFormat) -> Vec<Line> {
         _ => Line { text: line.to_owned(), ..Line::default() },
     };
     text.lines().map(one).collect()
+}
+
+/// Why lines of a block of code are no advice, for each line: the output of a command, or a line that a diff removes. Their text is
+/// dropped, so that no command goes on in it. The lines that a diff adds lose their mark.
+fn skips(lines: &mut [Line], raw: &[&str], format: GuideFormat) -> Vec<Option<Skip>> {
+    let mut skips = vec![None; lines.len()];
+    let blocks = match format {
+        GuideFormat::Markdown => blocks::fenced(raw),
+        GuideFormat::Html => blocks::preformatted(raw, &lines.iter().map(|line| line.is_in_pre).collect::<Vec<_>>()),
+        _ => Vec::new(),
+    };
+    for block in blocks {
+        let texts: Vec<&str> = lines[block.lines.clone()].iter().map(|line| line.text.as_str()).collect();
+        let kinds = if block.is_diff { blocks::diff(&texts, block.indent) } else { blocks::transcript(&texts) };
+        for (at, kind) in block.lines.zip(kinds) {
+            match kind {
+                blocks::Kind::Plain => {}
+                blocks::Kind::Marked => lines[at].text = lines[at].text.replacen('+', "", 1),
+                blocks::Kind::Begins => {
+                    let text = lines[at].text.trim_start_matches(BREAK);
+                    lines[at].text = text.split_once(BREAK).map_or("", |(_, rest)| rest).to_owned();
+                }
+                blocks::Kind::Skipped(skip) => {
+                    skips[at] = Some(skip);
+                    lines[at].text.clear();
+                }
+            }
+        }
+    }
+    skips
 }
 
 /// For each variable of a shell, the last line that uses it.
@@ -315,9 +350,6 @@ fn is_one_value(value: &str) -> bool {
     !value.contains('=') && (!value.contains(' ') || value.split(' ').all(|word| word.parse::<i64>().is_ok()))
 }
 
-/// Commands that may follow a root's prompt, which looks like a comment or a heading.
-const PROMPTED: [&str; 9] = ["sysctl", "echo", "ethtool", "cpupower", "grubby", "tee", "sh -c", "for ", "sudo "];
-
 /// A line without the marks of a list, of a quotation and of a prompt.
 fn unmarked(line: &str) -> &str {
     let mut line = line;
@@ -325,8 +357,9 @@ fn unmarked(line: &str) -> &str {
         let rest = ["- ", "* ", "+ ", "> ", "$ ", "% ", "`$ "].iter().find_map(|mark| line.strip_prefix(mark));
         let rest = rest.or_else(|| {
             let rest = line.strip_prefix("# ")?;
-            PROMPTED.iter().any(|command| rest.starts_with(command)).then_some(rest)
+            blocks::PROMPTED.iter().any(|command| rest.starts_with(command)).then_some(rest)
         });
+        let rest = rest.or_else(|| blocks::after_host(line));
         let rest = rest.or_else(|| {
             let (number, rest) = line.split_once([')', '.'])?;
             (!number.is_empty()
