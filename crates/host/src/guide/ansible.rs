@@ -7,6 +7,7 @@ use super::shell::Script;
 use super::{prose, settings};
 
 mod lines;
+mod profile;
 mod task;
 mod yaml;
 
@@ -74,6 +75,14 @@ impl Page<'_> {
                 "lineinfile" | "replace" | "blockinfile" | "copy" => task::file(&pair.value, lines),
                 "command" | "shell" | "raw" | "cmd" => script(&pair.value, lines),
                 "runcmd" | "bootcmd" => pair.value.items().iter().for_each(|item| command(item, lines)),
+                // Arguments of a container's shell.
+                "args" => pair
+                    .value
+                    .items()
+                    .iter()
+                    .filter(|item| item.text().is_some_and(is_command))
+                    .for_each(|item| script(item, lines)),
+                _ if profile::is_one(&pair.value) => profile::read(&pair.value, lines),
                 "write_files" => pair.value.items().iter().for_each(|item| task::file(item, lines)),
                 _ => {}
             }
@@ -113,6 +122,11 @@ fn named(pairs: &[Pair], lines: &mut Lines) {
         None if pairs.len() == 1 || name.contains('_') => lines.not(key.line, format!("{name} has no value here")),
         None => {}
     }
+}
+
+/// Whether a text may be commands, and not a single word.
+fn is_command(text: String) -> bool {
+    text.trim().contains([' ', '\n'])
 }
 
 /// Commands of a shell: a text, or one for each line.
@@ -155,6 +169,10 @@ fn command_text(script: &mut Script, line: usize, text: &str, lines: &mut Lines)
 fn command(item: &Node, lines: &mut Lines) {
     if item.items().is_empty() {
         return script(item, lines);
+    }
+    // `sh -c` with a text of several lines.
+    if let Some(text) = item.items().iter().find(|word| matches!(word.kind, Kind::Lines(_))) {
+        return script(text, lines);
     }
     let quoted = |word: &Node| format!("'{}'", word.text().unwrap_or_default().replace('\'', "'\\''"));
     let words: Vec<String> = item.items().iter().map(quoted).collect();

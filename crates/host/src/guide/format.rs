@@ -67,7 +67,7 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     }
     let is_section = |line: &str| tuned::header(line).is_some_and(|name| SECTIONS.contains(&name));
     if lines().any(is_section) {
-        return GuideFormat::Tuned;
+        return if is_in_manifest(text, is_section) { GuideFormat::Ansible } else { GuideFormat::Tuned };
     }
     let begins = |line: &str, tag: &str| line.to_ascii_lowercase().starts_with(tag);
     if lines()
@@ -96,6 +96,15 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
         return GuideFormat::Markdown;
     }
     by_majority(lines())
+}
+
+/// Whether the sections of a profile are only in texts of a manifest of Kubernetes: all are indented, and keys of a manifest are not.
+fn is_in_manifest(text: &str, is_section: impl Fn(&str) -> bool) -> bool {
+    let lines = || text.lines().take(LINES_MAX);
+    let has = |key: &str| lines().any(|line| line.starts_with(key));
+    has("kind:")
+        && has("apiVersion:")
+        && lines().filter(|line| is_section(line.trim())).all(|line| line.starts_with([' ', '\t']))
 }
 
 /// The format of most lines: settings, commands or sentences.

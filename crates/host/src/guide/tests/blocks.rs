@@ -1,4 +1,4 @@
-//! Blocks of code: transcripts and diffs.
+//! Blocks of code: transcripts, diffs, and profiles within other texts.
 
 use expect_test::expect;
 
@@ -134,6 +134,47 @@ fn lines_that_a_diff_removes_are_no_advice() {
             3 (SwitchedOff)
             4 vm.page-cluster=1
             5 (Structure)
+        "#]],
+    );
+}
+
+#[test]
+fn a_manifest_with_a_profile_keeps_its_commands() {
+    check(
+        "apiVersion: apps/v1\nkind: DaemonSet\nspec:\n  template:\n    spec:\n      containers:\n      - name: tune\n        command: [\"sh\", \"-c\", \"sysctl -w net.core.somaxconn=4096\"]\n\
+         \x20     - name: more\n        command:\n        - sh\n        - -c\n        - |\n          sysctl -w vm.swappiness=1\n          sysctl -w vm.dirty_ratio=5\n\
+         \x20     - name: args\n        args: [\"-c\", \"sysctl -w vm.stat_interval=9\"]\n\
+         ---\napiVersion: tuned.openshift.io/v1\nkind: Tuned\nspec:\n  profile:\n  - data: |\n      [main]\n      include=openshift-node\n      [sysctl]\n      net.core.busy_poll=50\n    name: low-latency\n",
+        expect![[r#"
+            Ansible
+            1 (Elsewhere)
+            2 (Elsewhere)
+            3 (Structure)
+            4 (Structure)
+            5 (Structure)
+            6 (Structure)
+            7 (Elsewhere)
+            8 net.core.somaxconn=4096
+            9 (Elsewhere)
+            10 (Structure)
+            11 (Elsewhere)
+            12 (Elsewhere)
+            13 (Elsewhere)
+            14 vm.swappiness=1
+            15 vm.dirty_ratio=5
+            16 (Elsewhere)
+            17 vm.stat_interval=9
+            18 (Structure)
+            19 (Elsewhere)
+            20 (Elsewhere)
+            21 (Structure)
+            22 (Structure)
+            23 (Elsewhere)
+            24 (Structure)
+            25 ? evenkeel does not find the profile openshift-node
+            26 (Structure)
+            27 net.core.busy_poll=50
+            28 (Elsewhere)
         "#]],
     );
 }
