@@ -199,10 +199,13 @@ impl GuideLines {
             }
         };
         let other = |line: &evenkeel_host::guide::GuideLine| {
-            let (is, not_understood) = match &line.content {
-                Content::Settings(_) | Content::NotASetting(Skip::Blank) => return None,
-                Content::NotASetting(skip) => (Some(*skip), None),
-                Content::NotUnderstood(why) => (None, Some(why.clone())),
+            // A line with a setting and a part that evenkeel does not understand is in both lists.
+            let not_understood = line.not_understood();
+            let is = match &line.content {
+                Content::NotASetting(Skip::Blank) => return None,
+                Content::Settings(_) if not_understood.is_none() => return None,
+                Content::NotASetting(skip) => Some(*skip),
+                Content::Settings(_) | Content::NotUnderstood(_) => None,
             };
             Some(OtherLine { file: line.file.clone(), line: line.number, text: line.text.clone(), is, not_understood })
         };

@@ -5,13 +5,11 @@ use std::ops::Range;
 use super::html::BREAK;
 use super::line::Skip;
 use super::shell_line::here;
-use super::words;
+use super::{prompt, words};
 
 /// Commands that may follow a root's prompt, which looks like a comment or a heading.
 pub(super) const PROMPTED: [&str; 9] =
     ["sysctl", "echo", "ethtool", "cpupower", "grubby", "tee", "sh -c", "for ", "sudo "];
-/// The longest prompt with the name of a host, in bytes.
-const PROMPT_BYTES_MAX: usize = 80;
 /// How many lines an open quote or a here-document of a command may have.
 const OPEN_MAX: usize = 200;
 
@@ -168,7 +166,7 @@ fn rest_of_command(command: &str, next: &[&str]) -> usize {
 
 /// The command after a prompt: `$ …`, `user@host:~$ …`.
 fn prompted(text: &str) -> Option<&str> {
-    ["$ ", "% "].iter().find_map(|mark| text.strip_prefix(mark)).or_else(|| after_host(text)).map(str::trim)
+    ["$ ", "% "].iter().find_map(|mark| text.strip_prefix(mark)).or_else(|| prompt::stripped(text)).map(str::trim)
 }
 
 /// The command after a root's prompt.
@@ -183,19 +181,6 @@ fn is_reading(text: &str) -> bool {
     let mut words = rest.split_whitespace();
     words.next() == Some("sysctl")
         && words.next().is_some_and(|word| word.starts_with('-') || word.contains('.') && !word.ends_with('.'))
-}
-
-/// The command after a prompt with the name of a host: `user@host:~$ …`, `[root@host ~]# …`.
-pub(super) fn after_host(text: &str) -> Option<&str> {
-    let begin = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= PROMPT_BYTES_MAX).last().unwrap_or(0);
-    let at = text[..begin].find(['$', '#', '%']).filter(|at| text[*at + 1..].starts_with(' '))?;
-    let head = text[..at].trim_end();
-    let inner = head.strip_prefix('[').and_then(|head| head.strip_suffix(']'));
-    let words = inner.unwrap_or(head).split_whitespace().count();
-    let is_path = head.ends_with(":~") || head.contains(":/") || head.contains(":~/") || inner.is_some();
-    let is_host = head.contains('@') && (is_path || words == 1) || head.ends_with(":~") && words == 1;
-    let is_plain = !head.contains(['=', '"', '\'', '`', ',', '(', '|']);
-    (is_host && is_plain && words <= 3).then(|| text[at + 1..].trim_start())
 }
 
 /// Whether a command prints files, whose comments are a part of its output.

@@ -3,7 +3,7 @@
 use evenkeel_sys::CpuSet;
 
 use super::compare::{is_alike, is_so, one_line};
-use super::line::{Ask, Bound, Guide, Target};
+use super::line::{Ask, Bound, Branch, Guide, Target};
 use super::overrides::override_earlier;
 use super::readings::Readings;
 use super::reservations::Reservations;
@@ -37,10 +37,10 @@ pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide:
         if let Some(why) = reservations.refusal(line, &ask) {
             (judged.state, judged.why, judged.setting) = (SettingState::Dangerous, why, None);
         }
-        judged
+        (judged, ask.branch)
     };
-    let mut all: Vec<Judged> = at_each.map(one).collect();
-    override_earlier(guide, &mut all);
+    let (mut all, branches): (Vec<Judged>, Vec<Branch>) = at_each.map(one).unzip();
+    override_earlier(guide, &mut all, &branches);
     all
 }
 
@@ -82,6 +82,7 @@ impl Judge<'_> {
                 (None, None) => (SettingState::ByHand, format!("evenkeel has no knob for {path}")),
             },
             Target::Tool(text) => self.tool(text),
+            Target::Unclear(_) => (SettingState::ByHand, "evenkeel has no knob for it".to_owned()),
         };
         (judged.state, judged.why) = (state, why);
         if state != SettingState::Try {

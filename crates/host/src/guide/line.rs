@@ -116,6 +116,31 @@ pub struct Ask {
     pub value: String,
     /// Whether the value is a limit.
     pub bound: Bound,
+    /// The branches of the script around it.
+    pub branch: Branch,
+}
+
+/// The arms of `if` and `case` around a setting of a script, the outermost first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Branch(pub(super) Vec<Arm>);
+
+/// One arm of an `if` or a `case`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arm {
+    /// The number of the script in its text, and of the `if` or `case` in the script.
+    pub(super) block: (usize, usize),
+    /// The number of the arm.
+    pub(super) arm: usize,
+    /// Whether it runs when the script starts its service or applies its settings.
+    pub(super) is_start: bool,
+}
+
+impl Branch {
+    /// The arms of the same `if` or `case` that separate two settings: only one of the two can run.
+    pub(super) fn apart(&self, other: &Branch) -> Option<(Arm, Arm)> {
+        let (own, other) = self.0.iter().zip(&other.0).find(|(own, other)| own != other)?;
+        (own.block == other.block).then_some((*own, *other))
+    }
 }
 
 /// How a value is meant.
@@ -155,6 +180,8 @@ pub enum Target {
     Argument(String),
     /// A setting of a tool or of another program that no knob has, in its own words.
     Tool(String),
+    /// No setting: the part of a line that evenkeel does not understand, and why.
+    Unclear(String),
 }
 
 /// A guide that evenkeel does not read.
@@ -187,7 +214,7 @@ impl Guide {
                 Content::Settings(asks) => asks,
                 _ => &[],
             };
-            asks.iter().map(move |ask| (at, ask))
+            asks.iter().filter(|ask| !matches!(ask.target, Target::Unclear(_))).map(move |ask| (at, ask))
         })
     }
 
@@ -208,6 +235,26 @@ impl Guide {
     }
 }
 
+impl GuideLine {
+    /// Why evenkeel does not understand the line, or a part of it. The other parts may be settings.
+    pub fn not_understood(&self) -> Option<String> {
+        match &self.content {
+            Content::Settings(asks) => Some(reasons(asks)).filter(|why| !why.is_empty()),
+            Content::NotASetting(_) => None,
+            Content::NotUnderstood(why) => Some(why.clone()),
+        }
+    }
+}
+
+/// What evenkeel does not understand among these.
+fn reasons(asks: &[Ask]) -> String {
+    let why = |ask: &Ask| match &ask.target {
+        Target::Unclear(why) => Some(why.clone()),
+        _ => None,
+    };
+    asks.iter().filter_map(why).collect::<Vec<_>>().join("; ")
+}
+
 impl Content {
     pub(super) fn not(why: impl Into<String>) -> Content {
         Content::NotUnderstood(why.into())
@@ -217,6 +264,7 @@ impl Content {
     pub(super) fn settings(asks: Vec<Ask>) -> Content {
         match asks.len() {
             0 => Content::not("it has no setting"),
+            _ if asks.iter().all(|ask| matches!(ask.target, Target::Unclear(_))) => Content::not(reasons(&asks)),
             1..=ASKS_MAX => Content::Settings(asks),
             _ => Content::not(format!("it has more than {ASKS_MAX} settings")),
         }
@@ -226,11 +274,16 @@ impl Content {
 impl Ask {
     /// Stands for the part of a line that evenkeel does not understand, if the line also has settings.
     pub(super) fn not_understood(why: String) -> Ask {
-        Ask::new(Target::Tool(format!("not understood: {why}")), "")
+        Ask::new(Target::Unclear(why), "")
     }
 
     pub(super) fn new(target: Target, value: impl Into<String>) -> Ask {
-        Ask { target, value: value.into(), bound: Bound::Exactly }
+        Ask { target, value: value.into(), bound: Bound::Exactly, branch: Branch::default() }
+    }
+
+    /// Whether both set the same thing to the same value, in any branch.
+    pub(super) fn is_same(&self, other: &Ask) -> bool {
+        self.target == other.target && self.value == other.value && self.bound == other.bound
     }
 }
 
@@ -252,6 +305,7 @@ impl fmt::Display for Ask {
             Target::Argument(name) => write!(f, "kernel argument {name}"),
             Target::Tool(words) if self.value.is_empty() => return write!(f, "{words}"),
             Target::Tool(words) => write!(f, "{words}"),
+            Target::Unclear(why) => return write!(f, "not understood: {why}"),
         }?;
         write!(f, "{sign}{}", self.value)
     }

@@ -1,14 +1,15 @@
-//! Finds the lines of a guide that a later line overrides.
+//! Finds the lines of a guide that a later line overrides, and the lines of branches that exclude each other.
 
 use std::collections::BTreeMap;
 
-use super::line::Guide;
+use super::line::{Branch, Guide};
 use super::state::{Judged, SettingState};
 use crate::knob::Knob;
 use crate::setting::Setting;
 
 /// If several lines set the same thing, the last one counts, as for `sysctl`. This also holds for the two knobs of an exclusive pair.
-pub(super) fn override_earlier(guide: &Guide, all: &mut [Judged]) {
+/// Of two branches of a script, only one runs: the one that starts it counts.
+pub(super) fn override_earlier(guide: &Guide, all: &mut [Judged], branches: &[Branch]) {
     let mut last: BTreeMap<String, usize> = BTreeMap::new();
     for at in (0..all.len()).rev() {
         let Some(key) = key_of(&all[at]) else { continue };
@@ -20,27 +21,54 @@ pub(super) fn override_earlier(guide: &Guide, all: &mut [Judged]) {
                 later.filter(|later| **later > at)
             })
         });
-        match rival.copied() {
-            Some(later) => {
-                let line = guide.lines.get(all[later].line);
-                let own = guide.lines.get(all[at].line).and_then(|line| line.file.as_ref());
-                let file = match line.and_then(|line| line.file.as_ref()) {
-                    Some(file) if Some(file) != own => format!(" of {file}"),
-                    None if own.is_some() => format!(" of {}", guide.name),
-                    _ => String::new(),
-                };
-                let line = line.map_or(0, |line| line.number);
-                let same = all[later].asked == all[at].asked;
+        let Some(later) = rival.copied() else {
+            last.insert(key, at);
+            continue;
+        };
+        let same = all[later].asked == all[at].asked;
+        match branches[at].apart(&branches[later]).filter(|_| !same) {
+            Some((own, other)) => {
+                if own.is_start <= other.is_start {
+                    leave(guide, all, at, later, other.is_start && !own.is_start);
+                }
+                if other.is_start <= own.is_start {
+                    leave(guide, all, later, at, own.is_start && !other.is_start);
+                }
+                if own.is_start > other.is_start {
+                    last.insert(key, at);
+                }
+            }
+            None => {
                 let how = if same { "repeats it" } else { "sets another value, and wins" };
-                all[at].why = format!("line {line}{file} {how}: {}", all[later].asked);
+                all[at].why = format!("{} {how}: {}", place(guide, all, later, at), all[later].asked);
                 all[at].state = SettingState::Overridden;
                 all[at].setting = None;
             }
-            None => {
-                last.insert(key, at);
-            }
         }
     }
+}
+
+/// Leaves a setting to the user, because another branch of the script sets another value.
+fn leave(guide: &Guide, all: &mut [Judged], at: usize, other: usize, is_other_start: bool) {
+    let why = match is_other_start {
+        true => "it is the one that applies the script's settings",
+        false => "evenkeel does not run the script's test, so it can't choose",
+    };
+    all[at].why = format!("another branch has {}, on {}: {why}", all[other].asked, place(guide, all, other, at));
+    all[at].state = SettingState::ByHand;
+    all[at].setting = None;
+}
+
+/// The line of a setting, with its file if the line of the other setting is in another one.
+fn place(guide: &Guide, all: &[Judged], of: usize, other: usize) -> String {
+    let line = guide.lines.get(all[of].line);
+    let own = guide.lines.get(all[other].line).and_then(|line| line.file.as_ref());
+    let file = match line.and_then(|line| line.file.as_ref()) {
+        Some(file) if Some(file) != own => format!(" of {file}"),
+        None if own.is_some() => format!(" of {}", guide.name),
+        _ => String::new(),
+    };
+    format!("line {}{file}", line.map_or(0, |line| line.number))
 }
 
 /// What a setting changes, for settings that could take effect.

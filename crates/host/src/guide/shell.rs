@@ -1,60 +1,91 @@
 //! Commands of a shell, read as text: what `sysctl`, `echo`, `tee`, `ethtool`, `cpupower` and `grubby` would set. Nothing is run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::branches::{Branches, is_stop};
 use super::functions::{Called, Function, Functions, Part};
-use super::line::{Ask, Content, Skip};
-use super::shell_line::{BEFORE, Command, HARMLESS, OF_SHELL, braces, commands, here, output, with_sequences};
+use super::line::{Content, Skip};
+use super::shell_file::{LATENCY, latency, written};
+use super::shell_found::{All, Found, found, taken_back, unclear};
+use super::shell_line::{BEFORE, Command, HARMLESS, OF_SHELL, QUIET, braces, commands, here, output, with_sequences};
+use super::shell_sysctl::sysctl;
+use super::variables::{EXPANDED_BYTES_MAX, LOOP_MAX, VARIABLES_MAX, Variables, is_variable};
 use super::words::{Word, split};
-use super::{boot, names, settings, tools};
-use crate::finding::shown;
+use super::{arithmetic, boot, prompt, settings, tmpfiles, tools};
 
 /// How deep `sh -c` may be nested.
 const DEPTH_MAX: usize = 3;
-/// The maximum number of variables of a script.
-const VARIABLES_MAX: usize = 1000;
-
-/// The maximum length of a word after its variables are replaced. If it would become longer, the variables stay, and evenkeel does not
-/// understand the word.
-const EXPANDED_BYTES_MAX: usize = 4096;
-
 /// The number of arguments that a function may have.
 const ARGUMENTS_MAX: usize = 9;
 
-/// The maximum number of words of a loop. Also the maximum number of commands that loops make of one command.
-const LOOP_MAX: usize = 64;
+/// The maximum number of functions that `trap` may name.
+const HANDLERS_MAX: usize = 100;
 
 /// The state of a script up to the current line.
 #[derive(Default)]
 pub(super) struct Script {
-    /// The possible values of each variable: in a loop, each of its words.
-    variables: BTreeMap<String, Vec<String>>,
+    variables: Variables,
     /// The loops that are open, by their variables.
     loops: Vec<String>,
     functions: Functions,
+    branches: Branches,
+    /// The functions that the script runs at its end, because `trap` names them.
+    handlers: BTreeSet<String>,
+    /// The files that `exec 3>FILE` opened, by their numbers.
+    files: BTreeMap<String, Word>,
     /// The word that ends the here-document which a command reads.
     pub(super) here: Option<String>,
 }
 
-/// The result of one command.
-#[derive(Debug, PartialEq)]
-enum Found {
-    Asks(Vec<Ask>),
-    Skip(Skip),
-    Unclear(String),
-    /// An unknown command, by its name.
-    Stranger(String),
+/// A file that receives the output of a command.
+struct File {
+    word: Word,
+    /// Whether the script holds it open.
+    is_open: bool,
+}
+
+impl File {
+    /// Whether it is the file of the latency, which the script holds open.
+    fn is_held(&self) -> bool {
+        self.is_open && self.word.text == LATENCY
+    }
 }
 
 impl Script {
+    /// The script of a text.
+    pub(super) fn of_text(text: &str) -> Script {
+        let handler =
+            |line: &str| line.trim_start().strip_prefix("trap ")?.split_whitespace().next().map(str::to_owned);
+        Script { handlers: text.lines().filter_map(handler).take(HANDLERS_MAX).collect(), ..Script::default() }
+    }
+
+    /// One of several scripts of a text, by its number.
+    pub(super) fn numbered(number: usize) -> Script {
+        Script { branches: Branches::of_script(number), ..Script::default() }
+    }
+
+    /// Whether a function takes settings back.
+    fn is_stop(&self, function: &str) -> bool {
+        is_stop(function) || self.handlers.contains(function)
+    }
+
     /// One line of commands. `None` if its first word is not a known command.
     pub(super) fn line(&mut self, line: &str) -> Option<Content> {
+        let line = prompt::without(line);
+        if let Some(content) = tmpfiles::line(line) {
+            return Some(content);
+        }
         let (function, line) = match self.functions.part(line) {
             Part::Outside => return self.nested(line, 0),
             Part::Edge => return Some(Content::NotASetting(Skip::Structure)),
             Part::Inside { function, line } => (function, line),
         };
-        let content = self.nested(line, 0);
+        let content = match self.nested(line, 0) {
+            Some(Content::Settings(asks)) if self.is_stop(&function) => {
+                Some(Content::not(taken_back(&asks, &function)))
+            }
+            content => content,
+        };
         self.functions.found(&function, content.as_ref());
         match content {
             // It sets nothing before a call, which may have the values.
@@ -66,15 +97,16 @@ impl Script {
     /// Ends a function whose last line is missing.
     pub(super) fn end_of_text(&mut self) {
         self.functions.end();
+        self.branches.back_to((0, 0));
     }
 
     /// Exchanges the values of `$1`, `$2`, … with these.
     fn exchange(&mut self, values: &mut [Option<Vec<String>>]) {
         for (value, number) in values.iter_mut().zip(1_u8..) {
             let name = number.to_string();
-            let before = self.variables.remove(&name);
+            let before = self.variables.known.remove(&name);
             if let Some(value) = value.take() {
-                self.variables.insert(name, value);
+                self.variables.known.insert(name, value);
             }
             *value = before;
         }
@@ -86,15 +118,16 @@ impl Script {
         let mut values: Vec<Option<Vec<String>>> =
             (0..ARGUMENTS_MAX).map(|at| arguments.get(at).filter(known).map(|word| vec![word.text.clone()])).collect();
         self.exchange(&mut values);
-        let mut all = All::default();
+        let (mut all, outside) = (All::default(), self.branches.depth());
         for line in &function.lines {
             self.nested(line, depth + 1).into_iter().for_each(|content| all.add(found(content)));
         }
+        self.branches.back_to(outside);
         self.exchange(&mut values);
         // A function often sets the value now and writes it to a file.
         let mut seen = function.asks;
         all.asks.retain(|ask| {
-            let is_new = !seen.contains(ask);
+            let is_new = !seen.iter().any(|seen| seen.is_same(ask));
             seen.extend(is_new.then(|| ask.clone()));
             is_new
         });
@@ -102,7 +135,7 @@ impl Script {
     }
 
     fn nested(&mut self, line: &str, depth: usize) -> Option<Content> {
-        let words = with_sequences(split(line));
+        let words = with_sequences(split(&arithmetic::as_words(line)));
         if let Some(array) = self.array(&words) {
             return Some(array);
         }
@@ -113,7 +146,13 @@ impl Script {
         let mut group: Option<Vec<Option<String>>> = None;
         for command in commands(&words) {
             let first = command.words.first().map_or("", |word| word.text.as_str());
-            let before = command.input.clone().map(|input| self.expand(&input.text)).or_else(|| said.take());
+            if self.branches.follow(&command.words, &command.end) || first.is_empty() && command.end == ";;" {
+                self.branches.after(&command.end);
+                all.add(Found::Skip(Skip::Structure));
+                continue;
+            }
+            self.remember_file(&command);
+            let before = command.input.clone().map(|input| self.variables.expand(&input.text)).or_else(|| said.take());
             if command.opens || first == "{" {
                 group = Some(Vec::new());
             }
@@ -121,7 +160,7 @@ impl Script {
                 let printed = group.take().and_then(|all| all.into_iter().collect::<Option<Vec<String>>>());
                 let printed = printed.map(|lines| lines.join("\n")).filter(|text| !text.is_empty());
                 match &command.file {
-                    Some(file) => all.add(self.of_group(file, printed)),
+                    Some(file) => all.add(self.in_branch(self.of_group(file, printed))),
                     None => {
                         all.add(Found::Skip(Skip::Structure));
                         said = printed;
@@ -130,14 +169,48 @@ impl Script {
                 continue;
             }
             for found in self.each(&command, before.as_deref(), depth) {
-                all.add(found);
+                all.add(self.in_branch(found));
             }
-            said = output(&self.expanded(&command.words));
+            self.branches.after(&command.end);
+            said = output(&self.variables.expanded(&command.words));
             if let Some(group) = group.as_mut().filter(|_| command.file.is_none()) {
                 group.push(said.clone());
             }
         }
+        if words.iter().any(|word| word.text.contains("$[")) {
+            all.blame_arithmetic();
+        }
         all.content()
+    }
+
+    /// The result of a command in the branch around it.
+    fn in_branch(&self, found: Found) -> Found {
+        match (found, self.branches.stop()) {
+            (Found::Asks(asks), Some(stop)) => Found::Unclear(taken_back(&asks, stop)),
+            (Found::Asks(mut asks), None) => {
+                let branch = self.branches.current();
+                asks.iter_mut().filter(|ask| ask.branch.0.is_empty()).for_each(|ask| ask.branch = branch.clone());
+                Found::Asks(asks)
+            }
+            (found, _) => found,
+        }
+    }
+
+    /// `exec 3<>FILE` opens a file for the commands after it.
+    fn remember_file(&mut self, command: &Command) {
+        let is_exec = command.words.first().is_some_and(|word| word.text == "exec");
+        if let Some((number, file)) = command.opened.as_ref().filter(|_| is_exec && self.files.len() < VARIABLES_MAX) {
+            let file = self.file(file).word;
+            self.files.insert(number.clone(), file);
+        }
+    }
+
+    /// Commands in an argument of another one. Their branches end there.
+    fn within(&mut self, text: &str, depth: usize) -> Option<Content> {
+        let outside = self.branches.depth();
+        let content = self.nested(text, depth);
+        self.branches.back_to(outside);
+        content
     }
 
     /// `NAME=(WORD…)`: a variable with several words.
@@ -147,22 +220,24 @@ impl Script {
         let name = name.text.strip_suffix('=').filter(|_| is_variable(&name.text))?;
         let is_array = is(open, "(") && is(close, ")") && (1..=LOOP_MAX).contains(&values.len());
         let is_known = is_array && !values.iter().any(|word| word.is_operator && word.text != ";" || word.is_expanded);
-        if !is_known || self.variables.len() >= VARIABLES_MAX {
+        if !is_known || self.variables.known.len() >= VARIABLES_MAX {
             return None;
         }
         let short = |word: &Word| word.text.chars().take(EXPANDED_BYTES_MAX).collect();
-        self.variables.insert(name.to_owned(), values.iter().filter(|word| !word.is_operator).map(short).collect());
+        self.variables
+            .known
+            .insert(name.to_owned(), values.iter().filter(|word| !word.is_operator).map(short).collect());
         Some(Content::NotASetting(Skip::Structure))
     }
 
     /// Handles a group of commands whose output goes to a file.
     fn of_group(&self, file: &Word, printed: Option<String>) -> Found {
-        let file = self.expanded(std::slice::from_ref(file)).swap_remove(0);
+        let file = self.file(file).word;
         let is_setting = ["/proc/", "/sys/"].iter().any(|begin| file.text.starts_with(begin))
             || file.text.contains("sysctl")
             || boot::is_file(&file.text);
         match printed {
-            Some(text) => self.written(&file, &text),
+            Some(text) => written(&file, &text),
             None if is_setting => Found::Unclear("the text that the group writes is not on this line".to_owned()),
             None => Found::Skip(Skip::Command),
         }
@@ -175,9 +250,11 @@ impl Script {
         let texts: Vec<&str> = command.words.iter().chain(&command.file).map(|word| word.text.as_str()).collect();
         let uses = |name: &str| {
             texts.iter().any(|text| text.contains(&format!("${name}")) || text.contains(&format!("${{{name}")))
+                || texts.iter().any(|text| text.contains("$[") && text.contains(name))
         };
         let several: Vec<(String, Vec<String>)> = self
             .variables
+            .known
             .iter()
             .filter(|(name, values)| values.len() > 1 && uses(name))
             .map(|(name, values)| (name.clone(), values.clone()))
@@ -193,7 +270,7 @@ impl Script {
         for at in 0..count {
             let mut rest = at;
             for (name, values) in &several {
-                self.variables.insert(name.clone(), vec![values[rest % values.len()].clone()]);
+                self.variables.known.insert(name.clone(), vec![values[rest % values.len()].clone()]);
                 rest /= values.len();
             }
             let one = self.command(command, said, depth);
@@ -201,65 +278,12 @@ impl Script {
                 found.push(one);
             }
         }
-        self.variables.extend(several);
+        self.variables.known.extend(several);
         found
     }
 
-    /// Replaces the variables that the script has set in the words of a command.
-    fn expanded(&self, words: &[Word]) -> Vec<Word> {
-        let one = |word: &Word| {
-            if !word.is_expanded {
-                return word.clone();
-            }
-            let text = self.expand(&word.text);
-            let is_expanded = text.contains(['$', '`']);
-            Word { text, is_operator: false, is_expanded }
-        };
-        words.iter().map(one).collect()
-    }
-
-    /// Replaces `$NAME` and `${NAME}` in a text, if the variable is known.
-    fn expand(&self, text: &str) -> String {
-        let mut parts = text.split('$');
-        let mut expanded = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-            let (name, rest) = match part.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
-                Some(braced) => braced,
-                None => part.split_at(part.find(|letter| !is_name(letter)).unwrap_or(part.len())),
-            };
-            let name = name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")).unwrap_or(name);
-            match self.variables.get(name).map(Vec::as_slice) {
-                Some([value]) => expanded.extend([value.as_str(), rest]),
-                _ => expanded.extend(["$", part]),
-            }
-            if expanded.len() > EXPANDED_BYTES_MAX {
-                return text.to_owned();
-            }
-        }
-        expanded
-    }
-
-    /// Every text that results from the possible values of loop variables.
-    fn alternatives(&self, text: &str) -> Vec<String> {
-        let mut all = vec![self.expand(text)];
-        for (name, values) in self.variables.iter().filter(|(_, values)| values.len() > 1) {
-            let uses =
-                ["[@]}", "[*]}", "}"].map(|end| format!("${{{name}{end}")).into_iter().chain([format!("${name}")]);
-            let uses: Vec<String> = uses.collect();
-            if uses.iter().any(|uses| text.contains(uses.as_str())) && all.len() * values.len() <= LOOP_MAX {
-                let with = |text: &String| {
-                    let of = |value: &String| uses.iter().fold(text.clone(), |text, uses| text.replace(uses, value));
-                    values.iter().map(of).collect::<Vec<_>>()
-                };
-                all = all.iter().flat_map(with).filter(|text| text.len() <= EXPANDED_BYTES_MAX).collect();
-            }
-        }
-        all
-    }
-
     fn command(&mut self, command: &Command, said: Option<&str>, depth: usize) -> Found {
-        let words = self.expanded(&command.words);
+        let words = self.variables.expanded(&command.words);
         let mut words: &[Word] = &words;
         while let Some((first, rest)) = words.split_first() {
             let is_option =
@@ -278,6 +302,7 @@ impl Script {
         match self.functions.called(name) {
             Called::Unknown => {}
             Called::Within => return Found::Skip(Skip::Structure),
+            Called::Function(_) if self.is_stop(name) => return Found::Skip(Skip::Command),
             Called::Function(function) if depth < DEPTH_MAX => return self.call(function, arguments, depth),
             Called::Function(_) | Called::TooMany => {
                 return Found::Unclear("its calls of functions are too many, or too deep, to follow".to_owned());
@@ -287,13 +312,15 @@ impl Script {
             "for" => self.remember_loop(&command.words),
             "done" => self.leave_loop(),
             "sh" | "bash" => self.inner(&texts, depth),
-            "echo" | "printf" => match (&command.file, output(words)) {
-                (Some(file), Some(text)) => self.written(&self.expanded(std::slice::from_ref(file))[0], &text),
+            "echo" | "printf" => match (command.file.as_ref().map(|file| self.file(file)), output(words)) {
+                (Some(file), _) if file.is_held() => latency(words),
+                (Some(file), Some(text)) => written(&file.word, &text),
                 (Some(_), None) => Found::Unclear("evenkeel can't tell what `printf` prints".to_owned()),
                 (None, _) => Found::Skip(Skip::Command),
             },
             "tee" => self.tee(arguments, said),
             "sysctl" => sysctl(arguments),
+            "trap" => self.trap(&texts, depth),
             "sed" => found(boot::sed(&texts)),
             _ if name.contains('=') && !name.starts_with('=') && is_variable(name) => {
                 let raw = command.words.iter().find(|word| !BEFORE.contains(&word.text.as_str()));
@@ -301,6 +328,7 @@ impl Script {
             }
             name if OF_SHELL.contains(&name) => self.exported(name, arguments),
             name if HARMLESS.contains(&name) => Found::Skip(Skip::Command),
+            name if QUIET.contains(&name) => Found::Quiet,
             name => match tools::asks(name, &texts) {
                 Some(_) if arguments.iter().any(|word| word.is_expanded) && !tools::takes_any_device(name) => unclear(),
                 Some(found) => found.map_or_else(Found::Skip, Found::Asks),
@@ -309,10 +337,28 @@ impl Script {
         }
     }
 
+    /// The file that receives the output of a command. `&3` stands for the file that `exec 3>FILE` opened.
+    fn file(&self, file: &Word) -> File {
+        match file.text.strip_prefix('&').and_then(|number| self.files.get(number)) {
+            Some(path) => File { word: path.clone(), is_open: true },
+            None => File { word: self.variables.expanded(std::slice::from_ref(file)).swap_remove(0), is_open: false },
+        }
+    }
+
+    /// `trap '…' EXIT`: what a script does at its end.
+    fn trap(&mut self, texts: &[&str], depth: usize) -> Found {
+        let handler = texts.iter().find(|text| **text != "--").filter(|_| depth < DEPTH_MAX);
+        match handler.and_then(|handler| self.within(handler, depth + 1)) {
+            Some(Content::Settings(asks)) => Found::Unclear(taken_back(&asks, "trap")),
+            Some(Content::NotUnderstood(why)) => Found::Unclear(why),
+            _ => Found::Skip(Skip::Structure),
+        }
+    }
+
     /// `sh -c '…'`.
     fn inner(&mut self, texts: &[&str], depth: usize) -> Found {
         match texts.iter().position(|text| text.starts_with('-') && text.ends_with('c')) {
-            Some(at) if depth < DEPTH_MAX => match texts.get(at + 1).and_then(|text| self.nested(text, depth + 1)) {
+            Some(at) if depth < DEPTH_MAX => match texts.get(at + 1).and_then(|text| self.within(text, depth + 1)) {
                 Some(content) => found(content),
                 None => Found::Skip(Skip::Command),
             },
@@ -323,10 +369,10 @@ impl Script {
     fn tee(&self, arguments: &[Word], said: Option<&str>) -> Found {
         let files: Vec<&Word> = arguments.iter().filter(|word| !word.text.starts_with('-')).collect();
         match (said, files.as_slice()) {
-            (Some(said), [file]) => self.written(file, said),
+            (Some(said), [file]) => written(file, said),
             (Some(said), [_, ..]) => {
                 let mut all = All::default();
-                files.iter().for_each(|file| all.add(self.written(file, said)));
+                files.iter().for_each(|file| all.add(written(file, said)));
                 all.content().map_or(Found::Skip(Skip::Command), found)
             }
             (None, [_, ..]) if self.here.is_some() => Found::Skip(Skip::Structure),
@@ -352,7 +398,8 @@ impl Script {
         self.loops.push((*name).to_owned());
         let values = match rest {
             ["in", values @ ..] => {
-                let words = values.iter().filter(|word| **word != "do").flat_map(|word| self.alternatives(word));
+                let words =
+                    values.iter().filter(|word| **word != "do").flat_map(|word| self.variables.alternatives(word));
                 words
                     .flat_map(|word| word.split_whitespace().flat_map(braces).collect::<Vec<_>>())
                     .take(LOOP_MAX + 1)
@@ -362,10 +409,10 @@ impl Script {
         };
         let is_known =
             (1..=LOOP_MAX).contains(&values.len()) && !values.iter().any(|value: &String| value.contains(['$', '`']));
-        self.variables.remove(*name);
-        if is_known && self.variables.len() < VARIABLES_MAX {
+        self.variables.known.remove(*name);
+        if is_known && self.variables.known.len() < VARIABLES_MAX {
             let short = |value: String| value.chars().take(EXPANDED_BYTES_MAX).collect();
-            self.variables.insert((*name).to_owned(), values.into_iter().map(short).collect());
+            self.variables.known.insert((*name).to_owned(), values.into_iter().map(short).collect());
         }
         Found::Skip(Skip::Structure)
     }
@@ -373,7 +420,7 @@ impl Script {
     /// Handles the end of a loop. After it, the loop's variable keeps its last word.
     fn leave_loop(&mut self) -> Found {
         if let Some(name) = self.loops.pop()
-            && let Some(values) = self.variables.get_mut(&name)
+            && let Some(values) = self.variables.known.get_mut(&name)
         {
             values.drain(..values.len().saturating_sub(1));
         }
@@ -384,138 +431,20 @@ impl Script {
     fn assign(&mut self, word: &Word) -> Found {
         let Some((name, _)) = word.text.split_once('=') else { return Found::Stranger(word.text.clone()) };
         if name.starts_with("GRUB_CMDLINE") {
-            return found(settings::arguments(&self.expand(&word.text)));
+            return found(settings::arguments(&self.variables.expand(&word.text)));
         }
         let name = name.trim_end_matches('+').to_owned();
         let values: Vec<String> = self
+            .variables
             .alternatives(&word.text)
             .iter()
             .filter_map(|text| Some(text.split_once('=')?.1.chars().take(EXPANDED_BYTES_MAX).collect()))
             .collect();
         let is_known = !word.text.contains("+=") && !values.iter().any(|value: &String| value.contains(['$', '`']));
-        self.variables.remove(&name);
-        if is_known && !values.is_empty() && self.variables.len() < VARIABLES_MAX {
-            self.variables.insert(name, values);
+        self.variables.known.remove(&name);
+        if is_known && !values.is_empty() && self.variables.known.len() < VARIABLES_MAX {
+            self.variables.known.insert(name, values);
         }
         Found::Skip(Skip::Structure)
-    }
-
-    /// A text that is written to a file.
-    fn written(&self, file: &Word, text: &str) -> Found {
-        let path = file.text.as_str();
-        if boot::is_file(path) {
-            return found(boot::written(path, text));
-        }
-        // A variable in the name of a device matches every device.
-        if text.contains(['$', '`'])
-            || file.is_expanded && !path.starts_with("/sys/") && !path.starts_with("/proc/irq/")
-        {
-            return unclear();
-        }
-        if path.starts_with("/proc/") || path.starts_with("/sys/") {
-            return match names::by_file(path, text.trim()) {
-                Some(ask) => Found::Asks(vec![ask]),
-                None => Found::Unclear(format!("evenkeel does not know {path}")),
-            };
-        }
-        if path.contains("sysctl") {
-            let lines = text.split('\n').flat_map(|line| line.split("\\n")).map(|line| (line, settings::line(line)));
-            let asks = lines.map(|(line, content)| match content {
-                Content::Settings(asks) => asks,
-                Content::NotUnderstood(_) => vec![Ask::not_understood(format!("{line:?} in a file of sysctls"))],
-                Content::NotASetting(_) => Vec::new(),
-            });
-            let asks: Vec<Ask> = asks.flatten().collect();
-            return if asks.is_empty() {
-                Found::Unclear(format!("no setting is written to {path}"))
-            } else {
-                Found::Asks(asks)
-            };
-        }
-        Found::Skip(Skip::Command)
-    }
-}
-
-fn unclear() -> Found {
-    Found::Unclear("only a shell could expand it, and evenkeel runs nothing".to_owned())
-}
-
-/// The content of one part of a line.
-fn found(content: Content) -> Found {
-    match content {
-        Content::Settings(asks) => Found::Asks(asks),
-        Content::NotASetting(skip) => Found::Skip(skip),
-        Content::NotUnderstood(why) => Found::Unclear(why),
-    }
-}
-
-/// The combined content of all commands of a line.
-#[derive(Default)]
-struct All {
-    asks: Vec<Ask>,
-    unclear: Vec<String>,
-    skip: Option<Skip>,
-    strangers: Vec<String>,
-}
-
-impl All {
-    fn add(&mut self, found: Found) {
-        match found {
-            Found::Asks(found) => self.asks.extend(found),
-            Found::Skip(why) => self.skip = Some(why),
-            Found::Unclear(why) if self.unclear.contains(&why) => {}
-            Found::Unclear(why) => self.unclear.push(why),
-            Found::Stranger(name) => {
-                self.strangers.push(format!("evenkeel does not know the command {}", shown(&name)));
-            }
-        }
-    }
-
-    /// `None` if there are only unknown commands.
-    fn content(mut self) -> Option<Content> {
-        if self.asks.is_empty() && self.unclear.is_empty() && self.skip.is_none() {
-            return None;
-        }
-        self.unclear.extend(self.strangers);
-        match (self.asks.is_empty(), self.unclear.is_empty(), self.skip) {
-            (false, _, _) => {
-                self.asks.extend(self.unclear.into_iter().map(Ask::not_understood));
-                Some(Content::settings(self.asks))
-            }
-            (true, true, Some(skip)) => Some(Content::NotASetting(skip)),
-            (true, ..) => Some(Content::not(self.unclear.join("; "))),
-        }
-    }
-}
-
-/// Whether a word begins with the name of a variable and `=`, or `+=`.
-fn is_variable(word: &str) -> bool {
-    let name = word.split('=').next().unwrap_or_default();
-    let name = name.strip_suffix('+').unwrap_or(name);
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// `sysctl -w KEY=VALUE …`.
-fn sysctl(arguments: &[Word]) -> Found {
-    let named: Vec<&Word> = arguments.iter().filter(|word| !word.text.starts_with('-')).collect();
-    let is_write = arguments.iter().any(|word| word.text == "-w" || word.text == "--write");
-    if is_write && named.iter().any(|word| word.is_expanded) {
-        return unclear();
-    }
-    if !named.iter().any(|word| word.text.contains('=')) {
-        return Found::Skip(Skip::Command);
-    }
-    if named.iter().any(|word| word.is_expanded) {
-        return unclear();
-    }
-    let each: Vec<Option<Ask>> = named.iter().map(|word| settings::assignment(&word.text)).collect();
-    if each.iter().all(Option::is_some) {
-        return Found::Asks(each.into_iter().flatten().collect());
-    }
-    // The arguments may have spaces around the `=`, or between the numbers of one value.
-    let whole = named.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
-    match settings::assignment(&whole).filter(|_| whole.matches('=').count() == 1) {
-        Some(ask) => Found::Asks(vec![ask]),
-        None => Found::Unclear("`sysctl` has an argument that is not a key=value of a sysctl".to_owned()),
     }
 }

@@ -8,8 +8,10 @@ const EXPANDED_MAX: usize = 64;
 const PRINTED_BYTES_MAX: usize = 1 << 16;
 
 /// Words that may precede the command itself.
-pub(super) const BEFORE: [&str; 15] =
-    ["sudo", "doas", "do", "then", "else", "if", "while", "until", "time", "nohup", "exec", "!", "{", "RUN", "command"];
+pub(super) const BEFORE: [&str; 16] = [
+    "sudo", "doas", "do", "then", "else", "elif", "if", "while", "until", "time", "nohup", "exec", "!", "{", "RUN",
+    "command",
+];
 /// Words of a shell that are not commands.
 pub(super) const OF_SHELL: [&str; 18] = [
     "done", "fi", "esac", "case", "function", "return", "exit", "set", "export", "local", "shift", "trap", "}",
@@ -65,6 +67,14 @@ pub(super) const HARMLESS: [&str; 46] = [
     "wget",
 ];
 
+/// More of them, whose names also begin sentences. Alone on a line they say nothing about it.
+pub(super) const QUIET: [&str; 50] = [
+    ":", "sync", "date", "logger", "ln", "id", "whoami", "hostname", "tput", "clear", "pwd", "basename", "dirname",
+    "tr", "uniq", "find", "ps", "pgrep", "kill", "nproc", "which", "type", "mktemp", "diff", "tar", "gzip", "unzip",
+    "stat", "wait", "numastat", "lsmod", "lsblk", "mount", "umount", "continue", "unset", "readonly", "install",
+    "less", "more", "watch", "ping", "expr", "env", "ss", "netstat", "iostat", "vmstat", "git", "make",
+];
+
 /// A command with the file that receives its output.
 pub(super) struct Command {
     pub(super) words: Vec<Word>,
@@ -73,6 +83,10 @@ pub(super) struct Command {
     pub(super) input: Option<Word>,
     /// Whether the command is the first of a group in parentheses.
     pub(super) opens: bool,
+    /// The operator after the command. Empty at the end of the line.
+    pub(super) end: String,
+    /// A file that the command opens under a number, as in `exec 3<>FILE`.
+    pub(super) opened: Option<(String, Word)>,
 }
 
 /// The commands of a line, in order.
@@ -88,17 +102,19 @@ pub(super) fn commands(words: &[Word]) -> Vec<Command> {
             words[before].text == "("
                 && before.checked_sub(1).is_none_or(|at| words[at].is_operator || words[at].text == "do")
         };
-        if from < at {
+        let end = words.get(at).map_or("", |word| word.text.as_str());
+        if from < at || end == ";;" {
             let opens = from.checked_sub(1).is_some_and(is_group);
-            found.push(one(&words[from..at], opens));
+            found.push(one(&words[from..at], opens, end));
         }
         from = at + 1;
     }
     found
 }
 
-fn one(words: &[Word], opens: bool) -> Command {
-    let mut command = Command { words: Vec::new(), file: None, input: None, opens };
+fn one(words: &[Word], opens: bool, end: &str) -> Command {
+    let end = end.to_owned();
+    let mut command = Command { words: Vec::new(), file: None, input: None, opens, end, opened: None };
     let mut rest = words.iter().peekable();
     while let Some(word) = rest.next() {
         if !word.is_operator {
@@ -112,10 +128,22 @@ fn one(words: &[Word], opens: bool) -> Command {
             ">" | ">>" | ">|" | "&>" | "&>>" if target.text != "/dev/null" && command.file.is_none() => {
                 command.file = Some(target.clone());
             }
-            _ => {}
+            ">&" if is_number(&target.text) && target.text.len() == 1 && target.text.as_str() > "2" => {
+                command.file = Some(Word { text: format!("&{}", target.text), is_operator: false, is_expanded: false });
+            }
+            operator => {
+                let number = operator.trim_end_matches(['<', '>']);
+                if is_number(number) && operator.ends_with('>') && number != "2" {
+                    command.opened = Some((number.to_owned(), target.clone()));
+                }
+            }
         }
     }
     command
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The word that ends the here-document which a command of this line reads. The `<<` in `$((1 << 3))` shifts numbers and reads none.

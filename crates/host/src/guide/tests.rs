@@ -10,6 +10,7 @@ use crate::setting::Setting;
 mod dangers;
 mod against;
 mod blocks;
+mod branches;
 mod judged;
 mod losses;
 mod pages;

@@ -7,7 +7,7 @@ use super::line::{Ask, Content, GuideFormat, Skip};
 use super::shell::Script;
 use super::table::{self, Table};
 use super::wide::is_wide;
-use super::{blocks, names, prose, settings, words};
+use super::{blocks, names, prompt, prose, settings, words};
 
 /// The maximum number of lines of one command.
 const CONTINUED_MAX: usize = 200;
@@ -27,7 +27,7 @@ struct Line {
 pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
     let mut reader = Reader {
         format,
-        script: Script::default(),
+        script: Script::of_text(text),
         is_in_code: false,
         table: Table::default(),
         before: String::new(),
@@ -355,11 +355,10 @@ fn unmarked(line: &str) -> &str {
     let mut line = line;
     for _ in 0..4 {
         let rest = ["- ", "* ", "+ ", "> ", "$ ", "% ", "`$ "].iter().find_map(|mark| line.strip_prefix(mark));
-        let rest = rest.or_else(|| {
+        let rest = rest.or_else(|| prompt::stripped(line)).or_else(|| {
             let rest = line.strip_prefix("# ")?;
             blocks::PROMPTED.iter().any(|command| rest.starts_with(command)).then_some(rest)
         });
-        let rest = rest.or_else(|| blocks::after_host(line));
         let rest = rest.or_else(|| {
             let (number, rest) = line.split_once([')', '.'])?;
             (!number.is_empty()

@@ -12,7 +12,7 @@ use crate::guide::{Readings, judge};
 
 /// Each setting of a guide on a captured machine, with its state and the reason.
 #[track_caller]
-fn check(host: &str, text: &str, expected: Expect) {
+pub(super) fn check(host: &str, text: &str, expected: Expect) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts").join(host);
     let root = Root::captured(Capture::load(&path).unwrap());
     let (facts, guides) = (Facts::probe(&root), [read(text, None)]);
@@ -23,7 +23,7 @@ fn check(host: &str, text: &str, expected: Expect) {
 }
 
 const OF_5_10: &str = "qemu-4cpu-5.10.txt";
-const OF_6_12: &str = "qemu-4cpu-6.12.txt";
+pub(super) const OF_6_12: &str = "qemu-4cpu-6.12.txt";
 
 #[test]
 fn values_are_read_as_the_kernel_reads_them() {

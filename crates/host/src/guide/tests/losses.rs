@@ -11,7 +11,7 @@ fn shifts_and_sentences_open_no_text() {
         expect![[r#"
             Shell
             1 (Structure)
-            2 ? evenkeel does not know the command 1
+            2 (Command)
             3 net.core.busy_read=50
             4 (Command)
             5 vm.swappiness=1

@@ -1,0 +1,48 @@
+//! Prompts of shells, which pages show before a command: `[root@db ~]# `, `root@host:/etc# `, `user@host:~$ `.
+
+/// The command after a prompt that names a user and a host.
+pub(super) fn stripped(line: &str) -> Option<&str> {
+    let (prompt, rest) = match line.strip_prefix('[') {
+        Some(rest) => {
+            let (prompt, rest) = rest.split_once(']')?;
+            (prompt, rest.strip_prefix(['#', '$', '%'])?)
+        }
+        None => {
+            let (first, rest) = line.split_once(' ')?;
+            let prompt = first.strip_suffix(['#', '$', '%']).filter(|prompt| prompt.contains(':'))?;
+            (prompt, rest)
+        }
+    };
+    let (user, _) = prompt.split_once('@')?;
+    let is_user = !user.is_empty() && user.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    let rest = rest.trim_start();
+    (is_user && !rest.is_empty()).then_some(rest)
+}
+
+/// The line without the prompt, if it has one.
+pub(super) fn without(line: &str) -> &str {
+    stripped(line).unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_with_a_user_and_a_host() {
+        for (line, expected) in [
+            ("[root@db ~]# echo 1", Some("echo 1")),
+            ("[me@db.example /etc]$ ls", Some("ls")),
+            ("root@host:~# ethtool -G eth0 rx 4096", Some("ethtool -G eth0 rx 4096")),
+            ("root@0a1b:/# x", Some("x")),
+            ("user@host:~$ x", Some("x")),
+            ("[root@db ~]#", None),
+            ("[main] # x", None),
+            ("me@example.org wrote: x", None),
+            ("a@b# x", None),
+            ("@b:c# x", None),
+        ] {
+            assert_eq!(stripped(line), expected, "{line}");
+        }
+    }
+}
