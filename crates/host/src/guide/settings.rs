@@ -1,7 +1,11 @@
 //! Lines of `key = value`, as sysctl.conf and sysctl.d have them, and evenkeel's own `KNOB=VALUE`.
 
 use super::line::{Ask, Content, Skip, Target};
-use super::names;
+use super::{names, tmpfiles};
+use crate::reading::Reading;
+
+/// What irqbalance's configuration calls the CPUs that it leaves alone.
+const BANNED: &str = "irqbalance IRQBALANCE_BANNED_CPULIST";
 
 /// Every line of the text.
 pub(super) fn read(text: &str) -> Vec<Content> {
@@ -24,7 +28,7 @@ pub(super) fn line(line: &str) -> Content {
             Some(ask) => Content::Settings(vec![ask]),
             // `-key` alone excludes a key from patterns.
             None if line.starts_with('-') && !line.contains('=') => Content::NotASetting(Skip::Structure),
-            None => Content::not(why(line)),
+            None => tmpfiles::line(line).unwrap_or_else(|| Content::not(why(line))),
         },
     }
 }
@@ -60,7 +64,9 @@ pub(super) fn assignment(line: &str) -> Option<Ask> {
     let (key, value) = line.split_once('=')?;
     let key = key.trim();
     let value = plain_value(value)?;
-    names::by_key(key.strip_prefix('-').unwrap_or(key), value).or_else(|| of_unit(key, value))
+    names::by_key(key.strip_prefix('-').unwrap_or(key), value)
+        .or_else(|| of_unit(key, value))
+        .or_else(|| of_irqbalance(key, value))
 }
 
 /// A line of `[Service]` in a unit of systemd, such as `CPUAffinity=2 3` or `TimerSlackNSec=1us`.
@@ -72,6 +78,16 @@ fn of_unit(key: &str, value: &str) -> Option<Ask> {
     match time {
         Some(ns) => ask(&ns.to_string()),
         None => ask(&value.split_whitespace().collect::<Vec<_>>().join(",")),
+    }
+}
+
+/// A line of irqbalance's configuration: CPUs as a list, or as a mask.
+fn of_irqbalance(key: &str, value: &str) -> Option<Ask> {
+    let key = key.strip_prefix("export ").unwrap_or(key).trim();
+    match key {
+        "IRQBALANCE_BANNED_CPULIST" => names::by_called(BANNED, None, value),
+        "IRQBALANCE_BANNED_CPUS" => names::by_called(BANNED, None, &Reading::CpuMask.value(value)?),
+        _ => None,
     }
 }
 

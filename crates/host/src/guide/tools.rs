@@ -163,6 +163,11 @@ fn frequency(name: &str, arguments: &[&str]) -> Vec<Ask> {
         let takes = match option {
             "-g" | "--governor" => governor.insert(value),
             "-c" | "--cpu" => cpus.insert(value),
+            // The CPU's policy has all CPUs that are related to it.
+            "-r" | "--related" if name == "cpufreq-set" => {
+                rest = after;
+                continue;
+            }
             word if verb.is_none() && !word.starts_with('-') => {
                 verb = Some(word);
                 rest = after;

@@ -1,12 +1,27 @@
 //! Units of systemd and their drop-ins: properties of the service, and the commands that it starts.
 
-use super::line::{Content, Skip};
-use super::settings;
+use super::line::{Ask, Content, Skip, Target};
 use super::shell::Script;
-use super::tuned;
+use super::shell_found::taken_back;
+use super::{names, settings, tuned};
 
 /// Sections of units that start programs.
 const SECTIONS: [&str; 4] = ["Unit", "Service", "Install", "Manager"];
+/// Properties that change the speed of a service, and that no knob has. The user can set them.
+const BY_HAND: [&str; 12] = [
+    "Nice",
+    "AllowedCPUs",
+    "StartupAllowedCPUs",
+    "AllowedMemoryNodes",
+    "StartupAllowedMemoryNodes",
+    "CPUWeight",
+    "StartupCPUWeight",
+    "CPUQuotaPeriodSec",
+    "CPUSchedulingPriority",
+    "IOSchedulingClass",
+    "IOSchedulingPriority",
+    "IOWeight",
+];
 
 /// Whether a text is a unit.
 pub(super) fn is_one(text: &str) -> bool {
@@ -15,20 +30,57 @@ pub(super) fn is_one(text: &str) -> bool {
 
 /// Every line of a unit.
 pub(super) fn read(text: &str) -> Vec<Content> {
-    text.lines().map(|text| line(text.trim())).collect()
+    let property = |name: &str| {
+        let values = text.lines().filter_map(|line| line.trim().strip_prefix(name)?.trim_start().strip_prefix('='));
+        values.last().map(str::trim)
+    };
+    let (policy, mask) = (property("NUMAPolicy"), property("NUMAMask"));
+    let one = |text: &str| match text.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+        // The nodes mean what the policy says.
+        Some(("NUMAMask", value)) if !value.is_empty() && policy.is_some_and(|policy| policy != "bind") => {
+            Content::Settings(vec![by_hand("NUMAMask", value)])
+        }
+        Some(("NUMAPolicy", "bind")) if mask.is_some_and(|mask| !mask.is_empty()) => {
+            Content::NotASetting(Skip::Structure)
+        }
+        _ => line(text),
+    };
+    text.lines().map(|text| one(text.trim())).collect()
+}
+
+fn by_hand(key: &str, value: &str) -> Ask {
+    Ask::new(Target::Tool(format!("{key}={value}").chars().take(120).collect()), "")
 }
 
 /// A line of a unit.
 pub(super) fn line(line: &str) -> Content {
-    match line.split_once('=') {
-        // The characters `-`, `@`, `+`, `!` and `:` before a command modify how systemd starts it.
-        Some((key, command)) if key.starts_with("Exec") => Script::default()
-            .line(command.trim_start_matches(['-', '@', '+', '!', ':', ' ']))
-            .unwrap_or(Content::NotASetting(Skip::Elsewhere)),
-        Some((key, _)) => match settings::line(line) {
+    let Some((key, value)) = line.split_once('=').map(|(key, value)| (key.trim(), value.trim())) else {
+        return settings::line(line);
+    };
+    match key {
+        _ if key.starts_with("Exec") => match command(value) {
+            Content::Settings(asks) if key.starts_with("ExecStop") => Content::not(taken_back(&asks, key)),
+            content => content,
+        },
+        // An empty value takes the lines above back.
+        "NUMAMask" | "NUMAPolicy" if value.is_empty() => Content::NotASetting(Skip::Structure),
+        "NUMAPolicy" => Content::Settings(vec![by_hand(key, value)]),
+        "CPUQuota" => {
+            let quota = if ["", "infinity"].contains(&value) { "max" } else { value };
+            let ask = names::by_called("systemd CPUQuota", None, quota);
+            Content::Settings(vec![ask.unwrap_or_else(|| by_hand(key, value))])
+        }
+        _ if BY_HAND.contains(&key) && !value.is_empty() => Content::Settings(vec![by_hand(key, value)]),
+        _ => match settings::line(line) {
             Content::NotUnderstood(_) if !key.contains(['.', '/']) => Content::NotASetting(Skip::Elsewhere),
             content => content,
         },
-        None => settings::line(line),
     }
+}
+
+/// A command that the unit starts. The characters `-`, `@`, `+`, `!` and `:` before it modify how systemd starts it.
+fn command(command: &str) -> Content {
+    Script::default()
+        .line(command.trim_start_matches(['-', '@', '+', '!', ':', ' ']))
+        .unwrap_or(Content::NotASetting(Skip::Elsewhere))
 }

@@ -40,6 +40,7 @@ pub(super) const KNOB: Knob = Knob {
             lines: |max| (max == "max").then(|| "CPUQuota=\n".to_owned()),
             ..ServerUnit::NONE
         })),
+        called: &["systemd CPUQuota"],
         ..Extras::NONE
     },
     advise,

@@ -49,7 +49,7 @@ pub(super) const KNOB: Knob = Knob {
         worth_a_trial: &["0"],
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance],
         shortens: Some(Wait::IdleExit),
-        called: &["tuned cpu force_latency"],
+        called: &["tuned cpu force_latency", PATH],
         risk_at: RiskAt::Except(&["2000000000"]),
         ..Extras::NONE
     },

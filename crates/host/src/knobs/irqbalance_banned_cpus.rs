@@ -53,7 +53,7 @@ pub(super) const KNOB: Knob = Knob {
             reset_by: None,
         }),
         lasts: Some(Lasts::IrqbalanceVariables),
-        called: &["tuned irqbalance banned_cpus"],
+        called: &["tuned irqbalance banned_cpus", "irqbalance IRQBALANCE_BANNED_CPULIST"],
         ..Extras::NONE
     },
     advise,

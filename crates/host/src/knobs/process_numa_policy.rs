@@ -53,7 +53,7 @@ pub(super) const KNOB: Knob = Knob {
             along: Some(("CPUAffinity", "numa")),
             ..ServerUnit::NONE
         })),
-        called: &["numactl --cpunodebind"],
+        called: &["numactl --cpunodebind", "systemd NUMAMask"],
         ..Extras::NONE
     },
     advise,
