@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::line::{Content, Skip};
-use super::shell::Script;
-use super::{prose, settings};
+use super::{boot, settings};
 
+mod commands;
 mod lines;
 mod profile;
 mod task;
 mod yaml;
 
+use commands::{command, script, words_of};
 use lines::{Line, Lines, NO_VALUE, is_name};
 use task::{Task, Variables};
 use yaml::{Kind, Node, Pair};
@@ -23,6 +24,10 @@ pub(super) fn read(text: &str) -> Vec<Content> {
     let (nodes, odd) = yaml::parse(text);
     let mut lines = Lines::new(text.lines().count());
     let page = Page { variables: Variables::from_nodes(&nodes) };
+    // The maps that a task loops over may come before it.
+    for node in &nodes {
+        page.tasks(node, &mut lines);
+    }
     for node in &nodes {
         page.node(node, &mut lines);
     }
@@ -60,30 +65,34 @@ impl Page<'_> {
         }
     }
 
+    /// The tasks of the module `sysctl`.
+    fn tasks(&self, node: &Node, lines: &mut Lines) {
+        for pair in node.pairs() {
+            let is_module = match short(&pair.key) {
+                "sysctl" => {
+                    !matches!(pair.value.kind, Kind::List(_)) && !pair.value.pairs().iter().any(|own| is_name(&own.key))
+                }
+                "local_action" | "action" => pair.value.text().is_some_and(|text| text.starts_with("sysctl ")),
+                _ => false,
+            };
+            if is_module {
+                Task::new(node, pair, &self.variables).settings(lines);
+            }
+            self.tasks(&pair.value, lines);
+        }
+        node.items().iter().for_each(|item| self.tasks(item, lines));
+    }
+
     fn map(&self, node: &Node, pairs: &[Pair], lines: &mut Lines) {
+        words_of(node, lines);
         for pair in pairs {
             match short(&pair.key) {
-                "sysctl"
-                    if !matches!(pair.value.kind, Kind::List(_))
-                        && !pair.value.pairs().iter().any(|own| is_name(&own.key)) =>
-                {
-                    Task::new(node, pair, &self.variables).settings(lines);
-                }
-                "local_action" | "action" if pair.value.text().is_some_and(|text| text.starts_with("sysctl ")) => {
-                    Task::new(node, pair, &self.variables).settings(lines);
-                }
                 "lineinfile" | "replace" | "blockinfile" | "copy" => task::file(&pair.value, lines),
                 "command" | "shell" | "raw" | "cmd" => script(&pair.value, lines),
                 "runcmd" | "bootcmd" => pair.value.items().iter().for_each(|item| command(item, lines)),
-                // Arguments of a container's shell.
-                "args" => pair
-                    .value
-                    .items()
-                    .iter()
-                    .filter(|item| item.text().is_some_and(is_command))
-                    .for_each(|item| script(item, lines)),
                 _ if profile::is_one(&pair.value) => profile::read(&pair.value, lines),
                 "write_files" => pair.value.items().iter().for_each(|item| task::file(item, lines)),
+                "extraKernelArgs" | "kernelArguments" => kernel_arguments(&pair.value, lines),
                 _ => {}
             }
         }
@@ -91,6 +100,18 @@ impl Page<'_> {
         for pair in pairs {
             self.node(&pair.value, lines);
         }
+    }
+}
+
+/// A list of kernel arguments, as Talos and other systems with one image have it. `-` before an argument removes it.
+fn kernel_arguments(value: &Node, lines: &mut Lines) {
+    for item in value.items() {
+        let text = item.text().unwrap_or_default();
+        match text.strip_prefix('-') {
+            Some(argument) => lines.ask(item.line, boot::without(argument)),
+            None => boot::arguments(&text).into_iter().for_each(|ask| lines.ask(item.line, ask)),
+        }
+        lines.done(item.line, Skip::Command);
     }
 }
 
@@ -122,60 +143,4 @@ fn named(pairs: &[Pair], lines: &mut Lines) {
         None if pairs.len() == 1 || name.contains('_') => lines.not(key.line, format!("{name} has no value here")),
         None => {}
     }
-}
-
-/// Whether a text may be commands, and not a single word.
-fn is_command(text: String) -> bool {
-    text.trim().contains([' ', '\n'])
-}
-
-/// Commands of a shell: a text, or one for each line.
-fn script(value: &Node, lines: &mut Lines) {
-    let mut script = Script::default();
-    match &value.kind {
-        Kind::Text(text) => command_text(&mut script, value.line, text, lines),
-        Kind::Lines(texts) => {
-            for (line, text) in texts.iter().filter(|(_, text)| !text.trim().is_empty()) {
-                command_text(&mut script, *line, text.trim(), lines);
-            }
-        }
-        Kind::Map(_) => {
-            if let Some(argv) = value.get("argv") {
-                command(&argv.value, lines);
-            }
-        }
-        Kind::List(_) => command(value, lines),
-    }
-}
-
-fn command_text(script: &mut Script, line: usize, text: &str, lines: &mut Lines) {
-    if lines.is_done(line) {
-        return;
-    }
-    let content = match &script.here {
-        Some(end) if text == end => {
-            script.here = None;
-            Content::NotASetting(Skip::Structure)
-        }
-        Some(_) => settings::line(text),
-        None if text.contains("{{") && prose::mentioned(text).is_some() => Content::not(NO_VALUE),
-        None => script.line(text).unwrap_or(Content::NotASetting(Skip::Elsewhere)),
-    };
-    lines.add(line, content);
-    lines.done(line, Skip::Command);
-}
-
-/// A command as a text, or as a list of its words.
-fn command(item: &Node, lines: &mut Lines) {
-    if item.items().is_empty() {
-        return script(item, lines);
-    }
-    // `sh -c` with a text of several lines.
-    if let Some(text) = item.items().iter().find(|word| matches!(word.kind, Kind::Lines(_))) {
-        return script(text, lines);
-    }
-    let quoted = |word: &Node| format!("'{}'", word.text().unwrap_or_default().replace('\'', "'\\''"));
-    let words: Vec<String> = item.items().iter().map(quoted).collect();
-    command_text(&mut Script::default(), item.line, &words.join(" "), lines);
-    item.items().iter().for_each(|word| lines.done(word.line, Skip::Command));
 }

@@ -29,6 +29,8 @@ const PERFTUNE: [&str; 6] =
     ["irq_cpu_mask:", "cpu_mask:", "tune:", "num_rx_queues:", "cores_per_irq_core:", "write_back_cache:"];
 /// How Ansible's lists of tasks and its one-line tasks begin.
 const TASKS: [&str; 3] = ["- hosts:", "sysctl:", "- sysctl:"];
+/// Keys of containers, of cloud-init and of systems with one image.
+const LISTS: [&str; 5] = ["initContainers:", "containers:", "runcmd:", "extraKernelArgs:", "kernelArguments:"];
 /// Commands that begin lines of a script.
 const COMMANDS: [&str; 12] = [
     "sysctl",
@@ -83,7 +85,8 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     let is_yaml = |line: &str| line.ends_with("sysctl:") || line == "sysctls:" || is_task(line);
     // A page may begin with a block of YAML metadata.
     let is_page = || lines().any(|line| line.starts_with("```") || line.starts_with("| ") || line.contains("](http"));
-    if first == "---" && !is_page() || lines().any(is_yaml) {
+    let is_list = |line: &str| LISTS.contains(&line);
+    if lines().any(is_yaml) || (first == "---" || lines().any(is_list)) && !is_page() {
         return GuideFormat::Ansible;
     }
     if lines().filter(|line| PERFTUNE.iter().any(|option| line.starts_with(option))).count() > 0 {

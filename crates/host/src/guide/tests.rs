@@ -15,6 +15,7 @@ mod judged;
 mod losses;
 mod pages;
 mod scripts;
+mod shapes;
 mod texts;
 
 use texts::{ALL, ANSIBLE, HTML, MARKDOWN, PERFTUNE, PLAN, SHELL, SYSCTL, TUNED};

@@ -279,7 +279,7 @@ pub(super) fn file(value: &Node, lines: &mut Lines) {
             Kind::Text(text) => vec![(pair.value.line, text.clone())],
             Kind::Map(_) | Kind::List(_) => Vec::new(),
         };
-        let mut script = Script::default();
+        let mut script = Script::numbered(pair.line + 1);
         for (line, text) in texts.iter().filter(|(_, text)| !text.trim().is_empty()) {
             let content = match path.ends_with(".sh") {
                 true => script.line(text.trim()).unwrap_or(Content::NotASetting(Skip::Elsewhere)),
