@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::fold::thread_name;
 use crate::names::Names;
-use crate::recording::{Recording, Sample};
+use crate::recording::{Event, Recording, Sample};
 use crate::stack::FrameId;
 use crate::tree::{Kind, NameId, ROOT, Tree, clean};
 
@@ -72,18 +72,32 @@ pub struct Cpu {
     pub samples: u64,
     /// The weight of the samples.
     pub weight: u64,
+    /// The weight of the idle thread's samples, which count nowhere else.
+    pub idle: u64,
     /// The thread with most weight, and its weight.
     pub thread: (String, u64),
     /// The function with most weight, and its weight.
     pub function: (String, u64),
 }
 
-/// Sums samples by CPU.
-pub fn cpus<'a>(recording: &Recording, names: &Names, samples: impl Iterator<Item = &'a Sample>) -> Vec<Cpu> {
+/// Whether a sample shows that a CPU was idle: it is one of running code, and the idle thread ran.
+pub fn is_idle(recording: &Recording, sample: &Sample) -> bool {
+    let event = recording.events.get(usize::from(sample.event));
+    sample.pid == 0 && sample.tid == 0 && event.is_some_and(Event::is_on_cpu)
+}
+
+/// Sums samples by CPU. `idle` are samples of the idle thread, which do not count as work.
+pub fn cpus<'a>(
+    recording: &Recording,
+    names: &Names,
+    samples: impl Iterator<Item = &'a Sample>,
+    idle: impl Iterator<Item = &'a Sample>,
+) -> Vec<Cpu> {
     #[derive(Default)]
     struct Sums {
         samples: u64,
         weight: u64,
+        idle: u64,
         threads: BTreeMap<u32, u64>,
         frames: BTreeMap<FrameId, u64>,
     }
@@ -95,12 +109,14 @@ pub fn cpus<'a>(recording: &Recording, names: &Names, samples: impl Iterator<Ite
         add(sums.threads.entry(sample.tid).or_default(), sample.weight);
         add(sums.frames.entry(recording.stacks.top(sample.stack).0).or_default(), sample.weight);
     }
+    idle.for_each(|sample| add(&mut by_cpu.entry(sample.cpu).or_default().idle, sample.weight));
     by_cpu
         .into_iter()
         .map(|(cpu, sums)| Cpu {
             cpu,
             samples: sums.samples,
             weight: sums.weight,
+            idle: sums.idle,
             thread: most(sums.threads.into_iter().map(|(tid, weight)| (thread_name(recording, tid), weight))),
             function: most(sums.frames.into_iter().map(|(frame, weight)| (leaf_name(names, frame), weight))),
         })
@@ -177,6 +193,29 @@ fn add(sum: &mut u64, weight: u64) {
 mod tests {
     use super::*;
     use crate::fold::Folded;
+    use crate::recording::Unit;
+    use crate::stack::{Frame, Hint};
+
+    #[test]
+    fn the_idle_thread_does_no_work() {
+        let mut recording = Recording::default();
+        for name in ["cpu-clock:pppH", "context-switches"] {
+            recording.events.push(Event { name: name.to_owned(), unit: Unit::Nanoseconds });
+        }
+        let stack = recording.stacks.intern([Frame::Hint(Hint::NotAsked)]);
+        let sample = |event, cpu, tid, weight| {
+            let raw = (0, 0);
+            Sample { event, at_ns: 1, cpu, pid: tid, tid, stack, weight, address: 0, raw }
+        };
+        let samples = [sample(0, 0, 0, 60), sample(0, 0, 7, 30), sample(0, 0, 7, 5), sample(0, 1, 0, 90)];
+        let (idle, busy): (Vec<&Sample>, Vec<&Sample>) = samples.iter().partition(|sample| is_idle(&recording, sample));
+        let names = Names::resolve(&recording, |_| Vec::new());
+        let cpus = cpus(&recording, &names, busy.into_iter(), idle.into_iter());
+        let rows: Vec<_> =
+            cpus.iter().map(|cpu| (cpu.cpu, cpu.samples, cpu.weight, cpu.idle, &*cpu.thread.0)).collect();
+        assert_eq!(rows, [(0, 2, 35, 60, "thread 7"), (1, 0, 0, 90, "")]);
+        assert!(!is_idle(&recording, &sample(1, 0, 0, 1)), "the idle thread switches to a thread that works");
+    }
 
     #[test]
     fn inlined_code_counts_for_the_containing_function() {

@@ -46,6 +46,35 @@ fn pages_of_a_recording_and_of_two() {
 }
 
 #[test]
+fn the_idle_thread_is_idle_time_and_no_work() {
+    let scene = scene();
+    let mut text = script(6, 4);
+    for at in 0..20 {
+        let time = 5.0 + f64::from(at) / 200.0;
+        text.push_str(&format!("swapper     0/0     [001] {time:.6}:   10000000 cpu-clock:pppH: \n"));
+        text.push_str("\tffffffff82000010 pv_native_safe_halt+0x10 ([kernel.kallsyms])\n\n");
+    }
+    scene.write("idle.txt", text);
+    let (_, answer) = scene.json("profile view idle.txt");
+    let recording = &answer["recording"];
+    assert_eq!((&recording["samples"], &recording["idle_samples"]), (&Value::from(10), &Value::from(20)));
+    assert_eq!(
+        (&answer["weight"], &answer["functions"][0]["function"]),
+        (&Value::from(100_000_000), &Value::from("world_update"))
+    );
+    let threads: Vec<&Value> = recording["threads"].as_array().unwrap().iter().map(|row| &row["name"]).collect();
+    assert_eq!(threads, ["game", "net"]);
+    let cpu = &recording["cpus"][1];
+    assert_eq!((&cpu["samples"], &cpu["top_thread"]), (&Value::from(4), &Value::from("net")));
+    assert!(cpu["idle_share"].as_f64() > cpu["sampled_share"].as_f64(), "{cpu}");
+    let page = scene.run("profile view idle.txt").to_string();
+    assert!(page.contains("The busiest thread, game (10)") && !page.contains("swapper"), "{page}");
+    assert!(page.contains("20 more samples of the idle thread, which are left out"), "{page}");
+    let (_, answer) = scene.json("profile view idle.txt --thread swapper");
+    assert_eq!(answer["recording"]["samples"], 20);
+}
+
+#[test]
 fn a_recording_is_narrowed_by_what_is_in_it() {
     let scene = scene();
     let samples = |options: &str| {

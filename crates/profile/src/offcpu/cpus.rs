@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::interval::GONE;
 use super::pair::Pair;
+use super::recorded::Recorded;
 use crate::recording::{Recording, Span, Switch, Turn};
 
 /// If a ready thread's CPU was idle for at least this share of the wait, the thread was throttled. If the share is smaller, the thread may
@@ -28,9 +28,11 @@ struct Given {
 }
 
 impl Given {
-    fn after(before: Option<&Given>, at_ns: u64, (pid, tid): (u32, u32)) -> Given {
+    /// `from` is the thread that had the CPU until now, if recorded. If it is not the last one that is known, others had the CPU in between.
+    fn after(before: Option<&Given>, at_ns: u64, (pid, tid): (u32, u32), from: Option<(u32, u32)>) -> Given {
+        let was_idle = |before: &Given| before.tid == 0 && from.is_none_or(|(_, tid)| tid == 0);
         let idle_ns = before
-            .map_or(0, |before| before.idle_ns + if before.tid == 0 { at_ns.saturating_sub(before.at_ns) } else { 0 });
+            .map_or(0, |before| before.idle_ns + if was_idle(before) { at_ns.saturating_sub(before.at_ns) } else { 0 });
         Given { at_ns, pid, tid, idle_ns }
     }
 }
@@ -47,22 +49,23 @@ impl Cpus {
     pub(super) fn from_recording(recording: &Recording) -> Cpus {
         let mut cpus = Cpus::default();
         let mut last: BTreeMap<u32, &Switch> = BTreeMap::new();
+        let recorded = Recorded::from_recording(recording);
         // If only some threads were recorded, it is unknown who else used a CPU.
         for switch in recording.switches.iter().filter(|switch| switch.other.is_some()) {
             let before = last.insert(switch.cpu, switch);
-            if before.is_some_and(|before| !follows(before, switch)) {
+            if before.is_some_and(|before| !recorded.follows(before, switch)) {
                 cpus.holes.push(Span { start_ns: before.map_or(0, |before| before.at_ns), end_ns: switch.at_ns });
             }
             let given = cpus.by_cpu.entry(switch.cpu).or_default();
             match (switch.turn, switch.other) {
-                (Turn::In, _) => {
-                    let next = Given::after(given.last(), switch.at_ns, (switch.pid, switch.tid));
+                (Turn::In, from) => {
+                    let next = Given::after(given.last(), switch.at_ns, (switch.pid, switch.tid), from);
                     given.push(next);
                 }
-                // On some guests the idle thread of some CPUs has no switch records.
-                (_, Some((_, 0))) => {
-                    let idle = Given::after(given.last(), switch.at_ns, (0, 0));
-                    given.push(idle);
+                // Threads that are left out have no records of their own. Nor has the idle thread of some CPUs on some guests.
+                (_, Some(next)) if next.1 == 0 || !recorded.has(next.1, switch.cpu, switch.at_ns) => {
+                    let next = Given::after(given.last(), switch.at_ns, next, None);
+                    given.push(next);
                 }
                 _ => {}
             }
@@ -128,19 +131,6 @@ impl Cpus {
         let after = given.partition_point(|given| given.at_ns <= at_ns);
         let Some(last) = after.checked_sub(1).and_then(|at| given.get(at)) else { return 0 };
         last.idle_ns + if last.tid == 0 { at_ns - last.at_ns } else { 0 }
-    }
-}
-
-/// Whether no record is missing between two switch records of one CPU: the thread that runs is the announced one, and it also switches out.
-fn follows(before: &Switch, switch: &Switch) -> bool {
-    match (before.turn, switch.turn) {
-        (Turn::In, Turn::In) => false,
-        (Turn::In, _) => before.tid == switch.tid || switch.tid == GONE,
-        (_, Turn::In) => {
-            let is = |other: Option<(u32, u32)>, tid: u32| other.is_none_or(|(_, other)| other == tid);
-            is(before.other, switch.tid) || is(before.other, 0) && is(switch.other, 0)
-        }
-        _ => false,
     }
 }
 

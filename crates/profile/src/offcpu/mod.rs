@@ -8,6 +8,7 @@ mod pair;
 mod pairs;
 mod place;
 mod reason;
+mod recorded;
 mod steal;
 mod strip;
 pub mod table;

@@ -60,6 +60,17 @@ pub enum SwitchesCaveat {
         /// The number of lost records.
         records: u64,
     },
+    /// In many intervals records are missing, so their lengths are unknown.
+    #[error(
+        "{torn} of {all} intervals lack records of their start or end, so their lengths are unknown. Where this is true of most, no length \
+         is shown"
+    )]
+    Torn {
+        /// The number of intervals with missing records.
+        torn: u64,
+        /// The number of all intervals.
+        all: u64,
+    },
     /// Many intervals have no stack, so their reasons are unknown.
     #[error(
         "{without} of {all} intervals have no stack, so only preemption is recognized. Record the event context-switches too (-c 1 -g)"
@@ -127,11 +138,11 @@ pub struct Row {
     pub open: u64,
     /// The total length in nanoseconds.
     pub total_ns: u64,
-    /// The median length in nanoseconds. None if no interval is complete.
+    /// The median length in nanoseconds. None if no interval is complete, or if records were lost in most of them.
     pub p50_ns: Option<u64>,
-    /// The p99 length in nanoseconds. None if no interval is complete.
+    /// The p99 length in nanoseconds. None if no interval is complete, or if records were lost in most of them.
     pub p99_ns: Option<u64>,
-    /// The length of the longest interval in nanoseconds. None if no interval is complete.
+    /// The length of the longest interval in nanoseconds. None as for the median.
     pub max_ns: Option<u64>,
     /// The place with most of the time: the program's function that called the wait, for example the one that takes a lock.
     pub place: Option<Share>,
@@ -261,12 +272,13 @@ fn thread(
 fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, intervals: &[&OffCpuInterval]) -> Row {
     let mut whole: Vec<u64> = Vec::new();
     let (mut place, mut taken, mut woken) = (TimeByName::default(), TimeByName::default(), TimeByName::default());
-    let mut waited_ns = None;
+    let (mut waited_ns, mut torn) = (None, 0_usize);
     for interval in intervals {
         let length_ns = interval.span.length_ns();
         if interval.edges == Edges::Seen {
             whole.push(length_ns);
         }
+        torn += usize::from(interval.edges == Edges::Torn);
         place.add(interval.stack.and_then(|stack| places.at(stack)).map(str::to_owned), length_ns);
         let taker = interval.taken_by.filter(|(_, tid)| reason.is_forced() && *tid != 0);
         taken.add(taker.map(|(_, tid)| who(recording, tid)), length_ns);
@@ -275,11 +287,16 @@ fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, intervals
             interval.woken_at_ns.filter(|_| !reason.is_forced()).map(|at| interval.span.end_ns.saturating_sub(at));
         waited_ns = waited_ns.max(after);
     }
+    let open = (intervals.len() - whole.len()) as u64;
+    if torn > whole.len() {
+        // The few complete intervals do not represent the others: a short one is complete more often.
+        whole.clear();
+    }
     whole.sort_unstable();
     Row {
         reason: reason.words(),
         count: intervals.len() as u64,
-        open: (intervals.len() - whole.len()) as u64,
+        open,
         total_ns: intervals.iter().map(|interval| interval.span.length_ns()).sum(),
         p50_ns: quantile(&whole, 0.5),
         p99_ns: quantile(&whole, 0.99),
@@ -396,6 +413,11 @@ fn caveats(recording: &Recording, intervals: &[OffCpuInterval]) -> Vec<SwitchesC
     let records = recording.lost.records;
     if records > 0 {
         caveats.push(SwitchesCaveat::Lost { records });
+    }
+    let torn = intervals.iter().filter(|interval| interval.edges == Edges::Torn).count() as u64;
+    let all = intervals.len() as u64;
+    if torn * 20 > all {
+        caveats.push(SwitchesCaveat::Torn { torn, all });
     }
     let whole = intervals.iter().filter(|interval| interval.edges == Edges::Seen && interval.reason != Reason::Steal);
     let (all, without) =

@@ -161,6 +161,115 @@ fn lost_records_are_not_invented() {
 }
 
 #[test]
+fn a_recording_of_some_threads_is_whole_for_them() {
+    // CPUs are recorded, and only the records of threads 7 and 9 are kept.
+    check(
+        "1000 0 7 in 30
+         2000 0 7 slept 31
+         2500 1 9 in 33
+         2600 1 9 taken 34
+         5000 0 7 in 32
+         6000 1 9 in 35
+         7000 0 7 slept 0
+         8000 0 7 in 36",
+        &[
+            "7 100..1000 unknown FromBefore",
+            "9 100..2500 unknown FromBefore",
+            "7 2000..5000 unknown by 31",
+            "9 2600..6000 preempted by 34",
+            "7 7000..8000 unknown by 0",
+        ],
+    );
+    // Thread 9 was kept and has no records there, so they were lost.
+    check(
+        "500 1 9 in 33
+         600 1 9 slept 34
+         1000 0 7 in 30
+         2000 0 7 slept 9
+         5000 0 7 in 32
+         6000 1 9 in 35",
+        &[
+            "7 100..1000 unknown FromBefore",
+            "9 100..500 unknown FromBefore",
+            "9 600..6000 unknown Torn by 34",
+            "7 2000..5000 unknown Torn by 9",
+        ],
+    );
+    // The last record of thread 9 has no thread number, so it was not kept.
+    check(
+        "1000 0 7 in 30
+         1400 1 9 in 33
+         2000 0 7 slept 31
+         2500 1 9 ends
+         4000 1 7 in 34
+         5000 1 7 slept 0",
+        &[
+            "7 100..1000 unknown FromBefore",
+            "9 100..1400 unknown FromBefore",
+            "7 2000..4000 unknown by 31",
+            "7 5000..100000000 unknown ToAfter by 0",
+        ],
+    );
+}
+
+#[test]
+fn a_cpu_that_others_used_was_not_idle() {
+    // Threads without records had CPU 0 most of the time after thread 8 had left it to the idle thread.
+    check(
+        "1000000 0 7 in 0
+         2000000 0 7 taken 8
+         2000001 0 8 in 7
+         2100000 0 8 slept 0
+         9000000 0 7 in 31",
+        &[
+            "7 100..1000000 unknown FromBefore",
+            "8 100..2000001 unknown FromBefore",
+            "7 2000000..9000000 preempted by 8",
+            "8 2100000..100000000 unknown ToAfter by 0",
+        ],
+    );
+}
+
+#[test]
+fn kernel_threads_without_records_are_no_loss() {
+    // Each CPU has its own idle thread. Only that of CPU 1 has records, and the kernel thread 70 has none.
+    check(
+        "1000 1 0 in 9
+         2000 0 7 slept 70
+         3000 0 8 in 0
+         3500 0 8 slept 7
+         3501 0 7 in 8
+         9000 1 0 taken 9",
+        &["8 100..3000 unknown FromBefore", "7 2000..3501 unknown by 70", "8 3500..100000000 unknown ToAfter by 7"],
+    );
+}
+
+#[test]
+fn lengths_of_few_whole_intervals_do_not_stand_for_the_others() {
+    let text = |torn: u64| -> String {
+        let lost = (0..torn).map(|at| format!("{} 0 7 slept\n", 3000 + at));
+        format!("1000 0 7 in\n1100 0 7 slept\n1200 0 7 in\n{}", lost.collect::<String>())
+    };
+    let report_of = |torn: u64| {
+        let recording = recording(&text(torn));
+        let names = names_of(&recording);
+        table::report(&recording, &names, &intervals(&recording, &names), |_| true)
+    };
+    let is_torn = |caveat: &table::SwitchesCaveat| matches!(caveat, table::SwitchesCaveat::Torn { .. });
+    // The last of the switch-outs stays open at the end. It tears nothing.
+    for (outs, p50_ns, count) in [(1, Some(100), 3), (2, Some(100), 4), (20, None, 22)] {
+        let report = report_of(outs);
+        let row = &report.threads[0].reasons[0];
+        assert_eq!((row.p50_ns, row.max_ns, row.count, row.open), (p50_ns, p50_ns, count, count - 1), "{outs}");
+        assert_eq!(report.caveats.iter().any(is_torn), outs > 1, "{outs}");
+    }
+    let said: Vec<String> = report_of(20).caveats.iter().map(ToString::to_string).collect();
+    let expected = "19 of 22 intervals lack records of their start or end, so their lengths are unknown. Where this is true of most, no \
+                    length is shown";
+    assert!(said.iter().any(|said| said == expected), "{said:?}");
+}
+
+#[test]
 fn threads_begin_and_end() {
     check(
         "1000 0 7 begins

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use evenkeel_profile::fold::{Base, thread_name};
 use evenkeel_profile::graph::Quantity;
 use evenkeel_profile::recording::{EventId, Recording, Sample, Span, Unit};
+use evenkeel_profile::summary::is_idle;
 use serde::Serialize;
 
 use crate::exit;
@@ -68,6 +69,8 @@ impl By {
 pub(crate) struct Picked<'a> {
     /// The samples.
     pub(crate) samples: Vec<&'a Sample>,
+    /// The samples of the idle thread, which are left out. Empty if the options name it.
+    pub(crate) idle: Vec<&'a Sample>,
     /// The event of the samples.
     pub(crate) event: String,
     /// The unit of the samples' weights.
@@ -93,7 +96,9 @@ impl Pick {
                 && span.contains(sample.at_ns)
                 && self.is_of(recording, sample.pid, sample.tid, sample.cpu)
         };
-        let samples = recording.samples.iter().filter(is_wanted).collect();
+        let wanted = recording.samples.iter().filter(is_wanted);
+        let names_threads = !self.thread.is_empty() || !self.pid.is_empty();
+        let (idle, samples) = wanted.partition(|sample| !names_threads && is_idle(recording, sample));
         let known = recording.events.get(usize::from(event));
         let name = known.map_or_else(|| "samples".to_owned(), |event| event.name.clone());
         let quantity = match known.map(|event| event.unit) {
@@ -101,7 +106,7 @@ impl Pick {
             Some(Unit::Events) => Quantity::Other(name.clone()),
             None => Quantity::Samples,
         };
-        Ok(Picked { samples, event: name, quantity, span })
+        Ok(Picked { samples, idle, event: name, quantity, span })
     }
 
     /// Whether the options select this process, thread and CPU.

@@ -112,6 +112,7 @@ fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
     // In this answer, `samples` counts off-CPU intervals. The event's text is a value of the JSON format, so it must not change.
     (info.event, info.samples) = ("intervals off the CPU".to_owned(), intervals.len() as u64);
     (info.cpus, info.threads) = (Vec::new(), threads(recording, &intervals, args.top));
+    info.idle_samples = None;
     Ok(Answer {
         file: args.file.display().to_string(),
         unit: unit(&Quantity::OffCpuTime),
@@ -178,6 +179,7 @@ fn info(opened: &Opened, picked: &Picked<'_>, top: u32) -> RecordingInfo {
         samples: cpu.samples,
         weight: cpu.weight,
         sampled_share: (is_time && span_ns > 0).then(|| cpu.weight as f64 / span_ns as f64),
+        idle_share: (is_time && span_ns > 0 && cpu.idle > 0).then(|| cpu.idle as f64 / span_ns as f64),
         top_thread: cpu.thread.0,
         top_thread_share: part(cpu.thread.1, cpu.weight),
         top_function: cpu.function.0,
@@ -198,8 +200,12 @@ fn info(opened: &Opened, picked: &Picked<'_>, top: u32) -> RecordingInfo {
         event: picked.event.clone(),
         span_ns,
         samples: picked.samples.len() as u64,
+        idle_samples: Some(picked.idle.len() as u64).filter(|count| *count > 0),
         events: events.map(|(event, samples)| EventRow { event: event.name.clone(), samples }).collect(),
-        cpus: summary::cpus(recording, &opened.names, samples()).into_iter().map(cpu_row).collect(),
+        cpus: summary::cpus(recording, &opened.names, samples(), picked.idle.iter().copied())
+            .into_iter()
+            .map(cpu_row)
+            .collect(),
         threads: threads
             .map(|part| ThreadRow {
                 pid: part.pid,
@@ -252,7 +258,9 @@ fn lost(recording: &Recording) -> Vec<String> {
 fn caveats(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
     let mut caveats = lost(&opened.recording);
     let count = picked.samples.len();
-    if count == 0 {
+    if count == 0 && !picked.idle.is_empty() {
+        caveats.push("the selected part has only samples of the idle thread".to_owned());
+    } else if count == 0 {
         caveats.push("the selected part has no samples".to_owned());
     } else if count < FEW_SAMPLES {
         // Twice the standard error of a share of one half, in percentage points.

@@ -64,8 +64,14 @@ fn summary(report: &Report) -> String {
     let Some(thread) = report.threads.first() else { return "No thread ran.".to_owned() };
     let rows = || thread.reasons.iter().filter(|row| FORCED.iter().any(|reason| reason.words() == row.reason));
     let total_ns: u64 = rows().map(|row| row.total_ns).fold(0, u64::saturating_add);
-    let longest = rows().filter_map(|row| row.max_ns).max();
-    let longest = longest.map_or_else(String::new, |ns| format!(", at most {} at a time", quantity(ns, Unit::Ns)));
+    let longest = match rows().filter_map(|row| row.max_ns).max() {
+        // The start and the end of a recording leave at most two intervals open. Steal has only estimates.
+        _ if rows().any(|row| row.max_ns.is_none() && row.open > 2 && row.reason != Reason::Steal.words()) => {
+            "; how long at a time is unknown".to_owned()
+        }
+        Some(ns) => format!(", at most {} at a time", quantity(ns, Unit::Ns)),
+        None => String::new(),
+    };
     format!(
         "The busiest thread, {} ({}), was ready but had no CPU for {} ({}){longest}. A thread with a CPU of its own has 0.",
         name(thread),

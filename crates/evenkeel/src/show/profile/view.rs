@@ -46,6 +46,9 @@ pub(crate) struct RecordingInfo {
     pub(crate) event: String,
     pub(crate) span_ns: u64,
     pub(crate) samples: u64,
+    /// The number of samples of the idle thread, which are left out; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) idle_samples: Option<u64>,
     pub(crate) events: Vec<EventRow>,
     pub(crate) cpus: Vec<CpuRow>,
     pub(crate) threads: Vec<ThreadRow>,
@@ -66,6 +69,9 @@ pub(crate) struct CpuRow {
     /// The sampled time of this CPU, divided by the selected time; absent if the weights are not times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sampled_share: Option<f64>,
+    /// The sampled time of this CPU's idle thread, divided by the selected time; absent if there is none. It counts nowhere else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) idle_share: Option<f64>,
     pub(crate) top_thread: String,
     pub(crate) top_thread_share: f64,
     pub(crate) top_function: String,
@@ -161,6 +167,10 @@ fn head(answer: &Answer, info: &RecordingInfo) -> Vec<Block> {
         Quantity::OffCpuTime => Block::row("off-CPU intervals", format!("{} in {span}", info.samples)),
         _ => Block::row("samples", format!("{} of {} in {span}", info.samples, info.event)),
     });
+    if let Some(count) = info.idle_samples {
+        let words = format!("{count} more samples of the idle thread, which are left out");
+        rows.push(Block::row("idle", words));
+    }
     let others: Vec<String> = info
         .events
         .iter()
@@ -189,16 +199,32 @@ fn cpus(info: &RecordingInfo) -> Vec<Block> {
     if info.cpus.is_empty() {
         return Vec::new();
     }
-    let rows = info.cpus.iter().take(CPUS_MAX).map(|cpu| {
-        let sampled = cpu.sampled_share.map_or_else(|| "-".to_owned(), percent);
-        let thread = format!("{} {}", short(&cpu.top_thread), percent(cpu.top_thread_share));
-        let function = format!("{} {}", short(&cpu.top_function), percent(cpu.top_function_share));
-        [cpu.cpu.to_string(), cpu.samples.to_string(), sampled, thread, function]
-    });
-    let mut blocks = vec![
-        Block::heading("CPUs"),
-        Block::table(["CPU", "samples", "busy", "main thread", "main function"], rows.collect()),
-    ];
+    let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), percent);
+    let most = |name: &str, part: f64| {
+        if name.is_empty() { "-".to_owned() } else { format!("{} {}", short(name), percent(part)) }
+    };
+    let row = |cpu: &CpuRow| {
+        let thread = most(&cpu.top_thread, cpu.top_thread_share);
+        let function = most(&cpu.top_function, cpu.top_function_share);
+        (
+            cpu.cpu.to_string(),
+            cpu.samples.to_string(),
+            share(cpu.sampled_share),
+            share(cpu.idle_share),
+            thread,
+            function,
+        )
+    };
+    let rows = info.cpus.iter().take(CPUS_MAX).map(row);
+    let table = if info.idle_samples.is_some() {
+        let rows =
+            rows.map(|(cpu, samples, busy, idle, thread, function)| [cpu, samples, busy, idle, thread, function]);
+        Block::table(["CPU", "samples", "busy", "idle", "main thread", "main function"], rows.collect())
+    } else {
+        let rows = rows.map(|(cpu, samples, busy, _, thread, function)| [cpu, samples, busy, thread, function]);
+        Block::table(["CPU", "samples", "busy", "main thread", "main function"], rows.collect())
+    };
+    let mut blocks = vec![Block::heading("CPUs"), table];
     if info.cpus.len() > CPUS_MAX {
         blocks.push(Block::Note(format!("{} more CPUs: see --json.", info.cpus.len() - CPUS_MAX)));
     }
