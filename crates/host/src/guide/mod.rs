@@ -6,8 +6,8 @@
 mod against;
 mod ansible;
 mod arguments;
-mod blocks;
 mod arithmetic;
+mod blocks;
 mod boot;
 mod branches;
 mod commands;
@@ -37,9 +37,9 @@ mod shell;
 mod shell_file;
 mod shell_found;
 mod shell_line;
+mod shell_sysctl;
 mod state;
 mod sysctls;
-mod shell_sysctl;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -48,8 +48,8 @@ mod tmpfiles;
 mod tools;
 mod tuned;
 mod unit;
-mod wide;
 mod variables;
+mod wide;
 mod words;
 
 pub use judge::judge;

@@ -7,10 +7,10 @@ use super::*;
 use crate::knobs;
 use crate::setting::Setting;
 
-mod dangers;
 mod against;
 mod blocks;
 mod branches;
+mod dangers;
 mod judged;
 mod losses;
 mod pages;

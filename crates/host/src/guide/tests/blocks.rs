@@ -157,9 +157,9 @@ fn a_manifest_with_a_profile_keeps_its_commands() {
             8 net.core.somaxconn=4096
             9 (Elsewhere)
             10 (Structure)
-            11 (Elsewhere)
-            12 (Elsewhere)
-            13 (Elsewhere)
+            11 (Command)
+            12 (Command)
+            13 (Command)
             14 vm.swappiness=1
             15 vm.dirty_ratio=5
             16 (Elsewhere)

@@ -1,7 +1,6 @@
 //! Lines that would stop, cut off or open the machine, and lines that its kernel refuses, on a guest with two CPUs.
 
 use std::fmt::Write;
-use std::path::Path;
 
 use evenkeel_hostfs::{Capture, Root};
 use expect_test::{Expect, expect};
@@ -42,8 +41,7 @@ end
 /// Each setting of a guide on the guest, with its state and the reason.
 #[track_caller]
 fn check(lines: &[&str], expected: Expect) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/firecracker-2vcpu-6.18.txt");
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = include_str!("../../../../../hosts/firecracker-2vcpu-6.18.txt");
     let own: Vec<&str> =
         text.lines().filter(|line| *line != "end" && !line.starts_with("/sys/kernel/mm/hugepages")).collect();
     let root = Root::captured(Capture::parse(&format!("{}\n{MORE}", own.join("\n"))).unwrap());
