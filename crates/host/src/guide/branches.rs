@@ -53,7 +53,7 @@ pub(super) fn is_stop(function: &str) -> bool {
     let begins = |begin: &&str| {
         function.strip_prefix(*begin).is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric()))
     };
-    ["stop", "do_stop", "on_exit"].contains(&function) || STOP_FUNCTIONS.iter().any(|begin| begins(&begin))
+    ["stop", "do_stop", "on_exit"].contains(&function) || STOP_FUNCTIONS.iter().any(begins)
 }
 
 impl Branches {

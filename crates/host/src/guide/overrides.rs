@@ -34,7 +34,7 @@ pub(super) fn override_earlier(guide: &Guide, all: &mut [Judged], branches: &[Br
                 if other.is_start <= own.is_start {
                     leave(guide, all, later, at, own.is_start && !other.is_start);
                 }
-                if own.is_start > other.is_start {
+                if own.is_start && !other.is_start {
                     last.insert(key, at);
                 }
             }

@@ -31,8 +31,8 @@ pub(super) fn is_one(text: &str) -> bool {
 /// Every line of a unit.
 pub(super) fn read(text: &str) -> Vec<Content> {
     let property = |name: &str| {
-        let values = text.lines().filter_map(|line| line.trim().strip_prefix(name)?.trim_start().strip_prefix('='));
-        values.last().map(str::trim)
+        let mut values = text.lines().filter_map(|line| line.trim().strip_prefix(name)?.trim_start().strip_prefix('='));
+        values.next_back().map(str::trim)
     };
     let (policy, mask) = (property("NUMAPolicy"), property("NUMAMask"));
     let one = |text: &str| match text.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
