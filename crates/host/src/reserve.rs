@@ -1,9 +1,9 @@
-//! How much memory a machine may set aside for huge pages and for a crash kernel.
+//! How much memory a machine may reserve for huge pages and for a crash kernel.
 
 use crate::facts::Facts;
 use crate::shapes::size;
 
-/// The most memory that a machine may set aside: three quarters. The rest must hold everything else.
+/// The maximum memory that a machine may reserve: three quarters. The rest must hold everything else. Also its total.
 fn most_bytes(facts: &Facts) -> Option<(u64, u64)> {
     let total = *facts.memory.total_bytes.known()?;
     Some((total / 4 * 3, total))
@@ -24,12 +24,12 @@ pub(crate) fn too_many_pages(facts: &Facts, wanted: u64, page: u64, present: u64
     })
 }
 
-/// Why this machine must not set aside so much memory from the boot on.
+/// Why this machine must not reserve so much memory from the boot on.
 pub(crate) fn too_many_bytes(facts: &Facts, wanted: u64) -> Option<String> {
     let (most, total) = most_bytes(facts)?;
     (wanted > most).then(|| {
         format!(
-            "it sets {} aside, and this machine has {}: with less than a quarter left, it may not start",
+            "it reserves {}, and this machine has {}: with less than a quarter left, it may not start",
             size(wanted),
             size(total)
         )

@@ -112,8 +112,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         let text = match leaves_some {
             false => "Nothing to do: all values are set already.\n",
             true => {
-                "Nothing to do: all values that this command can set are set already. --plan-only shows the others, which take effect \
-                     only in a process.\n"
+                "Nothing to do: all values that this command can set are set already. --plan-only shows the others.\n"
             }
         };
         out.answer(&Answer { plan: &plan, transaction: None }, || text.to_owned())?;

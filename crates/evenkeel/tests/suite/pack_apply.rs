@@ -85,7 +85,10 @@ fn services_get_their_cpus_and_lose_them_again() {
     scene.write("cut.txt", cut);
     let (code, drifted) = scene.json("verify --host cut.txt --state state");
     let mend = drifted["drift"][0]["mend"].as_str().unwrap();
-    assert!(code == 1 && mend.starts_with("evenkeel pack apply /") && mend.ends_with("/sessions.csv --state state"), "{drifted}");
+    assert!(
+        code == 1 && mend.starts_with("evenkeel pack apply /") && mend.ends_with("/sessions.csv --state state"),
+        "{drifted}"
+    );
     let mended = scene.run("pack apply sessions.csv --host cut.txt --state state --output mended.txt");
     assert_eq!((mended.code, scene.read("mended.txt").contains(drop_in)), (0, true), "{mended}");
 

@@ -200,15 +200,15 @@ fn kind_of_one(word: &str) -> Option<Kind> {
 }
 
 fn kind_of_two(first: &str, second: &str) -> Option<Kind> {
-    let is = |list: &[[&str; 2]]| list.iter().any(|own| own[0] == first && own[1] == second);
-    match () {
-        () if is(&ORDERS_IN_TWO) => Some(Kind::Order),
-        () if is(&STATES_IN_TWO) => Some(Kind::State),
-        () if is(&GENERAL_IN_TWO) => Some(Kind::General),
-        () if is(&FOREIGN_IN_TWO) => Some(Kind::Foreign),
-        () if first == "no" && SPANISH.iter().any(|stem| second.starts_with(stem)) => Some(Kind::Foreign),
-        () => None,
-    }
+    let phrases: [(&[[&str; 2]], Kind); 4] = [
+        (&ORDERS_IN_TWO, Kind::Order),
+        (&STATES_IN_TWO, Kind::State),
+        (&GENERAL_IN_TWO, Kind::General),
+        (&FOREIGN_IN_TWO, Kind::Foreign),
+    ];
+    let phrase = phrases.into_iter().find(|(list, _)| list.iter().any(|own| *own == [first, second]));
+    let is_spanish = || first == "no" && SPANISH.iter().any(|stem| second.starts_with(stem));
+    phrase.map(|(_, kind)| kind).or_else(|| is_spanish().then_some(Kind::Foreign))
 }
 
 /// The clauses of a sentence. Settings that follow each other stay in one clause.

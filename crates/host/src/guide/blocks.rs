@@ -7,9 +7,6 @@ use super::line::Skip;
 use super::shell_line::here;
 use super::{prompt, words};
 
-/// Commands that may follow a root's prompt, which looks like a comment or a heading.
-pub(super) const PROMPTED: [&str; 9] =
-    ["sysctl", "echo", "ethtool", "cpupower", "grubby", "tee", "sh -c", "for ", "sudo "];
 /// How many lines an open quote or a here-document of a command may have.
 const OPEN_MAX: usize = 200;
 
@@ -113,16 +110,18 @@ pub(super) fn transcript<'a>(texts: &[&'a str]) -> Vec<Kind> {
         (first, parts.next_back())
     };
     let parts: Vec<(&str, Option<&str>)> = texts.iter().map(parts).collect();
-    let texts: Vec<&str> =
-        parts.iter().map(|(first, last)| last.filter(|last| prompted(last).is_some()).unwrap_or(first)).collect();
+    let texts: Vec<&str> = parts
+        .iter()
+        .map(|(first, last)| last.filter(|last| prompt::command(last).is_some()).unwrap_or(first))
+        .collect();
     let mut kinds = vec![Kind::Plain; texts.len()];
-    let is_transcript = texts.iter().any(|text| prompted(text).is_some() || is_reading(text));
+    let is_transcript = texts.iter().any(|text| prompt::command(text).is_some() || is_reading(text));
     if !is_transcript {
         return kinds;
     }
     let (mut at, mut has_command, mut prints_files) = (0, false, false);
     while let Some(text) = texts.get(at) {
-        match prompted(text).or_else(|| after_hash(text)) {
+        match prompt::command(text).or_else(|| prompt::after_hash(text)) {
             Some(command) => {
                 has_command = true;
                 prints_files = does_print_files(command);
@@ -164,16 +163,6 @@ fn rest_of_command(command: &str, next: &[&str]) -> usize {
     count
 }
 
-/// The command after a prompt: `$ …`, `user@host:~$ …`.
-fn prompted(text: &str) -> Option<&str> {
-    ["$ ", "% "].iter().find_map(|mark| text.strip_prefix(mark)).or_else(|| prompt::stripped(text)).map(str::trim)
-}
-
-/// The command after a root's prompt.
-fn after_hash(text: &str) -> Option<&str> {
-    text.strip_prefix("# ").filter(|rest| PROMPTED.iter().any(|command| rest.starts_with(command)))
-}
-
 /// Whether a line is a root's prompt with a command that prints sysctls, or sets one.
 fn is_reading(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("# ") else { return false };
@@ -190,7 +179,7 @@ fn does_print_files(command: &str) -> bool {
 
 /// Whether a line without a prompt is output. A command that sets something may have lost its prompt.
 fn is_output(text: &str) -> bool {
-    let is_command = PROMPTED
+    let is_command = prompt::COMMANDS
         .iter()
         .any(|command| text.strip_prefix(command).is_some_and(|rest| command.ends_with(' ') || rest.starts_with(' ')));
     // `> ` goes on with a command.

@@ -1,5 +1,19 @@
 //! Prompts of shells, which pages show before a command: `[root@db ~]# `, `root@host:/etc# `, `user@host:~$ `.
 
+/// Commands that may follow a root's prompt, which looks like a comment or a heading.
+pub(super) const COMMANDS: [&str; 9] =
+    ["sysctl", "echo", "ethtool", "cpupower", "grubby", "tee", "sh -c", "for ", "sudo "];
+
+/// The command after a prompt: `$ …`, `user@host:~$ …`.
+pub(super) fn command(line: &str) -> Option<&str> {
+    ["$ ", "% "].iter().find_map(|mark| line.strip_prefix(mark)).or_else(|| stripped(line)).map(str::trim)
+}
+
+/// The command after a root's prompt.
+pub(super) fn after_hash(line: &str) -> Option<&str> {
+    line.strip_prefix("# ").filter(|rest| COMMANDS.iter().any(|command| rest.starts_with(command)))
+}
+
 /// The command after a prompt that names a user and a host.
 pub(super) fn stripped(line: &str) -> Option<&str> {
     let (prompt, rest) = match line.strip_prefix('[') {

@@ -1,4 +1,4 @@
-//! Memory that the settings of a line set aside: huge pages by file or by kernel argument, and the crash kernel.
+//! Memory that the settings of a line reserve: huge pages by file or by kernel argument, and the crash kernel.
 
 use super::line::{Ask, Target};
 use crate::facts::Facts;
@@ -18,7 +18,7 @@ impl<'a> Reservations<'a> {
         Reservations { facts, line: 0, usual: None, stated: None, bytes: 0 }
     }
 
-    /// Why this machine must not set so much memory aside, with all that earlier settings of the line set aside.
+    /// Why this machine must not reserve so much memory, together with what earlier settings of the line reserve.
     pub(super) fn refusal(&mut self, line: usize, ask: &Ask) -> Option<String> {
         if line != self.line {
             *self = Reservations { line, ..Reservations::new(self.facts) };

@@ -400,6 +400,7 @@ fn hostile_texts_end() {
         format!("{{\"settings\":[\"{}\"]}}", "vm.swappiness=1\",\"".repeat(1 << 15)),
         "vm.dirty_ratio=1\nvm.dirty_bytes=8192\n".repeat(1 << 12),
         format!("{long}={long}\n"),
+        format!("runcmd:\n- |\n{}", "  a \\\n".repeat(1 << 15)),
         format!("Never {}", "`vm.swappiness=1`, don't, ".repeat(1 << 12)),
         format!("Set vm.swappiness=1. {}", "Avoid it, it hurts. ".repeat(1 << 12)),
         format!("{}vm.swappiness=1", "不要，".repeat(1 << 13)),

@@ -10,7 +10,7 @@ use super::wide::is_wide;
 use super::{blocks, names, prompt, prose, settings, words};
 
 /// The maximum number of lines of one command.
-const CONTINUED_MAX: usize = 200;
+pub(super) const CONTINUED_MAX: usize = 200;
 /// The maximum number of lines of a text between quotes.
 const QUOTED_MAX: usize = 60;
 
@@ -355,10 +355,7 @@ fn unmarked(line: &str) -> &str {
     let mut line = line;
     for _ in 0..4 {
         let rest = ["- ", "* ", "+ ", "> ", "$ ", "% ", "`$ "].iter().find_map(|mark| line.strip_prefix(mark));
-        let rest = rest.or_else(|| prompt::stripped(line)).or_else(|| {
-            let rest = line.strip_prefix("# ")?;
-            blocks::PROMPTED.iter().any(|command| rest.starts_with(command)).then_some(rest)
-        });
+        let rest = rest.or_else(|| prompt::stripped(line)).or_else(|| prompt::after_hash(line));
         let rest = rest.or_else(|| {
             let (number, rest) = line.split_once([')', '.'])?;
             (!number.is_empty()

@@ -46,7 +46,7 @@ pub(crate) struct RecordingInfo {
     pub(crate) event: String,
     pub(crate) span_ns: u64,
     pub(crate) samples: u64,
-    /// The number of samples of the idle thread, which are left out; absent if there are none.
+    /// The number of samples of the idle thread, which evenkeel leaves out; absent without such samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idle_samples: Option<u64>,
     pub(crate) events: Vec<EventRow>,
@@ -69,7 +69,7 @@ pub(crate) struct CpuRow {
     /// The sampled time of this CPU, divided by the selected time; absent if the weights are not times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sampled_share: Option<f64>,
-    /// The sampled time of this CPU's idle thread, divided by the selected time; absent if there is none. It counts nowhere else.
+    /// The sampled time of this CPU's idle thread, divided by the selected time; absent without such samples. No other field counts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idle_share: Option<f64>,
     pub(crate) top_thread: String,

@@ -289,7 +289,7 @@ pub(super) const ANY_SAID: [&str; 17] = [
     "to", "you", "we", "they", "people", "who", "i", "and", "or", "others", "a", "an", "the", "this", "that", "will",
     "would",
 ];
-/// Phrases of two words, of each kind.
+/// Negations and commands of two words.
 pub(super) const ORDERS_IN_TWO: [[&str; 2]; 7] = [
     ["stay", "away"],
     ["stays", "away"],
@@ -299,7 +299,7 @@ pub(super) const ORDERS_IN_TWO: [[&str; 2]; 7] = [
     ["stop", "using"],
     ["no", "need"],
 ];
-/// The same.
+/// Judgements of two words.
 pub(super) const STATES_IN_TWO: [[&str; 2]; 12] = [
     ["increases", "latency"],
     ["increase", "latency"],
@@ -314,8 +314,8 @@ pub(super) const STATES_IN_TWO: [[&str; 2]; 12] = [
     ["snake", "oil"],
     ["cargo", "cult"],
 ];
-/// The same.
+/// Two words that introduce another value than the one to set.
 pub(super) const GENERAL_IN_TWO: [[&str; 2]; 5] =
     [["instead", "of"], ["rather", "than"], ["no", "longer"], ["no", "effect"], ["used", "to"]];
-/// The same.
+/// The same in other languages.
 pub(super) const FOREIGN_IN_TWO: [[&str; 2]; 3] = [["finger", "weg"], ["par", "défaut"], ["por", "defecto"]];

@@ -2,6 +2,7 @@
 
 use super::super::line::{Content, Skip};
 use super::super::shell::Script;
+use super::super::text::CONTINUED_MAX;
 use super::super::{prose, settings};
 use super::lines::{Lines, NO_VALUE};
 use super::yaml::{Kind, Node};
@@ -18,9 +19,10 @@ pub(super) fn script(value: &Node, lines: &mut Lines) {
             let mut texts = texts.iter().map(|(line, text)| (*line, text.trim())).filter(|(_, text)| !text.is_empty());
             while let Some((line, text)) = texts.next() {
                 let mut whole = text.to_owned();
+                let mut more = texts.by_ref().take(CONTINUED_MAX);
                 // The settings belong to the first line of their command.
                 while let Some(open) = whole.strip_suffix('\\') {
-                    let Some((next, text)) = texts.next() else { break };
+                    let Some((next, text)) = more.next() else { break };
                     whole = format!("{} {text}", open.trim_end());
                     lines.done(next, Skip::Structure);
                 }

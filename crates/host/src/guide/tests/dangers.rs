@@ -109,14 +109,14 @@ fn memory_that_the_rest_lacks() {
             ByHand /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages=100: evenkeel has no knob for /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
             Dangerous vm.nr_hugepages=20000: 20000 pages of 2 MiB are 39.1 GiB, and this machine has 23.5 GiB: you may reserve at most three quarters of that, 9039 pages
             NeedsReboot kernel argument hugepagesz=1G: a kernel argument takes effect after a reboot
-            Dangerous kernel argument hugepages=64: it sets 64.0 GiB aside, and this machine has 23.5 GiB: with less than a quarter left, it may not start
+            Dangerous kernel argument hugepages=64: it reserves 64.0 GiB, and this machine has 23.5 GiB: with less than a quarter left, it may not start
             NeedsReboot kernel argument hugepagesz=1G: a kernel argument takes effect after a reboot
             NeedsReboot kernel argument hugepages=10: a kernel argument takes effect after a reboot
             NeedsReboot kernel argument hugepagesz=2M: a kernel argument takes effect after a reboot
-            Dangerous kernel argument hugepages=6000: it sets 21.7 GiB aside, and this machine has 23.5 GiB: with less than a quarter left, it may not start
-            Dangerous kernel argument hugepages=12000: it sets 23.4 GiB aside, and this machine has 23.5 GiB: with less than a quarter left, it may not start
+            Dangerous kernel argument hugepages=6000: it reserves 21.7 GiB, and this machine has 23.5 GiB: with less than a quarter left, it may not start
+            Dangerous kernel argument hugepages=12000: it reserves 23.4 GiB, and this machine has 23.5 GiB: with less than a quarter left, it may not start
             NeedsReboot kernel argument hugepages=100: a kernel argument takes effect after a reboot
-            Dangerous kernel argument crashkernel=20G: it sets 20.0 GiB aside, and this machine has 23.5 GiB: with less than a quarter left, it may not start
+            Dangerous kernel argument crashkernel=20G: it reserves 20.0 GiB, and this machine has 23.5 GiB: with less than a quarter left, it may not start
             NeedsReboot kernel argument crashkernel=1G: a kernel argument takes effect after a reboot
             no setting: GRUB_CMDLINE_LINUX="crashkernel=auto"
         "#]],
