@@ -206,7 +206,7 @@ fn kind_of_two(first: &str, second: &str) -> Option<Kind> {
         (&GENERAL_IN_TWO, Kind::General),
         (&FOREIGN_IN_TWO, Kind::Foreign),
     ];
-    let phrase = phrases.into_iter().find(|(list, _)| list.iter().any(|own| *own == [first, second]));
+    let phrase = phrases.into_iter().find(|(list, _)| list.contains(&[first, second]));
     let is_spanish = || first == "no" && SPANISH.iter().any(|stem| second.starts_with(stem));
     phrase.map(|(_, kind)| kind).or_else(|| is_spanish().then_some(Kind::Foreign))
 }
