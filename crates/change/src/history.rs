@@ -59,8 +59,10 @@ pub enum Status {
     Reverted,
     /// It failed and was rolled back.
     RolledBack,
-    /// It was killed half-way, could not be restored completely, or another process is working on it right now.
+    /// It was killed half-way, or could not be restored completely.
     Interrupted,
+    /// Another process is working on it right now.
+    UnderWay,
     /// It is in force although nobody confirmed it in time: nothing has reverted it yet.
     Overdue,
     /// The machine has rebooted since, so the kernel has lost the values.
@@ -88,6 +90,7 @@ pub fn history(root: &Root, log: &Log) -> Vec<Transaction> {
     let overdue = overdue(root, log);
     let status = |logged: &Logged, summed: Status| match summed {
         Status::InForce if overdue.contains(&logged.id) => Status::Overdue,
+        Status::Interrupted if log.is_under_way(logged) => Status::UnderWay,
         other => other,
     };
     let summed = log.transactions().map(|logged| (logged, summary(logged, boot_id.as_deref())));

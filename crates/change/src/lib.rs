@@ -88,4 +88,4 @@ pub use service_name::{ServiceName, ServiceNameError};
 pub use session::{Session, SessionError};
 pub use state::State;
 pub use state_error::StateError;
-pub use verify::{Drift, Pending, Verification, WaitsFor, interrupted, verify};
+pub use verify::{Drift, Pending, UnderWay, Verification, WaitsFor, interrupted, verify};

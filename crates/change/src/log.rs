@@ -28,6 +28,8 @@ pub struct Log {
     left_out: LeftOut,
     /// The length of the records of these transactions, in bytes.
     bytes: u64,
+    /// Who held the journal's lock when the journal was read without it.
+    pub(crate) holder: Option<String>,
 }
 
 /// Closed transactions that the log no longer holds.
@@ -125,6 +127,18 @@ impl Log {
     /// Records of kinds that only a newer evenkeel knows: the number of each kind. They stay in the journal.
     pub fn passed_over(&self) -> &BTreeMap<String, u64> {
         &self.passed_over
+    }
+
+    /// The other process that works on this journal, if there is one: its number, and where it has the journal.
+    pub fn holder(&self) -> Option<&str> {
+        self.holder.as_deref()
+    }
+
+    /// Whether another process is at work on this transaction. One process at a time holds a journal, and it may have found an older
+    /// transaction that was killed, so only the newest unfinished one counts.
+    pub(crate) fn is_under_way(&self, logged: &Logged) -> bool {
+        let newest = self.transactions.values().rfind(|logged| !logged.is_closed() && logged.is_unfinished());
+        self.holder.is_some() && newest.is_some_and(|newest| newest.id == logged.id)
     }
 
     /// Whether the log contains transaction `id`.

@@ -203,10 +203,16 @@ impl Log {
             Err(error) if is_missing(&error) => return Ok((None, None)),
             dir => dir?,
         };
-        // Read the note before the journal, because another process may add records meanwhile.
+        // Read the note before the journal, because another process may add records meanwhile. Ask for the lock before it, too: what was
+        // still unfinished when a process let go of the lock was interrupted.
         let noted = noted(&dir);
+        let holder = dir.lock_holder(LOCK);
         match dir.file(JOURNAL, OFlags::RDONLY) {
-            Ok(file) => Ok((Some(scan(&dir.path.join(JOURNAL), BufReader::new(file), noted)?.log), noted)),
+            Ok(file) => {
+                let mut log = scan(&dir.path.join(JOURNAL), BufReader::new(file), noted)?.log;
+                log.holder = holder;
+                Ok((Some(log), noted))
+            }
             Err(error) if is_missing(&error) => Ok((None, noted)),
             Err(error) => Err(error),
         }

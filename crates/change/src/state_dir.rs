@@ -82,20 +82,33 @@ impl StateDir {
         Ok(lock)
     }
 
+    /// Who holds the lock `name`; `None` if nobody does. It holds the lock itself for a moment, which a patient process waits for.
+    pub(crate) fn lock_holder(&self, name: &str) -> Option<String> {
+        let lock = self.file(name, OFlags::RDONLY).ok()?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared) {
+            Err(rustix::io::Errno::WOULDBLOCK) => Some(named_in(&lock)),
+            _ => None,
+        }
+    }
+
     fn locked(&self, name: &str, lock: File, is_patient: bool) -> Result<Lock, StateError> {
         let path = self.path.join(name);
         match lock_within(&lock, if is_patient { LOCK_TRIES } else { 0 }) {
             Ok(()) => Ok(Lock(lock)),
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut holder = String::new();
-                let read = (&lock).take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
-                let known = read.is_ok() && !holder.trim().is_empty();
-                let holder = if known { holder.trim().to_owned() } else { "its process is unknown".to_owned() };
-                Err(StateError::Busy { path: path.display().to_string(), holder })
+                Err(StateError::Busy { path: path.display().to_string(), holder: named_in(&lock) })
             }
             Err(errno) => Err(StateError::io("lock", &path, errno)),
         }
     }
+}
+
+/// The holder that the lock's file names.
+fn named_in(lock: &File) -> String {
+    let mut holder = String::new();
+    let read = lock.take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
+    let is_known = read.is_ok() && !holder.trim().is_empty();
+    if is_known { holder.trim().to_owned() } else { "its process is unknown".to_owned() }
 }
 
 /// The holder of a lock, in words. A path may contain bytes that are not text.

@@ -35,8 +35,11 @@ pub struct Verification {
     pub drift: Vec<Drift>,
     /// What waits for a boot, or for a start of the server.
     pub pending: Vec<Pending>,
-    /// Transactions that were killed half-way, could not be restored completely, or are in progress.
+    /// Transactions that were killed half-way, or could not be restored completely.
     pub interrupted: Vec<u64>,
+    /// The transaction that another process works on, such as a trial. Its settings are not judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<UnderWay>,
     /// Transactions that will revert themselves unless the user confirms them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unconfirmed: Vec<u64>,
@@ -45,6 +48,28 @@ pub struct Verification {
     pub overdue: Vec<u64>,
     /// Transactions whose values a reboot has reset, and that nobody has reverted since.
     pub ended_by_reboot: Vec<u64>,
+}
+
+impl Verification {
+    /// Adds `option`, such as ` --state DIR`, to the commands that repair drift: they must find the same journal.
+    pub fn with_state_option(mut self, option: &str) -> Verification {
+        for drift in self.drift.iter_mut().filter(|drift| drift.mend.starts_with("evenkeel ")) {
+            drift.mend += option;
+        }
+        self
+    }
+}
+
+/// A transaction that another process works on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct UnderWay {
+    /// The transaction's number.
+    pub transaction: u64,
+    /// Its purpose.
+    pub title: String,
+    /// The process, and where it has the journal.
+    pub holder: String,
 }
 
 /// A value that was applied and is not in force any more, or a file with other content than was written.
@@ -107,6 +132,14 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
             verification.ended_by_reboot.push(logged.id);
             continue;
         }
+        if let Some(holder) = log.holder().filter(|_| log.is_under_way(logged)) {
+            verification.under_way =
+                Some(UnderWay { transaction: logged.id, title: logged.title.clone(), holder: holder.to_owned() });
+            // What an earlier transaction set may have any value now.
+            let switched: Vec<_> = logged.steps.iter().filter_map(|step| key(logged, step)).collect();
+            in_force.retain(|set, _| !switched.contains(set));
+            continue;
+        }
         if is_interrupted(logged) {
             verification.interrupted.push(logged.id);
             continue;
@@ -135,7 +168,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     verification
 }
 
-/// The transactions that were killed half-way, could not be restored completely, or are in progress.
+/// The transactions that were killed half-way, could not be restored completely, or that another process works on.
 pub fn interrupted(root: &Root, log: &Log) -> Vec<u64> {
     let boot_id = boot_id(root);
     let is_left =

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use evenkeel_fleet::regions::PROVIDERS;
 use evenkeel_host::{AdviceContext, Goal, Server, knobs};
 use evenkeel_sys::CpuSet;
 
@@ -15,6 +16,15 @@ use evenkeel_sys::CpuSet;
 pub(crate) fn cpus(text: &str) -> Result<CpuSet, String> {
     let set = CpuSet::parse_list(text).filter(|set| !set.is_empty());
     set.ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
+}
+
+/// Parses the name of a public cloud. `inspect` calls Google's cloud by the name that its metadata service has.
+pub(crate) fn cloud() -> impl TypedValueParser<Value = String> {
+    let names = PROVIDERS.map(PossibleValue::new).map(|name| match name.get_name() {
+        "google" => name.alias("gcp"),
+        _ => name,
+    });
+    PossibleValuesParser::new(names).map(|name| if name == "gcp" { "google".to_owned() } else { name })
 }
 
 /// Parses a number within a range. `expected` describes the valid numbers for the error message, with unit and range.

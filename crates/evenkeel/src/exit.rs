@@ -34,8 +34,10 @@ pub(crate) const NOT_UNDONE: Exit =
     Exit { code: 6, meaning: "a change failed, and part of it could not be undone: the output lists what" };
 
 /// Nothing failed, but the rest takes effect only after a reboot or a restart.
-pub(crate) const PENDING: Exit =
-    Exit { code: 7, meaning: "active as far as it can be now; the rest needs a reboot or a restart of the server" };
+pub(crate) const PENDING: Exit = Exit {
+    code: 7,
+    meaning: "active as far as it can be now; the rest needs a reboot, a restart or the end of a trial",
+};
 
 /// The user stopped the command. Everything is restored, and what was measured until then is reported.
 pub(crate) const STOPPED: Exit =

@@ -12,6 +12,7 @@ use evenkeel_change::{State, StateError};
 use evenkeel_host::{Action, Fact, Facts, Plan, Setting, Wait, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::CpuSet;
+use evenkeel_trial::search::restarts;
 use evenkeel_trial::session_log::{Head, SessionLog};
 use evenkeel_trial::{
     Arm, ArmName, ArmReport, Caveat, Choice, ConcurrentTrials, Design, Ended, Guard, Identity, Mishap, NetworkPath,
@@ -141,6 +142,7 @@ impl Experiment<'_> {
             return self.one_window(workload);
         }
         let plans = plans(self.facts, &self.arms.settings)?;
+        refuse_if_only_observed(&plans, &self.arms.settings, workload)?;
         let arms = self.arms.levels(self.control);
         let titles = self.titles(workload);
         let watch = Watch::start(self.root, &plans).with_concurrent(self.concurrent).of_workload(workload);
@@ -326,6 +328,17 @@ pub(crate) fn identity(facts: &Facts) -> Identity {
 pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Failure> {
     let plan = |setting: &Setting| Plan::from_settings(facts, std::slice::from_ref(setting)).map_err(not_possible);
     settings.iter().map(plan).collect()
+}
+
+/// Refuses a setting that needs a restart of a server which evenkeel did not start.
+fn refuse_if_only_observed(plans: &[Plan], settings: &[Setting], workload: &dyn Workload) -> Result<(), Failure> {
+    let Some(setting) = restarts(plans).first().and_then(|at| settings.get(*at)).filter(|_| !workload.can_restart())
+    else {
+        return Ok(());
+    };
+    let cause = "it takes effect when the server starts or opens sockets, and evenkeel only observes this server";
+    let failure = Failure::text(exit::NOT_POSSIBLE, format!("switch {setting}"), cause);
+    Err(failure.hint(format!("let evenkeel start the server: `evenkeel prove {setting} -- COMMAND`")))
 }
 
 /// Refuses a knob with two values. Only the last value would be measured, but the report would name both.

@@ -19,8 +19,7 @@ pub(crate) fn is_free(path: &Path, force: bool) -> Result<(), Failure> {
 /// Refuses a file that can't be written, before the work that makes its content.
 pub(crate) fn refuse_unwritable(path: &Path) -> Result<(), Failure> {
     let tried = || format!("write {}", path.display());
-    let refused =
-        |error: io::Error| Failure::io(exit::NOT_POSSIBLE, tried(), &error).hint("name a file that you may write to");
+    let refused = |error: io::Error| failure(path, &error);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let why = match std::fs::metadata(path) {
         Ok(there) if there.is_dir() => "it is a folder",
@@ -42,7 +41,7 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
         return Err(Failure::text(exit::WRONG_USE, tried(), "it is a file, and a folder is needed")
             .hint("name a folder, or a name that does not exist yet"));
     }
-    let failed = |error| Failure::io(exit::NOT_POSSIBLE, tried(), &error).hint("name a folder that you may write to");
+    let failed = |error| failure(folder, &error);
     std::fs::create_dir_all(folder).map_err(failed)?;
     // Only writing a file shows that the folder is writable and the disk works.
     tempfile::NamedTempFile::new_in(folder).map(drop).map_err(failed)
@@ -71,5 +70,19 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
             let _ = std::fs::remove_file(&temporary);
         })
     };
-    whole().map_err(|error| Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", path.display()), &error))
+    whole().map_err(|error| failure(path, &error))
+}
+
+/// The failure to write a file or folder that the user named. It is wrong use if the name is the reason.
+pub(crate) fn failure(path: &Path, error: &io::Error) -> Failure {
+    use io::ErrorKind::{
+        AlreadyExists, InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound, StorageFull,
+    };
+    let (exit, hint) = match error.kind() {
+        NotFound | NotADirectory => (exit::WRONG_USE, "name a folder that exists"),
+        AlreadyExists | InvalidFilename | InvalidInput | IsADirectory => (exit::WRONG_USE, "choose another name"),
+        StorageFull => (exit::NOT_POSSIBLE, "free disk space, or name a folder on another disk"),
+        _ => (exit::NOT_POSSIBLE, "name a folder that you may write to"),
+    };
+    Failure::io(exit, format_args!("write {}", path.display()), error).hint(hint)
 }

@@ -83,6 +83,11 @@ impl StateArgs {
         Some(format!("There is no journal in {}: no change is recorded there.\n", dir.display()))
     }
 
+    /// Whether the journal's folder does not exist.
+    pub(crate) fn is_missing(&self) -> Result<bool, Failure> {
+        Ok(matches!(self.dir()?.symlink_metadata(), Err(error) if error.kind() == std::io::ErrorKind::NotFound))
+    }
+
     /// Root's journal, if it exists, the user named none, and this command therefore used the user's own.
     pub(crate) fn of_root(&self) -> Option<&'static Path> {
         let system = Path::new(SYSTEM_DIR);

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use evenkeel_hostfs::{Root, RootKind};
+use evenkeel_hostfs::{Root, RootKind, Why};
+use evenkeel_sys::Errno;
 use evenkeel_watch::recorder::RecorderOptions;
 use evenkeel_watch::{CollectorOptions, INTERVAL_MAX, INTERVAL_MIN, ServerOptions};
 
@@ -69,7 +70,9 @@ impl WatchArgs {
         let is_live = root.kind() != RootKind::Captured;
         for pid in self.pids.iter().filter(|_| is_live) {
             if let Err(refusal) = root.text(&format!("/proc/{pid}/stat")) {
-                return Err(Failure::text(exit::WRONG_USE, format_args!("watch process {pid}"), refusal)
+                let is_gone = refusal.why == Why::Errno(Errno::NOENT);
+                let why = if is_gone { "there is no such process".to_owned() } else { refusal.to_string() };
+                return Err(Failure::text(exit::WRONG_USE, format_args!("watch process {pid}"), why)
                     .hint("`pgrep -a NAME` shows the numbers of processes"));
             }
         }
@@ -98,6 +101,7 @@ impl WatchArgs {
                 dumps_max: self.dumps_max as usize,
             }),
             journal,
+            state_option: self.state.absolute()?.again(),
         })
     }
 }

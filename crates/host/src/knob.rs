@@ -56,6 +56,11 @@ impl Knob {
         self.extras.effect.unwrap_or(self.area.usual_effect())
     }
 
+    /// Whether it is a property that can be set from outside, in every thread of a running process.
+    pub fn is_set_while_it_runs(&self) -> bool {
+        self.extras.process.is_some_and(|process| process.while_it_runs)
+    }
+
     /// What must happen before a change takes effect.
     pub fn when(&self) -> When {
         match (self.place, self.takes_effect) {

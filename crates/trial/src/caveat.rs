@@ -71,6 +71,8 @@ pub enum Caveat {
     Pressure { share: f64 },
     /// In the median window, the server used all of a CPU, or of all CPUs.
     ServerFull { share: f64 },
+    /// The metric has the same value in each window, so it can't show an effect.
+    Constant { metric: String, value: f64 },
     /// A quantile is computed from few ticks per window.
     FewTicks { metric: String, ticks: u64 },
     /// The session ended as soon as a difference was clear. The interval's nearest end is less than half of the estimate.
@@ -191,6 +193,9 @@ impl Caveat {
             Caveat::ServerFull { share } => format!(
                 "the server used {:.0} % of a CPU in the median window: near its limit, small changes of the machine cause large changes of latency",
                 share * 100.0
+            ),
+            Caveat::Constant { metric, value } => format!(
+                "{metric} is {value} in every window, whatever the settings: it may not follow the server, or its steps may be too coarse; check where it comes from, or choose another with --metric"
             ),
             Caveat::FewTicks { metric, ticks } => format!(
                 "{metric} has only {ticks} ticks per window, too few for this quantile; use longer windows (--window) or a median"

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use evenkeel_change::{FileUndo, Session, State, Undo};
-use evenkeel_host::{Action, Plan, Step, TakesEffect, knobs};
+use evenkeel_host::{Action, Knob, Plan, Step, TakesEffect, knobs};
 use evenkeel_hostfs::{HeldLatency, HostWriter, Root};
 use evenkeel_workload::{PLACEMENT, SETTING_PREFIX, Workload};
 use serde::{Deserialize, Serialize};
@@ -275,9 +275,8 @@ pub(crate) fn setting_name(knob: &str) -> Option<&str> {
     knob.strip_prefix(SETTING_PREFIX).filter(|_| knob != PLACEMENT)
 }
 
-/// Whether a knob is a property that can be set from outside, in every thread of a running process.
 fn can_set(knob: &str) -> bool {
-    knobs::find(knob).is_ok_and(|knob| knob.extras.process.is_some_and(|process| process.while_it_runs))
+    knobs::find(knob).is_ok_and(Knob::is_set_while_it_runs)
 }
 
 /// The value that a step sets at this level. None if the level keeps the original value.

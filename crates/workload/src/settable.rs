@@ -170,6 +170,10 @@ impl Workload for Settable {
         Ok(in_force)
     }
 
+    fn can_restart(&self) -> bool {
+        self.inner.can_restart()
+    }
+
     fn reopen(&mut self) -> Result<(), WorkloadError> {
         self.inner.reopen()
     }

@@ -95,6 +95,11 @@ pub trait Workload {
         }
     }
 
+    /// Whether [`restart`](Workload::restart) and [`reopen`](Workload::reopen) are possible. False for a server that evenkeel only observes.
+    fn can_restart(&self) -> bool {
+        true
+    }
+
     /// Makes the server open new sockets, for knobs that affect only new sockets. The default restarts the server.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use super::{MIN_FREE, SWAPPINESS, Stage, THP, plan, step};
 use crate::outside::Outside;
 use crate::put_back::Undo;
 use crate::{
-    Job, Kind, OnFailure, Session, SessionError, State, StateError, Status, StepError, Which, apply, carry_out,
+    Job, Kind, Log, OnFailure, Session, SessionError, State, StateError, Status, StepError, Which, apply, carry_out,
     history, revert, verify,
 };
 
@@ -91,11 +91,23 @@ fn a_session_that_was_killed_is_interrupted_until_reverted() {
     let applied = stage.root.capture();
     let mut session = Session::begin(&stage.root, &stage.writer, &mut state, "t", &[step("vm.swappiness=0")]).unwrap();
     session.set(0, "0").unwrap();
+    let facts = evenkeel_host::Facts::probe(&stage.root);
+    let log = Log::read(stage.dir.path()).unwrap();
+    let meanwhile = verify(&stage.root, &facts, &log);
+    let under_way = meanwhile.under_way.unwrap();
+    assert_eq!((under_way.transaction, under_way.title.as_str()), (2, "t"));
+    assert!(under_way.holder.starts_with(&format!("process {}, journal in ", std::process::id())), "{under_way:?}");
+    // What the session switches is neither drift nor in force.
+    assert_eq!((meanwhile.holds, meanwhile.drift, meanwhile.interrupted), (0, vec![], vec![]));
+    assert_eq!(history(&stage.root, &log).last().unwrap().status, Status::UnderWay);
     // The session is neither ended nor dropped, as after SIGKILL. The kernel then frees the lock; here closing the file does.
     std::mem::forget(session);
     drop(state);
     let mut state = stage.state();
-    assert_eq!(verify(&stage.root, &evenkeel_host::Facts::probe(&stage.root), state.log()).interrupted, [2]);
+    let log = Log::read(stage.dir.path()).unwrap();
+    assert_eq!(verify(&stage.root, &facts, state.log()).interrupted, [2]);
+    assert_eq!(history(&stage.root, state.log()).last().unwrap().status, Status::Interrupted);
+    assert!(verify(&stage.root, &facts, &log).interrupted.is_empty(), "this test holds the lock");
     assert!(revert(&stage.root, &stage.writer, &mut state, Which::Transaction(2)).unwrap().all_undone);
     assert!(stage.is_as(&applied));
     revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap();

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::args::{HostArgs, MetadataArgs};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::output_file;
 use crate::show::Out;
 
 /// Save this machine as one text file, which other commands read with --host FILE
@@ -51,8 +52,7 @@ pub(crate) fn text_of(root: &Root) -> String {
 }
 
 pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(file, text)
-        .map_err(|error| Failure::io(exit::WRONG_USE, format_args!("write the capture {}", file.display()), &error))
+    std::fs::write(file, text).map_err(|error| output_file::failure(file, &error))
 }
 
 /// Reads the files that `apply` needs in addition to the facts, so that a user can rehearse `apply` on the capture.

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use clap::builder::PossibleValuesParser;
 use evenkeel_fleet::instances::{
     self, Architecture, InstancesAsked, InstancesReport, PriceBook, PriceError, PricesWanted,
 };
@@ -13,7 +12,7 @@ use evenkeel_hostfs::json_words;
 use serde::Serialize;
 
 use super::pack::SESSION_COLUMNS;
-use crate::args::number;
+use crate::args::{cloud, number};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::{self, Out};
@@ -51,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "REGION", requires = "prices")]
     region: Option<String>,
     /// Only types of this cloud: aws, azure or google; repeatable
-    #[arg(long, value_name = "CLOUD", hide_possible_values = true, value_parser = PossibleValuesParser::new(["aws", "azure", "google"]))]
+    #[arg(long, value_name = "CLOUD", hide_possible_values = true, value_parser = cloud())]
     cloud: Vec<String>,
     /// Only types with this architecture: x86_64 or arm64
     #[arg(long, value_enum, value_name = "ARCH", hide_possible_values = true)]

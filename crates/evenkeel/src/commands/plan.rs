@@ -9,6 +9,7 @@ use evenkeel_hostfs::RootKind;
 use crate::args::{HostArgs, StateArgs};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::output_file;
 use crate::overdue;
 use crate::selection::{Selection, Term};
 use crate::show::{self, Out};
@@ -49,10 +50,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let selected = args.selection.plan(&root, &facts, &log, term)?;
     let text = selected.plan.text().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     match &args.output {
-        Some(file) => std::fs::write(file, &text).map_err(|error| {
-            Failure::io(exit::WRONG_USE, format_args!("write the plan {}", file.display()), &error)
-                .hint("name a file in a folder that exists and that you may write to")
-        })?,
+        Some(file) => std::fs::write(file, &text).map_err(|error| output_file::failure(file, &error))?,
         None => out.plain(&text, || show::plan::judged(&selected.plan, &args.selection.advice(&facts)))?,
     }
     Ok(exit::WELL)

@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::PossibleValuesParser;
 use evenkeel_fleet::regions::{
-    self, Answer as Chosen, CANDIDATES_MAX, Candidate, Candidates, Goal, PROVIDERS, RegionsError, Report,
+    self, Answer as Chosen, CANDIDATES_MAX, Candidate, Candidates, Goal, RegionsError, Report,
 };
 use serde::Serialize;
 
-use crate::args::number;
+use crate::args::{cloud, number};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::output_file;
@@ -50,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = thousandths)]
     percentile: u32,
     /// Choose from the regions of this cloud; repeatable
-    #[arg(long, value_name = "CLOUD", value_parser = PossibleValuesParser::new(PROVIDERS))]
+    #[arg(long, value_name = "CLOUD", value_parser = cloud())]
     provider: Vec<String>,
     /// Choose from the regions in FILE instead: CSV with the columns region, latitude, longitude
     #[arg(long, value_name = "FILE", conflicts_with = "provider")]

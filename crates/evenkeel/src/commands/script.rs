@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::args::HostArgs;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::output_file;
 use crate::overdue;
 use crate::selection::{Selected, Selection, Term};
 use crate::show::Out;
@@ -150,7 +151,7 @@ fn write(path: &Path, format: Format, files: &[RenderedFile]) -> Result<(), Fail
                 false => Ok(()),
             }
         })();
-        written.map_err(|error| Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", path.display()), &error))?;
+        written.map_err(|error| output_file::failure(&path, &error))?;
     }
     Ok(())
 }

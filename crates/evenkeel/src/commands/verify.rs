@@ -42,11 +42,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let log = args.state.read_noted(&root)?;
     let facts = Facts::probe(&root);
     let again = args.state.again();
-    let mut verification = evenkeel_change::verify(&root, &facts, &log);
-    for drift in verification.drift.iter_mut().filter(|drift| drift.mend.starts_with("evenkeel ")) {
-        // The repair belongs into the same journal.
-        drift.mend += &again;
-    }
+    let verification = evenkeel_change::verify(&root, &facts, &log).with_state_option(&again);
     let answer = Answer { verification, journal: JournalView::from_log(&log), undone };
     out.answer(&answer, || {
         let page = show::change::verification(&answer.verification, &answer.journal, &again);
@@ -55,7 +51,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let found = &answer.verification;
     let holds = found.drift.is_empty() && found.interrupted.is_empty() && found.ended_by_reboot.is_empty();
     let holds = holds && found.overdue.is_empty();
-    Ok(match (holds, found.pending.is_empty()) {
+    Ok(match (holds, found.pending.is_empty() && found.under_way.is_none()) {
         (false, _) => exit::NO,
         (true, false) => exit::PENDING,
         (true, true) => exit::WELL,

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::exit;
 use crate::failure::Failure;
+use crate::output_file;
 use crate::show::{escape, json};
 use crate::times;
 use crate::view::{Block, Text};
@@ -123,10 +124,9 @@ fn write_blocks<T: Serialize>(
 
 /// Writes a file into a folder, and returns its path. Creates the folder if it is missing.
 pub(crate) fn write_page(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
-    let failed = |path: &Path, error| Failure::io(exit::NOT_POSSIBLE, format!("write {}", path.display()), &error);
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    std::fs::create_dir_all(folder).map_err(|error| output_file::failure(folder, &error))?;
     let path = folder.join(name);
-    std::fs::write(&path, escape::page(text)).map_err(|error| failed(&path, error))?;
+    std::fs::write(&path, escape::page(text)).map_err(|error| output_file::failure(&path, &error))?;
     Ok(path)
 }
 

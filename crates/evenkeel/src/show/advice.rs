@@ -2,7 +2,9 @@
 //! from the same values.
 
 use anstyle::Style;
-use evenkeel_host::{Advice, Effect, Facts, Goal, Lasts, Place, Plan, Server, Setting, State, Step, When, knobs};
+use evenkeel_host::{
+    Advice, Effect, Facts, Goal, Lasts, Place, Plan, Server, Setting, State, Step, TakesEffect, When, knobs,
+};
 use serde::Serialize;
 
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
@@ -341,12 +343,16 @@ fn only_lasting(knob: &str, value: &str) -> Option<&'static str> {
 
 /// The commands that accept a setting of this knob.
 pub(crate) fn verbs(knob: &str) -> &'static [&'static str] {
-    match knobs::find(knob).map(|knob| knob.place) {
+    let Ok(knob) = knobs::find(knob) else { return &["prove", "apply"] };
+    match knob.place {
         // The value lasts only as long as a process, so only a trial can set it.
-        Ok(Place::Held { .. } | Place::Process) => &["prove"],
-        // A trial does not reboot the machine, so it can't set a kernel argument.
-        Ok(Place::KernelArgument { .. }) => &["apply"],
-        Ok(Place::ByHand { .. } | Place::ByHandEach { .. }) => &[],
+        Place::Held { .. } | Place::Process => &["prove"],
+        // The server itself should set it, but a trial can set it in the running server.
+        Place::ByHand { .. } | Place::ByHandEach { .. } if knob.is_set_while_it_runs() => &["prove"],
+        Place::ByHand { .. } | Place::ByHandEach { .. } => &[],
+        // A trial does not reboot the machine, so it can't set a kernel argument. It brings no interface up either.
+        Place::KernelArgument { .. } => &["apply"],
+        _ if knob.takes_effect == TakesEffect::NewInterfaces => &["apply"],
         _ => &["prove", "apply"],
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anstyle::Style;
 use evenkeel_change::{
     Kind, Log, Loss, Outcome, PersistedOutcome, PutBack, RevertReport, SideEffect, Status, StepError, StepReport,
-    Transaction, Undo, Verification, WaitsFor,
+    Transaction, UnderWay, Undo, Verification, WaitsFor,
 };
 use serde::Serialize;
 
@@ -246,8 +246,12 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView, again: &
         entry(&mut page, (WARN, word), &format!("{} = {}", pending.knob, pending.wanted), &pending.todo);
     }
     for id in &found.interrupted {
-        let rest = format!("it was killed half-way, or is under way: `evenkeel revert {id}{again}` puts it back");
+        let rest = format!("it was killed half-way: `evenkeel revert {id}{again}` puts it back");
         entry(&mut page, (BAD, "interrupted"), &format!("transaction {id}"), &rest);
+    }
+    if let Some(UnderWay { transaction, title, holder }) = &found.under_way {
+        let rest = format!("{holder} works on it, so its settings are not judged: verify again when it has ended");
+        entry(&mut page, (WARN, "under way"), &format!("transaction {transaction}: {title}"), &rest);
     }
     for id in &found.overdue {
         entry(&mut page, (BAD, "overdue"), &format!("transaction {id}"), &overdue(*id, again));
@@ -287,6 +291,7 @@ pub(crate) fn history(transactions: &[Transaction], journal: &JournalView, again
             Status::Reverted => (DIM, "reverted"),
             Status::RolledBack => (DIM, "rolled back"),
             Status::Interrupted => (BAD, "interrupted"),
+            Status::UnderWay => (PLAIN, "under way"),
             Status::Overdue => (BAD, "overdue"),
             Status::EndedByReboot => (DIM, "ended by reboot"),
         };

@@ -319,7 +319,8 @@ fn files_that_are_no_machine() {
             $ evenkeel capture --host host.txt --output missing/h.txt
             exit code 2
             -- stderr
-            error: failed to write the capture missing/h.txt: no such file or directory (ENOENT)
+            error: failed to write missing/h.txt: no such file or directory (ENOENT)
+            hint: name a folder that exists
         "#]],
     );
     // A NUL is an ordinary byte, unless a number is expected there.

@@ -140,6 +140,10 @@ fn a_change_from_plan_to_revert() {
         There was nothing to put back.
     "#]],
     );
+    // A mistyped folder is not created.
+    let mistyped = scene.run("revert --host back.txt --state stat").to_string();
+    assert!(mistyped.starts_with("exit code 0\n-- stdout\nThere is no journal in "), "{mistyped}");
+    assert!(!scene.path("stat").exists());
     check(
         &scene,
         "verify --host back.txt --state state",

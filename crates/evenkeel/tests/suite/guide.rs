@@ -299,7 +299,7 @@ fn a_stopped_guide_puts_everything_back_and_answers() {
     let output = scene.run("tune resume --json --out /dev/full");
     let answer = schemas::parse("guide", &output.stdout);
     assert_eq!(output.status.code(), Some(4), "{answer:#}");
-    assert!(answer["search"]["notes"].to_string().contains("write the goal /dev/full: "), "{answer:#}");
+    assert!(answer["search"]["notes"].to_string().contains("write /dev/full: "), "{answer:#}");
     let page = String::from_utf8(scene.run("tune resume").stdout).unwrap();
     assert!(page.contains("What each line does"), "{page}");
 }

@@ -36,7 +36,7 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     assert_eq!(output.status.code(), Some(4), "{stdout}{}", said(&output));
     assert!(stdout.contains("better: with 2 knobs, ") && stdout.contains("vm.swappiness=31"), "{stdout}");
     let again = format!("`evenkeel tune resume --state {} --out FILE`", scene.path("state").display());
-    for expected in ["write the goal /dev/full: no space left on device", &again] {
+    for expected in ["write /dev/full: no space left on device", &again] {
         assert!(said(&output).contains(expected), "{}", said(&output));
     }
     let log = || fs::read_to_string(scene.path("state").join("tune.jsonl")).unwrap();
@@ -45,7 +45,7 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     let output = scene.run("tune resume --json --out /dev/full");
     let answer = schemas::parse("tune", &output.stdout);
     assert_eq!((output.status.code(), &answer["verdict"]), (Some(4), &"better".into()), "{answer}");
-    assert!(answer["notes"][0].as_str().unwrap().contains("write the goal /dev/full: "), "{answer}");
+    assert!(answer["notes"][0].as_str().unwrap().contains("write /dev/full: "), "{answer}");
     // On resume, the user may repeat the original workload, but add nothing else.
     for (other, expected) in [
         ("--budget 5s", "takes no option \"--budget\""),

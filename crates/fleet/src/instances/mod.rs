@@ -76,6 +76,8 @@ enum Caveat {
     Mix,
     #[error("no price was given; --prices FILE takes price lists of the clouds, or your own CSV")]
     NoPrices,
+    #[error("the price files have no price of any of these types: are they of another cloud?")]
+    PricesOfOthers,
     #[error("spot capacity may be taken back at any time, with its sessions")]
     Spot,
 }
@@ -164,6 +166,7 @@ fn caveats(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook, candi
         (Caveat::SecondThread, asked.second_thread_share == 0.0),
         (Caveat::Mix, sessions.len() > 1),
         (Caveat::NoPrices, book.is_empty()),
+        (Caveat::PricesOfOthers, !book.is_empty() && candidates.iter().all(|one| one.price.is_none())),
         (Caveat::Spot, asked.is_spot),
     ];
     conditions.into_iter().filter_map(|(caveat, applies)| applies.then_some(caveat)).collect()
@@ -198,6 +201,16 @@ mod tests {
         assert!((best.session_per_month.unwrap() - 0.136 * 730.0 / 9.0).abs() < 1e-9);
         assert!(report.candidates[3].price.is_none() && best.fit.limit == Resource::Cpu);
         assert_eq!((report.currency.as_deref(), report.prices[0].prices), (Some("USD"), 4));
+    }
+
+    #[test]
+    fn prices_of_other_types_have_a_caveat() {
+        let book = book("instance_type,usd_per_hour,region\nc5.xlarge,0.17,us-east-1\n");
+        let of = |cloud: &str| {
+            let asked = InstancesAsked { clouds: vec![cloud.to_owned()], ..InstancesAsked::default() };
+            choose(&sessions("cpus\n0.2\n"), &asked, &book).caveats.join("; ")
+        };
+        assert!(of("google").contains("no price of any of these types") && !of("aws").contains("no price of any"));
     }
 
     /// Among types without a price, those whose network rate is documented come first. Many small types have no documented sustained rate.

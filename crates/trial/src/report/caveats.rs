@@ -25,6 +25,8 @@ const PRESSURE_SHARE_CAVEAT: f64 = 0.25;
 const FULL_SHARE: f64 = 0.05;
 /// If the noise of a single pair is at least this multiple of the smallest effect that matters, it gets a caveat.
 const NOISE_TIMES_CAVEAT: f64 = 3.0;
+/// The minimum number of pairs without any difference that gets a caveat: before that, chance can be the reason.
+const CONSTANT_PAIRS_MIN: usize = 3;
 /// The factor from the median absolute deviation to the standard deviation of a normal distribution.
 const MAD_TO_SD: f64 = 1.4826;
 
@@ -108,6 +110,7 @@ fn of_drops(report: &Report, caveats: &mut Vec<Caveat>) {
 /// Adds the caveats on the estimate and its interval.
 fn of_effect(report: &Report, caveats: &mut Vec<Caveat>) {
     let Some(effect) = report.effect else { return };
+    caveats.extend(constant(report));
     let Some((low, high)) = effect.low.zip(effect.high) else {
         caveats.push(Caveat::TooFewPairs { pairs: report.pairs });
         return;
@@ -128,6 +131,13 @@ fn of_effect(report: &Report, caveats: &mut Vec<Caveat>) {
     if let Some(noise) = noise.filter(|noise| *noise > NOISE_TIMES_CAVEAT * smallest_effect_ratio.ln_1p()) {
         caveats.push(Caveat::WideNoise { noise_ratio: noise.exp_m1(), smallest_effect_ratio });
     }
+}
+
+/// A rate, a latency or a size of a real server differs at least in its last digits from window to window.
+fn constant(report: &Report) -> Option<Caveat> {
+    let value = report.windows.first()?.value;
+    let is_constant = report.pairs >= CONSTANT_PAIRS_MIN && report.windows.iter().all(|window| window.value == value);
+    is_constant.then(|| Caveat::Constant { metric: report.metric.name.to_string(), value })
 }
 
 /// The other trials that ran during each window. Dropped windows are included, because another trial may have disturbed them.
@@ -162,7 +172,9 @@ fn of_conditions(report: &Report, caveats: &mut Vec<Caveat>) {
     }
     let steal = |window: &Window| window.conditions.steal_share;
     caveats.extend(share(&steal, STEAL_SHARE_CAVEAT).map(|share| Caveat::Steal { share }));
-    if report.pairs > 0 && median_of(&pressure).is_none() {
+    // A simulated machine has no CPU time of ours, and no pressure either.
+    let is_real = median_of(&|window| window.conditions.own_cpu_us).is_some();
+    if is_real && median_of(&pressure).is_none() {
         caveats.push(Caveat::NoPressure);
     }
 }

@@ -54,6 +54,8 @@ pub struct CollectorOptions {
     pub recorder: Option<RecorderOptions>,
     /// The folder of the journal, to compare the host with the values that were applied. None without a journal.
     pub journal: Option<PathBuf>,
+    /// The option that a command needs to find this journal, such as ` --state DIR`. Empty for the default journal.
+    pub state_option: String,
 }
 
 impl Default for CollectorOptions {
@@ -65,6 +67,7 @@ impl Default for CollectorOptions {
             gaps: false,
             recorder: None,
             journal: None,
+            state_option: String::new(),
         }
     }
 }
@@ -102,7 +105,7 @@ impl Collector {
             due_ns: None,
             groups: Groups::default(),
             servers: Servers::new(&root, options.servers, late_after_ns),
-            settings: Settings::new(&facts, options.journal),
+            settings: Settings::new(&facts, options.journal, options.state_option),
             credits: Credits::new(&root, &facts),
             gaps: (options.gaps && root.kind() == RootKind::Live).then(GapMeter::start),
             recorder: options.recorder.filter(|_| root.kind() == RootKind::Live).map(|of| FlightRecorder::start(&of)),

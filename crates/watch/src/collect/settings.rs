@@ -18,19 +18,20 @@ const DRIFTS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Settings {
     journal: Option<PathBuf>,
+    state_option: String,
     findings: BTreeMap<String, usize>,
     last: Option<SettingsSample>,
 }
 
 impl Settings {
-    pub(super) fn new(facts: &Facts, journal: Option<PathBuf>) -> Settings {
+    pub(super) fn new(facts: &Facts, journal: Option<PathBuf>, state_option: String) -> Settings {
         let mut findings = BTreeMap::new();
         for advice in advise(facts, &AdviceContext::default()) {
             if advice.state.is_finding() {
                 *findings.entry(advice.state.name().to_owned()).or_default() += 1;
             }
         }
-        Settings { journal, findings, last: None }
+        Settings { journal, state_option, findings, last: None }
     }
 
     /// The last comparison, which is at most a minute old. None before the first comparison.
@@ -56,7 +57,7 @@ impl Settings {
                 return settings;
             }
         };
-        let found = verify(root, &Facts::probe(root), &log);
+        let found = verify(root, &Facts::probe(root), &log).with_state_option(&self.state_option);
         settings.holds = found.holds;
         settings.drift_beyond = found.drift.len().saturating_sub(DRIFTS_MAX);
         let drifts = found.drift.into_iter().take(DRIFTS_MAX).map(|drift| DriftSample {

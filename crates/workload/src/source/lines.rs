@@ -25,6 +25,11 @@ pub trait ReadLine: Send + Sync {
 
     /// Finds the numbers in a line. Calls `put` with each, and with the index of its metric.
     fn read(&self, line: &str, put: &mut dyn FnMut(usize, f64));
+
+    /// Why a line without a number was nearly one with it. `None` if it is another kind of line.
+    fn near_miss(&self, _line: &str) -> Option<String> {
+        None
+    }
 }
 
 /// Takes the lines of a program.
@@ -38,6 +43,8 @@ struct Heard {
     values: Vec<Values>,
     lines: u64,
     last_line: String,
+    /// What a parser said about the last line that nearly had a number.
+    near_miss: Option<String>,
     /// When the last line arrived, in this window or before it. None if there was none.
     last_at: Option<Instant>,
 }
@@ -60,6 +67,9 @@ impl Inbox {
             self.heard.1.notify_all();
         } else {
             heard.last_line = line.chars().take(120).collect();
+            if let Some(near_miss) = self.reader.near_miss(line) {
+                heard.near_miss = Some(near_miss);
+            }
         }
     }
 }
@@ -82,7 +92,7 @@ impl FromLines {
     pub fn new(reader: Arc<dyn ReadLine>, first: First) -> FromLines {
         let metrics = reader.metrics();
         let values = vec![Values::new(first); metrics.len()];
-        let heard = Heard { values, lines: 0, last_line: String::new(), last_at: None };
+        let heard = Heard { values, lines: 0, last_line: String::new(), near_miss: None, last_at: None };
         let inbox = Inbox { reader, heard: Arc::new((Mutex::new(heard), Condvar::new())) };
         FromLines { inbox, metrics, first, begun: Instant::now() }
     }
@@ -94,19 +104,20 @@ impl FromLines {
 
     fn nothing(&self, name: &str, lacks: Option<String>, heard: &Heard) -> WorkloadError {
         let lines = if heard.lines == 1 { "1 line".to_owned() } else { format!("{} lines", heard.lines) };
-        let why = match (heard.lines, heard.last_at, lacks) {
-            (0, Some(at), _) => format!(
+        let why = match (heard.lines, heard.last_at, lacks, &heard.near_miss) {
+            (0, Some(at), ..) => format!(
                 "it printed no line during the window, and its last one came {:.1} s before the end of it: it hangs, or reports less often than a \
                  window lasts (--window)",
                 at.elapsed().as_secs_f64()
             ),
-            (0, None, _) => "it printed no line during the window. Perhaps it buffers its output (try `stdbuf -oL` before its name), \
+            (0, None, ..) => "it printed no line during the window. Perhaps it buffers its output (try `stdbuf -oL` before its name), \
                        ends no line, or reports less often than a window lasts (--window)"
                 .to_owned(),
-            (_, _, Some(lacks)) => format!("{lines} came, and {name} {lacks}"),
+            (_, _, Some(lacks), _) => format!("{lines} came, and {name} {lacks}"),
             _ if heard.last_line.is_empty() => {
                 format!("{lines} came, but too few with {name} for its rule; use longer windows")
             }
+            (_, _, None, Some(near_miss)) => format!("{lines} came, but none with {name}: {near_miss}"),
             _ => format!("{lines} came, but none with {name}; the last one was {:?}", heard.last_line),
         };
         WorkloadError::NoValue { program: self.describe(), why }
@@ -125,7 +136,7 @@ impl Source for FromLines {
     fn begin(&mut self) -> Result<(), WorkloadError> {
         let mut heard = lock(&self.inbox.heard.0);
         let values = vec![Values::new(self.first); self.metrics.len()];
-        *heard = Heard { values, lines: 0, last_line: String::new(), last_at: heard.last_at };
+        *heard = Heard { values, lines: 0, last_line: String::new(), near_miss: None, last_at: heard.last_at };
         self.begun = Instant::now();
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Reads numbers from the lines that a program prints, with regular expressions. For any expression and any line, the regex library takes
 //! time in proportion to the line's length.
 
-use regex::{Regex, RegexBuilder};
+use regex::{Captures, Regex, RegexBuilder};
 
 use crate::metric::Metric;
 use crate::source::InvalidMetric;
@@ -71,12 +71,24 @@ impl ReadLine for RegexLines {
     fn read(&self, line: &str, put: &mut dyn FnMut(usize, f64)) {
         for (metric, expression) in self.expressions.iter().enumerate() {
             let Some(found) = expression.captures(line) else { continue };
-            let text = found.name("v").or_else(|| found.get(1)).or_else(|| found.get(0));
-            if let Some(number) = text.and_then(|text| text.as_str().trim().parse().ok()) {
+            if let Some(number) = captured(&found).and_then(|text| text.trim().parse().ok()) {
                 put(metric, number);
             }
         }
     }
+
+    fn near_miss(&self, line: &str) -> Option<String> {
+        let texts = self.expressions.iter().filter_map(|expression| expression.captures(line));
+        let text: String = texts.filter_map(|found| captured(&found)).next()?.chars().take(40).collect();
+        Some(format!(
+            "an expression matches, but {text:?} is no number; put a group around the number alone, as in 'requests/s: ([0-9.]+)'"
+        ))
+    }
+}
+
+/// The text that should be the number.
+fn captured<'a>(found: &Captures<'a>) -> Option<&'a str> {
+    found.name("v").or_else(|| found.get(1)).or_else(|| found.get(0)).map(|text| text.as_str())
 }
 
 #[cfg(test)]
@@ -109,6 +121,16 @@ mod tests {
         for (metrics, line, expected) in table {
             assert_eq!(read(metrics, line), expected, "{metrics:?}");
         }
+    }
+
+    #[test]
+    fn a_match_without_a_number_is_explained() {
+        let miss = |expression: &str, line: &str| {
+            RegexLines::new(&[expression.to_owned()], &Directions::default()).unwrap().near_miss(line)
+        };
+        let why = miss("n=took .*ms", "took 17 ms").unwrap();
+        assert!(why.starts_with("an expression matches, but \"took 17 ms\" is no number; put a group"), "{why}");
+        assert_eq!(miss("n=took .*ms", "connected"), None);
     }
 
     #[test]

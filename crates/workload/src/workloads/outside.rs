@@ -89,6 +89,10 @@ impl Outside {
             }
         }
         let (pids, named) = match (pid, name) {
+            (Some(pid), _) if alive(&[pid], "").is_err() => {
+                let why = "there is no such process; `pgrep -a NAME` shows the numbers of processes";
+                return Err(WorkloadError::setting("pid", pid, why));
+            }
             (Some(pid), _) => (vec![pid], format!("process {pid}")),
             (None, Some(name)) => (called(name), name.to_owned()),
             (None, None) => {
@@ -157,6 +161,10 @@ impl Workload for Outside {
 
     fn events_per_s(&self) -> Option<f64> {
         self.sources.iter().filter_map(|source| source.events_per_s()).min_by(f64::total_cmp)
+    }
+
+    fn can_restart(&self) -> bool {
+        false
     }
 
     fn takes_turns(&self) -> bool {

@@ -19,6 +19,7 @@ use crate::commands::measure;
 use crate::exit::{self, Exit};
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
+use crate::output_file;
 use crate::show::{Out, json};
 use crate::view::{Block, terminal};
 
@@ -190,7 +191,7 @@ impl<'a> Context<'a> {
     ) -> Result<(), Failure> {
         if let Some(file) = record {
             let written = std::fs::write(file, json::answer(answer)?);
-            written.map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("write {}", file.display()), &error))?;
+            written.map_err(|error| output_file::failure(file, &error))?;
         }
         let mut whole = vec![
             Block::heading(format!("Disturbance: {}, {}", answer.kind, answer.by)),

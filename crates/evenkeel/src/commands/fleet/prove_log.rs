@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit;
 use crate::failure::Failure;
+use crate::output_file;
 
 const FORMAT: u32 = 1;
 /// The maximum size of a log, in bytes. 2,000 hosts in 144 blocks take 10 MB.
@@ -118,9 +119,7 @@ impl Log {
             self.file.write_all(format!("{line}\n").as_bytes())?;
             self.file.sync_data()
         });
-        written.map_err(|error| {
-            Failure::io(exit::NOT_POSSIBLE, format_args!("write the log {}", self.path.display()), &error)
-        })
+        written.map_err(|error| output_file::failure(&self.path, &error))
     }
 }
 

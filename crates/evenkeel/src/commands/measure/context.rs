@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome, exit_of};
-use crate::output_file::refuse_unwritable;
+use crate::output_file::{self, refuse_unwritable};
 use crate::show::units::{percent, quantity};
 use crate::show::{Out, escape, json};
 use crate::view::{Block, Text, html, terminal};
@@ -117,8 +117,7 @@ impl<'a> Context<'a> {
         // Print the measurement even if the page can't be written.
         let written = self.report.map_or(Ok(()), |file| {
             let html = html::page(title, &Text::default(), &page());
-            std::fs::write(file, escape::page(&html))
-                .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", file.display()), &error))
+            std::fs::write(file, escape::page(&html)).map_err(|error| output_file::failure(file, &error))
         });
         self.out.answer_in(format, &Observed { answer, observer }, || terminal::text(&page()))?;
         written?;

@@ -10,6 +10,7 @@ use evenkeel_workload::SETTING_PREFIX;
 use super::context::SearchContext;
 use crate::exit;
 use crate::failure::Failure;
+use crate::output_file;
 use crate::selection::{Selection, Term};
 use crate::show::tune::SearchResult;
 
@@ -63,8 +64,7 @@ pub(super) fn write(
     let workload = (spec, result.workload.clone());
     let goal = GoalFile { plan, evidence: Evidence::new(design, workload, host, result.answer.clone(), written) };
     let text = goal.text().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    std::fs::write(file, text)
-        .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("write the goal {}", file.display()), &error))?;
+    std::fs::write(file, text).map_err(|error| output_file::failure(file, &error))?;
     Ok(Written { file: Some(file.display().to_string()), applies, notes })
 }
 

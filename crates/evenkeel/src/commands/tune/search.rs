@@ -149,6 +149,8 @@ pub(crate) fn searched(
             }
             Err(failure) => unwritten = Some(failure.hint(goal::again(&search, file))),
         }
+    } else if let Some(file) = &out_args.out {
+        result.notes.push(format!("{} is not written: no setting is known to be better than none", file.display()));
     }
     Ok(Searched { result, unwritten, guide })
 }

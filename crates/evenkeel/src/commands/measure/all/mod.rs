@@ -4,7 +4,7 @@
 mod host;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
@@ -15,9 +15,8 @@ use evenkeel_sys::clock as time;
 use super::Context;
 use super::card::{CardTurn, Pace};
 use super::meters::{ALL, Listed};
-use crate::exit;
-use crate::failure::{Failure, Outcome};
-use crate::output_file::refuse_unwritable;
+use crate::failure::Outcome;
+use crate::output_file::{self, refuse_unwritable};
 use crate::show::finding::{Finding, busy};
 use crate::show::{card as page, json};
 
@@ -50,7 +49,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let turns: Vec<_> = ALL.iter().filter_map(|meter| Some((meter.name, meter.card?))).collect();
     let card = context.measure(|watch| Ok(card(&turns, pace, host::traits(&facts), watch)))?;
     if let Some(file) = &args.output {
-        fs::write(file, json::answer(&card)?).map_err(|error| cannot_write(file, &error))?;
+        fs::write(file, json::answer(&card)?).map_err(|error| output_file::failure(file, &error))?;
     }
     let findings = findings(&card, context.others());
     context.answer("The machine's card", &card, |card| page::blocks(card, &findings, busy(context.others())))
@@ -67,10 +66,6 @@ fn findings(card: &Card, others: Option<f64>) -> Vec<(&'static str, Finding)> {
     let mut findings: Vec<_> = ALL.iter().filter_map(of).collect();
     findings.sort_by_key(|(_, finding)| finding.grade);
     findings
-}
-
-fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::io(exit::WRONG_USE, format_args!("write the card {}", file.display()), error)
 }
 
 /// Runs all rounds. A meter that failed is not run again.

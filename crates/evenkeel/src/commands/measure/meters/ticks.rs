@@ -17,7 +17,7 @@ use evenkeel_measure::{Samples, Unit};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::output_file::refuse_unwritable;
+use crate::output_file::{self, refuse_unwritable};
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{percent, percent_to, quantity, real_quantity};
 use crate::view::Block;
@@ -85,8 +85,7 @@ impl Meter for Args {
             None => context.measure(|watch| ticks::record(&settings, watch))?,
         };
         if let Some(file) = &self.save {
-            let tried = format!("write {}", file.display());
-            std::fs::write(file, stream.to_text()).map_err(|error| Failure::io(exit::NOT_POSSIBLE, tried, &error))?;
+            std::fs::write(file, stream.to_text()).map_err(|error| output_file::failure(file, &error))?;
         }
         Ok(ticks::report(&stream, &wanted))
     }

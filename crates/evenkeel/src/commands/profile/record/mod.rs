@@ -25,6 +25,7 @@ use crate::args::cpus;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
+use crate::output_file;
 use crate::show::Out;
 use crate::view::terminal;
 
@@ -160,7 +161,7 @@ fn to_file(
     stop: &AtomicBool,
     child: &mut Option<Child>,
 ) -> Result<RecordSummary, Failure> {
-    let not_written = |error| Failure::io(exit::WRONG_USE, format!("write {}", args.output.display()), &error);
+    let not_written = |error| output_file::failure(&args.output, &error);
     let file = Whole::new(&args.output).map_err(not_written)?;
     let mut sink = FileSink::begin(file.writer().map_err(not_written)?).map_err(not_written)?;
     let summary = record(args, out, config, stop, child, &mut sink)?;
@@ -178,8 +179,7 @@ fn to_window(
     (seconds, pulled): (u64, Arc<AtomicBool>),
 ) -> Result<(RecordSummary, Vec<PathBuf>), Failure> {
     // Check now whether the file can be written, and not hours later.
-    Whole::new(&args.output)
-        .map_err(|error| Failure::io(exit::WRONG_USE, format!("write {}", args.output.display()), &error))?;
+    Whole::new(&args.output).map_err(|error| output_file::failure(&args.output, &error))?;
     let dumps = Dumps::new(&args.output, Pull::new(pulled, args.when_file.clone()), *out);
     let mut sink = Window::new(seconds * 1_000_000_000, WINDOW_BYTES, dumps);
     let mut summary = record(args, out, config, stop, child, &mut sink)?;
