@@ -216,6 +216,61 @@ def drift_and_revert(before):
         drift.expect("of files only the program is left", [line.split()[-1] for line in gone] == ["/usr/local/bin/evenkeel"], gone)
 
 
+class Numbers(http.server.BaseHTTPRequestHandler):
+    """A stand-in for Prometheus: half as much from a host that has the goal. It keeps which hosts those were."""
+
+    seen: list[list[str]] = []
+
+    def do_GET(self):
+        tuned = [host for host in HOSTS if enter(host, "cat", RMEM).strip() == "16384"]
+        Numbers.seen.append(tuned)
+        noise = {host: 1 + (31 * len(Numbers.seen) + 7 * place) % 10 / 500 for place, host in enumerate(HOSTS)}
+        values = {host: (50 if host in tuned else 100) * noise[host] for host in HOSTS}
+        samples = [dict(metric=dict(instance=f"{host}:9100"), value=[0, str(value)]) for host, value in values.items()]
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(dict(status="success", data=dict(resultType="vector", result=samples))).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def fleet_prove():
+    """A trial over the hosts switches them by Ansible, goes on after a kill, and puts everything back."""
+    before = {host: state(host)[:2] for host in HOSTS}
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 9090), Numbers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    inventory = WORK / "trial.ini"
+    inventory.write_text((WORK / "inventory.ini").read_text() + "evenkeel_program=/opt/evenkeel/bin/evenkeel\nevenkeel_try=0\n")
+    plan = [PROGRAM, "plan", "net.ipv4.udp_rmem_min=16384", "--output", str(WORK / "trial.json")]
+    subprocess.run(plan, env=environment(WORK / "none"), check=True)
+    argv = [PROGRAM, "fleet", "prove", "trial.json", "--inventory", str(inventory), "--prometheus", "http://127.0.0.1:9090"]
+    argv += ["--metric", "x[$window]", "--block", "1s", "--wash-out", "0s", "--blocks-before", "1", "--blocks", "3", "--json"]
+    log = WORK / "fleet-trial.jsonl"
+    running = subprocess.Popen(argv, env=environment(WORK / "none"), cwd=WORK, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # It is killed when it has measured one block of the trial.
+    while running.poll() is None and (not log.exists() or len(log.read_text().splitlines()) < 3):
+        time.sleep(0.05)
+    if running.poll() is not None:
+        sys.exit(f"fleet prove ended by itself: {running.communicate()}\n{(WORK / 'fleet-trial.ansible.log').read_text()}")
+    running.kill()
+    running.communicate()
+    seen = len(Numbers.seen)
+    argv += ["--continue"]
+    ended = subprocess.run(argv, env=environment(WORK / "none"), cwd=WORK, text=True, capture_output=True, timeout=300)
+    about = f"{ended}\n{Numbers.seen}\n{(WORK / 'fleet-trial.ansible.log').read_text()}"
+    if ended.returncode != 0:
+        sys.exit(f"fleet prove failed: {about}")
+    answer = json.loads(ended.stdout)
+    is_right = answer["blocks"] == 3 and 0.45 < answer["ratio"] < 0.55 and answer["hosts"] == 2 and seen == 2
+    if not is_right or Numbers.seen[0] or any(len(tuned) != 1 for tuned in Numbers.seen[1:]):
+        sys.exit(f"not what was switched: {about}")
+    after = {host: state(host)[:2] for host in HOSTS}
+    if after != before:
+        sys.exit(f"not put back: {after} {about}")
+    print("fleet prove: all is as expected", flush=True)
+
+
 def trouble():
     """Each host has its own end, and none of them hinders another."""
     before = {host: state(host) for host in HOSTS}
@@ -311,6 +366,7 @@ def main():
     prepare()
     drift_and_revert(plan_then_apply())
     answers()
+    fleet_prove()
     trouble()
     report()
     print("all is as expected")

@@ -213,7 +213,8 @@ fn setting_of(advice: Advice) -> Option<Result<Setting, SettingError>> {
     Some(knobs::find(advice.knob).and_then(setting))
 }
 
-fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
+/// Reads a plan or goal file that the user named.
+pub(crate) fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
     let hint = "`evenkeel plan --output FILE KNOB=VALUE` writes a plan";
     let tried = format!("read the plan {}", file.display());
     let text = user_file::read_text(file, MAX_PLAN_BYTES as u64)

@@ -20,6 +20,7 @@ mod documents;
 mod faults;
 mod fleet;
 mod fleet_audit;
+mod fleet_prove;
 mod formats;
 mod fuzz_targets;
 mod gaps;

@@ -306,13 +306,14 @@ fn the_walks_of_the_architecture_name_functions_that_are_there() {
 pub(crate) const OF_THE_JOURNAL: [&str; 6] = ["apply", "confirm", "demo", "prove", "revert", "tune"];
 
 /// Commands that tests name without a state directory, each with the reason.
-const WITHOUT_STATE: [(&str, &str, &str); 13] = [
+const WITHOUT_STATE: [(&str, &str, &str); 14] = [
     ("common/schemas.rs", "demo", "the name of a command, whose answer has a schema"),
     ("suite/boots.rs", "prove", "each line beneath names a captured host or a state directory"),
     ("suite/audit.rs", "apply net.core.busy_poll=50", "a page's text"),
     ("suite/audit.rs", "apply thp.enabled", "a page's text"),
     ("suite/change.rs", "apply vm.swappiness=10", "the line is completed beneath"),
     ("suite/change.rs", "revert", "the line is completed beneath"),
+    ("suite/fleet_prove.rs", "prove", "that of `fleet`, which has no journal of its own"),
     ("suite/formats.rs", "apply", "names of answers, no command lines"),
     ("suite/formats.rs", "revert", "names of answers, no command lines"),
     ("suite/pages.rs", "apply", "the name of a command, which is asked for its help"),

@@ -88,6 +88,11 @@ impl TrialGoal {
         TrialGoal { goals, releases, nodes: Api::all(client), name: name.to_owned() }
     }
 
+    /// The goal's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Takes the goal for trial `id`, and returns its generation and the ready nodes that it selects.
     ///
     /// # Errors

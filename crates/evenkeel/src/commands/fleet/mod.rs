@@ -5,10 +5,11 @@ mod audit;
 mod diff;
 mod files;
 mod hosts;
-#[cfg(feature = "kubernetes")]
 mod prometheus;
 mod prove;
-#[cfg(feature = "kubernetes")]
+mod prove_ansible;
+mod prove_args;
+mod prove_engine;
 mod prove_log;
 mod rollout;
 pub(crate) mod table;
@@ -29,7 +30,7 @@ enum What {
     Audit(audit::Args),
     Diff(diff::Args),
     Rollout(rollout::Args),
-    Prove(Box<prove::Args>),
+    Prove(Box<prove_args::Args>),
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_fleet::kubernetes::controller::Metrics;
 use evenkeel_workload::source::http::Address;
 use serde::Deserialize;
 
@@ -44,8 +43,12 @@ impl Prometheus {
     }
 }
 
-impl Metrics for Prometheus {
-    fn query(&self, query: &str) -> Result<BTreeMap<String, f64>, String> {
+impl Prometheus {
+    /// The result of a query: one number for each host, by the label `node`, or else `instance`.
+    ///
+    /// # Errors
+    /// Why the query has no answer, for people.
+    pub(super) fn numbers(&self, query: &str) -> Result<BTreeMap<String, f64>, String> {
         let address = format!("{}/api/v1/query?query={}", self.base, percent_encoded(query, b""));
         let address = Address::parse(&address).map_err(|error| error.to_string())?;
         let page = address.get().map_err(|error| error.to_string())?;
@@ -56,6 +59,13 @@ impl Metrics for Prometheus {
         let node = |sample: &Sample| sample.metric.get("node").or_else(|| sample.metric.get("instance")).cloned();
         let number = |sample: Sample| Some((node(&sample)?, sample.value.1.parse().ok()?));
         Ok(samples.into_iter().filter_map(number).collect())
+    }
+}
+
+#[cfg(feature = "kubernetes")]
+impl evenkeel_fleet::kubernetes::controller::Metrics for Prometheus {
+    fn query(&self, query: &str) -> Result<BTreeMap<String, f64>, String> {
+        self.numbers(query)
     }
 }
 

@@ -1,107 +1,335 @@
-//! `fleet prove`: whether a goal helps, over many hosts of a cluster.
+//! `fleet prove`: whether a goal helps, over many hosts. The trial switches hosts, waits, queries, logs and tests, and restores everything
+//! at the end.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
-use evenkeel_stats::Direction;
+use evenkeel_fleet::switchback::{Caveat, Evidence, Numbers, Power, Switchback};
+use evenkeel_stats::{Look, Options, Verdict};
 
-use crate::args::number;
-use crate::times;
+use super::answers::ProveAnswer;
+use super::prometheus::Prometheus;
+use super::prove_ansible::Arms;
+use super::prove_args::Args;
+use super::prove_engine::Engine;
+use super::prove_log::{Begin, Log, Record};
+use crate::exit;
+use crate::experiment::{fresh_seed, stop_flag};
+use crate::failure::{Failure, Outcome};
+use crate::show::Out;
 
-/// The end of `--help`.
-const EXAMPLES: &str = "\
-The goal must have `rollout`, so that nodes wait for its release. Before the trial, no node has the
-goal for some blocks of time: evenkeel pairs nodes with similar numbers, and estimates how many
-blocks an effect needs. Then one node of each pair, chosen at random, has the goal in each block.
-evenkeel tests the result after every block, and at the end every node reverts the goal.
-docs/fleet.md explains every option.
+/// The effects for which the power table shows the number of blocks.
+const EFFECTS: [f64; 4] = [0.02, 0.05, 0.1, 0.2];
+/// How often a waiting command checks for a signal.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-Examples:
-  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'sum by (instance) (x)'
-  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'x[$window]' --only-before
-  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'x[$window]' --continue";
+/// Why a trial ended.
+enum End {
+    /// There is a verdict, or all blocks are done.
+    Whole,
+    /// A signal arrived.
+    Signal,
+    /// A host, the cluster or Prometheus failed. The failure has a message for the user.
+    Halted(Failure),
+}
 
-/// Prove a HostGoal on pairs of similar nodes of a Kubernetes cluster, in random order by blocks of time
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub(super) struct Args {
-    /// The goal, by name
-    goal: String,
-    /// Query with one number per `node` or `instance`; $window becomes the length of a block
-    #[arg(long, value_name = "PROMQL")]
-    metric: String,
-    /// Which direction of the number is better: lower or higher
-    #[arg(long, value_enum, value_name = "WAY", default_value_t, hide_possible_values = true)]
-    better: Better,
-    /// Prometheus, which has the numbers
-    #[arg(long, value_name = "http://HOST:PORT")]
-    prometheus: String,
-    /// How long each block is measured
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = times::time)]
-    block: Duration,
-    /// How long the effect of a switch may last before a block is measured
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = times::time)]
-    wash_out: Duration,
-    /// Blocks before the trial, in which no node has the goal
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    blocks_before: u32,
-    /// Maximum number of blocks of the trial
-    #[arg(long, value_name = "N", default_value_t = 144, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    blocks: u32,
-    /// The smallest effect that matters, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
-    smallest_effect: f64,
-    /// End before the trial, and show how many blocks an effect needs
-    #[arg(long)]
-    only_before: bool,
-    /// How long nodes may take to apply the goal or put it back
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = times::time)]
+/// A running trial.
+struct Trial<'a> {
+    out: &'a Out,
+    stop: &'a AtomicBool,
+    engine: Engine,
+    prometheus: Prometheus,
+    log: Log,
+    begin: Begin,
     patience: Duration,
-    /// Log of the trial, from which --continue goes on [default: fleet-GOAL.jsonl]
-    #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
-    /// Go on with the trial in the log
-    #[arg(long = "continue", conflicts_with_all = ["seed", "only_before"])]
-    go_on: bool,
-    /// Seed of the random order [default: a new one]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// The cluster's address and credentials [default: those of the pod, or $KUBECONFIG]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    before: Vec<Numbers>,
+    blocks: Vec<Numbers>,
 }
 
-/// Which direction of the number is better.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Better {
-    #[default]
-    Lower,
-    Higher,
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let stop = stop_flag()?;
+    let prometheus = Prometheus::at(&args.prometheus)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the trial", &error))?;
+    runtime.block_on(async {
+        let engine = Engine::from_args(args).await?;
+        let mut trial = Trial::start(args, out, &stop, engine, prometheus).await?;
+        let ended = trial.measure(args).await;
+        trial.put_back().await?;
+        let why = match &ended {
+            End::Whole => "whole".to_owned(),
+            End::Signal => "a signal".to_owned(),
+            End::Halted(failure) => failure.message(),
+        };
+        trial.log.add(&Record::End { why })?;
+        trial.answer(args, ended)
+    })
 }
 
-impl From<Better> for Direction {
-    fn from(better: Better) -> Direction {
-        match better {
-            Better::Lower => Direction::Lower,
-            Better::Higher => Direction::Higher,
+impl<'a> Trial<'a> {
+    async fn start(
+        args: &Args,
+        out: &'a Out,
+        stop: &'a AtomicBool,
+        engine: Engine,
+        prometheus: Prometheus,
+    ) -> Result<Trial<'a>, Failure> {
+        let path = args.log_path();
+        let (log, begin, records) = match args.go_on {
+            true => Log::open(&path)?,
+            false => begun(args, &engine, &path).await?,
+        };
+        let (generation, _) = engine.take(&begin.trial).await?;
+        if begin.goal != args.goal || begin.metric != args.metric || begin.generation != generation {
+            let cause = "its goal, the goal's generation or its metric is another";
+            return Err(Failure::text(exit::WRONG_USE, format_args!("go on with {}", path.display()), cause));
+        }
+        let (mut before, mut blocks) = (Vec::new(), Vec::new());
+        for record in records {
+            match record {
+                Record::Before { numbers } => before.push(numbers),
+                Record::Block { numbers } => blocks.push(numbers),
+                Record::Begin(_) | Record::End { .. } => {}
+            }
+        }
+        Ok(Trial { out, stop, engine, prometheus, log, begin, patience: args.patience, before, blocks })
+    }
+
+    async fn measure(&mut self, args: &Args) -> End {
+        match self.measured(args).await {
+            Ok(()) if self.stop.load(Ordering::Relaxed) => End::Signal,
+            Ok(()) => End::Whole,
+            Err(_) if self.stop.load(Ordering::Relaxed) => End::Signal,
+            Err(failure) => End::Halted(failure),
+        }
+    }
+
+    async fn measured(&mut self, args: &Args) -> Result<(), Failure> {
+        if self.before.len() < self.begin.blocks_before as usize {
+            self.switch(&[]).await?;
+        }
+        while self.before.len() < self.begin.blocks_before as usize {
+            let Some(numbers) = self.block().await? else { return Ok(()) };
+            self.log.add(&Record::Before { numbers: numbers.clone() })?;
+            self.before.push(numbers);
+            let line = format!("block {} of {} before the trial", self.before.len(), self.begin.blocks_before);
+            self.out.status(&line);
+        }
+        if args.only_before {
+            return Ok(());
+        }
+        let design = self.design()?;
+        while self.blocks.len() < args.blocks as usize {
+            let evidence = self.evidence(&design)?;
+            if evidence.look().decided {
+                return Ok(());
+            }
+            self.switch(&design.arms(evidence.blocks()).with).await?;
+            let Some(numbers) = self.block().await? else { return Ok(()) };
+            self.log.add(&Record::Block { numbers: numbers.clone() })?;
+            self.blocks.push(numbers);
+            let look = self.evidence(&design)?.look();
+            self.out.status(&format!("block {}: {}", self.blocks.len(), interval(&look)));
+        }
+        Ok(())
+    }
+
+    fn design(&self) -> Result<Switchback, Failure> {
+        Switchback::pair(&self.before, self.begin.seed).map_err(|error| {
+            Failure::text(exit::NOT_POSSIBLE, "pair the nodes", error).hint("ask Prometheus what --metric gives")
+        })
+    }
+
+    fn options(&self) -> Options {
+        Options { smallest_effect_ratio: self.begin.smallest_effect_ratio, ..Options::new(self.begin.better) }
+    }
+
+    fn evidence(&self, design: &Switchback) -> Result<Evidence, Failure> {
+        evidence_of(design, self.options(), &self.blocks)
+    }
+
+    fn nodes(&self) -> BTreeSet<String> {
+        self.begin.nodes.iter().cloned().collect()
+    }
+
+    /// Gives exactly these hosts the goal, and waits until all hosts have applied or reverted it.
+    async fn switch(&self, with: &[String]) -> Result<(), Failure> {
+        let with: BTreeSet<String> = with.iter().cloned().collect();
+        let without: BTreeSet<String> = self.nodes().difference(&with).cloned().collect();
+        self.engine.switch(&Arms { with, without }, self.begin.generation, self.patience).await
+    }
+
+    /// Waits for the wash-out and for the block, and then queries the block's numbers. None if a signal arrived.
+    async fn block(&self) -> Result<Option<Numbers>, Failure> {
+        let length = Duration::from_millis(self.begin.block_ms);
+        self.wait(Duration::from_millis(self.begin.wash_out_ms)).await;
+        self.wait(length).await;
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let query = self.begin.metric.replace("$window", &format!("{}s", length.as_secs().max(1)));
+        let numbers = self.prometheus.numbers(&query);
+        let numbers = numbers.map_err(|why| Failure::text(exit::NOT_POSSIBLE, "ask Prometheus", why))?;
+        let nodes = self.nodes();
+        Ok(Some(of_hosts(numbers, &nodes)))
+    }
+
+    async fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
+            tokio::time::sleep(LOOK_EVERY.min(until - Instant::now())).await;
+        }
+    }
+
+    /// Puts the goal back on all hosts.
+    async fn put_back(&self) -> Result<(), Failure> {
+        let later = self.engine.put_back(self.nodes(), self.begin.generation, self.patience).await?;
+        later.iter().for_each(|later| self.out.warn(&format!("{later}\n")));
+        Ok(())
+    }
+
+    fn answer(&self, args: &Args, ended: End) -> Outcome {
+        let (stopped, failure) = match ended {
+            End::Whole => (None, None),
+            End::Signal => (Some("a signal".to_owned()), None),
+            End::Halted(failure) => (Some(failure.message()), Some(failure)),
+        };
+        if self.before.is_empty() {
+            return failure.map_or(Ok(exit::STOPPED), Err);
+        }
+        let design = self.design()?;
+        let before = evidence_of(&design, self.options(), &self.before)?;
+        let power = design
+            .power(&self.before, self.options(), &EFFECTS)
+            .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        let evidence = self.evidence(&design)?;
+        let look = evidence.look();
+        let block_ms = self.begin.block_ms + self.begin.wash_out_ms;
+        let blocks = self.before.len() + self.blocks.len();
+        let hosts = design.pairs().len() * 2;
+        let answer = ProveAnswer {
+            goal: self.begin.goal.clone(),
+            metric: self.begin.metric.clone(),
+            verdict: look.verdict,
+            ratio: Some(look.ratio).filter(|ratio| ratio.is_finite()),
+            low: look.low,
+            high: Some(look.high).filter(|high| high.is_finite()),
+            hosts,
+            blocks: evidence.blocks(),
+            ratios: evidence.ratios(),
+            host_hours: (blocks * hosts) as f64 * block_ms as f64 / 3_600_000.0,
+            before: before.look().verdict,
+            power,
+            caveats: evidence.caveats(),
+            stopped,
+            seed: self.begin.seed,
+        };
+        self.out.answer(&answer, || page(&answer, &look, args.only_before))?;
+        Ok(match (failure, answer.stopped.is_some(), answer.verdict) {
+            (Some(failure), ..) => return Err(failure),
+            (None, true, _) => exit::STOPPED,
+            (None, false, Verdict::Worse) => exit::NO,
+            (None, false, _) => exit::WELL,
+        })
+    }
+}
+
+async fn begun(args: &Args, engine: &Engine, path: &Path) -> Result<(Log, Begin, Vec<Record>), Failure> {
+    let seed = args.seed.unwrap_or_else(fresh_seed);
+    let trial = format!("{:08x}", fresh_seed() & 0xffff_ffff);
+    let (generation, nodes) = engine.take(&trial).await?;
+    let begin = Begin {
+        format: Begin::format(),
+        trial,
+        goal: args.goal.clone(),
+        generation,
+        nodes,
+        metric: args.metric.clone(),
+        better: args.better.into(),
+        block_ms: args.block.as_millis() as u64,
+        wash_out_ms: args.wash_out.as_millis() as u64,
+        blocks_before: args.blocks_before,
+        smallest_effect_ratio: args.smallest_effect,
+        seed,
+    };
+    match Log::create(path, &begin) {
+        Ok(log) => Ok((log, begin, Vec::new())),
+        Err(failure) => {
+            engine.give_back().await?;
+            Err(failure)
         }
     }
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    number(text.trim_end_matches('%'), 0.1..=50.0, "expected a percentage from 0.1 to 50")
-        .map(|percent| percent / 100.0)
+/// The numbers of these hosts. An exporter's `instance` is often the host's name with a port.
+fn of_hosts(numbers: BTreeMap<String, f64>, hosts: &BTreeSet<String>) -> Numbers {
+    let named = |name: &str| {
+        let short = name.rsplit_once(':').map_or(name, |(host, _)| host);
+        [name, short].into_iter().find_map(|name| hosts.get(name)).cloned()
+    };
+    numbers.into_iter().filter_map(|(name, number)| Some((named(&name)?, number))).collect()
 }
 
-#[cfg(not(feature = "kubernetes"))]
-pub(super) fn run(_: &Args, _: &crate::show::Out) -> crate::failure::Outcome {
-    Err(crate::cluster::without_kubernetes("prove a goal on a cluster"))
+fn evidence_of(design: &Switchback, options: Options, blocks: &[Numbers]) -> Result<Evidence, Failure> {
+    let mut evidence = design.evidence(options).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+    blocks.iter().for_each(|block| design.add(&mut evidence, block));
+    Ok(evidence)
 }
 
-#[cfg(feature = "kubernetes")]
-pub(super) use self::with_kubernetes::run;
+fn interval(look: &Look) -> String {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    if !look.high.is_finite() || look.low <= 0.0 {
+        return "no interval yet".to_owned();
+    }
+    format!("{:+.1} % ({:+.1} to {:+.1} %)", percent(look.ratio), percent(look.low), percent(look.high))
+}
 
-#[cfg(feature = "kubernetes")]
-#[path = "prove_trial.rs"]
-mod with_kubernetes;
+fn page(answer: &ProveAnswer, look: &Look, only_before: bool) -> String {
+    let verdict = match answer.verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Same => "the same",
+        Verdict::Undecided => "undecided",
+    };
+    let mut text = String::new();
+    if !only_before {
+        text += &format!("{}: {verdict}, {}\n", answer.goal, interval(look));
+        let counts =
+            format!("{} hosts in pairs, {} blocks, {:.1} host hours", answer.hosts, answer.blocks, answer.host_hours);
+        text += &format!("  {counts}, seed {}\n", answer.seed);
+    }
+    if matches!(answer.before, Verdict::Better | Verdict::Worse) {
+        text += "  The blocks before the trial show a difference without the goal: this fleet is too noisy, or it was chance (1 in 20).\n";
+    }
+    for caveat in &answer.caveats {
+        text += &match caveat {
+            Caveat::Missing { with, without } => {
+                format!(
+                    "  Numbers are missing {with} times with the settings and {without} times without: look at these hosts.\n"
+                )
+            }
+            Caveat::CarryOver { ratio } => {
+                let percent = (ratio - 1.0) * 100.0;
+                format!(
+                    "  Blocks after a switch differ from the others by {percent:+.1} %: the effect outlasts --wash-out.\n"
+                )
+            }
+        };
+    }
+    text += "  If one load balancer spreads players over all hosts, a better host takes load from the others: then the effect is smaller than it looks.\n";
+    text += &power(&answer.power);
+    text
+}
+
+fn power(rows: &[Power]) -> String {
+    let mut text = "  effect  blocks: half of trials  nine of ten\n".to_owned();
+    for row in rows {
+        let blocks =
+            |blocks: Option<u64>| blocks.map_or(format!("over {}", row.blocks_max), |blocks| blocks.to_string());
+        let percent = row.effect_ratio * 100.0;
+        text += &format!("  {percent:>4.0} %  {:>22}  {:>11}\n", blocks(row.blocks_p50), blocks(row.blocks_p90));
+    }
+    text
+}
