@@ -10,6 +10,8 @@ use super::tempo::{NoTick, Pacing};
 
 /// A tick contains at least this share of the server's CPU time.
 const WORK_SHARE_MIN: f64 = 0.3;
+/// If more of the server's CPU time was not watched, a loop of the rest may not be the tick.
+const UNWATCHED_MAX: f64 = 0.5;
 /// A tick contains at least this many times the CPU time of any other loop.
 const AHEAD: f64 = 2.5;
 /// The minimum share of a loop's due times that have a tick.
@@ -49,6 +51,12 @@ pub enum Unclear {
     NoLoop {
         /// Why the server's busiest thread has no tick.
         reason: NoTick,
+    },
+    /// Most of the server's CPU time is in threads that were not watched.
+    #[error("threads that evenkeel could not watch used {:.0} % of its CPU time: it has too many, or they end at once", share * 100.0)]
+    Unwatched {
+        /// The share of the server's CPU time in these threads.
+        share: f64,
     },
     /// Two loops hold much of the work.
     #[error("{first_hz:.2} Hz with {:.0} % of its CPU time and {second_hz:.2} Hz with {:.0} % both may be the tick", first_share * 100.0, second_share * 100.0)]
@@ -209,10 +217,20 @@ fn named(stream: &Stream, loops: &mut Vec<TickLoop>, hz: f64) -> Result<usize, U
 
 /// The loop that is clearly the tick.
 fn clear_tick(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) -> Result<usize, Unclear> {
+    let share = stream.unwatched_cpu_share();
+    if share > UNWATCHED_MAX {
+        return Err(Unclear::Unwatched { share });
+    }
     let Some(first) = loops.first() else {
         let busiest = stream.threads.iter().max_by_key(|thread| (thread.is_too_much, thread.ran_ns(), thread.switches));
         let of = |tid: u32| without.iter().find(|(without, _)| *without == tid).map(|(_, why)| *why);
-        let reason = busiest.and_then(|thread| of(thread.tid)).unwrap_or(NoTick::FewWakes);
+        let never_sleeps = busiest.is_some_and(|thread| thread.switches > 0 && thread.ran_ns() == 0);
+        let found = busiest.and_then(|thread| of(thread.tid));
+        let reason = found.unwrap_or(if never_sleeps && stream.cpu_ns > stream.span_ns() / 2 {
+            NoTick::NeverSleeps
+        } else {
+            NoTick::FewWakes
+        });
         return Err(Unclear::NoLoop { reason });
     };
     let hz = first.tempo.hz();

@@ -36,6 +36,9 @@ const ROUND_NS: u64 = 100_000;
 const EARLY_NS: u64 = 1_000_000;
 /// A rate that shows only in the work of wakes must have a tick at this share of its due times.
 const CLEAR_PRESENCE: f64 = 0.85;
+/// The minimum share of the work in the wakes above a gap, and the minimum factor of a gap.
+const MOST_WORK: f64 = 0.5;
+const GAP_MIN: f64 = 2.0;
 /// The maximum number of ticks whose work is searched for a slower rhythm, and the required clarity.
 const RHYTHM_TICKS_MAX: usize = 1024;
 const RHYTHM_MIN: f64 = 8.0;
@@ -219,6 +222,9 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
         Ok(tempo) => tempo,
         // No rate fits the times of its wakes, but one may fit their work.
         Err(NoTick::NoPeriod) if view.holds_much_of(stream) => {
+            if let Some((tempo, followed)) = heaviest(&beats) {
+                return Ok(vec![described(stream, view, tempo, &followed)]);
+            }
             work_rhythm_hz(&beats).and_then(|hz| tempo::at_rate(&beats, hz)).filter(is_clear).ok_or(NoTick::NoPeriod)?
         }
         Err(why) => return Err(why),
@@ -270,9 +276,25 @@ fn slower_at(beats: &[Beat], polls: &[Beat], hz: f64) -> Option<(Tempo, Followed
 
 /// A slower loop that contains the heavier ticks, as in a server that polls four times per tick.
 fn slower_by_work(beats: &[Beat], fast: &Tempo) -> Option<(Tempo, Followed)> {
-    let threshold = work_threshold(beats)?;
+    let thresholds = [work_threshold(beats), gap_in_work(beats)];
+    thresholds.into_iter().flatten().find_map(|threshold| {
+        let heavy: Vec<Beat> = beats.iter().filter(|beat| beat.weight >= threshold).copied().collect();
+        slower_among(beats, &heavy, threshold, fast)
+    })
+}
+
+/// The loop of the wakes that do most of the work, if all others do much less. Example: a server checks the time every 0.1 ms until a tick is due.
+fn heaviest(beats: &[Beat]) -> Option<(Tempo, Followed)> {
+    let threshold = gap_in_work(beats)?;
     let heavy: Vec<Beat> = beats.iter().filter(|beat| beat.weight >= threshold).copied().collect();
-    let slow = tempo::find(&heavy).ok()?;
+    let tempo = tempo::find(&heavy).ok()?;
+    let tempo = Tempo { light_ns: tempo.light_ns.max(threshold), ..tempo };
+    let found = ticks(beats, Some(&tempo)).ok()?;
+    (is_clear(&found.0) && (found.0.hz() / tempo.hz() - 1.0).abs() < SAME_RATE).then_some(found)
+}
+
+fn slower_among(beats: &[Beat], heavy: &[Beat], threshold: f64, fast: &Tempo) -> Option<(Tempo, Followed)> {
+    let slow = tempo::find(heavy).ok()?;
     let slow = Tempo { light_ns: slow.light_ns.max(threshold), ..slow };
     if slow.hz() > 0.8 * fast.hz() {
         return None;
@@ -331,6 +353,23 @@ fn work_threshold(beats: &[Beat]) -> Option<f64> {
     let ratio = (median(heavy)? - median(light)?).exp();
     let is_apart = between >= 0.6 * variance && ratio >= HEAVIER && heavy.len() >= tempo::TICKS_MIN;
     is_apart.then(|| ((light[light.len() - 1] + heavy[0]) / 2.0).exp())
+}
+
+/// The widest gap in the work of wakes, if the wakes above it do most of the work. Below it there may be several kinds of wakes, as in a server
+/// whose runtime wakes by itself and that also serves packets. No single threshold then separates two groups well.
+fn gap_in_work(beats: &[Beat]) -> Option<f64> {
+    let mut weights: Vec<f64> = beats.iter().map(|beat| beat.weight).filter(|weight| *weight > 0.0).collect();
+    weights.sort_unstable_by(|one, other| other.total_cmp(one));
+    let (all, mut above) = (weights.iter().sum::<f64>(), 0.0);
+    let mut widest = (GAP_MIN, None);
+    for (at, pair) in weights.windows(2).enumerate() {
+        above += pair[0];
+        let factor = pair[0] / pair[1];
+        if at + 1 >= tempo::TICKS_MIN && above >= MOST_WORK * all && factor > widest.0 {
+            widest = (factor, Some((pair[0] * pair[1]).sqrt()));
+        }
+    }
+    widest.1
 }
 
 fn described(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) -> LoopTicks {

@@ -101,6 +101,12 @@ pub struct Report {
     pub threads: Vec<Thread>,
     /// Threads that were not watched because there are too many.
     pub unwatched_threads: usize,
+    /// The share of the server's CPU time in threads that were not watched, such as threads that end at once.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unwatched_cpu_share: f64,
+    /// Child processes, which were not watched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<u32>,
     /// A few periods, thread by thread.
     pub picture: Option<Picture>,
     /// What was lost.
@@ -174,6 +180,10 @@ impl Ticks {
     }
 }
 
+fn is_zero(share: &f64) -> bool {
+    *share == 0.0
+}
+
 /// Records the server's threads.
 ///
 /// # Errors
@@ -187,7 +197,9 @@ pub fn record(settings: &Settings, watch: &Watch<'_>) -> Result<Stream, MeterErr
         watch.progress(share, "watching the server's threads");
         clock::sleep_until_ns(due_ns.min(clock::monotonic_ns() + STEP_NS));
     }
-    Ok(watcher.end())
+    let mut stream = watcher.end();
+    stream.children = threads::children(&settings.pids);
+    Ok(stream)
 }
 
 /// Watches the server until its tick is clear, at least `for_ns` and at most `most_ns`. Returns the choice, and the stream behind it.
@@ -247,12 +259,15 @@ pub fn report(stream: &Stream, wanted: &Wanted) -> Report {
     threads.sort_by(|one, other| other.cpu_share.total_cmp(&one.cpu_share).then(one.tid.cmp(&other.tid)));
     Report {
         watched_ns: span_ns,
-        cpu_share: stream.ran_ns() as f64 / span_ns as f64,
+        // A thread that never sleeps has no whole wake.
+        cpu_share: stream.ran_ns().max(stream.cpu_ns) as f64 / span_ns as f64,
         picture: picture::draw(stream, &choice),
         choice,
         ticks,
         threads,
         unwatched_threads: stream.unwatched,
+        unwatched_cpu_share: stream.unwatched_cpu_share(),
+        children: stream.children.clone(),
         unseen: stream.unseen,
         is_over: !stream.threads.is_empty() && stream.threads.iter().all(|thread| thread.is_over),
         reader_cpu_share: stream.reader_cpu_ns as f64 / span_ns as f64,

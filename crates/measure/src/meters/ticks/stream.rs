@@ -62,6 +62,12 @@ pub struct Stream {
     pub threads: Vec<ThreadLog>,
     /// The number of unwatched threads of the server.
     pub unwatched: usize,
+    /// The CPU time of the server's processes, in steps of 10 ms; 0 if it is unknown. Wakes that are not over yet count too.
+    pub cpu_ns: u64,
+    /// The part of it in threads that were not watched, such as threads that ended at once.
+    pub unwatched_cpu_ns: u64,
+    /// The child processes of the server's processes, which were not watched.
+    pub children: Vec<u32>,
     /// What was lost.
     pub unseen: Unseen,
     /// The CPU time of the reader, in nanoseconds.
@@ -91,7 +97,16 @@ impl Stream {
         self.threads.iter().fold(0, |sum, thread| sum.saturating_add(thread.ran_ns()))
     }
 
-    /// This stretch joined with the next one.
+    /// The share of the server's CPU time in threads that were not watched. 0 if it is too short to tell.
+    pub fn unwatched_cpu_share(&self) -> f64 {
+        if self.unwatched_cpu_ns < UNWATCHED_MIN_NS {
+            return 0.0;
+        }
+        let unwatched_ns = self.unwatched_cpu_ns as f64;
+        unwatched_ns / (unwatched_ns + self.ran_ns() as f64)
+    }
+
+    /// This stream joined with the next one.
     #[must_use]
     pub fn joined(mut self, next: Stream) -> Stream {
         for thread in next.threads {
@@ -113,11 +128,19 @@ impl Stream {
         }
         self.to_ns = next.to_ns;
         self.unwatched = next.unwatched;
+        self.cpu_ns = self.cpu_ns.saturating_add(next.cpu_ns);
+        self.unwatched_cpu_ns = self.unwatched_cpu_ns.saturating_add(next.unwatched_cpu_ns);
+        self.children = next.children;
         self.unseen = self.unseen.and(next.unseen);
         self.reader_cpu_ns += next.reader_cpu_ns;
         self
     }
 }
+
+/// Less CPU time than this is not compared: the kernel counts it in steps of 10 ms for each thread.
+const UNWATCHED_MIN_NS: u64 = 200_000_000;
+/// The maximum number of child processes to list.
+pub const CHILDREN_MAX: usize = 64;
 
 /// The first line of a recorded stream. The second form may have a function and its entries.
 const HEAD: &str = "evenkeel ticks 1";
@@ -152,6 +175,13 @@ impl Stream {
         if !self.unseen.is_nothing() {
             let Unseen { records, overflows, wakes } = self.unseen;
             let _ = writeln!(text, "unseen {records} {overflows} {wakes}");
+        }
+        if self.cpu_ns > 0 {
+            let _ = writeln!(text, "cpu {} {}", self.cpu_ns, self.unwatched_cpu_ns);
+        }
+        if !self.children.is_empty() {
+            let children: Vec<String> = self.children.iter().map(u32::to_string).collect();
+            let _ = writeln!(text, "children {}", children.join(" "));
         }
         for thread in &self.threads {
             let name = printable(&thread.name);
@@ -225,6 +255,12 @@ impl Stream {
             },
             "function" => self.function = Some(printable(rest).chars().take(FUNCTION_MAX).collect()),
             "unwatched" => self.unwatched = usize::try_from(number(rest)?).map_err(|_| "too many")?,
+            "cpu" => [self.cpu_ns, self.unwatched_cpu_ns] = numbers(rest)?,
+            "children" => {
+                let pids =
+                    rest.split(' ').take(CHILDREN_MAX).map(|pid| u32::try_from(number(pid)?).map_err(|_| "no pid"));
+                self.children = pids.collect::<Result<_, _>>()?;
+            }
             "unseen" => {
                 let [records, overflows, wakes] = numbers(rest)?;
                 self.unseen = Unseen { records, overflows, wakes };
@@ -385,6 +421,9 @@ mod tests {
             function: Some("game::tick".to_owned()),
             threads: vec![thread, other],
             unwatched: 3,
+            cpu_ns: 6,
+            unwatched_cpu_ns: 5,
+            children: vec![8, 10],
             unseen: Unseen { records: 1, overflows: 2, wakes: 3 },
             reader_cpu_ns: 0,
         }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_hostfs::proc;
+use evenkeel_hostfs::proc::{self, ProcessStat};
 use evenkeel_sys::{clock, schedstat, thread};
 
+use super::stream::CHILDREN_MAX;
 use crate::{MeterError, Watch};
 
 /// The maximum number of threads to watch.
@@ -54,6 +55,15 @@ pub fn worth_watching(pids: &[u32], name: Option<&str>, watch: &Watch<'_>) -> Re
         return Err(MeterError::wrong_use(what, why));
     }
     Ok(Watched::Threads(busiest(called, watch)))
+}
+
+/// The child processes of `pids` that are none of them.
+pub(super) fn children(pids: &[u32]) -> Vec<u32> {
+    let is_child = |pid: &u32| ProcessStat::read(*pid).is_some_and(|stat| pids.contains(&stat.parent));
+    let others = proc::processes().take(LOOKED_AT_MAX).filter(|pid| !pids.contains(pid));
+    let mut children: Vec<u32> = others.filter(is_child).take(CHILDREN_MAX).collect();
+    children.sort_unstable();
+    children
 }
 
 /// The busiest first; all if they can be watched.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use evenkeel_hostfs::proc::{self, ProcessStat};
 use evenkeel_hostfs::sleep_deadline::Sleeper;
 use evenkeel_hostfs::timer_files::TimerFiles;
 use evenkeel_sys::perf_probe::Probe;
@@ -76,6 +77,8 @@ struct OneThread {
     asked: Vec<Asked>,
     is_too_much: bool,
     is_over: bool,
+    /// Its CPU time when the window began; 0 for a thread that is younger.
+    cpu_before_ns: u64,
 }
 
 #[derive(Debug)]
@@ -87,6 +90,8 @@ struct Inner {
     function: Option<ProbedFunction>,
     /// Processes to search for new threads.
     growing: Vec<u32>,
+    /// The CPU time of these processes when the window began.
+    cpu_before_ns: u64,
     known: BTreeSet<u32>,
     unwatched: usize,
     pace: Pace,
@@ -131,6 +136,7 @@ impl OneThread {
             asked: Vec::new(),
             is_too_much: false,
             is_over: false,
+            cpu_before_ns: 0,
         })
     }
 
@@ -193,6 +199,25 @@ impl OneThread {
 }
 
 impl Inner {
+    /// Notes the CPU time of the processes and of the watched threads. Returns how much the processes used since the last time, and how much of it
+    /// in other threads. A slow watch must cost little, and does not ask.
+    fn begin_cpu(&mut self) -> (u64, u64) {
+        if self.pace == Pace::Slow || self.growing.is_empty() {
+            return (0, 0);
+        }
+        let cpu_ns = |stat: Option<ProcessStat>| stat.map_or(0, |stat| stat.cpu_ticks.saturating_mul(proc::TICK_NS));
+        let now_ns: u64 = self.growing.iter().map(|pid| cpu_ns(ProcessStat::read(*pid))).sum();
+        let mut watched_ns = 0_u64;
+        for one in &mut self.threads {
+            let now_ns = cpu_ns(ProcessStat::read_thread(one.pid, one.tid).map(|(stat, _)| stat));
+            watched_ns += now_ns.saturating_sub(one.cpu_before_ns);
+            one.cpu_before_ns = now_ns;
+        }
+        let all_ns = now_ns.saturating_sub(self.cpu_before_ns);
+        self.cpu_before_ns = now_ns;
+        (all_ns, all_ns.saturating_sub(watched_ns))
+    }
+
     fn read(&mut self) {
         let now_ns = clock::monotonic_ns();
         let since_ns = now_ns.saturating_sub(self.read_at_ns).max(1);
@@ -279,6 +304,7 @@ impl Watcher {
             timers: BTreeMap::new(),
             function,
             growing: growing.into_iter().collect(),
+            cpu_before_ns: 0,
             known: list.iter().map(|(_, tid)| *tid).collect(),
             unwatched: list.len().saturating_sub(THREADS_MAX),
             pace,
@@ -324,6 +350,7 @@ impl Watcher {
         let mut inner = locked(&self.inner.0);
         inner.read();
         inner.threads.iter_mut().for_each(OneThread::begin);
+        inner.begin_cpu();
         inner.from_ns = clock::monotonic_ns();
         inner.begun_ns = inner.from_ns;
         self.cpu_before_ns = self.cpu_ns.load(Ordering::Relaxed);
@@ -347,6 +374,7 @@ impl Watcher {
         inner.read();
         let (from_ns, to_ns) = (inner.from_ns, clock::monotonic_ns());
         let mut stream = Stream { from_ns, to_ns, unwatched: inner.unwatched, ..Stream::default() };
+        (stream.cpu_ns, stream.unwatched_cpu_ns) = inner.begin_cpu();
         stream.function = inner.function.as_ref().map(|function| function.name.clone());
         for one in &mut inner.threads {
             let HandedOver { mut wakes, mut entries, unseen, switches } = one.wakes.hand_over();
@@ -372,6 +400,10 @@ impl Watcher {
                 is_over: one.is_over,
             });
         }
+        // The kernel no longer lists an ended thread, so its CPU time looked like that of others.
+        let ended = stream.threads.iter().filter(|thread| thread.is_over);
+        let ended_ns = ended.fold(0_u64, |sum, thread| sum.saturating_add(thread.ran_ns()));
+        stream.unwatched_cpu_ns = stream.unwatched_cpu_ns.saturating_sub(ended_ns);
         // An ended thread is reported once.
         inner.threads.retain(|one| !one.is_over);
         let cpu_ns = self.cpu_ns.load(Ordering::Relaxed);
@@ -407,6 +439,7 @@ mod tests {
             timers: BTreeMap::new(),
             function: None,
             growing: vec![own],
+            cpu_before_ns: 0,
             known: ended.chain([own]).collect(),
             unwatched: 0,
             pace: Pace::Slow,

@@ -39,6 +39,8 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("busy-asyncio", Truth::SetTimes(50.0)),
     ("busy-asyncio-later", Truth::SetTimes(50.0)),
     ("busy-asyncio-sparse", Truth::SetTimes(50.0)),
+    // It waits for its tick in a loop that never sleeps.
+    ("busy-loop", Truth::None),
     ("busy-sleep-2ms", Truth::SetTimes(50.0)),
     ("busy-sleep-5ms", Truth::SetTimes(50.0)),
     ("busy-sleep-sparse", Truth::SetTimes(50.0)),
@@ -49,6 +51,9 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("ddnet-load", Truth::SetTimes(50.0)),
     ("freeciv-idle", Truth::None),
     ("freeciv-load", Truth::None),
+    // Packets and the runtime wake the server at times that look like a rhythm of 60 or 90 Hz.
+    ("go-net-60", Truth::SetTimes(30.0)),
+    ("go-net-90", Truth::SetTimes(30.0)),
     ("go-sleep-idle", Truth::Chained(27.135)),
     ("go-ticker-1-idle", Truth::SetTimes(30.0)),
     ("go-ticker-2-idle", Truth::SetTimes(30.0)),
@@ -71,6 +76,8 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("openarena-idle", Truth::SetTimes(20.0)),
     ("openarena-load", Truth::SetTimes(20.0)),
     ("openttd-idle", Truth::SetTimes(33.333)),
+    ("node-immediate-busy", Truth::SetTimes(60.0)),
+    ("park-busy", Truth::SetTimes(20.0)),
     ("pioneers-idle", Truth::None),
     ("pool-idle", Truth::SetTimes(60.0)),
     ("python-sleep-idle", Truth::Chained(18.398)),
@@ -81,6 +88,8 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("teeworlds-snapshots", Truth::SetTimes(50.0)),
     ("teeworlds-snapshots-light", Truth::SetTimes(50.0)),
     ("teeworlds-players", Truth::SetTimes(50.0)),
+    // Each tick is a thread, which ends before it can be watched.
+    ("thread-per-tick", Truth::None),
     ("tokio-idle", Truth::SetTimes(60.0)),
     ("beanstalkd-idle", Truth::None),
     ("beanstalkd-load", Truth::None),

@@ -9,7 +9,7 @@ use evenkeel_measure::meters::ticks::function::TickFunction;
 use evenkeel_measure::meters::ticks::loops::{TickLoop, Waits};
 use evenkeel_measure::meters::ticks::picture::Picture;
 use evenkeel_measure::meters::ticks::stream::Stream;
-use evenkeel_measure::meters::ticks::tempo::Pacing;
+use evenkeel_measure::meters::ticks::tempo::{NoTick, Pacing};
 use evenkeel_measure::meters::ticks::views::Workers;
 use evenkeel_measure::meters::ticks::{self, Report, Thread, Ticks};
 use evenkeel_measure::{Samples, Unit};
@@ -103,7 +103,10 @@ impl Meter for Args {
         match (report.choice.tick(), &report.ticks) {
             (Ok(tick), Some(ticks)) => blocks.extend(numbers(tick, ticks)),
             (Ok(_), None) => {}
-            (Err(why), _) => blocks.push(Block::Note(hint(&why))),
+            (Err(why), _) => {
+                blocks.push(Block::Note(hint(&why)));
+                blocks.extend(children(&report.children));
+            }
         }
         blocks.push(Block::row("watched", quantity(report.watched_ns, Unit::Ns)));
         blocks.push(Block::row("server's CPU", percent(report.cpu_share)));
@@ -150,11 +153,26 @@ fn read(file: &Path) -> Result<Stream, Failure> {
 /// Cells of the timeline, from idle to busy.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
+/// A server may do its work in other processes.
+fn children(pids: &[u32]) -> Option<Block> {
+    let (first, more) = pids.split_first()?;
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    Some(Block::Note(format!(
+        "It has child processes ({first}{more}), which were not watched. If they do the work, name them: --pid {first}."
+    )))
+}
+
 /// What the user can do if the tick is unclear.
 pub(crate) fn hint(why: &Unclear) -> String {
     match why {
+        Unclear::NoLoop { reason: NoTick::NeverSleeps } => "A server that waits for its next tick in a busy loop shows no ticks to the kernel. Name the \
+                                                            function that it enters once a tick with --tick-function SYMBOL."
+            .to_owned(),
         Unclear::NoLoop { .. } => "If the server ticks only with players, connect some. If you know its rate, use --tick HZ. A server that \
                                    waits for requests has no tick: measure its requests instead (`evenkeel prove` with --regex-metric, --json-metric)."
+            .to_owned(),
+        Unclear::Unwatched { .. } => "A server that starts a thread for each tick can't be followed: measure its own numbers instead (`evenkeel prove` with \
+                                      --regex-metric, --json-metric)."
             .to_owned(),
         Unclear::Woken { hz } => format!(
             "A server that works when packets come has no tick: measure its requests or packets instead (`evenkeel prove` with --regex-metric, \
