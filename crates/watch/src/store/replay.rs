@@ -33,14 +33,20 @@ struct Segment {
     path: PathBuf,
     /// The path of the index. `None` for a dump of the flight recorder, which is searched.
     index: Option<PathBuf>,
+    /// The day of its samples. Empty for a dump.
+    day: String,
 }
 
 /// Finds the segments of a folder. If `place` is a file, the file is the only segment.
 fn found(place: &Path) -> Result<Vec<Segment>, StoreError> {
     if place.is_file() {
-        return Ok(vec![Segment { path: place.to_owned(), index: None }]);
+        return Ok(vec![Segment { path: place.to_owned(), index: None, day: String::new() }]);
     }
-    let of = |name: SegmentName| Segment { path: place.join(name.to_string()), index: Some(place.join(name.index())) };
+    let of = |name: SegmentName| Segment {
+        path: place.join(name.to_string()),
+        index: Some(place.join(name.index())),
+        day: name.day,
+    };
     Ok(segments(place)?.into_iter().map(of).collect())
 }
 
@@ -106,18 +112,35 @@ impl Replay {
         None
     }
 
-    /// The position of the last sample that was taken at or before this time, in nanoseconds since 1970 UTC.
+    /// The position of the last sample that was taken at or before this time, in nanoseconds since 1970 UTC. If the clock was set back, samples
+    /// that were written later have earlier times. Each day has its own segments, so only those of one day are compared.
     pub fn at(&mut self, realtime_ns: u64) -> Option<Position> {
+        let mut best: Option<(u64, Position)> = None;
+        // When the block after the examined one begins.
+        let mut next_ns = None;
         for segment in (0..self.segments.len()).rev() {
+            let is_of_day =
+                |(_, found): (u64, Position)| self.segments[found.segment].day == self.segments[segment].day;
+            if best.is_some_and(|found| !is_of_day(found)) {
+                break;
+            }
             let blocks = self.blocks(segment).to_vec();
-            for (block, _) in blocks.iter().enumerate().rev().filter(|(_, block)| block.realtime_ns <= realtime_ns) {
-                let samples = self.samples(segment, block);
-                if let Some(sample) = samples.iter().rposition(|sample| sample.at.realtime_ns <= realtime_ns) {
-                    return Some(Position { segment, block, sample });
+            for (block, begins_ns) in blocks.iter().map(|block| block.realtime_ns).enumerate().rev() {
+                let ends_with_a_step = next_ns.replace(begins_ns).is_some_and(|next_ns| next_ns < begins_ns);
+                let may_be_later = best.is_none_or(|(found_ns, _)| begins_ns > found_ns || ends_with_a_step);
+                if begins_ns > realtime_ns || !may_be_later {
+                    continue;
+                }
+                let mut times = self.samples(segment, block).iter().map(|sample| sample.at.realtime_ns).enumerate();
+                let last = times.rfind(|(_, at_ns)| *at_ns <= realtime_ns);
+                if let Some((sample, at_ns)) =
+                    last.filter(|(_, at_ns)| best.is_none_or(|(found_ns, _)| *at_ns > found_ns))
+                {
+                    best = Some((at_ns, Position { segment, block, sample }));
                 }
             }
         }
-        None
+        best.map(|(_, found)| found)
     }
 
     /// The sample at this position.

@@ -64,6 +64,8 @@ struct OpenSegment {
 struct OpenBlock {
     stream: Compress,
     samples: u32,
+    /// The time of the last sample, in nanoseconds since 1970 UTC.
+    realtime_ns: u64,
 }
 
 /// Locks a folder against other processes, until the returned file is dropped. The folder is created if only the last part of its path is
@@ -134,15 +136,16 @@ impl StoreWriter {
         // A file with this name may already exist. Then try the next name.
         while let Some(free) = name {
             let path = self.dir.join(free.to_string());
-
             match created(&path) {
-                Ok(mut file) => {
+                Ok(file) => {
                     let index_path = self.dir.join(free.index());
-                    let index = append(&index_path)?;
-                    index.set_len(0).map_err(StoreError::io("empty", &index_path))?;
-                    file.write_all(&segment_head()).map_err(StoreError::io("write", &path))?;
-                    let bytes = segment_head().len() as u64;
-                    return Ok(OpenSegment { name: free, file, index, bytes, block: None });
+                    let begun = begin(file, &path, &index_path, free);
+                    if begun.is_err() {
+                        // A full disk refuses the head, but not the empty file. Each further sample would leave another empty segment.
+                        let _ = std::fs::remove_file(&path);
+                        let _ = std::fs::remove_file(&index_path);
+                    }
+                    return begun;
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => name = free.next(),
                 Err(error) => return Err(StoreError::io("create", &path)(error)),
@@ -184,9 +187,11 @@ impl StoreWriter {
 
 impl OpenSegment {
     fn append(&mut self, raw: &[u8], realtime_ns: u64, dir: &Path) -> Result<(), StoreError> {
-        let is_full = self.block.as_ref().is_none_or(|block| block.samples >= BLOCK_SAMPLES);
-        if is_full {
-            self.block = Some(OpenBlock { stream: Compress::new(Compression::default(), false), samples: 0 });
+        // If the clock was set back, a new block begins. Readers search for the block that begins at or before a time.
+        let is_over = |block: &OpenBlock| block.samples >= BLOCK_SAMPLES || realtime_ns < block.realtime_ns;
+        if self.block.as_ref().is_none_or(is_over) {
+            let stream = Compress::new(Compression::default(), false);
+            self.block = Some(OpenBlock { stream, samples: 0, realtime_ns });
         }
         let path = || dir.join(self.name.to_string());
         let Some(block) = &mut self.block else { return Ok(()) };
@@ -205,6 +210,7 @@ impl OpenSegment {
         };
         frame[..HEAD_BYTES].copy_from_slice(&head.to_bytes());
         block.samples += 1;
+        block.realtime_ns = realtime_ns;
         if let Err(error) = self.file.write_all(&frame) {
             // Cut off the incomplete frame. If that fails, readers search for the next frame after it.
             let _ = self.file.set_len(self.bytes);
@@ -221,6 +227,14 @@ impl OpenSegment {
         self.bytes += frame.len() as u64;
         Ok(())
     }
+}
+
+/// Writes the head of a new segment, and creates its index.
+fn begin(mut file: File, path: &Path, index_path: &Path, name: SegmentName) -> Result<OpenSegment, StoreError> {
+    let index = append(index_path)?;
+    index.set_len(0).map_err(StoreError::io("empty", index_path))?;
+    file.write_all(&segment_head()).map_err(StoreError::io("write", path))?;
+    Ok(OpenSegment { name, file, index, bytes: segment_head().len() as u64, block: None })
 }
 
 fn created(path: &Path) -> std::io::Result<File> {

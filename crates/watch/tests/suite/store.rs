@@ -231,6 +231,43 @@ fn old_days_and_large_stores_are_retired_and_a_wrong_clock_does_no_harm() {
     assert!(segment(small.path()).ends_with("2023-11-14-0004.watch"));
 }
 
+/// A full disk refuses the head of a segment. Here, a link where the index has to be makes the beginning fail.
+#[test]
+fn a_segment_that_cannot_begin_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = StoreWriter::open(dir.path(), StoreOptions::default()).unwrap();
+    let index = dir.path().join("2023-11-14-0000.index");
+    std::os::unix::fs::symlink("/nonexistent", &index).unwrap();
+    let written = samples(2);
+    assert!(matches!(writer.append(&written[0]), Err(StoreError::Io { .. })));
+    let segments = || {
+        let names = fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".watch")).collect::<Vec<String>>()
+    };
+    assert_eq!(segments(), [""; 0], "or each further sample would leave an empty file");
+    let _ = fs::remove_file(&index);
+    writer.append(&written[1]).unwrap();
+    assert_eq!(segments(), ["2023-11-14-0000.watch"]);
+    assert_eq!(replayed(dir.path()), written[1..]);
+}
+
+#[test]
+fn a_clock_that_is_set_back_hides_no_sample() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut written = samples(20);
+    // After ten samples, the clock is set back by an hour.
+    for sample in &mut written[10..] {
+        sample.at.realtime_ns -= 3600 * SECOND_NS;
+    }
+    write(dir.path(), &written);
+    assert_eq!(replayed(dir.path()), written);
+    let mut replay = Replay::open(dir.path()).unwrap();
+    for wanted in &written {
+        let at = replay.at(wanted.at.realtime_ns).unwrap_or_else(|| panic!("{}", wanted.at.realtime_ns));
+        assert_eq!(replay.sample(at).as_ref(), Some(wanted));
+    }
+}
+
 #[test]
 fn bytes_of_anything_are_read_without_panic() {
     assert_eq!(parse_segment(b"", 9).samples, []);
