@@ -5,6 +5,19 @@ use evenkeel_measure::meters::rates::Measured;
 
 use crate::sample::{Counted, Sample};
 
+/// If the two clocks differ by more than this in a gap between samples, the host booted in this gap.
+const CLOCKS_DIFFER_NS: u64 = 30_000_000_000;
+
+/// Whether the host booted between two stored samples. The clocks since boot show that only if the later sample was taken earlier after its
+/// boot. Otherwise, these clocks advance by another time than the time of day does. While one collector runs, the samples are an interval
+/// apart; then the clock was set, and the counters are comparable.
+fn has_booted(before: &Sample, after: &Sample, elapsed_ns: u64) -> bool {
+    let is_gap = elapsed_ns > before.asked.interval_ns.max(after.asked.interval_ns).saturating_mul(3);
+    let since_boot = i128::from(after.at.boottime_ns) - i128::from(before.at.boottime_ns);
+    let by_day = i128::from(after.at.realtime_ns) - i128::from(before.at.realtime_ns);
+    is_gap && since_boot.abs_diff(by_day) > u128::from(CLOCKS_DIFFER_NS)
+}
+
 /// The time between two samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
@@ -17,6 +30,9 @@ impl Span {
         let elapsed_ns = match after.at.monotonic_ns.checked_sub(before.at.monotonic_ns) {
             _ if !after.is_live => Err("a captured host has the counters of one moment"),
             Some(0) => Err("a rate needs an earlier sample, and there is none"),
+            Some(elapsed_ns) if has_booted(before, after, elapsed_ns) => {
+                Err("the host booted between the samples, or its clock was set meanwhile")
+            }
             Some(elapsed_ns) => Ok(elapsed_ns),
             None => Err("the host booted between the samples"),
         };

@@ -110,9 +110,25 @@ fn what_says_nothing_is_unknown_with_the_reason() {
     assert_eq!(model.servers[0].cpu.why(), Some("the process began between the samples"));
 }
 
+/// The clock since boot does not go back if the later sample was taken later after its boot.
+#[test]
+fn rates_across_a_boot_are_unknown() {
+    let (one, mut other) = (sample(100), sample(7_300));
+    let rate = |other: &Sample| Model::from_samples(&one, other).host.context_switches_per_s;
+    is(&rate(&other), 900.0);
+    // The host was off for a day, and counted its context switches from 0.
+    other.at.realtime_ns += 86_400_000_000_000;
+    assert_eq!(rate(&other).why(), Some("the host booted between the samples, or its clock was set meanwhile"));
+    // The collector ran all the time, so only its clock was set.
+    let mut next = sample(101);
+    next.at.realtime_ns += 86_400_000_000_000;
+    is(&rate(&next), 900.0);
+}
+
 #[test]
 fn a_suspended_laptop_shows_as_such() {
-    let (one, mut other) = (sample(100), sample(110));
+    let (mut one, mut other) = (sample(100), sample(110));
+    one.asked.interval_ns = 10_000_000_000;
     other.at.boottime_ns += 3_600_000_000_000;
     other.at.realtime_ns = 1;
     let model = Model::from_samples(&one, &other);
