@@ -19,9 +19,16 @@ const CPU_MIN: f64 = 0.005;
 const COMPARED_NS: u64 = 5_000_000_000;
 /// The maximum number of processes that the search finds and keeps.
 const FOUND_MAX: usize = 64;
-
+/// The maximum length of a process name in the kernel, without its final zero. The kernel cuts longer names.
+const NAME_BYTES_MAX: usize = 15;
 /// How long to ignore a server without a tick after it made room for others.
 const DEFERRED_NS: u64 = 600_000_000_000;
+
+/// Whether a process has a name that the user gave. If the user gave the whole name of the program, the kernel has only its beginning.
+fn has_name(wanted: &str, name: &str) -> bool {
+    let wanted = wanted.as_bytes();
+    wanted == name.as_bytes() || wanted.len() > NAME_BYTES_MAX && wanted.get(..NAME_BYTES_MAX) == Some(name.as_bytes())
+}
 
 /// Which processes to find.
 #[derive(Clone, Debug, Default)]
@@ -79,11 +86,14 @@ impl Discovery {
             if self.round_ns.is_some_and(|began_ns| now_ns.saturating_sub(began_ns) < ROUND_NS) {
                 return;
             }
-            self.round_ns = Some(now_ns);
+            let is_first = self.round_ns.replace(now_ns).is_none();
             let own = std::process::id();
             let names = root.entries("/proc").unwrap_or_default();
             let numbers = names.iter().filter_map(|name| name.parse().ok()).filter(|pid| *pid != own);
             self.left = numbers.take(PROCESSES_MAX).collect();
+            if is_first && !self.wanted.names.is_empty() {
+                self.find_named(root);
+            }
             let there: BTreeSet<u32> = self.left.iter().copied().collect();
             self.seen.retain(|pid, _| there.contains(pid));
             self.named.retain(|pid, _| there.contains(pid));
@@ -98,6 +108,17 @@ impl Discovery {
             let Ok(text) = root.text(&format!("/proc/{pid}/stat")) else { continue };
             let Some((stat, name)) = parse_process(&text) else { continue };
             self.examine(root, tables, &stat, name, now_ns);
+        }
+    }
+
+    /// Looks at the names of all processes, once. A round takes many samples on a host with many processes, and `--once` takes only two.
+    fn find_named(&mut self, root: &Root) {
+        for pid in &self.left {
+            let Ok(text) = root.text(&format!("/proc/{pid}/stat")) else { continue };
+            let Some((stat, name)) = parse_process(&text) else { continue };
+            if self.wanted.names.iter().any(|wanted| has_name(wanted, name)) && self.named.len() < FOUND_MAX {
+                self.named.insert(*pid, stat.start_ticks);
+            }
         }
     }
 
@@ -125,7 +146,7 @@ impl Discovery {
             found.retain(|of, started| *of != pid || *started == start_ticks);
         }
         // The maximum is counted separately for processes that the user named, so servers that the search found do not use it up.
-        if self.wanted.names.iter().any(|wanted| wanted == name) && self.named.len() < FOUND_MAX {
+        if self.wanted.names.iter().any(|wanted| has_name(wanted, name)) && self.named.len() < FOUND_MAX {
             self.named.insert(pid, start_ticks);
             return;
         }
@@ -192,6 +213,16 @@ mod tests {
         search.step(&host(&processes(0), 9), &mut Tables::default(), s, |_| false);
         search.step(&host(&processes(100), 9), &mut Tables::default(), 12 * s, |_| false);
         assert_eq!((search.named(), search.serving()), ([].into(), [].into()));
+    }
+
+    #[test]
+    fn a_named_process_is_found_with_the_first_sample() {
+        let mut many: Vec<(u32, &str, u64)> = (1..=3_000).map(|pid| (pid, "idle", 0)).collect();
+        many[1_499].1 = "a-long-game-ser";
+        let names = vec!["a-long-game-server".to_owned(), "a-long".to_owned()];
+        let mut search = Discovery::new(Wanted { names, servers: false });
+        search.step(&host(&many, 1), &mut Tables::default(), 0, |_| false);
+        assert_eq!(search.named(), [1_500].into());
     }
 
     #[test]
