@@ -63,6 +63,20 @@ fn stat(root: &Root) -> Counted<StatSample> {
     })
 }
 
+/// Keeps idle times that the kernel set back a little. It corrects them when a thread that waits for a disk moves to another CPU. Prometheus
+/// would take the decrease for a restart, and add the whole count. A larger decrease is a new count, as of a CPU that was offline.
+pub(super) fn keep_idle_times(before: &HostSample, now: &mut HostSample) {
+    /// Three seconds, as in node_exporter.
+    const SET_BACK_MAX: u64 = 300;
+    let (Ok(then), Ok(now)) = (&before.stat, &mut now.stat) else { return };
+    for (cpu, now) in &mut now.cpus {
+        let Some(then) = then.cpus.get(cpu) else { continue };
+        if (1..=SET_BACK_MAX).contains(&then.idle.saturating_sub(now.idle)) {
+            now.idle = then.idle;
+        }
+    }
+}
+
 fn frequency(root: &Root, cpus: &[usize]) -> Counted<BTreeMap<usize, u64>> {
     let mut found = BTreeMap::new();
     let mut why = None;
@@ -220,6 +234,23 @@ fn disks(root: &Root) -> Counted<BTreeMap<String, DiskCounts>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn idle_times_do_not_go_back_a_little() {
+        let host = |idle: u64| {
+            let files = [("/proc/stat".to_owned(), format!("cpu0 10 0 10 {idle} 0 0 0 0 0 0\n"))];
+            read(&Root::from(BTreeMap::from(files)), "/proc/self", Err(absent("")))
+        };
+        let idle = |before: u64, now: u64| {
+            let mut now = host(now);
+            keep_idle_times(&host(before), &mut now);
+            now.stat.unwrap().cpus[&0].idle
+        };
+        assert_eq!(
+            [(1000, 1001), (1000, 998), (1000, 700), (1000, 699)].map(|(then, now)| idle(then, now)),
+            [1001, 1000, 1000, 699]
+        );
+    }
 
     #[test]
     fn interrupts_are_summed_both_ways() {

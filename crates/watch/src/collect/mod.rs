@@ -22,7 +22,7 @@ use evenkeel_hostfs::{Root, RootKind, Why};
 use evenkeel_sys::clock;
 use evenkeel_sys::schedstat::RunDelay;
 
-use crate::ledger;
+use crate::ledger::{self, Usual};
 use crate::recorder::{Dumper, FlightRecorder, RecorderOptions};
 use crate::sample::{Asked, CollectorSample, LedgerSample, Moment, Sample, Unreadable};
 use credits::Credits;
@@ -89,6 +89,7 @@ pub struct Collector {
     unreadable: BTreeSet<Unreadable>,
     /// The previous sample, which the ledger compares with the next.
     before: Option<Sample>,
+    usual: Usual,
 }
 
 impl Collector {
@@ -111,6 +112,7 @@ impl Collector {
             recorder: options.recorder.filter(|_| root.kind() == RootKind::Live).map(|of| FlightRecorder::start(&of)),
             unreadable: BTreeSet::new(),
             before: None,
+            usual: Usual::default(),
             root,
         }
     }
@@ -149,10 +151,18 @@ impl Collector {
         let servers = self.servers.read(&self.root, at.monotonic_ns);
         let of_servers = servers.list.iter().filter_map(|server| server.process.as_ref().ok()?.group.clone()).collect();
         let groups = self.groups.read(&self.root, &of_servers, at.monotonic_ns);
-        let host = host::read(&self.root, self.process, groups);
+        let mut host = host::read(&self.root, self.process, groups);
+        if let Some(before) = &self.before {
+            host::keep_idle_times(&before.host, &mut host);
+        }
         let settings = self.settings.read(&self.root, at.monotonic_ns);
         let credits = self.credits.as_mut().and_then(|credits| credits.read(&host, at.monotonic_ns));
-        self.unreadable.extend(read::denied(&host, &servers.list));
+        let denied = read::denied(&host, &servers.list, evenkeel_sys::process::is_root());
+        // Servers come and go for months, so the list is bounded.
+        let room = UNREADABLE_MAX.saturating_sub(self.unreadable.len());
+        let is_new = |one: &Unreadable| !self.unreadable.contains(one);
+        let new: Vec<Unreadable> = denied.into_iter().filter(is_new).take(room).collect();
+        self.unreadable.extend(new);
         self.due_ns = Some(next_due(self.due_ns, at.monotonic_ns, self.asked.interval_ns));
         let mut sample = Sample {
             at,
@@ -167,10 +177,11 @@ impl Collector {
             ledger: LedgerSample::default(),
             gaps: self.gaps.as_mut().map(|gaps| gaps.read(at.monotonic_ns)),
             recorder: self.recorder.as_ref().map(FlightRecorder::state),
-            unreadable: self.unreadable.iter().take(UNREADABLE_MAX).cloned().collect(),
+            unreadable: self.unreadable.iter().cloned().collect(),
         };
         if let Some(before) = self.before.take() {
-            sample.ledger = ledger::entries(&before, &sample);
+            sample.ledger = ledger::entries(&before, &sample, &self.usual);
+            self.usual.add(&before, &sample);
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.add(&sample);

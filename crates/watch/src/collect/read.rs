@@ -30,13 +30,15 @@ pub(super) fn absent(why: impl Into<String>) -> Unknown {
     Unknown { unknown: Kind::Absent, why: why.into() }
 }
 
-/// The files that this user may not read, but root may.
-pub(super) fn denied(host: &HostSample, servers: &[ServerSample]) -> Vec<Unreadable> {
+/// The files that this user may not read, but root may. If root itself may not read one, as in a container without the capability, no
+/// command on this machine gives access.
+pub(super) fn denied(host: &HostSample, servers: &[ServerSample], is_root: bool) -> Vec<Unreadable> {
     let mut found = Vec::new();
+    let mend = (!is_root).then(|| "sudo evenkeel watch".to_owned());
     let mut add = |what: &str, unknown: Option<&Unknown>| {
         if let Some(unknown) = unknown.filter(|unknown| unknown.unknown == Kind::Denied) {
             let (what, why) = (what.to_owned(), unknown.why.clone());
-            found.push(Unreadable { what, why, mend: Some("sudo evenkeel watch".to_owned()) });
+            found.push(Unreadable { what, why, mend: mend.clone() });
         }
     };
     add("CPU times", host.stat.as_ref().err());

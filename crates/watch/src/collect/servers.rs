@@ -62,6 +62,8 @@ pub(super) struct Found {
 struct Page {
     name: String,
     pid: Option<u32>,
+    /// The number of the process in its own PID namespace.
+    owner: u64,
     telemetry: Counted<TelemetrySample>,
 }
 
@@ -143,16 +145,17 @@ impl Servers {
             let name = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if clock::monotonic_ns() >= until_ns {
                 let why = odd(format!("{}: the other pages took too long", path.display()));
-                return Some(Page { name: name(), pid: None, telemetry: Err(why) });
+                return Some(Page { name: name(), pid: None, owner: 0, telemetry: Err(why) });
             }
             match reader.read() {
                 Ok(page) => Some(Page {
                     name: printable(&page.session),
                     pid: process(root, &page),
+                    owner: page.owner.pid,
                     telemetry: Ok((&page).into()),
                 }),
                 Err(error @ PageError::HalfWritten { .. }) => {
-                    Some(Page { name: name(), pid: None, telemetry: Err(odd(error.to_string())) })
+                    Some(Page { name: name(), pid: None, owner: 0, telemetry: Err(odd(error.to_string())) })
                 }
                 // The file is not a telemetry page, or the server has ended meanwhile.
                 Err(_) => None,
@@ -193,6 +196,7 @@ fn name_holder(root: &Root, pid: u32, page: &mut TelemetrySample) {
 
 /// The servers to watch, and the number of those beyond the limit. Servers that the user named take precedence over those that were found.
 fn choose(mut pages: Vec<Page>, named: &[u32]) -> (Vec<ServerSample>, usize) {
+    name_apart(&mut pages);
     let with_page: BTreeSet<u32> = pages.iter().filter_map(|page| page.pid).collect();
     let without_page: Vec<u32> = named.iter().copied().filter(|pid| !with_page.contains(pid)).collect();
     let all = pages.len() + without_page.len();
@@ -203,6 +207,20 @@ fn choose(mut pages: Vec<Page>, named: &[u32]) -> (Vec<ServerSample>, usize) {
     list.extend(without_page.into_iter().map(of_process).take(SERVERS_MAX - list.len()));
     let beyond = all - list.len();
     (list, beyond)
+}
+
+/// Servers in several containers may have sessions of the same name, and their processes are not visible here. Such sessions get the number
+/// that the process has in its container. Otherwise their metrics would have the same labels, and node_exporter would refuse the file.
+fn name_apart(pages: &mut [Page]) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for page in pages.iter().filter(|page| page.pid.is_none()) {
+        *counts.entry(page.name.clone()).or_default() += 1;
+    }
+    for page in pages.iter_mut().filter(|page| page.pid.is_none()) {
+        if counts.get(&page.name).is_some_and(|count| *count > 1) {
+            page.name = format!("{} (process {} of its container)", page.name, page.owner);
+        }
+    }
 }
 
 fn of_process(pid: u32) -> ServerSample {
@@ -238,7 +256,17 @@ mod tests {
     use super::*;
 
     fn page(pid: u32) -> Page {
-        Page { name: format!("page of {pid:03}"), pid: Some(pid), telemetry: Err(odd("half written")) }
+        Page { name: format!("page of {pid:03}"), pid: Some(pid), owner: 0, telemetry: Err(odd("half written")) }
+    }
+
+    #[test]
+    fn sessions_of_one_name_in_several_containers_are_told_apart() {
+        let page = |name: &str, pid, owner| Page { name: name.to_owned(), pid, owner, telemetry: Err(odd("")) };
+        let pages =
+            vec![page("match", None, 12), page("match", None, 7), page("match", Some(99), 99), page("a", None, 7)];
+        let names: Vec<String> = choose(pages, &[]).0.into_iter().map(|server| server.name).collect();
+        let expected = ["a", "match", "match (process 12 of its container)", "match (process 7 of its container)"];
+        assert_eq!(names, expected);
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct Evidence {
     pub steal_ns: Option<u64>,
     /// The time of interrupts and softirqs on that CPU.
     pub interrupts_ns: Option<u64>,
+    /// The part of that time which the CPU always has. Short interrupts all the time make no tick late.
+    pub usual_interrupts_ns: u64,
     /// How long the whole machine was paused. Only the gap meter detects pauses; without it, a pause leaves no evidence.
     pub paused_ns: Option<u64>,
     /// How long ticks waited for locks. If the server does not report it, it is treated as no wait.
@@ -119,7 +121,8 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
         let longer = evidence.overruns;
         return (Cause::OwnWork, format!("{longer} ticks worked longer than the period, and used the CPU for it"));
     }
-    if is_undisturbed && has_no_lock && has_no_fault && enough(interrupts_ns) && evidence.overruns == 0 {
+    let unusual_ns = interrupts_ns.map(|ns| ns.saturating_sub(evidence.usual_interrupts_ns));
+    if is_undisturbed && has_no_lock && has_no_fault && enough(unusual_ns) && evidence.overruns == 0 {
         return (Cause::Interrupt, format!("interrupts and softirqs had the tick's CPU for {}", ms(interrupts_ns)));
     }
     (Cause::Unknown, open_words(evidence))
@@ -202,6 +205,7 @@ mod tests {
             throttled_ns: Some(0),
             steal_ns: Some(0),
             interrupts_ns: Some(0),
+            usual_interrupts_ns: 0,
             paused_ns: None,
             lock_ns: Some(0),
             major_faults: Some(0),
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_planted_cause_is_found_and_two_are_unknown() {
-        let table: [(&str, Plant, Cause); 40] = [
+        let table: [(&str, Plant, Cause); 42] = [
             ("nothing seen", |_| {}, Cause::Unknown),
             ("preempted", |of| of.run_delay_ns = Some(60 * MS), Cause::Preempted),
             ("not long enough", |of| of.run_delay_ns = Some(20 * MS), Cause::Unknown),
@@ -239,6 +243,16 @@ mod tests {
             ("short fault", |of| (of.major_faults, of.stalled_ns) = (Some(5), Some(MS)), Cause::Unknown),
             ("stalls of others", |of| of.stalled_ns = Some(60 * MS), Cause::Unknown),
             ("interrupts", |of| of.interrupts_ns = Some(60 * MS), Cause::Interrupt),
+            (
+                "interrupts as always",
+                |of| (of.interrupts_ns, of.usual_interrupts_ns) = (Some(60 * MS), 50 * MS),
+                Cause::Unknown,
+            ),
+            (
+                "more interrupts than always",
+                |of| (of.interrupts_ns, of.usual_interrupts_ns) = (Some(90 * MS), 50 * MS),
+                Cause::Interrupt,
+            ),
             (
                 "mostly throttled",
                 |of| (of.throttled_ns, of.run_delay_ns) = (Some(60 * MS), Some(70 * MS)),
@@ -309,7 +323,7 @@ mod tests {
             let [run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns] = times.map(|time| time.map(|ms| ms * MS));
             let evidence = Evidence {
                 ticks: LateCount { lateness_ns: lateness * MS, ..quiet().ticks },
-                run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns, paused_ns: None, lock_ns: lock.map(|ms| ms * MS), major_faults: faults, overruns, excess_ns: 40 * MS,
+                run_delay_ns, throttled_ns, steal_ns, interrupts_ns, usual_interrupts_ns: 0, stalled_ns, paused_ns: None, lock_ns: lock.map(|ms| ms * MS), major_faults: faults, overruns, excess_ns: 40 * MS,
                 work_ns: 100 * MS, cpu_ns: cpu.map(|ms| ms * MS), uncounted_ns: Some(0),
             };
             let long = |time: Option<u64>| time.is_none_or(|ns| ns >= 5 * MS);

@@ -10,6 +10,7 @@ use evenkeel_sys::telemetry::PageHistogram;
 use evenkeel_sys::telemetry::layout::lower_bound_ns;
 
 use super::cause::{EXPLAINS, Evidence, LateCount};
+use super::usual::Usual;
 use crate::sample::{
     Counted, GroupsSample, ProcessSample, Sample, ServerSample, TelemetrySample, WaitKind, late_bound_ns,
 };
@@ -18,7 +19,7 @@ use crate::sample::{
 const DOMINATES: f64 = 0.9;
 
 /// The evidence on a server. None if none of its ticks was late or missed between the samples.
-pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) -> Option<Evidence> {
+pub(super) fn of_server((before, after): (&Sample, &Sample), server: &ServerSample, usual: &Usual) -> Option<Evidence> {
     let same = |then: &&ServerSample| then.pid == server.pid && then.name == server.name && then.telemetry.is_some();
     let then = before.servers.iter().find(same)?;
     let page = server.telemetry.as_ref()?.as_ref().ok()?;
@@ -38,13 +39,14 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
         None => tick_thread(then, now, ran),
     });
     let Overruns { count: overruns, excess_ns, work_ns } = overruns(page_before, page, ticks.bound_ns);
-    let seen = Counters::between(before, after, process, thread.as_ref(), ticks.bound_ns);
+    let seen = Counters::between((before, after), process, thread.as_ref(), ticks.bound_ns, usual);
     Some(Evidence {
         ticks,
         run_delay_ns: seen.run_delay_ns,
         throttled_ns: seen.throttled_ns,
         steal_ns: seen.steal_ns,
         interrupts_ns: seen.interrupts_ns,
+        usual_interrupts_ns: seen.usual_interrupts_ns,
         paused_ns: paused_ns(before, after),
         lock_ns: lock_ns(page_before, page, ticks.bound_ns),
         major_faults: page.major_faults.zip(page_before.major_faults).and_then(|(now, then)| grown(then, now)),
@@ -113,6 +115,8 @@ pub(super) struct Counters {
     pub(super) throttled_ns: Option<u64>,
     pub(super) steal_ns: Option<u64>,
     pub(super) interrupts_ns: Option<u64>,
+    /// The part of these interrupts that the CPU always has.
+    pub(super) usual_interrupts_ns: u64,
     pub(super) stalled_ns: Option<u64>,
     pub(super) cpu_ns: Option<u64>,
     /// CPU time that is in none of the counters: the CPU was away, and nothing reported it.
@@ -121,11 +125,11 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(super) fn between(
-        before: &Sample,
-        after: &Sample,
+        (before, after): (&Sample, &Sample),
         process: Option<(&ProcessSample, &ProcessSample)>,
         thread: Option<&TickThread<'_>>,
         bound_ns: u64,
+        usual: &Usual,
     ) -> Counters {
         let groups = before.host.groups.as_ref().ok().zip(after.host.groups.as_ref().ok());
         let cpu = thread.and_then(|thread| thread.cpu);
@@ -151,11 +155,13 @@ impl Counters {
         let io_ns = stalls(|sample| &sample.host.pressure.io);
         let memory_ns = stalls(|sample| &sample.host.pressure.memory);
         let elapsed_ns = after.at.monotonic_ns.saturating_sub(before.at.monotonic_ns);
+        let interrupts_ns = on_cpu(|times| times.irq.saturating_add(times.softirq));
         Counters {
             run_delay_ns: thread.and_then(|thread| grown(thread.before.run_delay_ns, thread.after.run_delay_ns)),
             throttled_ns: process.and_then(|(then, now)| throttled_ns(then, now, groups?)),
             steal_ns: on_cpu(|times| times.steal),
-            interrupts_ns: on_cpu(|times| times.irq.saturating_add(times.softirq)),
+            interrupts_ns,
+            usual_interrupts_ns: cpu.zip(interrupts_ns).map_or(0, |(cpu, ns)| usual.part_of(ns, cpu, elapsed_ns)),
             stalled_ns: io_ns.zip(memory_ns).map(|(io, memory)| io.max(memory)),
             cpu_ns: thread.and_then(|thread| grown(thread.before.cpu_ns, thread.after.cpu_ns)),
             uncounted_ns: stat.and_then(|(_, now)| {

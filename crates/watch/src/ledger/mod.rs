@@ -8,26 +8,33 @@ mod cause;
 mod evidence;
 mod judged;
 mod outside;
+mod usual;
+
+use std::collections::BTreeSet;
 
 use crate::sample::{Cause, LateTicks, LedgerSample, Sample, ServerSample};
 pub use cause::{Evidence, LateCount, decide};
 use judged::Judged;
+pub use usual::Usual;
 
-/// The maximum number of servers with counts.
+/// The maximum number of servers with counts. It is larger than the number of servers that are watched at a time.
 const SERVERS_MAX: usize = 256;
 
-/// The ledger at `after`: the late ticks since `before`, and the counts so far.
-pub fn entries(before: &Sample, after: &Sample) -> LedgerSample {
+/// The ledger at `after`: the late ticks since `before`, and the counts so far. `usual` has the earlier intervals.
+pub fn entries(before: &Sample, after: &Sample, usual: &Usual) -> LedgerSample {
     let mut ledger = LedgerSample { new: Vec::new(), totals: before.ledger.totals.clone() };
     for server in &after.servers {
-        let judged = match (evidence::of_server(before, after, server), &server.outside) {
+        let judged = match (evidence::of_server((before, after), server, usual), &server.outside) {
             (Some(evidence), _) => vec![by_page(&evidence, server)],
-            (None, Some(Ok(_))) => outside::judged(before, after, server),
+            (None, Some(Ok(_))) => outside::judged((before, after), server, usual),
             (None, _) => continue,
         };
         for one in judged {
             let total = one.late.saturating_add(one.missed);
             let key = LedgerSample::key(&server.name, server.pid);
+            if ledger.totals.len() >= SERVERS_MAX && !ledger.totals.contains_key(&key) {
+                forget_ended(&mut ledger, after);
+            }
             if ledger.totals.len() < SERVERS_MAX || ledger.totals.contains_key(&key) {
                 let of_cause: &mut u64 = ledger.totals.entry(key).or_default().entry(one.cause).or_default();
                 *of_cause = of_cause.saturating_add(total);
@@ -44,6 +51,14 @@ pub fn entries(before: &Sample, after: &Sample) -> LedgerSample {
         }
     }
     ledger
+}
+
+/// Drops the counts of servers that ended. A host that starts a process for each match has a new server every few minutes. The counts of
+/// ended servers would fill the table, and late ticks of new servers would not be counted.
+fn forget_ended(ledger: &mut LedgerSample, after: &Sample) {
+    let there: BTreeSet<String> =
+        after.servers.iter().map(|server| LedgerSample::key(&server.name, server.pid)).collect();
+    ledger.totals.retain(|key, _| there.contains(key));
 }
 
 fn by_page(evidence: &Evidence, server: &ServerSample) -> Judged {

@@ -3,6 +3,7 @@
 use super::cause::{EXPLAINS, Evidence, LateCount, OTHERS_MAX, decide, is_counted};
 use super::evidence::{Counters, TickThread, paused_ns, same_process};
 use super::judged::Judged;
+use super::usual::Usual;
 use crate::sample::{
     Cause, DueSample, GapSample, GapsSample, LateWas, OutsideLate, OutsideSample, PauseSample, Sample, ServerSample,
     late_bound_ns,
@@ -31,7 +32,7 @@ struct Known {
 }
 
 /// The late ticks of a server between two samples, by cause.
-pub(super) fn judged(before: &Sample, after: &Sample, server: &ServerSample) -> Vec<Judged> {
+pub(super) fn judged((before, after): (&Sample, &Sample), server: &ServerSample, usual: &Usual) -> Vec<Judged> {
     let Some(now) = server.outside.as_ref().and_then(|outside| outside.as_ref().ok()) else { return Vec::new() };
     let same = |then: &&ServerSample| then.pid == server.pid;
     let server_before = before.servers.iter().find(same);
@@ -49,7 +50,7 @@ pub(super) fn judged(before: &Sample, after: &Sample, server: &ServerSample) -> 
         now.counted_from_ns >= before.at.monotonic_ns.saturating_sub(period_ns.saturating_mul(PERIODS_BEFORE));
     let process = server_before.and_then(|then| same_process(then, server)).filter(|_| is_near);
     let thread = process.and_then(|(then, now_of)| TickThread::numbered(now.tid?, then, now_of));
-    let seen = Counters::between(before, after, process, thread.as_ref(), bound_ns);
+    let seen = Counters::between((before, after), process, thread.as_ref(), bound_ns, usual);
     let waited_awake_ns = now.waited_awake_ns.checked_sub(then.waited_awake_ns);
     let known = Known {
         seen,
@@ -222,6 +223,7 @@ fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -
         throttled_ns: seen.throttled_ns,
         steal_ns: seen.steal_ns,
         interrupts_ns: seen.interrupts_ns,
+        usual_interrupts_ns: seen.usual_interrupts_ns,
         // Late ticks were already compared with each pause, so pauses only matter for missed ticks.
         paused_ns: known.paused_ns.filter(|_| missed > 0),
         lock_ns: None,

@@ -1,12 +1,14 @@
 //! The metrics of servers. Metrics of ticks have the same names as those in a server's own telemetry page.
 
+use std::collections::BTreeMap;
+
 use evenkeel_hostfs::proc::TICK_NS;
 use evenkeel_sys::telemetry::layout::BOUNDS_NS;
 
 use super::family::{Family, Labels, Value};
 use crate::ledger::totals_of;
 use crate::model::Model;
-use crate::sample::{HistogramSample, ProcessSample, Sample, ServerSample, TelemetrySample, ThreadSums};
+use crate::sample::{Cause, HistogramSample, ProcessSample, Sample, ServerSample, TelemetrySample, ThreadSums};
 
 /// The indices of the bounds that are exported, within each power of ten: 1, 2 and 5. `BOUNDS_NS` has twenty bounds per power of ten.
 const PRINTED: [usize; 3] = [0, 6, 14];
@@ -88,13 +90,14 @@ fn processes(servers: &[ServerSample]) -> Vec<Family> {
 /// The counts of ticks with their labels, from telemetry pages. For servers without a page, the counts that were observed from outside.
 fn pages(servers: &[ServerSample]) -> impl Iterator<Item = (Labels, &TelemetrySample)> {
     servers.iter().filter_map(|server| {
-        let (session, page) = match (&server.telemetry, &server.outside) {
-            (Some(Ok(page)), _) => (&page.session, page),
-            (None, Some(Ok(outside))) => (&server.name, &outside.ticks),
+        let page = match (&server.telemetry, &server.outside) {
+            (Some(Ok(page)), _) => page,
+            (None, Some(Ok(outside))) => &outside.ticks,
             _ => return None,
         };
         let pid = server.pid.map_or_else(String::new, |pid| pid.to_string());
-        Some((vec![("session", session.clone()), ("pid", pid)], page))
+        // The name of the server is that of its session, unless several sessions have it.
+        Some((vec![("session", server.name.clone()), ("pid", pid)], page))
     })
 }
 
@@ -136,11 +139,14 @@ fn sessions(servers: &[ServerSample]) -> Vec<Family> {
     ]
 }
 
+/// A server whose ticks are known has a series for each cause, from zero on. Otherwise Prometheus would first see a count of 1, and `rate`
+/// and `increase` would not include the first late ticks of each cause.
 fn causes(sample: &Sample) -> Family {
     let of_server = |server: &ServerSample| {
-        let counts = totals_of(sample, &server.name, server.pid);
-        let labels = labels(server);
-        counts.map(move |(cause, count)| (with(labels.clone(), "cause", cause.name()), Some(count))).collect::<Vec<_>>()
+        let has_ticks = pages(std::slice::from_ref(server)).next().is_some();
+        let counts: BTreeMap<Cause, u64> = totals_of(sample, &server.name, server.pid).collect();
+        let count = |cause: Cause| counts.get(&cause).copied().or_else(|| has_ticks.then_some(0));
+        Cause::ALL.map(|cause| (with(labels(server), "cause", cause.name()), count(cause)))
     };
     Family::counter("evenkeel_server_late_ticks", "Late and missed ticks by cause, since the collector started.")
         .many(sample.servers.iter().flat_map(of_server))

@@ -1,9 +1,9 @@
 //! Tests the ledger with constructed samples.
 
-use evenkeel_watch::ledger::{entries, totals_of};
+use evenkeel_watch::ledger::{self, Usual, totals_of};
 use evenkeel_watch::sample::{
-    Cause, CpuGapsSample, DueSample, GapSample, GapsSample, HistogramSample, LateTicks, LateWas, OutsideLate,
-    OutsideSample, PauseSample, Sample, WaitKind, WaitSample, WaitsSample,
+    Cause, CpuGapsSample, DueSample, GapSample, GapsSample, HistogramSample, LateTicks, LateWas, LedgerSample,
+    OutsideLate, OutsideSample, PauseSample, Sample, WaitKind, WaitSample, WaitsSample,
 };
 use evenkeel_watch::{Measured, Model, metrics};
 
@@ -12,6 +12,11 @@ use crate::rates::{sample, telemetry};
 /// The index of the first bucket whose values are all above 5 ms, and of a bucket of 20 us.
 const LATE: usize = 76;
 const EARLY: usize = 26;
+
+/// The ledger of a collector that has just started.
+fn entries(before: &Sample, after: &Sample) -> LedgerSample {
+    ledger::entries(before, after, &Usual::default())
+}
 
 /// Two samples, with a second of 50 ticks in between. This many of them were late, and nothing else happened on the host.
 fn second(late: u64) -> (Sample, Sample) {
@@ -95,6 +100,47 @@ fn each_planted_cause_is_the_one_of_all_late_ticks() {
         work_too_long(sample);
         cpu(sample).user += 100;
     });
+}
+
+/// A server with many players has interrupts all the time. Each is too short to make a tick late.
+#[test]
+fn interrupts_as_in_every_second_are_no_cause() {
+    let (before, after) = second(10);
+    let cause = |ms: u64, usual: &Usual| {
+        let mut after = after.clone();
+        cpu(&mut after).softirq += ms / 10;
+        ledger::entries(&before, &after, usual).new[0].cause
+    };
+    let mut usual = Usual::default();
+    for ms in [70, 90, 80] {
+        let mut quiet = after.clone();
+        cpu(&mut quiet).softirq += ms / 10;
+        usual.add(&before, &quiet);
+    }
+    let causes = |usual: &Usual| [80, 140, 300].map(|ms| cause(ms, usual));
+    assert_eq!(causes(&Usual::default()), [Cause::Interrupt; 3]);
+    assert_eq!(causes(&usual), [Cause::Unknown, Cause::Interrupt, Cause::Interrupt]);
+    // The interrupts of a storm count, however long it lasts.
+    for _ in 0..20 {
+        let mut storm = after.clone();
+        cpu(&mut storm).softirq += 60;
+        usual.add(&before, &storm);
+    }
+    assert_eq!(cause(600, &usual), Cause::Interrupt);
+}
+
+/// A host that starts a process for each match has more servers over time than the table has rows.
+#[test]
+fn ended_servers_leave_room_for_new_ones() {
+    let (mut before, after) = second(10);
+    for pid in 1000..1256 {
+        let key = LedgerSample::key("an earlier match", Some(pid));
+        before.ledger.totals.insert(key, [(Cause::Unknown, 3)].into());
+    }
+    let ledger = entries(&before, &after);
+    let own = LedgerSample::key(&after.servers[0].name, Some(7));
+    assert_eq!(ledger.totals.get(&own), Some(&[(Cause::Unknown, 10)].into()));
+    assert_eq!(ledger.totals.len(), 1, "the table has room again");
 }
 
 /// Waits of ticks for a mutex, with this total time.
@@ -217,6 +263,9 @@ fn counts_add_up_in_the_model_and_the_metrics() {
         text.contains("evenkeel_server_late_ticks_total{server=\"game server\",pid=\"7\",cause=\"preempted\"} 10"),
         "{text}"
     );
+    // From zero on: otherwise Prometheus sees no increase when the first tick of a cause is late.
+    let stolen = "evenkeel_server_late_ticks_total{server=\"game server\",pid=\"7\",cause=\"stolen\"} 0";
+    assert!(text.contains(stolen), "{text}");
     // A session that has just begun has no earlier ticks to compare with.
     page(&mut later).began_realtime_ns = 2;
     assert_eq!(entries(&after, &later).new, []);
