@@ -29,6 +29,12 @@ impl Outputs {
         Ok(Outputs { store: store.transpose()?, textfile: args.textfile.clone(), failures: [None, None] })
     }
 
+    /// Only a file of metrics.
+    #[cfg(test)]
+    pub(super) fn to_textfile(file: PathBuf) -> Outputs {
+        Outputs { store: None, textfile: Some(file), failures: [None, None] }
+    }
+
     /// Whether no output is open.
     pub(super) fn is_empty(&self) -> bool {
         self.store.is_none() && self.textfile.is_none()
@@ -44,6 +50,11 @@ impl Outputs {
     pub(super) fn metrics(&mut self, model: &Model) -> Option<String> {
         let result = self.textfile.as_ref().map_or(Ok(()), |file| write_textfile(file, model));
         self.warning(1, result.err().map(|failure| failure.message()))
+    }
+
+    /// The failure that lasts, if any.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failures.iter().flatten().map(String::as_str).next()
     }
 
     fn warning(&mut self, of: usize, failure: Option<String>) -> Option<String> {

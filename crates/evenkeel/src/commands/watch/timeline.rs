@@ -76,10 +76,9 @@ impl Timeline {
         }
         let sample = live.collector.sample();
         let model = Model::from_samples(&live.last, &sample);
-        let failures = [live.outputs.store(&sample), live.outputs.metrics(&model)];
-        if let Some(warning) = failures.into_iter().flatten().next() {
-            self.warning = format!("warning: {warning}");
-        }
+        // Both return only new failures. The screen shows a failure for as long as it lasts.
+        let _ = (live.outputs.store(&sample), live.outputs.metrics(&model));
+        self.warning = live.outputs.failure().map_or_else(String::new, |failure| format!("warning: {failure}"));
         live.last = sample;
         self.sparks.add(&model);
         live.held.push_back(model);
@@ -224,6 +223,29 @@ mod tests {
     use evenkeel_watch::store::{StoreOptions, StoreWriter};
 
     use super::*;
+
+    #[test]
+    fn a_warning_ends_with_its_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("folder/metrics.prom");
+        let outputs = Outputs::to_textfile(file.clone());
+        let options = CollectorOptions { interval: std::time::Duration::ZERO, ..CollectorOptions::default() };
+        let mut timeline = Timeline::live(Collector::new(Root::from(BTreeMap::new()), options), outputs);
+        let mut sample = |is_there: bool| {
+            if is_there {
+                std::fs::create_dir(file.parent().unwrap()).unwrap();
+            }
+            while timeline.due_ns().is_some_and(|due_ns| clock::monotonic_ns() < due_ns) {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            timeline.sample_if_due();
+            timeline.warning().to_owned()
+        };
+        let warning = sample(false);
+        assert!(warning.starts_with("warning: ") && warning.contains("metrics.prom"), "{warning}");
+        assert_eq!(sample(false), warning, "it lasts");
+        assert_eq!(sample(true), "");
+    }
 
     #[test]
     fn a_store_is_walked_in_both_directions() {
