@@ -102,12 +102,13 @@ fn only_who_may_gets_an_answer() {
     let server = Server::start(&scene, "--token-file token --host-name game1.example");
     let status = |path: &str, headers: &str| server.ask("GET", path, headers).status;
     assert_eq!(status("/healthz", ""), 200, "supervisors have no token");
-    for path in ["/", "/metrics", "/api/v1/model", "/api/v1/history", "/api/v1/events", "/readyz", "/nothing"] {
+    wait_until("the first samples", || status("/readyz", "") == 200);
+    assert_eq!(status("/readyz", "Host: game1.svc\r\n"), 200, "supervisors may use any name");
+    for path in ["/", "/metrics", "/api/v1/model", "/api/v1/history", "/api/v1/events", "/nothing"] {
         assert_eq!(status(path, ""), 401, "{path}");
         assert_eq!(status(path, "Authorization: Bearer 0123456789abcdefghik\r\n"), 401, "{path}");
     }
     let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
-    wait_until("the first samples", || status("/readyz", &bearer) == 200);
     assert_eq!(status("/metrics", &bearer), 200);
     assert_eq!(status("/metrics", &format!("{bearer}Host: evil.example\r\n")), 421);
     assert_eq!(status("/metrics", &format!("{bearer}Host: game1.example:80\r\n")), 200);

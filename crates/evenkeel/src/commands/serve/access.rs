@@ -61,21 +61,33 @@ impl Access {
         }
         let Some(token) = &self.token else { return Decision::Answer };
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
-        let bearer = text(header::AUTHORIZATION).strip_prefix("Bearer ").map(str::trim);
+        let (scheme, credentials) = text(header::AUTHORIZATION).split_once(' ').unwrap_or_default();
+        let bearer = scheme.eq_ignore_ascii_case("bearer").then(|| credentials.trim());
         let cookies = text(header::COOKIE).split(';').filter_map(|pair| pair.trim().split_once('='));
         let mut sent = bearer.into_iter().chain(cookies.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value));
         if sent.any(|sent| is_equal(sent, token)) {
             return Decision::Answer;
         }
         let query = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let is_in_address =
-            uri.path() == "/" && query.into_iter().any(|(name, value)| name == "token" && is_equal(value, token));
+        let is_in_address = uri.path() == "/"
+            && query.into_iter().any(|(name, value)| name == "token" && is_equal(&decoded(value), token));
         let secure = if self.is_tls { "; Secure" } else { "" };
         let cookie = format!("{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/{secure}");
         match HeaderValue::from_str(&cookie) {
             Ok(cookie) if is_in_address => Decision::KeepToken(cookie),
             _ => Decision::NoToken,
         }
+    }
+
+    /// Whether a page of another site sent this request. Browsers send the cookie of `localhost` to all of its ports, so a page that another
+    /// program serves on this machine could use it.
+    pub(super) fn is_from_another_site(headers: &HeaderMap) -> bool {
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let own = text(header::HOST);
+        headers.contains_key(header::ORIGIN)
+            && text(header::ORIGIN)
+                .and_then(|origin| Some(origin.split_once("://")?.1))
+                .is_none_or(|of| Some(of) != own)
     }
 
     /// Whether a `Host` header names this machine: by an address, as localhost, or by a name that the user gave.
@@ -88,6 +100,28 @@ impl Access {
             || name.eq_ignore_ascii_case("localhost")
             || self.host_names.iter().any(|own| name.eq_ignore_ascii_case(own))
     }
+}
+
+/// The value of a query, with `%2B` as `+` and so on. A program that puts a token into an address may encode its characters. Text that is
+/// not a valid encoding stays as it is.
+fn decoded(value: &str) -> String {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.first_chunk().filter(|_| *first == b'%');
+        let digits = digits.and_then(|digits: &[u8; 2]| std::str::from_utf8(digits).ok());
+        match digits.filter(|digits| !digits.starts_with('+')).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Takes as long for a nearly right token as for a wrong one.
@@ -162,6 +196,8 @@ mod tests {
         let cookie = format!("a=b; {COOKIE}={TOKEN}");
         assert_eq!(with("authorization", &bearer), Decision::Answer);
         assert_eq!(with("cookie", &cookie), Decision::Answer);
+        // The name of a scheme has no case.
+        assert_eq!(with("authorization", &format!("bearer {TOKEN}")), Decision::Answer);
         for wrong in
             ["", "Bearer", "Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Basic 0123456789abcdef"]
         {
@@ -175,6 +211,34 @@ mod tests {
         assert!(matches!(&page, Decision::KeepToken(cookie) if cookie.as_bytes().ends_with(b"; Secure")), "{page:?}");
         let metrics = decide(&access, &format!("/metrics?token={TOKEN}"), &[("host", "localhost")]);
         assert_eq!(metrics, Decision::NoToken);
+        // A token in base64 has characters that some programs encode.
+        let access = Access { token: Some("0123456789ab+/de".into()), ..access };
+        for (sent, expected) in [
+            ("0123456789ab+/de", true),
+            ("0123456789ab%2B%2fde", true),
+            ("0123456789ab%2B%2", false),
+            ("0123456789ab%+B/de", false),
+            ("%", false),
+        ] {
+            let page = decide(&access, &format!("/?token={sent}"), &[("host", "localhost")]);
+            assert_eq!(matches!(page, Decision::KeepToken(_)), expected, "{sent}");
+        }
+    }
+
+    #[test]
+    fn only_a_page_of_evenkeel_itself_may_send_a_request() {
+        let is_foreign = |headers: &[(&'static str, &str)]| {
+            let headers = headers.iter().map(|(name, value)| {
+                (header::HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap())
+            });
+            Access::is_from_another_site(&headers.collect())
+        };
+        let host = ("host", "localhost:9177");
+        assert!(!is_foreign(&[host]), "curl and Alertmanager send no origin");
+        assert!(!is_foreign(&[host, ("origin", "http://localhost:9177")]));
+        for origin in ["http://localhost:3000", "http://localhost", "null", "https://evil.example", "\u{e9}"] {
+            assert!(is_foreign(&[host, ("origin", origin)]), "{origin}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use evenkeel_sys::clock;
 use evenkeel_watch::recorder::Dumper;
@@ -42,14 +43,23 @@ impl Shared {
 pub(super) struct Feed {
     pub(super) shared: Shared,
     thread: JoinHandle<()>,
+    began_ns: u64,
+    interval_ns: u64,
 }
 
 impl Feed {
-    /// Takes samples until `stop` is set.
+    /// Takes samples, one each `interval`, until `stop` is set.
     ///
     /// # Errors
     /// If the thread does not start.
-    pub(super) fn start(mut collector: Collector, points_max: usize, stop: Arc<AtomicBool>) -> Result<Feed, Failure> {
+    pub(super) fn start(
+        mut collector: Collector,
+        interval: Duration,
+        points_max: usize,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Feed, Failure> {
+        let began_ns = clock::monotonic_ns();
+        let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         let (send, latest) = watch::channel(None);
         let history = Arc::new(Mutex::new(History::new(points_max)));
         let shared = Shared { latest, history, dumper: collector.dumper() };
@@ -67,12 +77,16 @@ impl Feed {
         };
         let spawned = std::thread::Builder::new().name("collector".to_owned()).spawn(body);
         let thread = spawned.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the collector", &error))?;
-        Ok(Feed { shared, thread })
+        Ok(Feed { shared, thread, began_ns, interval_ns })
     }
 
-    /// Whether the collector still takes samples.
+    /// Whether the collector still takes samples. The first answer takes an interval. Without time for it, systemd's watchdog would end a
+    /// service with a long interval before its second sample, again and again.
     pub(super) fn is_fresh(&self) -> bool {
-        is_fresh(self.shared.latest.borrow().as_deref())
+        match self.shared.latest.borrow().as_deref() {
+            Some(latest) => is_fresh(Some(latest)),
+            None => is_recent(self.began_ns, self.interval_ns),
+        }
     }
 
     /// Waits for the thread, after the stop.
@@ -85,7 +99,33 @@ impl Feed {
 pub(super) fn is_fresh(latest: Option<&Latest>) -> bool {
     latest.is_some_and(|latest| {
         let sample = &latest.model.sample;
-        let age_ns = clock::monotonic_ns().saturating_sub(sample.at.monotonic_ns);
-        age_ns <= sample.asked.interval_ns.saturating_mul(3).saturating_add(FRESH_NS)
+        is_recent(sample.at.monotonic_ns, sample.asked.interval_ns)
     })
+}
+
+fn is_recent(at_ns: u64, interval_ns: u64) -> bool {
+    clock::monotonic_ns().saturating_sub(at_ns) <= interval_ns.saturating_mul(3).saturating_add(FRESH_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::Ordering;
+
+    use evenkeel_hostfs::Root;
+    use evenkeel_watch::CollectorOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_collector_has_time_for_its_first_interval() {
+        let interval = Duration::from_secs(60);
+        let options = CollectorOptions { interval, ..CollectorOptions::default() };
+        let stop = Arc::new(AtomicBool::new(false));
+        let collector = Collector::new(Root::from(BTreeMap::new()), options);
+        let feed = Feed::start(collector, interval, 1, Arc::clone(&stop)).unwrap();
+        assert!(feed.is_fresh() && feed.shared.latest.borrow().is_none(), "the watchdog must not end it");
+        stop.store(true, Ordering::Relaxed);
+        feed.end();
+    }
 }

@@ -161,6 +161,9 @@ impl History {
     }
 
     pub(super) fn add(&mut self, point: Point) {
+        // If the clock was set back, the later points are from a time that is still to come. A reader that asks for newer points would
+        // get none until then.
+        self.points.retain(|earlier| earlier.at_ms < point.at_ms);
         if self.points.len() >= self.points_max {
             self.points.pop_front();
         }

@@ -111,7 +111,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let stop = stop_flag()?;
     let points = args.keep.div_duration_f64(args.watch.interval());
     let points = (points.ceil() as usize).clamp(1, POINTS_MAX);
-    let feed = collector.map(|collector| Feed::start(collector, points, Arc::clone(&stop))).transpose()?;
+    let feed = collector.map(|collector| Feed::start(collector, args.watch.interval(), points, Arc::clone(&stop)));
+    let feed = feed.transpose()?;
     let addresses = match (&stored, &feed) {
         (Some(stored), _) => stored.router(),
         (None, Some(feed)) => routes::live(feed, &access, axum::routing::get(replay::nothing_stored)),

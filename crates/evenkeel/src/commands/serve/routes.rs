@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::extract::{Query, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -77,10 +77,9 @@ pub(super) fn router(addresses: Router, access: &Arc<Access>) -> Router {
         .route("/charts.js", get(|| asset("text/javascript; charset=utf-8", CHARTS)))
         .route("/serve.css", get(|| asset("text/css; charset=utf-8", STYLE)))
         .merge(addresses)
+        .route("/healthz", get(|| async { "ok\n" }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "not found\n") })
         .layer(middleware::from_fn_with_state(Arc::clone(access), guarded))
-        // Supervisors have no token, and the answer contains no data.
-        .route("/healthz", get(|| async { "ok\n" }))
         .layer(middleware::from_fn(with_headers))
 }
 
@@ -89,6 +88,10 @@ async fn asset(kind: &'static str, text: &'static str) -> Response {
 }
 
 async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    // Supervisors have no token, and the answers contain no data.
+    if ["/healthz", "/readyz"].contains(&request.uri().path()) {
+        return next.run(request).await;
+    }
     match access.decide(request.uri(), request.headers()) {
         Decision::Answer => next.run(request).await,
         Decision::KeepToken(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
@@ -163,12 +166,15 @@ struct DumpAnswer {
 }
 
 /// Asks the flight recorder for a dump. It needs a token, because a page of another site could send this request too.
-async fn dump(State(app): State<App>) -> Response {
+async fn dump(State(app): State<App>, headers: HeaderMap) -> Response {
     let answer = |status: StatusCode, why: Option<String>| {
         (status, Json(DumpAnswer { format: FORMAT, accepted: why.is_none(), why })).into_response()
     };
     if !app.access.needs_token() {
         return answer(StatusCode::FORBIDDEN, Some("dumps take a token: start evenkeel with --token-file".to_owned()));
+    }
+    if Access::is_from_another_site(&headers) {
+        return answer(StatusCode::FORBIDDEN, Some("a page of another site sent this request".to_owned()));
     }
     let Some(dumper) = &app.shared.dumper else {
         let why = "the flight recorder does not run: start evenkeel with --dumps DIR";
