@@ -95,12 +95,16 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
         add_missed(&mut list, cause, words, 1);
         missed -= 1;
     }
+    let asleep = (!off.is_empty() || missed > 0).then(|| while_off(&off, missed, period_ns, known));
     for late in &awake {
-        let (cause, words) = behind_a_long_one(late, &awake, known);
+        // A thread that catches up does its ticks late for the reason of the tick that began late.
+        let (cause, words) = match (behind_a_long_one(late, &awake, known), &asleep) {
+            ((Cause::Unknown, _), Some((cause, words))) if is_catching_up(late) => (*cause, words.clone()),
+            (found, _) => found,
+        };
         add(&mut list, cause, words, late);
     }
-    if !off.is_empty() || missed > 0 {
-        let (cause, words) = while_off(&off, missed, period_ns, known);
+    if let Some((cause, words)) = asleep {
         for late in &off {
             add(&mut list, cause, words.clone(), late);
         }
@@ -180,10 +184,16 @@ fn add(list: &mut Vec<Judged>, cause: Cause, words: String, late: &OutsideLate) 
     }
 }
 
+/// Whether the thread began that wake-up late, so that it had ticks to catch up with. These do not take longer than usual.
+fn is_catching_up(late: &OutsideLate) -> bool {
+    let LateWas::Awake { began_late_ns, .. } = late.was else { return false };
+    began_late_ns.is_none_or(|ns| ns as f64 > late.lateness_ns as f64 * OTHERS_MAX)
+}
+
 /// The cause if the thread was awake when the tick became due, because an earlier tick lasted too long. The switch records show whether it
 /// ran or waited.
 fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) -> (Cause, String) {
-    let LateWas::Awake { on_cpu_ns, waited_ns } = late.was else { return (Cause::Unknown, open_words(known)) };
+    let LateWas::Awake { on_cpu_ns, waited_ns, .. } = late.was else { return (Cause::Unknown, open_words(known)) };
     let lateness_ns = late.lateness_ns as f64;
     let ms = |ns: u64| ns as f64 / 1e6;
     let seen = &known.seen;
@@ -205,7 +215,8 @@ fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) ->
     let is_counted = is_counted(seen.uncounted_ns, all_ns as u64);
     let is_alone = others_ns.is_some_and(|ns| ns as f64 <= all_ns * OTHERS_MAX);
     let has_waited_little = waited_ns as f64 <= lateness_ns * OTHERS_MAX;
-    if has_waited_little && is_alone && is_counted && on_cpu_ns as f64 >= lateness_ns {
+    let has_worked = on_cpu_ns as f64 >= lateness_ns && !is_catching_up(late);
+    if has_waited_little && is_alone && is_counted && has_worked {
         return (Cause::OwnWork, format!("an earlier tick worked for {:.1} ms, and had a CPU for it", ms(on_cpu_ns)));
     }
     (Cause::Unknown, open_words(known))

@@ -131,5 +131,9 @@ pub enum LateWas {
         on_cpu_ns: u64,
         /// How long the thread waited for a CPU since that wake-up, in nanoseconds.
         waited_ns: u64,
+        /// How late the first tick since that wake-up began, in nanoseconds. None if it is unknown, or if the ticks before it were missed.
+        /// Many servers then do the missed ticks at once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        began_late_ns: Option<u64>,
     },
 }

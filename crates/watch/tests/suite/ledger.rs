@@ -308,8 +308,27 @@ fn outside(sample: &mut Sample) -> &mut OutsideSample {
 const OFF: OutsideLate = OutsideLate { due_ns: 100_500_000_000, lateness_ns: 12_000_000, cpu: 0, was: LateWas::Off };
 
 fn behind(on_cpu_ms: u64, waited_ms: u64) -> OutsideLate {
-    let was = LateWas::Awake { on_cpu_ns: on_cpu_ms * 1_000_000, waited_ns: waited_ms * 1_000_000 };
+    let (on_cpu_ns, waited_ns) = (on_cpu_ms * 1_000_000, waited_ms * 1_000_000);
+    let was = LateWas::Awake { on_cpu_ns, waited_ns, began_late_ns: Some(50_000) };
     OutsideLate { due_ns: 100_700_000_000, lateness_ns: 15_000_000, cpu: 0, was }
+}
+
+/// The tick after [`OFF`]: its thread worked for 18 ms since it got the CPU, and did several ticks in that time.
+fn caught_up(began_late_ns: Option<u64>) -> OutsideLate {
+    let was = LateWas::Awake { on_cpu_ns: 18_000_000, waited_ns: 0, began_late_ns };
+    OutsideLate { due_ns: OFF.due_ns + 20_000_000, lateness_ns: 8_000_000, cpu: 0, was }
+}
+
+/// After a delay, most servers do several ticks at once. Their work takes no longer than usual.
+#[test]
+fn ticks_that_are_caught_up_are_no_own_work() {
+    causes(&[caught_up(Some(1_000_000))], 0, |_| {}, &[(Cause::OwnWork, 1, 0)]);
+    causes(&[caught_up(Some(12_000_000))], 0, |_| {}, &[(Cause::Unknown, 1, 0)]);
+    causes(&[caught_up(None)], 2, |_| {}, &[(Cause::Unknown, 1, 2)]);
+    // They are late for the reason of the tick that began late.
+    let preempted = |sample: &mut Sample| thread(sample).run_delay_ns += 12_000_000;
+    causes(&[OFF, caught_up(Some(12_000_000))], 0, preempted, &[(Cause::Preempted, 2, 0)]);
+    causes(&[OFF, caught_up(Some(1_000_000))], 0, preempted, &[(Cause::OwnWork, 1, 0), (Cause::Preempted, 1, 0)]);
 }
 
 #[track_caller]

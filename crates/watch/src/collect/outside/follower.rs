@@ -196,7 +196,8 @@ impl Follower {
                 let lateness_ns = self.behind_ns(due, &wake, all, usual_ns).filter(|ns| *ns >= bound_ns);
                 if let Some(lateness_ns) = lateness_ns {
                     self.counted.ticks.lateness.add(lateness_ns);
-                    let was = LateWas::Awake { on_cpu_ns: wake.on_cpu_ns, waited_ns: waited_ns(&wake) };
+                    let (on_cpu_ns, waited_ns) = (wake.on_cpu_ns, waited_ns(&wake));
+                    let was = LateWas::Awake { on_cpu_ns, waited_ns, began_late_ns: began_late_ns(&wake, all) };
                     self.late(OutsideLate { due_ns: due.expected_ns, lateness_ns, cpu: wake.cpu as usize, was });
                 }
             }
@@ -265,6 +266,20 @@ fn lossy(before: &Stream, next: &Stream) -> Option<Range<u64>> {
     }
     let last_ns = before.threads.iter().filter_map(|thread| thread.wakes.last()).map(|wake| wake.end_ns).max();
     Some(last_ns.map_or(next.from_ns, |ns| ns.min(next.from_ns))..next.to_ns)
+}
+
+/// How late the first tick of a wake began. `None` if that is unknown, or if the tick before it was missed.
+fn began_late_ns(wake: &Wake, all: &[DueTime]) -> Option<u64> {
+    let mut before = None;
+    for one in all {
+        match one.outcome {
+            Outcome::Begun { wake: its, lateness_ns } if its.start_ns == wake.start_ns => {
+                return lateness_ns.filter(|_| before != Some(Outcome::Missed));
+            }
+            outcome => before = Some(outcome),
+        }
+    }
+    None
 }
 
 fn waited_ns(wake: &Wake) -> u64 {

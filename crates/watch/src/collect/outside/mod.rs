@@ -219,5 +219,12 @@ fn threads_of(pid: u32, tick: &TickLoop) -> Watched {
 
 fn refused(errno: Errno) -> Unknown {
     let kind = if errno.is_denial() { Kind::Denied } else { Kind::Odd };
-    Unknown { unknown: kind, why: format!("watch its threads: {errno}") }
+    let why = match errno {
+        // The kernel refuses a user without the privilege with EACCES.
+        Errno::PERM => {
+            format!("watch its threads: {errno}: a container or the limit of locked memory (ulimit -l) forbids it")
+        }
+        _ => format!("watch its threads: {errno}"),
+    };
+    Unknown { unknown: kind, why }
 }

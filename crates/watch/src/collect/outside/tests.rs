@@ -135,9 +135,11 @@ fn late_ticks_are_found_with_what_their_thread_did() {
             late.iter().filter(|late| late.was != LateWas::Off).map(|late| (number(late), late.was)).collect();
         // The tick after the long one began 13 ms late. The tick after the one that waited began 15 ms late.
         assert!(matches!(awake[..], [(401, _), (501, _)]), "{awake:?}");
-        let LateWas::Awake { on_cpu_ns, waited_ns } = awake[0].1 else { panic!("{awake:?}") };
-        assert!(on_cpu_ns > 33 * MS && waited_ns == 0, "{awake:?}");
-        let LateWas::Awake { on_cpu_ns, waited_ns } = awake[1].1 else { panic!("{awake:?}") };
+        let LateWas::Awake { on_cpu_ns, waited_ns, began_late_ns: Some(began_late_ns) } = awake[0].1 else {
+            panic!("{awake:?}")
+        };
+        assert!(on_cpu_ns > 33 * MS && waited_ns == 0 && began_late_ns < MS, "{awake:?}");
+        let LateWas::Awake { on_cpu_ns, waited_ns, .. } = awake[1].1 else { panic!("{awake:?}") };
         assert!(on_cpu_ns < 6 * MS && is_near(waited_ns, 33 * MS), "{awake:?}");
         assert!(is_near(counted.waited_awake_ns, 33 * MS));
     }
@@ -209,6 +211,10 @@ fn a_moment_without_a_cpu_costs_no_tick_and_a_server_that_stops_is_lost() {
     assert_eq!(counted.ticks.missed, 25, "{late:?}");
     assert!(late.iter().any(|late| late.lateness_ns.abs_diff(7 * MS) < MS), "{late:?}");
     assert!(counted.ticks.ticks + counted.ticks.missed > 950, "{counted:?}");
+    // The ticks that become due meanwhile are late too. Their thread was not busy with one long tick.
+    let awake: Vec<LateWas> = late.iter().map(|late| late.was).filter(|was| *was != LateWas::Off).collect();
+    let catches_up = |was: &LateWas| matches!(was, LateWas::Awake { began_late_ns: None, .. });
+    assert!(!awake.is_empty() && awake.iter().all(catches_up), "{late:?}");
     let wakes = wakes(10, &[]);
     let found_in = stretch(&wakes, BEGAN, BEGAN + 3 * S);
     let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
