@@ -4,7 +4,7 @@ pub(crate) mod screen;
 pub(crate) mod words;
 
 use evenkeel_watch::Measured;
-use evenkeel_watch::model::{HostModel, Model, ServerModel, SettingsModel};
+use evenkeel_watch::model::{DiskModel, HostModel, Model, ServerModel, SettingsModel};
 
 use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 use crate::show::units::{bytes, percent};
@@ -121,12 +121,18 @@ fn host(page: &mut Page, host: &HostModel) {
         format!("{} major faults, {swapped} pages from swap", per_s(*faults))
     });
     row(page, "disks", &host.disks, |disks| {
-        let one = |disk: &evenkeel_watch::model::DiskModel| {
-            format!("{} {} busy", disk.name, value(&disk.busy, |share| percent(*share)))
-        };
-        disks.iter().take(LISTED_MAX).map(one).collect::<Vec<_>>().join(", ")
+        let one = |disk: &DiskModel| format!("{} {} busy", disk.name, value(&disk.busy, |share| percent(*share)));
+        busiest(disks).into_iter().take(LISTED_MAX).map(one).collect::<Vec<_>>().join(", ")
     });
     row(page, "clock source", &host.clock_source, String::clone);
+}
+
+/// The disks, the busiest first. By name, the many `loop` devices of some systems would hide the disk.
+fn busiest(disks: &[DiskModel]) -> Vec<&DiskModel> {
+    let mut sorted: Vec<&DiskModel> = disks.iter().collect();
+    let busy = |disk: &DiskModel| disk.busy.known().copied().unwrap_or(0.0);
+    sorted.sort_by(|one, other| busy(other).total_cmp(&busy(one)));
+    sorted
 }
 
 fn settings(page: &mut Page, model: &Model) {
@@ -220,4 +226,30 @@ fn line(server: &ServerModel) -> Vec<String> {
 fn reasons(server: &ServerModel) -> impl Iterator<Item = &str> {
     let ticks = server.ticks.known().and_then(|ticks| ticks.ticks_per_s.why());
     [server.ticks.why(), ticks, server.cpu.why(), server.run_delay.why(), server.udp.why()].into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_disk_comes_first() {
+        let disk = |name: &str, busy: Measured<f64>| DiskModel {
+            name: name.to_owned(),
+            reads_per_s: Measured::Known(0.0),
+            read_bytes_per_s: Measured::Known(0.0),
+            writes_per_s: Measured::Known(0.0),
+            written_bytes_per_s: Measured::Known(0.0),
+            busy,
+            request_ms_mean: Measured::Known(None),
+        };
+        let disks = [
+            disk("loop0", Measured::Known(0.0)),
+            disk("loop1", Measured::absent("")),
+            disk("nvme0n1", Measured::Known(0.4)),
+            disk("sda", Measured::Known(0.9)),
+        ];
+        let names: Vec<&str> = busiest(&disks).into_iter().map(|disk| disk.name.as_str()).collect();
+        assert_eq!(names, ["sda", "nvme0n1", "loop0", "loop1"]);
+    }
 }
