@@ -19,6 +19,10 @@ const INDEX_BYTES_MAX: u64 = 16 << 20;
 /// The maximum number of samples between two entries of the index. If entries are missing, several blocks lie between two entries.
 const SAMPLES_MAX: usize = 4096;
 
+/// The maximum number of earlier segments that are compared with the segment in which a sample was found. A program that is restarted again
+/// and again writes thousands of segments a day.
+const COMPARED_MAX: usize = 16;
+
 /// The position of a sample in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
@@ -119,9 +123,11 @@ impl Replay {
         // When the block after the examined one begins.
         let mut next_ns = None;
         for segment in (0..self.segments.len()).rev() {
-            let is_of_day =
-                |(_, found): (u64, Position)| self.segments[found.segment].day == self.segments[segment].day;
-            if best.is_some_and(|found| !is_of_day(found)) {
+            let is_near = |(_, found): (u64, Position)| {
+                self.segments[found.segment].day == self.segments[segment].day
+                    && segment.saturating_add(COMPARED_MAX) >= found.segment
+            };
+            if best.is_some_and(|found| !is_near(found)) {
                 break;
             }
             let blocks = self.blocks(segment).to_vec();
