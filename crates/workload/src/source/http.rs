@@ -62,6 +62,14 @@ impl Address {
     /// # Errors
     /// What went wrong, as a text that follows the address in a sentence.
     pub fn get(&self) -> Result<String, NoNumber> {
+        page(self.answer()?)
+    }
+
+    /// Reads the answer, of whatever status. [`page`] is its text if it is a page.
+    ///
+    /// # Errors
+    /// Why there is no answer, as a text that follows the address in a sentence.
+    pub fn answer(&self) -> Result<Answer, NoNumber> {
         let deadline = Instant::now() + PATIENCE;
         let Address { host, port, path } = self;
         let addresses = (host.as_str(), *port).to_socket_addrs();
@@ -75,7 +83,7 @@ impl Address {
              Accept-Encoding: identity\r\nConnection: close\r\n\r\n"
         );
         match http::exchange(&mut stream, question.as_bytes(), PAGE_BYTES_MAX, deadline) {
-            Ok(answer) => page(answer),
+            Ok(answer) => Ok(answer),
             Err(HttpError::Io(error)) if error.kind() == ErrorKind::TimedOut => {
                 Err(format!("no complete answer within {PATIENCE:?}").into())
             }
@@ -86,7 +94,10 @@ impl Address {
 }
 
 /// The page that an answer contains.
-fn page(answer: Answer) -> Result<String, NoNumber> {
+///
+/// # Errors
+/// Why it contains none, as a text that follows the address in a sentence.
+pub fn page(answer: Answer) -> Result<String, NoNumber> {
     let Answer { status, reason, encoding, body } = answer;
     if status != 200 {
         let reason: String = reason.chars().take(76).collect();

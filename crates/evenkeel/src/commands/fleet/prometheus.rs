@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_workload::source::http::Address;
+use evenkeel_workload::source::http::{Address, page};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::exit;
 use crate::failure::Failure;
@@ -20,17 +21,53 @@ struct QueryAnswer {
 }
 
 #[derive(Deserialize)]
-#[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
-enum QueryData {
-    Vector(Vec<Sample>),
-    #[serde(other)]
-    Other,
+#[serde(rename_all = "camelCase")]
+struct QueryData {
+    result_type: String,
+    result: Value,
 }
 
 #[derive(Deserialize)]
 struct Sample {
     metric: BTreeMap<String, String>,
     value: (f64, String),
+}
+
+#[derive(Deserialize)]
+struct QueryError {
+    error: String,
+}
+
+/// Why Prometheus refused a query, such as the place of a mistake in it; none if it does not say.
+fn refusal_of(status: u16, body: &[u8]) -> Option<String> {
+    let error: QueryError = serde_json::from_slice(body).ok().filter(|_| status != 200)?;
+    let why: String = error.error.chars().take(ERROR_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    Some(format!("it answered {status}: {why}"))
+}
+
+/// The maximum length of an error of Prometheus that is shown.
+const ERROR_CHARS_MAX: usize = 300;
+
+/// The number of each node in the answer of a query.
+fn numbers_of(page: &str) -> Result<BTreeMap<String, f64>, String> {
+    let odd = |error: serde_json::Error| format!("odd answer: {error}");
+    let QueryData { result_type, result } = serde_json::from_str::<QueryAnswer>(page).map_err(odd)?.data;
+    if result_type != "vector" {
+        return Err(format!("the query gives a {result_type}, and not one number a node"));
+    }
+    let samples: Vec<Sample> = serde_json::from_value(result).map_err(odd)?;
+    let mut numbers = BTreeMap::new();
+    for Sample { metric, value: (_, number) } in samples {
+        let node = metric.get("node").or_else(|| metric.get("instance"));
+        let (Some(node), Ok(number)) = (node, number.parse()) else { continue };
+        // One of several numbers would be an arbitrary queue, CPU or session of the node.
+        if numbers.insert(node.clone(), number).is_some() {
+            return Err(format!(
+                "the query gives several numbers for {node}; aggregate them, such as `max by (instance) (…)`"
+            ));
+        }
+    }
+    Ok(numbers)
 }
 
 impl Prometheus {
@@ -41,9 +78,7 @@ impl Prometheus {
         Address::parse(&format!("{base}/api/v1/query")).map_err(|error| wrong(&error))?;
         Ok(Prometheus { base })
     }
-}
 
-impl Prometheus {
     /// The result of a query: one number for each host, by the label `node`, or else `instance`.
     ///
     /// # Errors
@@ -51,14 +86,11 @@ impl Prometheus {
     pub(super) fn numbers(&self, query: &str) -> Result<BTreeMap<String, f64>, String> {
         let address = format!("{}/api/v1/query?query={}", self.base, percent_encoded(query, b""));
         let address = Address::parse(&address).map_err(|error| error.to_string())?;
-        let page = address.get().map_err(|error| error.to_string())?;
-        let answer: QueryAnswer = serde_json::from_str(&page).map_err(|error| format!("odd answer: {error}"))?;
-        let QueryData::Vector(samples) = answer.data else {
-            return Err("the query does not give one number a node".to_owned());
-        };
-        let node = |sample: &Sample| sample.metric.get("node").or_else(|| sample.metric.get("instance")).cloned();
-        let number = |sample: Sample| Some((node(&sample)?, sample.value.1.parse().ok()?));
-        Ok(samples.into_iter().filter_map(number).collect())
+        let answer = address.answer().map_err(|error| error.to_string())?;
+        if let Some(why) = refusal_of(answer.status, &answer.body) {
+            return Err(why);
+        }
+        numbers_of(&page(answer).map_err(|error| error.to_string())?)
     }
 }
 
@@ -77,10 +109,34 @@ mod tests {
     fn the_answer_of_a_query_is_read() {
         let text = r#"{"status":"success","data":{"resultType":"vector","result":[
                 {"metric":{"node":"vm-1"},"value":[1.5,"2.5"]},{"metric":{},"value":[1,"1"]}]}}"#;
-        let answer: QueryAnswer = serde_json::from_str(text).unwrap();
-        let QueryData::Vector(samples) = answer.data else { panic!("no vector") };
-        assert_eq!((samples.len(), samples[0].value.1.as_str()), (2, "2.5"));
-        let scalar = r#"{"data":{"resultType":"scalar","result":[1,"2"]}}"#;
-        assert!(serde_json::from_str::<QueryAnswer>(scalar).is_err());
+        assert_eq!(numbers_of(text), Ok(BTreeMap::from([("vm-1".to_owned(), 2.5)])));
+        for (number, is_nan) in [("NaN", true), ("+Inf", false)] {
+            let text = text.replace("2.5", number);
+            assert_eq!(numbers_of(&text).unwrap()["vm-1"].is_nan(), is_nan, "{number}");
+        }
+        for kind in ["scalar", "matrix", "string"] {
+            let text = format!(r#"{{"data":{{"resultType":"{kind}","result":[1,"2"]}}}}"#);
+            let why = format!("the query gives a {kind}, and not one number a node");
+            assert_eq!(numbers_of(&text), Err(why));
+        }
+        assert!(numbers_of("{}").unwrap_err().starts_with("odd answer: missing field `data`"));
+    }
+
+    #[test]
+    fn a_mistake_in_a_query_is_shown_in_the_words_of_prometheus() {
+        let body = br#"{"status":"error","errorType":"bad_data","error":"1:5: parse error:\nunexpected <op:->"}"#;
+        let why = "it answered 400: 1:5: parse error: unexpected <op:->";
+        assert_eq!(refusal_of(400, body).as_deref(), Some(why));
+        assert_eq!(refusal_of(200, body), None);
+        assert_eq!(refusal_of(502, b"<html>"), None);
+    }
+
+    #[test]
+    fn several_numbers_of_a_node_are_an_error_and_not_the_last_of_them() {
+        let text = r#"{"data":{"resultType":"vector","result":[
+                {"metric":{"instance":"vm-1","cpu":"0"},"value":[1.5,"2.5"]},
+                {"metric":{"instance":"vm-1","cpu":"1"},"value":[1.5,"90"]}]}}"#;
+        let why = "the query gives several numbers for vm-1; aggregate them, such as `max by (instance) (…)`";
+        assert_eq!(numbers_of(text), Err(why.to_owned()));
     }
 }
