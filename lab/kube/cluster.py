@@ -175,7 +175,7 @@ class Cluster:
 
 PLURALS = {"Node": "nodes", "HostGoal": "hostgoals", "HostState": "hoststates", "ServiceAccount": "serviceaccounts", "Namespace": "namespaces", "Pod": "pods",
            "DaemonSet": "daemonsets", "Deployment": "deployments", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
-           "Role": "roles", "RoleBinding": "rolebindings", "CustomResourceDefinition": "customresourcedefinitions",
+           "ResourceQuota": "resourcequotas", "Role": "roles", "RoleBinding": "rolebindings", "CustomResourceDefinition": "customresourcedefinitions",
            "ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings"}
 
 
