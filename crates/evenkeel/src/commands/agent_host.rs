@@ -198,6 +198,15 @@ fn error_of(code: u8, message: &str) -> HostError {
     }
 }
 
+/// Why a goal was not applied. The command has one exit code for a setting that does not exist here, a value that the kernel refuses and a
+/// journal that another evenkeel holds. If the plan alone is possible, the setting exists, and a rollout must not pass over this node.
+fn not_applied(error: HostError, is_planned: impl FnOnce() -> bool) -> HostError {
+    match error {
+        HostError::NotApplicable { why } if is_planned() => HostError::Refused { why },
+        error => error,
+    }
+}
+
 fn found_text(found: &Value) -> String {
     match found {
         Value::String(text) => text.clone(),
@@ -238,8 +247,10 @@ impl Host for ThisHost {
             words.push("--persist");
         }
         ThisHost::settings(goal, &mut words);
-        let (answer, _) = self.run::<ApplyAnswer>(&words, true)?;
-        Ok(Applied { already_so: answer.transaction.is_none() })
+        match self.run::<ApplyAnswer>(&words, true) {
+            Ok((answer, _)) => Ok(Applied { already_so: answer.transaction.is_none() }),
+            Err(error) => Err(not_applied(error, || self.audit(goal).is_ok())),
+        }
     }
 
     fn audit(&self, goal: &Desired) -> Result<String, HostError> {
@@ -313,5 +324,13 @@ mod tests {
         for code in [2, 3, 5] {
             assert!(matches!(error(code), HostError::Refused { .. }), "{code}");
         }
+    }
+
+    #[test]
+    fn only_a_goal_that_cannot_be_planned_is_not_applicable() {
+        let error = |code| error_of(code, "failed to lock the journal");
+        assert!(matches!(not_applied(error(4), || false), HostError::NotApplicable { .. }));
+        assert!(matches!(not_applied(error(4), || true), HostError::Refused { .. }));
+        assert!(matches!(not_applied(error(6), || true), HostError::NotPutBack { .. }));
     }
 }
