@@ -21,10 +21,10 @@ reverts the goal. In a cluster, the HostGoal must have `rollout`, so that nodes 
 With --inventory, a playbook of Ansible switches the hosts. docs/fleet-prove.md explains both.
 
 Examples:
-  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'sum by (instance) (x)'
-  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'x[$window]' --only-before
-  evenkeel fleet prove goal.json --inventory hosts.ini --prometheus http://prometheus:9090 --metric 'x[$window]'
-  evenkeel fleet prove goal.json --inventory hosts.ini --prometheus http://prometheus:9090 --metric 'x[$window]' --continue";
+  evenkeel fleet prove steady --prometheus http://prom:9090 --metric 'sum by (instance) (x)'
+  evenkeel fleet prove steady --prometheus http://prom:9090 --metric 'rate(x[$window])' --only-before
+  evenkeel fleet prove goal.json --inventory hosts.ini --prometheus http://prom:9090 --metric 'rate(x[$window])'
+  evenkeel fleet prove goal.json --inventory hosts.ini --prometheus http://prom:9090 --metric 'rate(x[$window])' --continue";
 
 /// Prove a goal on pairs of similar hosts, in random order by blocks of time, through Kubernetes or Ansible
 #[derive(Debug, clap::Args)]
