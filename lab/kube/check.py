@@ -123,6 +123,7 @@ def step_schema(lab):
         goal("wrong", ["--state=/tmp"]),
         goal("wrong", allow="everything"),
         goal("wrong", rollout={"maxUnavailable": "0%"}),
+        goal("wrong", nodeSelector={"matchExpressions": [{"key": "pool", "operator": "in", "values": ["games"]}]}),
         goal("wrong", reboot={}, rollout={}),
         goal("wrong", allow="reboot", reboot={}),
         goal("wrong", allow="reboot", reboot={"drainSeconds": 0}, rollout={}),

@@ -159,7 +159,11 @@ fn a_playbook_that_fails_ends_the_trial_and_is_continued_later() {
     let goal = fs::read_to_string(fleet.path("goal.json")).unwrap();
     fs::write(fleet.path("goal.json"), goal.replace("swappiness=10", "swappiness=20")).unwrap();
     let another = fleet.go_on();
-    assert!(text(&another).contains("generation") && another.status.code() == Some(2), "{}", text(&another));
+    assert!(
+        text(&another).contains("was changed since the trial began") && another.status.code() == Some(2),
+        "{}",
+        text(&another)
+    );
     fs::write(fleet.path("goal.json"), goal).unwrap();
     let whole = fleet.go_on();
     assert_eq!(whole.status.code(), Some(0), "{}", text(&whole));

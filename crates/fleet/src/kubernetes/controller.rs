@@ -9,11 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::goal::{Counts, HostGoal, HostGoalStatus, RolloutPhase, RolloutStatus};
 use super::guard::{GuardLook, GuardState};
-use super::names::UNDO;
+use super::names::{TRIAL, UNDO};
 use super::releases::Releases;
 use super::rollout::{ClusterView, Next, NodeInfo, next, with_release};
 use super::state::{HostState, Release};
@@ -86,13 +86,16 @@ impl<M: Metrics> Controller<M> {
     /// An error of the API server. Everything written until then stays, and the next step continues from there.
     pub async fn step(&mut self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Progress>, kube::Error> {
         let cluster = self.read().await?;
-        let mut progress = Vec::new();
+        let (mut progress, mut failed) = (Vec::new(), None);
         for goal in cluster.goals.iter().filter(|goal| is_wanted(&goal.name_any())) {
-            progress.push(self.step_of(goal, &cluster).await?);
+            // A goal that the API server refuses to write must not stop the others.
+            match self.step_of(goal, &cluster).await {
+                Ok(done) => progress.push(done),
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
-        let names = cluster.goals.iter().map(ResourceExt::name_any).collect();
-        self.forget_deleted(&cluster, &names).await?;
-        Ok(progress)
+        self.forget_deleted(&cluster).await?;
+        failed.map_or(Ok(progress), Err)
     }
 
     async fn read(&self) -> Result<Cluster, kube::Error> {
@@ -109,13 +112,15 @@ impl<M: Metrics> Controller<M> {
         let Guards { states, looks, without_numbers } = self.guards(&view);
         let Next { release, withdraw, mut rollout, counts } = next(&view, &looks);
         if let Some(rollout) = &mut rollout {
-            rollout.guards = states;
+            // When all nodes have the goal, none is left to compare with.
+            let is_complete = rollout.phase == RolloutPhase::Complete;
+            rollout.guards = if is_complete { BTreeMap::new() } else { states };
         }
         self.write_status(goal, counts, rollout.as_ref()).await?;
         // Write the status first. If this process dies in between, the wave is already counted, and it is released again.
         let name = goal.name_any();
         for node in &release {
-            self.release(node, cluster, &name, goal.metadata.generation).await?;
+            self.release(node, cluster, &name, Some(view.release())).await?;
         }
         for node in &withdraw {
             self.release(node, cluster, &name, None).await?;
@@ -127,11 +132,12 @@ impl<M: Metrics> Controller<M> {
     fn guards(&mut self, view: &ClusterView<'_>) -> Guards {
         let mut guards = Guards::default();
         let Some(rollout) = &view.goal.spec.rollout else { return guards };
-        let generation = view.goal.metadata.generation.unwrap_or_default();
-        let before = view.goal.status.as_ref().and_then(|status| status.rollout.as_ref());
-        let before = before.filter(|before| before.generation == generation);
-        let is_over = before.is_some_and(|before| matches!(before.phase, RolloutPhase::Halted | RolloutPhase::Undone));
-        let is_begun = view.selected().iter().any(|node| view.is_released(&node.name));
+        let before = view.so_far();
+        // A complete rollout that nodes join has no numbers from before any more, and no node to compare with.
+        let is_over =
+            before.is_some_and(|before| before.phase != RolloutPhase::Progressing || before.complete_since.is_some());
+        let selected: BTreeSet<&str> = view.selected().into_iter().map(|node| node.name.as_str()).collect();
+        let is_begun = selected.iter().any(|node| view.is_released(node));
         for guard in &rollout.guards {
             let mut state = before.and_then(|before| before.guards.get(&guard.name)).cloned().unwrap_or_default();
             let key = format!("{}/{}", view.goal.name_any(), guard.name);
@@ -142,7 +148,12 @@ impl<M: Metrics> Controller<M> {
                     Some(metrics) => metrics.query(&guard.query),
                     None => Err("name Prometheus with --prometheus".to_owned()),
                 };
-                match numbers {
+                // Other nodes may run other servers, so they are no comparison.
+                let of_ours = |mut numbers: BTreeMap<String, f64>| {
+                    numbers.retain(|node, _| selected.contains(node.as_str()));
+                    numbers
+                };
+                match numbers.map(of_ours) {
                     Ok(numbers) if !is_begun => state.note_before(&numbers),
                     Ok(numbers) => {
                         let look = state.look(&numbers, |node| view.is_released(node), guard.worse);
@@ -154,6 +165,9 @@ impl<M: Metrics> Controller<M> {
                     Err(why) => guards.without_numbers.push(format!("guard {}: {why}", guard.name)),
                 }
             }
+            if !is_begun && !is_over && state.before.is_empty() {
+                guards.looks.push((guard.name.clone(), GuardLook::NoNumbers));
+            }
             guards.states.insert(guard.name.clone(), state);
         }
         guards
@@ -164,9 +178,9 @@ impl<M: Metrics> Controller<M> {
         node: &str,
         cluster: &Cluster,
         goal: &str,
-        generation: Option<i64>,
+        release: Option<Release>,
     ) -> Result<(), kube::Error> {
-        let change = |before: &[Release]| with_release(before, goal, generation);
+        let change = |before: &[Release]| with_release(before, goal, release.clone());
         if let Some(state) = cluster.states.get(node) {
             return self.releases.change(state, change).await.map(drop);
         }
@@ -176,11 +190,12 @@ impl<M: Metrics> Controller<M> {
         }
     }
 
-    async fn forget_deleted(&self, cluster: &Cluster, goals: &BTreeSet<String>) -> Result<(), kube::Error> {
+    async fn forget_deleted(&self, cluster: &Cluster) -> Result<(), kube::Error> {
+        let uids: BTreeMap<String, String> =
+            cluster.goals.iter().map(|goal| (goal.name_any(), goal.uid().unwrap_or_default())).collect();
+        let exists = |release: &&Release| uids.get(&release.goal).is_some_and(|uid| release.is_of(&release.goal, uid));
         for state in cluster.states.values() {
-            let kept = |before: &[Release]| {
-                before.iter().filter(|release| goals.contains(&release.goal)).cloned().collect::<Vec<Release>>()
-            };
+            let kept = |before: &[Release]| before.iter().filter(exists).cloned().collect::<Vec<Release>>();
             self.releases.change(state, kept).await?;
         }
         Ok(())
@@ -212,25 +227,38 @@ impl<M: Metrics> Controller<M> {
         }
     }
 
-    /// Requests the undo of a goal's rollout, or withdraws the request. Returns whether the goal exists.
+    /// Requests the undo of a goal's rollout, or withdraws the request. Returns whether the goal exists. The undo takes the goal from a trial,
+    /// whose program may be gone.
     ///
     /// # Errors
     /// An error of the API server.
     pub async fn ask_undo(&self, goal: &str, undo: bool) -> Result<bool, kube::Error> {
-        let value = undo.then(|| "true".to_owned());
-        let patch = json!({ "metadata": { "annotations": { UNDO: value } } });
-        found(self.goals.patch(goal, &PatchParams::default(), &Patch::Merge(&patch)).await)
+        found(self.goals.patch(goal, &PatchParams::default(), &Patch::Merge(&undo_request(undo))).await)
     }
 
-    /// Resumes a halted rollout. Its guards start again.
+    /// Resumes a halted rollout. Its guards start again, with the numbers from before the release.
     ///
     /// # Errors
     /// An error of the API server.
     pub async fn resume(&self, goal: &str) -> Result<bool, kube::Error> {
-        let patch =
-            json!({ "status": { "rollout": { "phase": RolloutPhase::Progressing, "message": null, "guards": null } } });
+        let Some(known) = self.goals.get_opt(goal).await? else { return Ok(false) };
+        let Some(patch) = resumed(&known) else { return Ok(true) };
         found(self.goals.patch_status(goal, &PatchParams::default(), &Patch::Merge(&patch)).await)
     }
+}
+
+/// The change that requests the undo of a goal, or withdraws the request. While a goal is in a trial, no rollout touches it.
+fn undo_request(undo: bool) -> Value {
+    let annotations = if undo { json!({ UNDO: "true", TRIAL: null }) } else { json!({ UNDO: null }) };
+    json!({ "metadata": { "annotations": annotations } })
+}
+
+/// The change that resumes the rollout of a goal; none if nothing of it halted.
+fn resumed(goal: &HostGoal) -> Option<Value> {
+    let rollout = goal.status.as_ref()?.rollout.as_ref().filter(|rollout| rollout.phase == RolloutPhase::Halted)?;
+    let guards: BTreeMap<&String, Value> = rollout.guards.keys().map(|name| (name, json!({ "pairs": null }))).collect();
+    let rollout = json!({ "phase": RolloutPhase::Progressing, "message": null, "guards": guards });
+    Some(json!({ "status": { "rollout": rollout } }))
 }
 
 fn found(patched: Result<HostGoal, kube::Error>) -> Result<bool, kube::Error> {
@@ -244,19 +272,20 @@ fn found(patched: Result<HostGoal, kube::Error>) -> Result<bool, kube::Error> {
 fn conditions(before: &[Condition], nodes: Counts, rollout: Option<&RolloutStatus>, generation: i64) -> Vec<Condition> {
     let all = nodes.selected == nodes.in_force + nodes.not_applicable && nodes.selected > 0;
     let halted = rollout.filter(|rollout| rollout.phase == RolloutPhase::Halted);
-    let bad = nodes.drifted + nodes.refused;
+    let bad = nodes.drifted + nodes.refused + nodes.not_put_back;
+    let in_force = match nodes {
+        _ if all => "AllNodes",
+        Counts { selected: 0, .. } => "NoNodes",
+        Counts { in_force: 0, audited: 1.., .. } => "OnlyAudited",
+        _ => "SomeNodes",
+    };
     let rows = [
-        (
-            "InForce",
-            all,
-            if all { "AllNodes" } else { "SomeNodes" },
-            format!("{} of {} nodes", nodes.in_force, nodes.selected),
-        ),
+        ("InForce", all, in_force, format!("{} of {} nodes", nodes.in_force, nodes.selected)),
         (
             "Degraded",
             bad > 0,
             if bad > 0 { "NodesDiffer" } else { "AsExpected" },
-            format!("{} drifted, {} refused", nodes.drifted, nodes.refused),
+            format!("{} drifted, {} refused, {} not put back", nodes.drifted, nodes.refused, nodes.not_put_back),
         ),
         (
             "Halted",
@@ -281,3 +310,7 @@ fn conditions(before: &[Condition], nodes: Counts, rollout: Option<&RolloutStatu
         })
         .collect()
 }
+
+#[cfg(test)]
+#[path = "controller_tests.rs"]
+mod tests;

@@ -16,6 +16,8 @@ use super::state::Release;
 /// If a goal has more transactions than this, the agent reacts to the next drift differently: it reverts all of them and applies the goal
 /// anew.
 const TRANSACTIONS_MAX: usize = 20;
+/// The maximum number of goals for one node.
+const GOALS_MAX: usize = 200;
 
 /// A node as its agent sees it.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,8 @@ impl NodeView<'_> {
         };
         let mut goals: Vec<&HostGoal> = self.goals.iter().filter(is_for_us).collect();
         goals.sort_by(|a, b| by_age(a, b));
+        // The youngest are left out, so that a new goal never takes an older one away.
+        goals.truncate(GOALS_MAX);
         let mut claims = BTreeMap::new();
         goals.into_iter().map(|goal| self.desired_of(goal, &mut claims)).collect()
     }
@@ -68,8 +72,11 @@ impl NodeView<'_> {
             uid: goal.uid().unwrap_or_default(),
             generation: goal.metadata.generation.unwrap_or_default(),
         };
-        let released =
-            self.released.iter().find(|release| release.goal == owner.name).map(|release| release.generation);
+        let released = self
+            .released
+            .iter()
+            .find(|release| release.is_of(&owner.name, &owner.uid))
+            .map(|release| release.generation);
         let waits = goal.spec.rollout.is_some() && released != Some(owner.generation);
         let permission = match (refusal(goal, &owner.name, claims), waits) {
             (Some(why), _) => Permission::Refused { why },

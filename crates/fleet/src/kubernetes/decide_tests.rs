@@ -112,11 +112,13 @@ fn a_rollout_holds_back_and_withdraws() {
     let mut one = goal("one", &["vm.swappiness=10"]);
     one.metadata.generation = Some(2);
     one.spec.rollout = Some(serde_json::from_str::<Rollout>("{}").unwrap());
-    let release = |generation| Release { goal: "one".to_owned(), generation };
+    let release = |generation| Release { goal: "one".to_owned(), generation, uid: String::new() };
     let goals = [one.clone()];
     let old = journal(vec![transaction(3, &one, 1, Status::InForce)]);
     assert!(steps(&goals, &[], &journal(vec![])).is_empty(), "not released");
     assert_eq!(steps(&goals, &[release(2)], &journal(vec![])), ["apply one"]);
+    let other = Release { uid: "of-a-deleted-goal".to_owned(), ..release(2) };
+    assert!(steps(&goals, &[other], &journal(vec![])).is_empty(), "released for another goal of this name");
     // A node of a later wave keeps the released generation.
     assert!(steps(&goals, &[release(1)], &old).is_empty());
     assert_eq!(steps(&goals, &[release(2)], &old), ["revert 3", "apply one"]);

@@ -64,8 +64,13 @@ impl Desired {
     /// The drifted settings that belong to this goal. A goal that applies advice has no list of its settings, so all drift counts.
     pub fn drift<'a>(&self, drift: &'a [DriftedKnob]) -> Vec<&'a DriftedKnob> {
         let is_ours = |drifted: &&DriftedKnob| {
-            let names_it =
-                |setting: &String| Setting::parse(setting).is_ok_and(|setting| setting.knob.id == drifted.knob);
+            // Another goal may set the same knob at another place. A file below /etc may hold the knob for several places.
+            let is_there = |place: &Option<String>| {
+                place.as_ref().is_none_or(|place| *place == drifted.place || drifted.place.starts_with("/etc/"))
+            };
+            let names_it = |setting: &String| {
+                Setting::parse(setting).is_ok_and(|setting| setting.knob.id == drifted.knob && is_there(&setting.place))
+            };
             self.advised.is_some() || self.settings.iter().any(names_it)
         };
         drift.iter().filter(is_ours).collect()

@@ -141,9 +141,10 @@ pub struct Rollout {
     #[serde(default = "default_pause_seconds")]
     #[schemars(range(min = 0, max = 86_400))]
     pub pause_seconds: u32,
-    /// What halts the rollout.
+    /// What halts the rollout. Each has a name of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub guards: Vec<Guard>,
 }
 
@@ -236,12 +237,18 @@ pub struct Counts {
     pub selected: u32,
     /// All settings in force.
     pub in_force: u32,
+    /// The goal only audits, and the audit is done.
+    #[serde(default)]
+    pub audited: u32,
     /// A setting was changed by another program or a user.
     pub drifted: u32,
     /// The node must reboot.
     pub pending_reboot: u32,
     /// The host refused the goal, and is unchanged.
     pub refused: u32,
+    /// Something could not be put back.
+    #[serde(default)]
+    pub not_put_back: u32,
     /// A setting does not exist there.
     pub not_applicable: u32,
     /// Not released yet, or the node's agent has not read it yet.
@@ -263,6 +270,10 @@ pub struct RolloutStatus {
     /// When the whole wave came into force, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave_in_force_since: Option<i64>,
+    /// When the goal was in force on all selected nodes for the first time, in seconds since 1970. Later, the rollout halts only for nodes that
+    /// get the goal then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete_since: Option<i64>,
     /// Why it halted, or what it waits for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
@@ -279,7 +290,7 @@ pub enum RolloutPhase {
     Progressing,
     /// A node refused the goal, drifted or is not ready, or a guard got worse: nothing more is released.
     Halted,
-    /// All selected nodes have the goal in force.
+    /// All selected nodes had the goal in force. The conditions show what drifted since.
     Complete,
     /// The user asked for an undo: every node reverts the goal's settings.
     Undone,

@@ -22,7 +22,7 @@ pub struct Guard {
     /// Its name in messages.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// A query that returns one number for each node. Its label `node` or `instance` has the node's name.
+    /// A query that returns one number above 0 for each node. Its label `node` or `instance` has the node's name.
     #[schemars(length(min = 1, max = 4000))]
     pub query: String,
     /// The direction in which the number gets worse.
@@ -64,13 +64,14 @@ pub enum GuardLook {
         /// How much worse it got, in words.
         why: String,
     },
-    /// The query gave no number for any node that the guard compares.
+    /// The guard cannot compare: a number from before the release is missing, or a number of a released node.
     NoNumbers,
 }
 
 impl GuardState {
-    /// Stores the numbers before the first release.
+    /// Stores the numbers before the first release. Pairs of an earlier release, which was undone, do not count any more.
     pub fn note_before(&mut self, numbers: &BTreeMap<String, f64>) {
+        self.pairs.clear();
         let usable = numbers.iter().filter(|(_, number)| number.is_finite() && **number > 0.0);
         self.before = usable.take(NODES_MAX).map(|(node, number)| (node.clone(), *number)).collect();
     }
@@ -160,8 +161,9 @@ mod tests {
     fn a_query_without_numbers_is_blind_and_hostile_numbers_do_no_harm() {
         let mut guard = GuardState::default();
         assert_eq!(guard.look(&numbers(&[("a", 1.0)]), |_| true, Worse::Higher), GuardLook::NoNumbers);
+        guard.pairs = vec![[1.0, 2.0]];
         guard.note_before(&numbers(&[("a", f64::NAN), ("b", 0.0), ("c", -1.0), ("d", 2.0)]));
-        assert_eq!(guard.before.len(), 1);
+        assert_eq!((guard.before.len(), guard.pairs.len()), (1, 0), "pairs of an undone release are left");
         assert_eq!(guard.look(&numbers(&[("d", f64::INFINITY)]), |_| true, Worse::Higher), GuardLook::NoNumbers);
         guard.pairs = vec![[f64::NAN, 1.0], [0.0, -1.0]];
         assert!(matches!(guard.look(&numbers(&[("d", 2.0)]), |_| true, Worse::Higher), GuardLook::Well { .. }));

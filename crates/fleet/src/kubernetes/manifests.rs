@@ -14,6 +14,7 @@ pub fn definitions() -> Value {
         "items": [HostGoal::crd(), HostState::crd()],
     });
     with_known_formats(&mut list);
+    with_known_operators(&mut list);
     list
 }
 
@@ -35,6 +36,23 @@ fn with_known_formats(value: &mut Value) {
     }
 }
 
+/// An operator that does not exist selects no node, so a goal with a misspelt one would silently be for none.
+fn with_known_operators(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(operator) = fields.get_mut("matchExpressions").and_then(|list| list.pointer_mut(OPERATOR)) {
+                operator["enum"] = json!(["In", "NotIn", "Exists", "DoesNotExist"]);
+            }
+            fields.values_mut().for_each(with_known_operators);
+        }
+        Value::Array(items) => items.iter_mut().for_each(with_known_operators),
+        _ => {}
+    }
+}
+
+/// The schema of an operator, within that of a list of label requirements.
+const OPERATOR: &str = "/items/properties/operator";
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -54,6 +72,22 @@ mod tests {
             }
             assert!(fs::read_to_string(&path).unwrap() == text, "{}: UPDATE_EXPECT=1 writes it anew", path.display());
         }
+    }
+
+    #[test]
+    fn the_server_refuses_what_would_silently_select_nothing_or_compare_nothing() {
+        let goals = &definitions()["items"][0];
+        let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+        let operators = ["/nodeSelector", "/rollout/properties/canaries/properties/selector"];
+        for selector in operators {
+            let operator = format!("{spec}{selector}/properties/matchExpressions{OPERATOR}/enum");
+            let known = json!(["In", "NotIn", "Exists", "DoesNotExist"]);
+            assert_eq!(goals.pointer(&operator), Some(&known), "{operator}");
+        }
+        // Two guards of one name would overwrite each other's measurements.
+        let guards = goals.pointer(&format!("{spec}/rollout/properties/guards")).unwrap();
+        assert_eq!(guards["x-kubernetes-list-type"], "map");
+        assert_eq!(guards["x-kubernetes-list-map-keys"], json!(["name"]));
     }
 
     #[test]

@@ -89,8 +89,8 @@ impl RebootRecord {
     }
 
     /// Whether the record is about this generation of a goal.
-    pub fn is_for(&self, goal: &str, generation: i64) -> bool {
-        self.goals.iter().any(|known| known.goal == goal && known.generation == generation)
+    pub fn is_for(&self, wanted: &Release) -> bool {
+        self.goals.iter().any(|known| known.is_of(&wanted.goal, &wanted.uid) && known.generation == wanted.generation)
     }
 
     fn then(&self, phase: RebootPhase, now: i64, message: String) -> RebootRecord {
@@ -168,9 +168,7 @@ impl RebootView<'_> {
     }
 
     fn begin(&self, record: Option<&RebootRecord>) -> RebootStep {
-        let is_new = |wanted: &&RebootWanted| {
-            !record.is_some_and(|record| record.is_for(&wanted.goal.goal, wanted.goal.generation))
-        };
+        let is_new = |wanted: &&RebootWanted| !record.is_some_and(|record| record.is_for(&wanted.goal));
         let new: Vec<&RebootWanted> = self.wanted.iter().filter(is_new).collect();
         if new.is_empty() {
             return RebootStep::Rest;

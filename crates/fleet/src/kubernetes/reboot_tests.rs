@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use super::*;
 
 fn wanted(goal: &str, generation: i64, drain_seconds: u32) -> RebootWanted {
-    RebootWanted { goal: Release { goal: goal.to_owned(), generation }, policy: RebootPolicy { drain_seconds } }
+    RebootWanted {
+        goal: Release { goal: goal.to_owned(), generation, uid: String::new() },
+        policy: RebootPolicy { drain_seconds },
+    }
 }
 
 fn pod(name: &str, is_managed: bool) -> DrainedPod {
@@ -29,7 +32,10 @@ fn a_node_is_drained_rebooted_and_given_back() {
     assert_eq!(view(&[], None, 100).next(), RebootStep::Rest);
     let draining = begun(&goals);
     assert_eq!((draining.phase, draining.since, draining.was_cordoned), (RebootPhase::Draining, 100, false));
-    assert!(draining.is_for("steady", 3) && !draining.is_for("steady", 2));
+    assert!(draining.is_for(&wanted("steady", 3, 60).goal) && !draining.is_for(&wanted("steady", 2, 60).goal));
+    let other = Release { uid: "other".to_owned(), ..draining.goals[0].clone() };
+    let known = RebootRecord { goals: vec![Release { uid: "one".to_owned(), ..other.clone() }], ..draining.clone() };
+    assert!(!known.is_for(&other), "a later goal of this name may reboot the node");
     let look = view(&goals, Some(&draining), 130);
     assert_eq!(look.next(), RebootStep::ListPods);
     let left = [pod("games/a", true), pod("games/b", false)];

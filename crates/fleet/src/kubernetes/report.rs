@@ -7,16 +7,75 @@ use evenkeel_change::WaitsFor;
 use super::desired::{Desired, HEALS_PER_HOUR_MAX, Permission};
 use super::goal::{Allow, OnDrift};
 use super::host::HostError;
-use super::journal::Journal;
+use super::journal::{GoalOwner, Journal, OwnedTransaction};
 use super::state::{GoalPhase, GoalState, HostStateStatus};
 
 /// The result of each goal's last try, by the goal's name: the text of an audit, or the error.
 pub(super) type Outcomes = BTreeMap<String, Result<String, HostError>>;
+/// The transactions that could not be put back, and why.
+pub(super) type Stuck = BTreeMap<u64, String>;
 
 /// The status of a node.
-pub(super) fn report(desired: &[Desired], journal: &Journal, outcomes: &Outcomes, version: &str) -> HostStateStatus {
-    let goals: Vec<GoalState> = desired.iter().map(|goal| state_of(goal, journal, outcomes)).collect();
+pub(super) fn report(
+    desired: &[Desired],
+    journal: &Journal,
+    outcomes: &Outcomes,
+    stuck: &Stuck,
+    version: &str,
+) -> HostStateStatus {
+    let mut goals: Vec<GoalState> = desired.iter().map(|goal| state_of(goal, journal, outcomes)).collect();
+    for transaction in &journal.transactions {
+        if let Some(why) = stuck.get(&transaction.id) {
+            note_stuck(&mut goals, transaction, why);
+        }
+    }
     HostStateStatus { version: version.to_owned(), summary: summary(&goals), goals }
+}
+
+/// Settings of a goal that should be gone are still there. The goal may be deleted, or wait for its release, or have another generation.
+fn note_stuck(goals: &mut Vec<GoalState>, transaction: &OwnedTransaction, why: &str) {
+    let owner = &transaction.owner;
+    let message = format!("transaction {} could not be put back: {why}", transaction.id);
+    let (phase, id) = (GoalPhase::NotPutBack, Some(transaction.id));
+    match goals.iter_mut().find(|state| state.goal == owner.name) {
+        Some(state) => *state = GoalState { phase, needs_reboot: false, transaction: id, message, ..state.clone() },
+        None => goals.push(GoalState {
+            goal: owner.name.clone(),
+            generation: owner.generation,
+            phase,
+            needs_reboot: false,
+            transaction: id,
+            drift: Vec::new(),
+            message,
+        }),
+    }
+}
+
+/// The status of a node whose host does not answer: what was known before, and why nothing new is known.
+pub(super) fn unknown(
+    before: Option<&HostStateStatus>,
+    desired: &[Desired],
+    error: &HostError,
+    version: &str,
+) -> HostStateStatus {
+    let mut goals = before.map(|before| before.goals.clone()).unwrap_or_default();
+    for goal in desired {
+        let GoalOwner { name, generation, .. } = &goal.owner;
+        if goals.iter().any(|state| state.goal == *name && state.generation == *generation) {
+            continue;
+        }
+        goals.retain(|state| state.goal != *name);
+        goals.push(GoalState {
+            goal: name.clone(),
+            generation: *generation,
+            phase: GoalPhase::Waiting,
+            needs_reboot: false,
+            transaction: None,
+            drift: Vec::new(),
+            message: error.to_string(),
+        });
+    }
+    HostStateStatus { version: version.to_owned(), summary: error.to_string(), goals }
 }
 
 fn state_of(goal: &Desired, journal: &Journal, outcomes: &Outcomes) -> GoalState {

@@ -95,7 +95,7 @@ impl ClusterView<'_> {
 
     /// The reboot of a node for the goal's present generation; none without a reboot.
     fn reboot_of<'n>(&self, node: &'n NodeInfo) -> Option<&'n RebootRecord> {
-        node.reboot.as_ref().filter(|record| record.is_for(&self.goal.name_any(), self.generation()))
+        node.reboot.as_ref().filter(|record| record.is_for(&self.release()))
     }
 
     /// Whether the goal has reached its final state on a node: the settings are in force, after a reboot if the goal has one.
@@ -107,9 +107,15 @@ impl ClusterView<'_> {
 
     /// The generation that is released to a node; none if no generation is.
     fn released_on(&self, node: &str) -> Option<i64> {
-        let name = self.goal.name_any();
-        let released = self.states.get(node)?.spec.released.iter();
-        released.filter(|release| release.goal == name).map(|release| release.generation).next()
+        let Release { goal, uid, .. } = self.release();
+        let mut released = self.states.get(node)?.spec.released.iter();
+        released.find(|release| release.is_of(&goal, &uid)).map(|release| release.generation)
+    }
+
+    /// The release of the present generation.
+    pub(super) fn release(&self) -> Release {
+        let uid = self.goal.uid().unwrap_or_default();
+        Release { goal: self.goal.name_any(), generation: self.generation(), uid }
     }
 
     /// Whether the present generation is released to a node.
@@ -117,14 +123,24 @@ impl ClusterView<'_> {
         self.released_on(node) == Some(self.generation())
     }
 
+    /// What the rollout of the present generation did so far. An undone rollout starts again when the annotation is removed.
+    pub(super) fn so_far(&self) -> Option<&RolloutStatus> {
+        let is_undone = self.goal.annotations().contains_key(UNDO);
+        let status = self.goal.status.as_ref()?.rollout.as_ref()?;
+        let goes_on = status.generation == self.generation() && (is_undone || status.phase != RolloutPhase::Undone);
+        goes_on.then_some(status)
+    }
+
     fn counts(&self, selected: &[&NodeInfo]) -> Counts {
         let mut counts = Counts { selected: selected.len() as u32, ..Counts::default() };
         for node in selected {
             let count = match self.phase_on(&node.name) {
-                Some(GoalPhase::InForce | GoalPhase::Audited) => &mut counts.in_force,
+                Some(GoalPhase::InForce) => &mut counts.in_force,
+                Some(GoalPhase::Audited) => &mut counts.audited,
                 Some(GoalPhase::Drifted) => &mut counts.drifted,
                 Some(GoalPhase::PendingReboot) => &mut counts.pending_reboot,
-                Some(GoalPhase::Refused | GoalPhase::NotPutBack) => &mut counts.refused,
+                Some(GoalPhase::Refused) => &mut counts.refused,
+                Some(GoalPhase::NotPutBack) => &mut counts.not_put_back,
                 Some(GoalPhase::NotApplicable) => &mut counts.not_applicable,
                 Some(GoalPhase::Waiting) | None => &mut counts.waiting,
             };
@@ -141,29 +157,26 @@ pub fn next(view: &ClusterView<'_>, guards: &[(String, GuardLook)]) -> Next {
     let Some(rollout) = view.goal.spec.rollout.as_ref().filter(|_| view.goal.spec.allow > Allow::Audit) else {
         return Next { counts, ..Next::default() };
     };
-    let before = view.goal.status.as_ref().and_then(|status| status.rollout.clone());
     if view.goal.annotations().contains_key(TRIAL) {
+        let before = view.goal.status.as_ref().and_then(|status| status.rollout.clone());
         return Next { counts, rollout: before, ..Next::default() };
     }
-    let is_undone = view.goal.annotations().contains_key(UNDO);
-    // An undone rollout starts again when the annotation is removed.
-    let goes_on = |before: &RolloutStatus| {
-        before.generation == view.generation() && (is_undone || before.phase != RolloutPhase::Undone)
-    };
     let begun = RolloutStatus { generation: view.generation(), ..RolloutStatus::default() };
-    let status = before.filter(goes_on).unwrap_or(begun);
-    if is_undone {
+    let status = view.so_far().cloned().unwrap_or(begun);
+    if view.goal.annotations().contains_key(UNDO) {
         return undo(view, status, counts);
     }
     if status.phase == RolloutPhase::Halted {
         return Next { counts, rollout: Some(status), ..Next::default() };
     }
-    if let Some(why) = halt(view, &selected, guards) {
+    let had_all = status.complete_since.is_some();
+    if let Some(why) = halt(view, &selected, guards, had_all) {
         let halted = RolloutStatus { phase: RolloutPhase::Halted, message: why, wave_in_force_since: None, ..status };
         return Next { counts, rollout: Some(halted), ..Next::default() };
     }
     let unavailable_max = rollout.max_unavailable.nodes(selected.len());
-    let wave = Wave { view, selected: &selected, unavailable_max };
+    let blind = guards.iter().find(|(_, look)| *look == GuardLook::NoNumbers).map(|(name, _)| name.as_str());
+    let wave = Wave { view, selected: &selected, unavailable_max, blind };
     let (status, release) = wave.go_on(rollout.pause_seconds, status);
     Next { release, withdraw: Vec::new(), rollout: Some(status), counts }
 }
@@ -179,8 +192,14 @@ fn undo(view: &ClusterView<'_>, status: RolloutStatus, counts: Counts) -> Next {
     Next { withdraw, counts, rollout: Some(rollout), ..Next::default() }
 }
 
-/// Why the rollout may release nothing more.
-fn halt(view: &ClusterView<'_>, selected: &[&NodeInfo], guards: &[(String, GuardLook)]) -> Option<String> {
+/// Why the rollout may release nothing more. `had_all` says that all selected nodes had the goal in force before. In a large fleet, some node
+/// always drifts or fails later. The conditions report it, and nodes that join must get the goal all the same.
+fn halt(
+    view: &ClusterView<'_>,
+    selected: &[&NodeInfo],
+    guards: &[(String, GuardLook)],
+    had_all: bool,
+) -> Option<String> {
     for node in selected.iter().filter(|node| view.is_released(&node.name)) {
         if let Some(record) = view.reboot_of(node) {
             let waited = view.now.saturating_sub(record.since);
@@ -197,6 +216,7 @@ fn halt(view: &ClusterView<'_>, selected: &[&NodeInfo], guards: &[(String, Guard
             }
         }
         match view.phase_on(&node.name) {
+            Some(phase) if had_all && (phase.is_good() || phase == GoalPhase::Drifted) => {}
             Some(phase) if phase.is_bad() => return Some(format!("node {} reports {phase:?}", node.name)),
             _ if !node.is_ready => return Some(format!("node {} is not ready", node.name)),
             _ => {}
@@ -213,13 +233,20 @@ struct Wave<'a> {
     view: &'a ClusterView<'a>,
     selected: &'a [&'a NodeInfo],
     unavailable_max: usize,
+    /// A guard that cannot compare.
+    blind: Option<&'a str>,
 }
 
 impl Wave<'_> {
     fn go_on(&self, pause_seconds: u32, status: RolloutStatus) -> (RolloutStatus, Vec<String>) {
         let (released, waiting): (Vec<&NodeInfo>, Vec<&NodeInfo>) =
             self.selected.iter().copied().partition(|node| self.view.is_released(&node.name));
-        let open: Vec<&&NodeInfo> = released.iter().filter(|node| !self.view.is_done_on(node)).collect();
+        // A node that drifted long after its wave does not keep the goal from nodes that join.
+        let had_it = |node: &NodeInfo| {
+            status.complete_since.is_some() && self.view.phase_on(&node.name) == Some(GoalPhase::Drifted)
+        };
+        let open: Vec<&&NodeInfo> =
+            released.iter().filter(|node| !self.view.is_done_on(node) && !had_it(node)).collect();
         let progressing = RolloutStatus { phase: RolloutPhase::Progressing, message: String::new(), ..status };
         if let Some(first) = open.first() {
             let message = self.waiting(open.len(), released.len(), first);
@@ -235,10 +262,18 @@ impl Wave<'_> {
         }
         if waiting.is_empty() {
             let phase = RolloutPhase::Complete;
-            return (RolloutStatus { phase, wave_in_force_since: Some(since), ..progressing }, Vec::new());
+            let complete_since = progressing.complete_since.or(Some(now));
+            let complete = RolloutStatus { phase, complete_since, wave_in_force_since: Some(since), ..progressing };
+            return (complete, Vec::new());
+        }
+        // Without numbers from before the first wave, the guard could never compare.
+        if let Some(guard) = self.blind.filter(|_| released.is_empty()) {
+            let message = format!("guard {guard} has no number above 0 of a node yet, so the first wave waits");
+            return (RolloutStatus { message, wave_in_force_since: None, ..progressing }, Vec::new());
         }
         let names = self.choose(released.len(), &waiting);
         let message = match names.len() {
+            0 if released.is_empty() => "no canary is ready, or `canaries.selector` selects none".to_owned(),
             0 => "no node that waits is ready".to_owned(),
             count => format!("released to {count} more nodes"),
         };
@@ -280,10 +315,10 @@ impl Wave<'_> {
     }
 }
 
-/// The releases of a node after a change of one goal: without the goal, or with this generation of it.
-pub fn with_release(before: &[Release], goal: &str, generation: Option<i64>) -> Vec<Release> {
+/// The releases of a node after a change of one goal: without the goal, or with this release of it.
+pub fn with_release(before: &[Release], goal: &str, release: Option<Release>) -> Vec<Release> {
     let mut after: Vec<Release> = before.iter().filter(|release| release.goal != goal).cloned().collect();
-    after.extend(generation.map(|generation| Release { goal: goal.to_owned(), generation }));
+    after.extend(release);
     after.sort_by(|a, b| a.goal.cmp(&b.goal));
     after
 }

@@ -37,13 +37,13 @@ impl Cluster {
     /// Takes one step of the rollout, and writes the status and the releases.
     fn step(&mut self, guards: &[(String, GuardLook)]) -> Next {
         let view = ClusterView { goal: &self.goal, nodes: &self.nodes, states: &self.states, now: self.now };
-        let next = next(&view, guards);
+        let (next, release) = (next(&view, guards), view.release());
         self.goal.status.get_or_insert_default().rollout = next.rollout.clone();
-        for (nodes, generation) in [(&next.release, self.goal.metadata.generation), (&next.withdraw, None)] {
+        for (nodes, release) in [(&next.release, Some(release)), (&next.withdraw, None)] {
             for node in nodes {
                 let state =
                     self.states.entry(node.clone()).or_insert_with(|| HostState::new(node, HostStateSpec::default()));
-                state.spec.released = with_release(&state.spec.released, "steady", generation);
+                state.spec.released = with_release(&state.spec.released, "steady", release.clone());
             }
         }
         next
@@ -164,6 +164,102 @@ fn it_halts_and_stays_so_until_it_is_resumed() {
     }
 }
 
+/// A cluster of four nodes with the goal in force on all.
+fn complete() -> Cluster {
+    let mut cluster = Cluster::new(4, rollout("4"));
+    for _ in 0..10 {
+        cluster.step(&[]);
+        cluster.agents(|_| GoalPhase::InForce);
+        cluster.now += 100;
+    }
+    assert_eq!(cluster.phase(), RolloutPhase::Complete);
+    cluster
+}
+
+#[test]
+fn a_node_that_fails_long_afterwards_does_not_keep_the_goal_from_nodes_that_join() {
+    let mut cluster = complete();
+    cluster.nodes[0].is_ready = false;
+    let drifts = |node: &str| if node == "vm-001" { GoalPhase::Drifted } else { GoalPhase::InForce };
+    cluster.agents(drifts);
+    let counts = cluster.step(&[]).counts;
+    assert_eq!((cluster.phase(), counts.drifted), (RolloutPhase::Complete, 1));
+    cluster.nodes.push(NodeInfo { name: "vm-new".to_owned(), is_ready: true, ..cluster.nodes[0].clone() });
+    assert_eq!(cluster.step(&[]).release, ["vm-new"]);
+    assert_eq!(cluster.phase(), RolloutPhase::Progressing);
+    let mut refuses =
+        Cluster { goal: cluster.goal.clone(), nodes: cluster.nodes.clone(), states: cluster.states.clone(), now: 0 };
+    refuses.agents(|node| if node == "vm-new" { GoalPhase::Refused } else { drifts(node) });
+    refuses.step(&[]);
+    assert_eq!((refuses.phase(), refuses.message()), (RolloutPhase::Halted, "node vm-new reports Refused"));
+    for _ in 0..3 {
+        cluster.agents(drifts);
+        cluster.now += 100;
+        cluster.step(&[]);
+    }
+    assert_eq!(cluster.phase(), RolloutPhase::Complete);
+    // The next generation is judged from its first node on.
+    cluster.goal.metadata.generation = Some(2);
+    cluster.nodes[0].is_ready = true;
+    assert_eq!(cluster.step(&[]).release, ["vm-000", "vm-001"]);
+    cluster.nodes[0].is_ready = false;
+    cluster.step(&[]);
+    assert_eq!(cluster.message(), "node vm-000 is not ready");
+}
+
+#[test]
+fn the_first_wave_waits_until_each_guard_can_compare() {
+    let mut cluster = Cluster::new(4, rollout("4"));
+    let blind = [("lateness".to_owned(), GuardLook::NoNumbers)];
+    assert!(cluster.step(&blind).release.is_empty());
+    assert_eq!(cluster.message(), "guard lateness has no number above 0 of a node yet, so the first wave waits");
+    assert_eq!(cluster.step(&[]).release.len(), 2);
+    cluster.agents(|_| GoalPhase::InForce);
+    cluster.step(&blind);
+    cluster.now += 100;
+    assert_eq!(cluster.step(&blind).release.len(), 2, "a query that fails later halts nothing");
+}
+
+#[test]
+fn an_undone_rollout_that_starts_again_forgets_what_its_guards_found() {
+    let mut cluster = complete();
+    let annotations = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), "true".to_owned())).collect();
+    cluster.goal.metadata.annotations = Some(annotations(&[UNDO]));
+    cluster.step(&[]);
+    let so_far = |cluster: &Cluster| {
+        let view = ClusterView { goal: &cluster.goal, nodes: &cluster.nodes, states: &cluster.states, now: 0 };
+        view.so_far().map(|status| status.phase)
+    };
+    assert_eq!(so_far(&cluster), Some(RolloutPhase::Undone));
+    cluster.goal.metadata.annotations = Some(annotations(&[]));
+    assert_eq!(so_far(&cluster), None);
+}
+
+#[test]
+fn a_new_goal_of_the_same_name_waits_for_its_own_rollout() {
+    let mut cluster = complete();
+    // `kubectl delete` and `kubectl apply` before any controller looks: same name, same generation, and no status.
+    cluster.goal.metadata.uid = Some("new".to_owned());
+    cluster.goal.status = None;
+    for (name, state) in &mut cluster.states {
+        state.spec.released = vec![Release { goal: "steady".to_owned(), generation: 1, uid: format!("old-{name}") }];
+    }
+    assert_eq!(cluster.step(&[]).release, ["vm-000", "vm-001"]);
+    let released = |cluster: &Cluster, node: &str| cluster.states[node].spec.released[0].uid.clone();
+    assert_eq!((released(&cluster, "vm-000"), released(&cluster, "vm-003")), ("new".into(), "old-vm-003".into()));
+}
+
+#[test]
+fn a_selector_without_canaries_is_named() {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+    let match_labels = Some(BTreeMap::from([("canary".to_owned(), "yes".to_owned())]));
+    let selector = Some(LabelSelector { match_labels, match_expressions: None });
+    let mut cluster = Cluster::new(4, Rollout { canaries: Canaries { count: 2, selector }, ..rollout("4") });
+    cluster.step(&[]);
+    assert_eq!(cluster.message(), "no canary is ready, or `canaries.selector` selects none");
+}
+
 #[test]
 fn a_new_generation_begins_with_the_canaries_and_an_undo_withdraws_all() {
     let mut cluster = Cluster::new(4, rollout("4"));
@@ -217,7 +313,7 @@ fn nodes_that_reboot_are_waited_for_and_one_that_does_not_come_back_halts_it() {
 
     let record = |phase: RebootPhase, since: i64| RebootRecord {
         phase,
-        goals: vec![Release { goal: "steady".to_owned(), generation: 1 }],
+        goals: vec![Release { goal: "steady".to_owned(), generation: 1, uid: String::new() }],
         boot: "one".to_owned(),
         since,
         was_cordoned: false,

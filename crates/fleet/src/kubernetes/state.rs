@@ -37,6 +37,17 @@ pub struct Release {
     pub goal: String,
     /// Its generation.
     pub generation: i64,
+    /// Its uid. A later goal may have the same name and the same generation, and must wait for its own rollout.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 100))]
+    pub uid: String,
+}
+
+impl Release {
+    /// Whether this is about the goal of this name and uid. A release without a uid is about any goal of its name.
+    pub fn is_of(&self, goal: &str, uid: &str) -> bool {
+        self.goal == goal && (self.uid.is_empty() || self.uid == uid)
+    }
 }
 
 /// What the agent has done.

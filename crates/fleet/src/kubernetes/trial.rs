@@ -12,13 +12,15 @@ use super::goal::{Allow, HostGoal};
 use super::names::TRIAL;
 use super::releases::Releases;
 use super::rollout::{ClusterView, NodeInfo, with_release};
-use super::state::{GoalPhase, Release};
+use super::state::{GoalPhase, HostState, Release};
 use super::why::why;
 
 /// How often to check whether the hosts have reached the requested state.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How many passes a switch makes at most while other programs write the same states.
 const SWITCHES_MAX: usize = 20;
+/// How often to try to take a goal while other programs write to it.
+const TAKES_MAX: usize = 20;
 
 /// One goal, whose releases a trial owns.
 pub struct TrialGoal {
@@ -26,6 +28,8 @@ pub struct TrialGoal {
     releases: Releases,
     nodes: Api<Node>,
     name: String,
+    /// The id of the trial.
+    id: String,
 }
 
 /// Why a trial cannot go on.
@@ -44,11 +48,19 @@ pub enum TrialError {
     #[error("the goal only audits, or has no `rollout`: then no trial decides which nodes have it")]
     NotReleased,
     /// Another trial has the goal.
-    #[error("the goal is in trial {id}; end it first: kubectl annotate hostgoal NAME {TRIAL}-")]
+    #[error(
+        "the goal is in trial {id}; go on with that trial (--continue, with its --log), or end it: \
+            evenkeel fleet rollout {goal} --undo"
+    )]
     Taken {
         /// The other trial.
         id: String,
+        /// The goal.
+        goal: String,
     },
+    /// The goal does not belong to this trial any more.
+    #[error("the goal was taken from this trial: somebody undid it, or removed its annotation {TRIAL}")]
+    Lost,
     /// A host is not in the state that a trial needs.
     #[error("node {node} {what}")]
     Host {
@@ -68,7 +80,7 @@ pub enum TrialError {
         first: String,
     },
     /// Other programs keep writing to the same states.
-    #[error("after {times} tries, others still change what is released to the nodes")]
+    #[error("after {times} tries, others still change the goal, or what is released to the nodes")]
     Contested {
         /// The number of tries.
         times: usize,
@@ -82,37 +94,32 @@ pub enum TrialError {
 }
 
 impl TrialGoal {
-    /// The goal of this name.
-    pub fn new(client: Client, name: &str) -> TrialGoal {
+    /// The goal of this name, for trial `id`.
+    pub fn new(client: Client, name: &str, id: &str) -> TrialGoal {
         let (goals, releases) = (Api::all(client.clone()), Releases::new(client.clone()));
-        TrialGoal { goals, releases, nodes: Api::all(client), name: name.to_owned() }
+        TrialGoal { goals, releases, nodes: Api::all(client), name: name.to_owned(), id: id.to_owned() }
     }
 
-    /// The goal's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Takes the goal for trial `id`, and returns its generation and the ready nodes that it selects.
+    /// Takes the goal for the trial, and returns what the trial releases and the ready nodes that the goal selects. A trial that goes on
+    /// names what it released before.
     ///
     /// # Errors
-    /// If the goal cannot be in a trial, or is in another.
-    pub async fn take(&self, id: &str) -> Result<(i64, Vec<String>), TrialError> {
-        let Some(goal) = self.goals.get_opt(&self.name).await? else {
-            return Err(TrialError::NoGoal { name: self.name.clone() });
-        };
-        if goal.spec.rollout.is_none() || goal.spec.allow == Allow::Audit {
-            return Err(TrialError::NotReleased);
-        }
-        if let Some(other) = goal.annotations().get(TRIAL).filter(|other| *other != id) {
-            return Err(TrialError::Taken { id: other.clone() });
-        }
-        self.annotate(Some(id)).await?;
+    /// If the goal cannot be in a trial, is in another, or has another generation. The goal is then unchanged.
+    pub async fn take(&self, known: Option<&Release>) -> Result<(Release, Vec<String>), TrialError> {
         let nodes = self.nodes.list(&ListParams::default()).await?.items;
         let nodes: Vec<NodeInfo> = nodes.iter().map(NodeInfo::from_node).collect();
-        let view = ClusterView { goal: &goal, nodes: &nodes, states: &BTreeMap::new(), now: 0 };
-        let ready = view.selected().into_iter().filter(|node| node.is_ready).map(|node| node.name.clone());
-        Ok((goal.metadata.generation.unwrap_or_default(), ready.collect()))
+        for _ in 0..TAKES_MAX {
+            let goal = self.goals.get_opt(&self.name).await?;
+            let goal = goal.ok_or_else(|| TrialError::NoGoal { name: self.name.clone() })?;
+            let found = may_take(&goal, &self.id, known)?;
+            if !self.annotate(Some(&self.id), goal.resource_version()).await? {
+                continue;
+            }
+            let view = ClusterView { goal: &goal, nodes: &nodes, states: &BTreeMap::new(), now: 0 };
+            let ready = view.selected().into_iter().filter(|node| node.is_ready).map(|node| node.name.clone());
+            return Ok((found, ready.collect()));
+        }
+        Err(TrialError::Contested { times: TAKES_MAX })
     }
 
     /// Gives the goal back to rollouts.
@@ -120,15 +127,29 @@ impl TrialGoal {
     /// # Errors
     /// An error of the API server.
     pub async fn give_back(&self) -> Result<(), TrialError> {
-        self.annotate(None).await
+        self.annotate(None, None).await.map(drop)
     }
 
-    async fn annotate(&self, id: Option<&str>) -> Result<(), TrialError> {
-        let patch = json!({ "metadata": { "annotations": { TRIAL: id } } });
+    /// Whether the goal exists and belongs to this trial.
+    ///
+    /// # Errors
+    /// An error of the API server.
+    pub async fn is_ours(&self) -> Result<bool, TrialError> {
+        let goal = self.goals.get_opt(&self.name).await?;
+        Ok(goal.is_some_and(|goal| goal.annotations().get(TRIAL) == Some(&self.id)))
+    }
+
+    /// Writes or removes the annotation. Returns false if the goal has changed since this version of it.
+    async fn annotate(&self, id: Option<&str>, version: Option<String>) -> Result<bool, TrialError> {
+        let mut patch = json!({ "metadata": { "annotations": { TRIAL: id } } });
+        if let Some(version) = version {
+            patch["metadata"]["resourceVersion"] = version.into();
+        }
         match self.goals.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await {
             // The goal was deleted in the meantime, so there is nothing to give back.
-            Err(kube::Error::Api(error)) if error.is_not_found() && id.is_none() => Ok(()),
-            patched => Ok(patched.map(|_| ())?),
+            Err(kube::Error::Api(error)) if error.is_not_found() && id.is_none() => Ok(true),
+            Err(kube::Error::Api(error)) if error.is_conflict() => Ok(false),
+            patched => Ok(patched.map(|_| true)?),
         }
     }
 
@@ -136,9 +157,9 @@ impl TrialGoal {
     ///
     /// # Errors
     /// If the API server refuses a request, or other programs keep changing the same states.
-    pub async fn switch(&self, with: &BTreeSet<String>, generation: i64) -> Result<(), TrialError> {
+    pub async fn switch(&self, with: &BTreeSet<String>, release: &Release) -> Result<(), TrialError> {
         for _ in 0..SWITCHES_MAX {
-            if self.switched(with, generation).await? == 0 {
+            if self.switched(with, release).await? == 0 {
                 return Ok(());
             }
         }
@@ -147,12 +168,12 @@ impl TrialGoal {
 
     /// Switches the nodes that are not in the requested state, and returns how many there were. A rollout of another goal may write to the same
     /// states, so repeat this until it returns 0.
-    async fn switched(&self, with: &BTreeSet<String>, generation: i64) -> Result<usize, TrialError> {
+    async fn switched(&self, with: &BTreeSet<String>, release: &Release) -> Result<usize, TrialError> {
         let states = self.releases.list().await?;
         let mut written = 0;
         for state in &states {
-            let wanted = with.contains(&state.name_any()).then_some(generation);
-            let change = |before: &[Release]| with_release(before, &self.name, wanted);
+            let wanted = with.contains(&state.name_any()).then_some(release);
+            let change = |before: &[Release]| with_release(before, &self.name, wanted.cloned());
             written += usize::from(self.releases.change(state, change).await?);
         }
         let known: BTreeSet<String> = states.iter().map(ResourceExt::name_any).collect();
@@ -161,11 +182,27 @@ impl TrialGoal {
         }
         for node in self.nodes.list(&ListParams::default()).await?.items.iter().map(NodeInfo::from_node) {
             if with.contains(&node.name) && !known.contains(&node.name) {
-                let change = |before: &[Release]| with_release(before, &self.name, Some(generation));
+                let change = |before: &[Release]| with_release(before, &self.name, Some(release.clone()));
                 written += usize::from(self.releases.change_new(&node, change).await?);
             }
         }
         Ok(written)
+    }
+
+    /// Checks that the nodes are still in the requested state.
+    ///
+    /// # Errors
+    /// If a host is not, or the goal was changed.
+    pub async fn check(
+        &self,
+        with: &BTreeSet<String>,
+        without: &BTreeSet<String>,
+        generation: i64,
+    ) -> Result<(), TrialError> {
+        match self.open(with, without, generation).await?.into_iter().next() {
+            None => Ok(()),
+            Some(node) => Err(TrialError::Host { node, what: "did not stay in the state of its arm".to_owned() }),
+        }
     }
 
     /// Waits until the nodes in `with` have the goal in force, and the nodes in `without` have none of its settings.
@@ -200,33 +237,72 @@ impl TrialGoal {
     ) -> Result<Vec<String>, TrialError> {
         let goal = self.goals.get_opt(&self.name).await?;
         let goal = goal.ok_or_else(|| TrialError::NoGoal { name: self.name.clone() })?;
-        if goal.metadata.generation != Some(generation) {
+        // Nodes put back what they have, of whatever generation.
+        if goal.metadata.generation != Some(generation) && !with.is_empty() {
             return Err(TrialError::Changed { generation });
         }
-        for node in self.nodes.list(&ListParams::default()).await?.items.iter().map(NodeInfo::from_node) {
-            if !node.is_ready && (with.contains(&node.name) || without.contains(&node.name)) {
-                return Err(TrialError::Host { node: node.name, what: "is not ready".to_owned() });
-            }
+        if goal.annotations().get(TRIAL) != Some(&self.id) {
+            return Err(TrialError::Lost);
         }
-        let states = self.releases.list().await?;
-        let mut open: BTreeSet<&String> = with.union(without).collect();
-        for state in &states {
-            let node = state.name_any();
-            let goals = state.status.iter().flat_map(|status| &status.goals);
-            let found = goals.into_iter().find(|found| found.goal == self.name);
-            let phase = found.filter(|found| found.generation == generation).map(|found| found.phase);
-            if let Some(bad) = phase.filter(|phase| phase.is_bad() || *phase == GoalPhase::NotApplicable)
-                && with.contains(&node)
-            {
-                return Err(TrialError::Host { node, what: format!("reports {bad:?}") });
-            }
-            let is_there = with.contains(&node) && phase == Some(GoalPhase::InForce);
-            let has_nothing =
-                found.is_none_or(|found| found.transaction.is_none() && found.phase == GoalPhase::Waiting);
-            if is_there || (without.contains(&node) && has_nothing && state.status.is_some()) {
-                open.remove(&node);
-            }
-        }
-        Ok(open.into_iter().cloned().collect())
+        let nodes = self.nodes.list(&ListParams::default()).await?.items;
+        let nodes: Vec<NodeInfo> = nodes.iter().map(NodeInfo::from_node).collect();
+        open_of(&self.name, &nodes, &self.releases.list().await?, with, without, generation)
     }
 }
+
+/// What trial `id` may release of the goal.
+fn may_take(goal: &HostGoal, id: &str, known: Option<&Release>) -> Result<Release, TrialError> {
+    let (uid, generation) = (goal.uid().unwrap_or_default(), goal.metadata.generation.unwrap_or_default());
+    let found = Release { goal: goal.name_any(), generation, uid };
+    if goal.spec.rollout.is_none() || goal.spec.allow == Allow::Audit {
+        return Err(TrialError::NotReleased);
+    }
+    if let Some(other) = goal.annotations().get(TRIAL).filter(|other| *other != id) {
+        return Err(TrialError::Taken { id: other.clone(), goal: goal.name_any() });
+    }
+    match known {
+        Some(known) if !known.is_of(&found.goal, &found.uid) || known.generation != generation => {
+            Err(TrialError::Changed { generation: known.generation })
+        }
+        _ => Ok(found),
+    }
+}
+
+/// The nodes that have not reached the requested state. A node that is gone from the cluster has no number from then on, and does not end the
+/// trial: in a cluster that scales, nodes go all the time.
+fn open_of(
+    goal: &str,
+    nodes: &[NodeInfo],
+    states: &[HostState],
+    with: &BTreeSet<String>,
+    without: &BTreeSet<String>,
+    generation: i64,
+) -> Result<Vec<String>, TrialError> {
+    let ours: Vec<&NodeInfo> =
+        nodes.iter().filter(|node| with.contains(&node.name) || without.contains(&node.name)).collect();
+    if let Some(node) = ours.iter().find(|node| !node.is_ready) {
+        return Err(TrialError::Host { node: node.name.clone(), what: "is not ready".to_owned() });
+    }
+    let mut open: BTreeSet<&String> = ours.iter().map(|node| &node.name).collect();
+    for state in states {
+        let node = state.name_any();
+        let goals = state.status.iter().flat_map(|status| &status.goals);
+        let found = goals.into_iter().find(|found| found.goal == goal);
+        let phase = found.filter(|found| found.generation == generation).map(|found| found.phase);
+        let is_bad = |phase: &GoalPhase| phase.is_bad() || *phase == GoalPhase::NotApplicable;
+        let is_stuck = |phase: &GoalPhase| *phase == GoalPhase::NotPutBack && without.contains(&node);
+        if let Some(bad) = phase.filter(|phase| (is_bad(phase) && with.contains(&node)) || is_stuck(phase)) {
+            return Err(TrialError::Host { node, what: format!("reports {bad:?}") });
+        }
+        let is_there = with.contains(&node) && phase == Some(GoalPhase::InForce);
+        let has_nothing = found.is_none_or(|found| found.transaction.is_none() && found.phase == GoalPhase::Waiting);
+        if is_there || (without.contains(&node) && has_nothing && state.status.is_some()) {
+            open.remove(&node);
+        }
+    }
+    Ok(open.into_iter().cloned().collect())
+}
+
+#[cfg(test)]
+#[path = "trial_tests.rs"]
+mod tests;

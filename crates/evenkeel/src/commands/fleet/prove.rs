@@ -22,6 +22,9 @@ use crate::show::Out;
 
 /// The effects for which the power table shows the number of blocks.
 const EFFECTS: [f64; 4] = [0.02, 0.05, 0.1, 0.2];
+/// How often to ask Prometheus for the numbers of a block, and the time between. One lost answer must not end a trial of many hours.
+const QUERIES_MAX: u32 = 4;
+const QUERY_AGAIN: Duration = Duration::from_secs(5);
 /// How often a waiting command checks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -54,8 +57,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the trial", &error))?;
     runtime.block_on(async {
-        let engine = Engine::from_args(args).await?;
-        let mut trial = Trial::start(args, out, &stop, engine, prometheus).await?;
+        let mut trial = Trial::start(args, out, &stop, prometheus).await?;
         let ended = trial.measure(args).await;
         trial.put_back().await?;
         let why = match &ended {
@@ -73,19 +75,13 @@ impl<'a> Trial<'a> {
         args: &Args,
         out: &'a Out,
         stop: &'a AtomicBool,
-        engine: Engine,
         prometheus: Prometheus,
     ) -> Result<Trial<'a>, Failure> {
         let path = args.log_path();
-        let (log, begin, records) = match args.go_on {
-            true => Log::open(&path)?,
-            false => begun(args, &engine, &path).await?,
+        let (engine, log, begin, records) = match args.go_on {
+            true => gone_on(args, &path).await?,
+            false => begun(args, &path).await?,
         };
-        let (generation, _) = engine.take(&begin.trial).await?;
-        if begin.goal != args.goal || begin.metric != args.metric || begin.generation != generation {
-            let cause = "its goal, the goal's generation or its metric is another";
-            return Err(Failure::text(exit::WRONG_USE, format_args!("go on with {}", path.display()), cause));
-        }
         let (mut before, mut blocks) = (Vec::new(), Vec::new());
         for record in records {
             match record {
@@ -111,9 +107,11 @@ impl<'a> Trial<'a> {
             self.switch(&[]).await?;
         }
         while self.before.len() < self.begin.blocks_before as usize {
-            let Some(numbers) = self.block().await? else { return Ok(()) };
+            let Some(numbers) = self.block(&[]).await? else { return Ok(()) };
             self.log.add(&Record::Before { numbers: numbers.clone() })?;
             self.before.push(numbers);
+            // Without two hosts that have numbers, the other blocks would be in vain.
+            self.design()?;
             let line = format!("block {} of {} before the trial", self.before.len(), self.begin.blocks_before);
             self.out.status(&line);
         }
@@ -126,8 +124,9 @@ impl<'a> Trial<'a> {
             if evidence.look().decided {
                 return Ok(());
             }
-            self.switch(&design.arms(evidence.blocks()).with).await?;
-            let Some(numbers) = self.block().await? else { return Ok(()) };
+            let with = design.arms(evidence.blocks()).with;
+            self.switch(&with).await?;
+            let Some(numbers) = self.block(&with).await? else { return Ok(()) };
             self.log.add(&Record::Block { numbers: numbers.clone() })?;
             self.blocks.push(numbers);
             let look = self.evidence(&design)?.look();
@@ -154,26 +153,43 @@ impl<'a> Trial<'a> {
         self.begin.nodes.iter().cloned().collect()
     }
 
-    /// Gives exactly these hosts the goal, and waits until all hosts have applied or reverted it.
-    async fn switch(&self, with: &[String]) -> Result<(), Failure> {
+    /// The hosts with the goal, and all others.
+    fn arms(&self, with: &[String]) -> Arms {
         let with: BTreeSet<String> = with.iter().cloned().collect();
-        let without: BTreeSet<String> = self.nodes().difference(&with).cloned().collect();
-        self.engine.switch(&Arms { with, without }, self.begin.generation, self.patience).await
+        let without = self.nodes().difference(&with).cloned().collect();
+        Arms { with, without }
     }
 
-    /// Waits for the wash-out and for the block, and then queries the block's numbers. None if a signal arrived.
-    async fn block(&self) -> Result<Option<Numbers>, Failure> {
+    /// Gives exactly these hosts the goal, and waits until all hosts have applied or reverted it.
+    async fn switch(&self, with: &[String]) -> Result<(), Failure> {
+        self.engine.switch(&self.arms(with), &self.begin.identity(), self.patience).await
+    }
+
+    /// Waits for the wash-out and for the block, and then queries the block's numbers. None if a signal arrived. Fails if a host left its arm
+    /// within the block, because its number is then of both arms.
+    async fn block(&self, with: &[String]) -> Result<Option<Numbers>, Failure> {
         let length = Duration::from_millis(self.begin.block_ms);
         self.wait(Duration::from_millis(self.begin.wash_out_ms)).await;
         self.wait(length).await;
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
+        self.engine.check(&self.arms(with), &self.begin.identity()).await?;
         let query = self.begin.metric.replace("$window", &format!("{}s", length.as_secs().max(1)));
-        let numbers = self.prometheus.numbers(&query);
-        let numbers = numbers.map_err(|why| Failure::text(exit::NOT_POSSIBLE, "ask Prometheus", why))?;
-        let nodes = self.nodes();
-        Ok(Some(of_hosts(numbers, &nodes)))
+        let mut failure = None;
+        for tried in 0..QUERIES_MAX {
+            if tried > 0 {
+                self.wait(QUERY_AGAIN).await;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            match self.prometheus.numbers(&query) {
+                Ok(numbers) => return Ok(Some(of_hosts(numbers, &self.nodes()))),
+                Err(why) => failure = Some(Failure::text(exit::NOT_POSSIBLE, "ask Prometheus", why)),
+            }
+        }
+        failure.map_or(Ok(None), Err)
     }
 
     async fn wait(&self, time: Duration) {
@@ -185,7 +201,7 @@ impl<'a> Trial<'a> {
 
     /// Puts the goal back on all hosts.
     async fn put_back(&self) -> Result<(), Failure> {
-        let later = self.engine.put_back(self.nodes(), self.begin.generation, self.patience).await?;
+        let later = self.engine.put_back(self.nodes(), &self.begin.identity(), self.patience).await?;
         later.iter().for_each(|later| self.out.warn(&format!("{later}\n")));
         Ok(())
     }
@@ -236,15 +252,31 @@ impl<'a> Trial<'a> {
     }
 }
 
-async fn begun(args: &Args, engine: &Engine, path: &Path) -> Result<(Log, Begin, Vec<Record>), Failure> {
+/// A trial's engine, its log, and what the log has.
+type Started = (Engine, Log, Begin, Vec<Record>);
+
+async fn gone_on(args: &Args, path: &Path) -> Result<Started, Failure> {
+    let (log, begin, records) = Log::open(path)?;
+    if begin.goal != args.goal || begin.metric != args.metric {
+        let cause = format!("it is about the goal {:?} and --metric '{}'", begin.goal, begin.metric);
+        return Err(Failure::text(exit::WRONG_USE, format_args!("go on with {}", path.display()), cause));
+    }
+    let engine = Engine::from_args(args, &begin.trial).await?;
+    engine.take(Some(&begin.identity())).await?;
+    Ok((engine, log, begin, records))
+}
+
+async fn begun(args: &Args, path: &Path) -> Result<Started, Failure> {
     let seed = args.seed.unwrap_or_else(fresh_seed);
     let trial = format!("{:08x}", fresh_seed() & 0xffff_ffff);
-    let (generation, nodes) = engine.take(&trial).await?;
+    let engine = Engine::from_args(args, &trial).await?;
+    let (identity, nodes) = engine.take(None).await?;
     let begin = Begin {
         format: Begin::format(),
         trial,
         goal: args.goal.clone(),
-        generation,
+        generation: identity.generation,
+        uid: identity.uid,
         nodes,
         metric: args.metric.clone(),
         better: args.better.into(),
@@ -255,7 +287,7 @@ async fn begun(args: &Args, engine: &Engine, path: &Path) -> Result<(Log, Begin,
         seed,
     };
     match Log::create(path, &begin) {
-        Ok(log) => Ok((log, begin, Vec::new())),
+        Ok(log) => Ok((engine, log, begin, Vec::new())),
         Err(failure) => {
             engine.give_back().await?;
             Err(failure)

@@ -14,6 +14,7 @@ use evenkeel_sys::foreign_process::{Signal, signal_group};
 use serde_json::json;
 
 use super::prove_args::Args;
+use super::prove_log::Identity;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output_file;
@@ -64,12 +65,18 @@ impl Playbook {
         })
     }
 
-    pub(super) fn generation(&self) -> i64 {
-        self.generation
+    /// The goal, and the hosts. A trial that goes on names the goal that it compared before.
+    pub(super) async fn take(&self, known: Option<&Identity>) -> Result<(Identity, Vec<String>), Failure> {
+        let identity = Identity { generation: self.generation, uid: String::new() };
+        if known.is_some_and(|known| *known != identity) {
+            let why = "the goal, the pattern of its hosts or the playbook was changed since the trial began";
+            return Err(Failure::text(exit::WRONG_USE, "go on with the trial", why));
+        }
+        Ok((identity, self.hosts().await?))
     }
 
     /// The hosts of the pattern.
-    pub(super) async fn hosts(&self) -> Result<Vec<String>, Failure> {
+    async fn hosts(&self) -> Result<Vec<String>, Failure> {
         let arguments =
             [self.pattern.clone().into(), "-i".into(), self.inventory.clone().into(), "--list-hosts".into()];
         let tried = "list the hosts of the inventory";

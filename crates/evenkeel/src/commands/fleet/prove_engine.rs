@@ -5,66 +5,79 @@ use std::time::Duration;
 
 use super::prove_ansible::{Arms, Playbook};
 use super::prove_args::Args;
+use super::prove_log::Identity;
 use crate::failure::Failure;
 
 /// The engine that the fleet has already.
 pub(super) enum Engine {
     #[cfg(feature = "kubernetes")]
-    Cluster(Box<evenkeel_fleet::kubernetes::trial::TrialGoal>),
+    Cluster(cluster::Cluster),
     Ansible(Playbook),
 }
 
 impl Engine {
-    /// The engine that the arguments name.
-    pub(super) async fn from_args(args: &Args) -> Result<Engine, Failure> {
+    /// The engine that the arguments name, for the trial `id`.
+    pub(super) async fn from_args(args: &Args, id: &str) -> Result<Engine, Failure> {
         match &args.inventory {
             Some(inventory) => Ok(Engine::Ansible(Playbook::new(args, inventory)?)),
             #[cfg(feature = "kubernetes")]
-            None => Ok(cluster::engine(args).await?),
+            None => Ok(Engine::Cluster(cluster::Cluster::connect(args, id).await?)),
             #[cfg(not(feature = "kubernetes"))]
-            None => Err(crate::cluster::without_kubernetes("prove a goal on a cluster").hint(
-                "--inventory proves a goal on hosts of Ansible; the container image has the client of Kubernetes",
-            )),
-        }
-    }
-
-    /// Takes the goal for trial `id`. Returns a number that changes with the goal's content, and the hosts.
-    pub(super) async fn take(&self, id: &str) -> Result<(i64, Vec<String>), Failure> {
-        match self {
-            #[cfg(feature = "kubernetes")]
-            Engine::Cluster(goal) => goal.take(id).await.map_err(cluster::failed),
-            Engine::Ansible(playbook) => {
+            None => {
                 let _ = id;
-                Ok((playbook.generation(), playbook.hosts().await?))
+                Err(crate::cluster::without_kubernetes("prove a goal on a cluster").hint(
+                    "--inventory proves a goal on hosts of Ansible; the container image has the client of Kubernetes",
+                ))
             }
         }
     }
 
-    /// Gives the hosts of `arms.with` the goal and puts it back on the others, and waits until all have done so.
-    pub(super) async fn switch(&self, arms: &Arms, generation: i64, patience: Duration) -> Result<(), Failure> {
+    /// Takes the goal for the trial. Returns what the trial compares, and the hosts. A trial that goes on names what it compared before.
+    pub(super) async fn take(&self, known: Option<&Identity>) -> Result<(Identity, Vec<String>), Failure> {
         match self {
             #[cfg(feature = "kubernetes")]
-            Engine::Cluster(goal) => cluster::switch(goal, arms, generation, patience).await,
+            Engine::Cluster(cluster) => cluster.take(known).await,
+            Engine::Ansible(playbook) => playbook.take(known).await,
+        }
+    }
+
+    /// Gives the hosts of `arms.with` the goal and puts it back on the others, and waits until all have done so.
+    pub(super) async fn switch(&self, arms: &Arms, identity: &Identity, patience: Duration) -> Result<(), Failure> {
+        match self {
+            #[cfg(feature = "kubernetes")]
+            Engine::Cluster(cluster) => cluster.switch(arms, identity, patience).await,
             Engine::Ansible(playbook) => {
-                let _ = generation;
+                let _ = identity;
                 playbook.switch(arms, patience).await
             }
         }
     }
 
-    /// Puts the goal back on all hosts. Returns a warning if a host does that later.
+    /// Checks after a block that no host has left its arm. The playbook checks that before the next switch.
+    pub(super) async fn check(&self, arms: &Arms, identity: &Identity) -> Result<(), Failure> {
+        match self {
+            #[cfg(feature = "kubernetes")]
+            Engine::Cluster(cluster) => cluster.check(arms, identity).await,
+            Engine::Ansible(_) => {
+                let _ = (arms, identity);
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts the goal back on all hosts. Returns a warning if a host does that later, or somebody else does it.
     pub(super) async fn put_back(
         &self,
         hosts: BTreeSet<String>,
-        generation: i64,
+        identity: &Identity,
         patience: Duration,
     ) -> Result<Option<String>, Failure> {
         let arms = Arms { with: BTreeSet::new(), without: hosts };
         match self {
             #[cfg(feature = "kubernetes")]
-            Engine::Cluster(goal) => cluster::put_back(goal, &arms, generation, patience).await,
+            Engine::Cluster(cluster) => cluster.put_back(&arms, identity, patience).await,
             Engine::Ansible(playbook) => {
-                let _ = generation;
+                let _ = identity;
                 playbook.put_back(&arms, patience).await.map(|()| None)
             }
         }
@@ -74,7 +87,7 @@ impl Engine {
     pub(super) async fn give_back(&self) -> Result<(), Failure> {
         match self {
             #[cfg(feature = "kubernetes")]
-            Engine::Cluster(goal) => goal.give_back().await.map_err(cluster::failed),
+            Engine::Cluster(cluster) => cluster.give_back().await,
             Engine::Ansible(_) => Ok(()),
         }
     }
@@ -82,52 +95,89 @@ impl Engine {
 
 #[cfg(feature = "kubernetes")]
 mod cluster {
+    use evenkeel_fleet::kubernetes::Release;
     use evenkeel_fleet::kubernetes::trial::{TrialError, TrialGoal};
 
-    use super::{Args, Arms, Duration, Engine, Failure};
+    use super::{Args, Arms, Duration, Failure, Identity};
     use crate::cluster::connect;
     use crate::exit;
 
-    pub(super) async fn engine(args: &Args) -> Result<Engine, Failure> {
-        let client = connect(args.kubeconfig.as_deref()).await?;
-        Ok(Engine::Cluster(Box::new(TrialGoal::new(client, &args.goal))))
+    /// A goal of a cluster.
+    pub(in super::super) struct Cluster {
+        name: String,
+        goal: Box<TrialGoal>,
     }
 
-    pub(super) async fn switch(
-        goal: &TrialGoal,
-        arms: &Arms,
-        generation: i64,
-        patience: Duration,
-    ) -> Result<(), Failure> {
-        goal.switch(&arms.with, generation).await.map_err(failed)?;
-        goal.settle(&arms.with, &arms.without, generation, patience).await.map_err(failed)
-    }
+    impl Cluster {
+        pub(super) async fn connect(args: &Args, id: &str) -> Result<Cluster, Failure> {
+            let client = connect(args.kubeconfig.as_deref()).await?;
+            Ok(Cluster { name: args.goal.clone(), goal: Box::new(TrialGoal::new(client, &args.goal, id)) })
+        }
 
-    /// Withdraws the goal from all nodes, and allows rollouts to use it again.
-    pub(super) async fn put_back(
-        goal: &TrialGoal,
-        arms: &Arms,
-        generation: i64,
-        patience: Duration,
-    ) -> Result<Option<String>, Failure> {
-        let undo = |error: TrialError| {
-            let hint = format!("put it back later: evenkeel fleet rollout {} --undo", goal.name());
-            Failure { exit: exit::NOT_UNDONE, ..failed(error) }.hint(hint)
-        };
-        goal.switch(&arms.with, generation).await.map_err(undo)?;
-        let later = match goal.settle(&arms.with, &arms.without, generation, patience).await {
-            // A node has not reverted the goal, or is gone. Its agent reverts the goal when it runs again.
-            Err(error @ (TrialError::Late { .. } | TrialError::Host { .. })) => {
-                Some(format!("{error}; it puts the goal back when its agent runs"))
+        pub(super) async fn take(&self, known: Option<&Identity>) -> Result<(Identity, Vec<String>), Failure> {
+            let released = known.map(|identity| self.release(identity));
+            let taken = self.goal.take(released.as_ref()).await.map_err(|error| match known {
+                Some(_) => failed(error).hint(format!(
+                    "end it, so that every node puts the goal back: evenkeel fleet rollout {} --undo",
+                    self.name
+                )),
+                None => failed(error),
+            });
+            let (release, nodes) = taken?;
+            Ok((Identity { generation: release.generation, uid: release.uid }, nodes))
+        }
+
+        pub(super) async fn switch(&self, arms: &Arms, identity: &Identity, patience: Duration) -> Result<(), Failure> {
+            self.goal.switch(&arms.with, &self.release(identity)).await.map_err(failed)?;
+            self.goal.settle(&arms.with, &arms.without, identity.generation, patience).await.map_err(failed)
+        }
+
+        pub(super) async fn check(&self, arms: &Arms, identity: &Identity) -> Result<(), Failure> {
+            self.goal.check(&arms.with, &arms.without, identity.generation).await.map_err(failed)
+        }
+
+        /// Withdraws the goal from all nodes, and allows rollouts to use it again.
+        pub(super) async fn put_back(
+            &self,
+            arms: &Arms,
+            identity: &Identity,
+            patience: Duration,
+        ) -> Result<Option<String>, Failure> {
+            // Whoever took the goal also decides what becomes of it.
+            let is_ours =
+                self.goal.is_ours().await.map_err(|error| Failure { exit: exit::NOT_UNDONE, ..failed(error) })?;
+            if !is_ours {
+                let why = "the goal is deleted, or was taken from this trial: the trial puts nothing back itself";
+                return Ok(Some(why.to_owned()));
             }
-            Err(TrialError::Cluster(error)) => return Err(undo(error.into())),
-            _ => None,
-        };
-        goal.give_back().await.map_err(undo)?;
-        Ok(later)
+            let undo = |error: TrialError| {
+                let hint = format!("put it back later: evenkeel fleet rollout {} --undo", self.name);
+                Failure { exit: exit::NOT_UNDONE, ..failed(error) }.hint(hint)
+            };
+            self.goal.switch(&arms.with, &self.release(identity)).await.map_err(undo)?;
+            let later = match self.goal.settle(&arms.with, &arms.without, identity.generation, patience).await {
+                // A node has not reverted the goal, or is gone. Its agent reverts the goal when it runs again.
+                Err(error @ (TrialError::Late { .. } | TrialError::Host { .. })) => {
+                    Some(format!("{error}; it puts the goal back when its agent runs"))
+                }
+                Err(TrialError::Cluster(error)) => return Err(undo(error.into())),
+                _ => None,
+            };
+            self.goal.give_back().await.map_err(undo)?;
+            Ok(later)
+        }
+
+        pub(super) async fn give_back(&self) -> Result<(), Failure> {
+            self.goal.give_back().await.map_err(failed)
+        }
+
+        /// What the trial releases to nodes.
+        fn release(&self, identity: &Identity) -> Release {
+            Release { goal: self.name.clone(), generation: identity.generation, uid: identity.uid.clone() }
+        }
     }
 
-    pub(super) fn failed(error: TrialError) -> Failure {
+    fn failed(error: TrialError) -> Failure {
         let code = match &error {
             TrialError::NoGoal { .. } | TrialError::NotReleased | TrialError::Taken { .. } => exit::WRONG_USE,
             _ => exit::NOT_POSSIBLE,

@@ -48,6 +48,9 @@ pub(super) struct Begin {
     pub(super) trial: String,
     pub(super) goal: String,
     pub(super) generation: i64,
+    /// The goal's uid. Logs of the first versions have none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) uid: String,
     pub(super) nodes: Vec<String>,
     pub(super) metric: String,
     pub(super) better: evenkeel_stats::Direction,
@@ -62,6 +65,20 @@ impl Begin {
     pub(super) fn format() -> u32 {
         FORMAT
     }
+
+    /// What the trial compares.
+    pub(super) fn identity(&self) -> Identity {
+        Identity { generation: self.generation, uid: self.uid.clone() }
+    }
+}
+
+/// Distinguishes a goal from a later one of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// Changes with the goal's content.
+    pub(super) generation: i64,
+    /// The uid of a HostGoal; empty for other goals and in the first logs.
+    pub(super) uid: String,
 }
 
 /// A log that is being written.
@@ -133,6 +150,7 @@ mod tests {
             trial: "0123".to_owned(),
             goal: "steady".to_owned(),
             generation: 1,
+            uid: "u".to_owned(),
             nodes: vec!["a".to_owned(), "b".to_owned()],
             metric: "x".to_owned(),
             better: evenkeel_stats::Direction::Lower,

@@ -161,7 +161,10 @@ mod with_kubernetes {
             // Without a rollout, every node applies the goal by itself, and there is nothing to wait for.
             None => true,
             Some(RolloutPhase::Halted | RolloutPhase::Complete) => !args.undo,
-            Some(RolloutPhase::Undone) => progress.still_released == 0 && progress.nodes.in_force == 0,
+            Some(RolloutPhase::Undone) => {
+                let nodes = progress.nodes;
+                progress.still_released == 0 && nodes.in_force + nodes.drifted + nodes.pending_reboot == 0
+            }
             Some(RolloutPhase::Progressing) => false,
         }
     }
@@ -173,6 +176,9 @@ mod with_kubernetes {
             rollout.map_or("no rollout".to_owned(), |rollout| format!("{:?}, wave {}", rollout.phase, rollout.wave));
         let message = rollout.map(|rollout| rollout.message.as_str()).filter(|message| !message.is_empty());
         let mut line = format!("{}: {phase}: {} of {} nodes in force", progress.goal, nodes.in_force, nodes.selected);
+        if nodes.not_put_back > 0 {
+            line += &format!("; {} could not put it back: kubectl get hoststates", nodes.not_put_back);
+        }
         for text in message.into_iter().chain(progress.without_numbers.iter().map(String::as_str)) {
             line += "; ";
             line += text;
@@ -191,7 +197,12 @@ mod with_kubernetes {
         out.answer(&RolloutAnswer { goals: goals.collect() }, String::new)?;
         let is_halted =
             |one: &Progress| one.rollout.as_ref().is_some_and(|rollout| rollout.phase == RolloutPhase::Halted);
-        let code: Exit = if progress.iter().any(is_halted) { exit::NO } else { exit::WELL };
+        let is_left = |one: &Progress| one.nodes.not_put_back > 0 && !is_halted(one);
+        let code: Exit = match () {
+            () if progress.iter().any(is_left) => exit::NOT_UNDONE,
+            () if progress.iter().any(is_halted) => exit::NO,
+            () => exit::WELL,
+        };
         Ok(code)
     }
 }

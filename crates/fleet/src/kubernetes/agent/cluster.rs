@@ -69,13 +69,14 @@ impl Cluster {
     }
 
     /// Writes what differs from the cluster. `before` is the state as the watch reported it. If one write fails, the others are still
-    /// tried.
+    /// tried. `is_known` is false if the host did not answer.
     pub(super) async fn write(
         &self,
         node: &Node,
         before: Option<&HostState>,
         status: &HostStateStatus,
         goals: &[HostGoal],
+        is_known: bool,
     ) -> Missed {
         let state = self.state(node, before, status).await;
         let known = before.and_then(|state| state.status.as_ref());
@@ -84,7 +85,7 @@ impl Cluster {
         for (what, written) in [
             ("the state of the node", state),
             ("the labels of the node", self.label(node).await),
-            ("the condition of the node", self.condition(node, status).await),
+            ("the condition of the node", self.condition(node, status, is_known).await),
             ("an event", self.events(known, &status.goals, goals).await),
         ] {
             missed.lines.extend(written.err().map(|error| format!("failed to write {what}: {}", why(&error))));
@@ -124,11 +125,14 @@ impl Cluster {
         self.nodes.patch_metadata(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(|_| ())
     }
 
-    async fn condition(&self, node: &Node, status: &HostStateStatus) -> Result<(), kube::Error> {
-        let (is_true, reason) = condition_of(&status.goals);
+    async fn condition(&self, node: &Node, status: &HostStateStatus, is_known: bool) -> Result<(), kube::Error> {
+        let (value, reason) = match condition_of(&status.goals) {
+            _ if !is_known => ("Unknown", "HostUnreachable"),
+            (true, reason) => ("True", reason),
+            (false, reason) => ("False", reason),
+        };
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let before = conditions.into_iter().find(|condition| condition.type_ == NODE_CONDITION);
-        let value = if is_true { "True" } else { "False" };
         let is_same = before.is_some_and(|before| {
             before.status == value
                 && before.reason.as_deref() == Some(reason)

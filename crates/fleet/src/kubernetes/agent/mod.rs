@@ -34,8 +34,6 @@ use super::why::why;
 const GATHER: Duration = Duration::from_millis(200);
 /// The wait before the next attempt to write the status.
 const AGAIN: Duration = Duration::from_secs(5);
-/// The maximum number of goals of a cluster that an agent considers.
-const GOALS_MAX: usize = 200;
 
 /// Receives the messages of a running agent.
 pub trait Log: Send {
@@ -105,7 +103,7 @@ async fn pass<H: Host>(
     log: &mut dyn Log,
 ) -> Option<Instant> {
     let (Some(goals), Some(node), Some(state)) = (&seen.goals, &seen.node, &seen.state) else { return None };
-    let goals: Vec<HostGoal> = goals.values().take(GOALS_MAX).cloned().collect();
+    let goals: Vec<HostGoal> = goals.values().cloned().collect();
     let released = state.as_ref().map(|state| state.spec.released.clone()).unwrap_or_default();
     let labels = node.labels().clone();
     let worker = Arc::clone(host);
@@ -121,14 +119,19 @@ async fn pass<H: Host>(
         Ok(brought) => brought,
         Err(error) => {
             log.note(&error.to_string());
-            return None;
+            let spec = state.as_ref().map(|state| state.spec.released.as_slice()).unwrap_or_default();
+            let before = state.as_ref().and_then(|state| state.status.as_ref());
+            let status = agent.unknown(&goals, node.labels(), spec, before, &error);
+            let missed = cluster.write(node, state.as_ref(), &status, &goals, false).await;
+            missed.lines.iter().for_each(|line| log.note(line));
+            return missed.state.then(|| Instant::now() + AGAIN);
         }
     };
     for line in &brought.notes {
         log.note(line);
     }
     note_reboot(&mut brought, node, reboots.is_some());
-    let missed = cluster.write(node, state.as_ref(), &brought.status, &goals).await;
+    let missed = cluster.write(node, state.as_ref(), &brought.status, &goals, true).await;
     for line in &missed.lines {
         log.note(line);
     }

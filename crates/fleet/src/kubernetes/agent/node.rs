@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::super::decide::{NodeView, Step, decide};
-use super::super::desired::{Desired, HEALS_PER_HOUR_MAX};
+use super::super::desired::{Desired, HEALS_PER_HOUR_MAX, Permission};
 use super::super::goal::HostGoal;
 use super::super::host::{Host, HostError};
 use super::super::journal::{GoalOwner, Journal};
 use super::super::reboot::RebootWanted;
-use super::super::report::{Outcomes, report};
+use super::super::report::{Outcomes, Stuck, report, unknown};
 use super::super::state::{GoalState, HostStateStatus, Release};
 
 /// A pass ends after this many rounds of steps, so that a host that keeps changing cannot block the agent.
@@ -98,13 +98,26 @@ impl NodeAgent {
             }
             journal = host.journal()?;
         }
-        let mut status = report(&desired, &journal, &self.outcomes, &self.version);
-        for (transaction, (_, why)) in &self.stuck {
+        let stuck: Stuck = self.stuck.iter().map(|(id, (_, why))| (*id, why.clone())).collect();
+        let mut status = report(&desired, &journal, &self.outcomes, &stuck, &self.version);
+        for (transaction, why) in &stuck {
             status.summary += &format!("; transaction {transaction} could not be put back: {why}");
         }
         let retries = self.failed.values().map(|failed| failed.next).chain(self.stuck.values().map(|(next, _)| *next));
         let reboots = reboots(&desired, &status);
         Ok(Brought { status, reboots, boot: host.boot().ok(), again: retries.min(), notes })
+    }
+
+    /// The status of a node whose host does not answer.
+    pub(super) fn unknown(
+        &self,
+        goals: &[HostGoal],
+        labels: &BTreeMap<String, String>,
+        released: &[Release],
+        before: Option<&HostStateStatus>,
+        error: &HostError,
+    ) -> HostStateStatus {
+        unknown(before, &NodeView { labels, goals, released }.desired(), error, &self.version)
     }
 
     /// The steps to take now. Steps that wait for their next attempt are left out.
@@ -197,8 +210,11 @@ impl NodeAgent {
         let is_here = |name: &String, owner: Option<&GoalOwner>| {
             desired.iter().any(|goal| goal.owner.name == *name && owner.is_none_or(|owner| *owner == goal.owner))
         };
-        self.failed.retain(|name, failed| is_here(name, Some(&failed.owner)));
-        self.already_so.retain(|name, (owner, _)| is_here(name, Some(owner)));
+        // A withdrawn goal is tried at once if it is released again, because its cause may be gone by then.
+        let may_be_tried =
+            |owner: &GoalOwner| desired.iter().any(|goal| goal.owner == *owner && goal.permission == Permission::Free);
+        self.failed.retain(|_, failed| may_be_tried(&failed.owner));
+        self.already_so.retain(|_, (owner, _)| may_be_tried(owner));
         self.audited.retain(|name, (owner, _)| is_here(name, Some(owner)));
         self.heals.retain(|name, _| is_here(name, None));
         let (failed, already_so, audited) = (&self.failed, &self.already_so, &self.audited);
@@ -215,7 +231,8 @@ fn reboots(desired: &[Desired], status: &HostStateStatus) -> Vec<RebootWanted> {
         states.any(|state| is_it(state) && state.needs_reboot)
     };
     let wanted = |goal: &Desired| {
-        let release = Release { goal: goal.owner.name.clone(), generation: goal.owner.generation };
+        let GoalOwner { name, uid, generation } = goal.owner.clone();
+        let release = Release { goal: name, generation, uid };
         Some(RebootWanted { goal: release, policy: goal.reboot? })
     };
     desired.iter().filter(waits).filter_map(wanted).collect()

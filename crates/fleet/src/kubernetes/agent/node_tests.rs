@@ -25,6 +25,7 @@ struct Inner {
     transactions: Vec<(OwnedTransaction, Values, Values)>,
     dies_in: Option<u32>,
     refuses: bool,
+    keeps: bool,
     pending: Vec<PendingKnob>,
     calls: u32,
 }
@@ -98,6 +99,9 @@ impl Host for FakeHost {
 
     fn revert(&self, transaction: u64) -> Result<(), HostError> {
         let mut inner = self.0.lock().unwrap();
+        if inner.keeps {
+            return Err(HostError::NotPutBack { why: "no".to_owned() });
+        }
         let is_killed = inner.is_killed();
         let at = transaction as usize - 1;
         let (_, before, _) = inner.transactions[at].clone();
@@ -192,6 +196,75 @@ fn a_refused_goal_is_tried_again_more_and_more_rarely() {
     assert_eq!(tries, [30, 60, 120, 240, 480, 960, 1800]);
     host.0.lock().unwrap().refuses = false;
     assert_eq!(bring(&mut agent, &host, &one, now).status.goals[0].phase, GoalPhase::InForce);
+}
+
+/// A goal with a rollout, on a node to which it is released or not.
+fn bring_released(agent: &mut NodeAgent, host: &FakeHost, is_released: bool) -> Brought {
+    let mut one = goal("one", &["vm.swappiness=10"]);
+    one.spec.rollout = Some(serde_json::from_str("{}").unwrap());
+    let released = [Release { goal: "one".to_owned(), generation: 1, uid: "uid-one".to_owned() }];
+    let released = if is_released { released.as_slice() } else { &[] };
+    agent.bring(host, &[one], &BTreeMap::new(), released, Instant::now()).unwrap()
+}
+
+#[test]
+fn a_withdrawn_goal_waits_and_is_tried_at_once_when_it_is_released_again() {
+    let (host, mut agent) = (FakeHost::new(), NodeAgent::new("1".to_owned()));
+    host.0.lock().unwrap().refuses = true;
+    assert_eq!(bring_released(&mut agent, &host, true).status.goals[0].phase, GoalPhase::Refused);
+    let withdrawn = bring_released(&mut agent, &host, false);
+    assert_eq!((withdrawn.status.goals[0].phase, withdrawn.again), (GoalPhase::Waiting, None));
+    host.0.lock().unwrap().refuses = false;
+    assert_eq!(bring_released(&mut agent, &host, true).status.goals[0].phase, GoalPhase::InForce);
+}
+
+#[test]
+fn what_could_not_be_put_back_is_the_state_of_its_goal_also_when_the_goal_is_deleted() {
+    let (host, mut agent) = (FakeHost::new(), NodeAgent::new("1".to_owned()));
+    bring_released(&mut agent, &host, true);
+    host.0.lock().unwrap().keeps = true;
+    let withdrawn = bring_released(&mut agent, &host, false).status;
+    let state = &withdrawn.goals[0];
+    assert_eq!((state.phase, state.transaction), (GoalPhase::NotPutBack, Some(1)), "{withdrawn:?}");
+    assert!(state.message.ends_with("on the host run: evenkeel revert"), "{withdrawn:?}");
+    let deleted = bring(&mut agent, &host, &[], Instant::now()).status;
+    let state = &deleted.goals[0];
+    assert_eq!((state.goal.as_str(), state.generation, state.phase), ("one", 1, GoalPhase::NotPutBack));
+    host.0.lock().unwrap().keeps = false;
+    let later = Instant::now() + RETRY_FIRST;
+    assert_eq!(bring(&mut agent, &host, &[], later).status.goals, []);
+}
+
+#[test]
+fn a_host_that_does_not_answer_keeps_its_known_state_and_says_why() {
+    let (host, mut agent) = (FakeHost::new(), NodeAgent::new("1".to_owned()));
+    let goals = [goal("one", &["vm.swappiness=10"])];
+    let before = bring(&mut agent, &host, &goals, Instant::now()).status;
+    let error = HostError::Unreachable { why: "no answer".to_owned() };
+    let unknown = |before| agent.unknown(&goals, &BTreeMap::new(), &[], before, &error);
+    let known = unknown(Some(&before));
+    assert_eq!((known.summary.as_str(), &known.goals), ("failed to ask the host: no answer", &before.goals));
+    let state = &unknown(None).goals[0];
+    assert_eq!((state.phase, state.message.as_str()), (GoalPhase::Waiting, "failed to ask the host: no answer"));
+}
+
+#[test]
+fn drift_at_another_place_belongs_to_another_goal() {
+    let drift = |place: &str| DriftedKnob {
+        knob: "irq.affinity".to_owned(),
+        place: place.to_owned(),
+        wanted: "0".to_owned(),
+        found: "1".to_owned(),
+        why: String::new(),
+        mend: String::new(),
+    };
+    let found = [drift("24"), drift("25"), drift("/etc/systemd/system/evenkeel-boot.service")];
+    let count = |setting: &str| {
+        let goals = [goal("one", &[setting])];
+        let desired = NodeView { labels: &BTreeMap::new(), goals: &goals, released: &[] }.desired();
+        desired[0].drift(&found).len()
+    };
+    assert_eq!((count("irq.affinity@24=0"), count("irq.affinity=0")), (2, 3));
 }
 
 /// The agent is killed at each step, with the host's command half-way, and starts anew without its memory.

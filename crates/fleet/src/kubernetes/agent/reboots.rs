@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::super::host::Host;
 use super::super::names::REBOOT;
 use super::super::reboot::{DrainedPod, RebootPhase, RebootRecord, RebootStep, RebootView};
-use super::super::state::HostStateStatus;
+use super::super::state::{GoalState, HostStateStatus};
 use super::super::why::why;
 use super::cluster::{event_note, recorder};
 use super::node::Brought;
@@ -228,7 +228,10 @@ fn drained(pod: &Pod) -> DrainedPod {
 
 /// The goals of a reboot that are not in force now, each with the reason.
 fn not_in_force(record: &RebootRecord, status: &HostStateStatus) -> Vec<String> {
-    let bad = status.goals.iter().filter(|state| record.is_for(&state.goal, state.generation));
+    let is_its = |state: &&GoalState| {
+        record.goals.iter().any(|known| known.goal == state.goal && known.generation == state.generation)
+    };
+    let bad = status.goals.iter().filter(is_its);
     let bad = bad.filter(|state| state.needs_reboot || state.phase.is_bad());
     bad.map(|state| match state.message.as_str() {
         "" => format!("goal {} is {:?}", state.goal, state.phase),
