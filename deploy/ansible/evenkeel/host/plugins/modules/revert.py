@@ -56,8 +56,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.evenkeel.host.plugins.module_utils.program import (
     ARGUMENTS,
     NO,
+    OUTCOMES,
     STATE,
     WELL,
+    WRONG_USE,
     Program,
     value_diff,
 )
@@ -81,6 +83,10 @@ def planned(program, number):
     """The transactions that `revert` would undo now, the newest first, and the values that would change."""
     history = program.ask("history", program.state, good=(WELL, NO)).data["transactions"]
     mine = [one for one in history if number in (None, one["id"])]
+    if number is not None and not mine:
+        # As `evenkeel revert` refuses it.
+        message = "failed to revert transaction %s: it does not exist" % number
+        program.module.fail_json(msg=message, exit_code=WRONG_USE, outcome=OUTCOMES[WRONG_USE], changed=False)
     found = sorted((one for one in mine if has_to_undo(one)), key=lambda one: one["id"], reverse=True)
     diff = [
         value_diff(step["place"], step["wanted"], step["before"])
