@@ -56,7 +56,7 @@ fn label_value(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.';
     let safe: String = text.chars().map(|c| if is_plain(c) { c } else { '-' }).take(VALUE_BYTES_MAX).collect();
     let words: Vec<&str> = safe.split('-').filter(|word| !word.is_empty()).collect();
-    words.join("-").trim_matches('.').to_owned()
+    words.join("-").trim_matches(['.', '-']).to_owned()
 }
 
 #[cfg(test)]
@@ -72,6 +72,7 @@ mod tests {
             ("kvm", "kvm"),
             ("--a--", "a"),
             ("...", ""),
+            ("EPYC .", "EPYC"),
             ("", ""),
         ];
         for (text, value) in table {
