@@ -44,6 +44,8 @@ pub struct Progress {
     pub still_released: usize,
     /// Guards whose query failed, and why.
     pub without_numbers: Vec<String>,
+    /// The id of the trial that has the goal. No rollout touches it then.
+    pub trial: Option<String>,
 }
 
 /// Carries out the rollouts of a cluster.
@@ -125,7 +127,8 @@ impl<M: Metrics> Controller<M> {
         for node in &withdraw {
             self.release(node, cluster, &name, None).await?;
         }
-        Ok(Progress { goal: name, nodes: counts, rollout, still_released: withdraw.len(), without_numbers })
+        let trial = goal.annotations().get(TRIAL).cloned();
+        Ok(Progress { goal: name, nodes: counts, rollout, still_released: withdraw.len(), without_numbers, trial })
     }
 
     /// Queries the guards that are due. Returns their states and results, and the guards whose query failed.
@@ -270,7 +273,7 @@ fn found(patched: Result<HostGoal, kube::Error>) -> Result<bool, kube::Error> {
 
 /// The conditions of a goal. Each has the time at which it last changed.
 fn conditions(before: &[Condition], nodes: Counts, rollout: Option<&RolloutStatus>, generation: i64) -> Vec<Condition> {
-    let all = nodes.selected == nodes.in_force + nodes.not_applicable && nodes.selected > 0;
+    let all = nodes.selected == nodes.in_force + nodes.not_applicable && nodes.in_force > 0;
     let halted = rollout.filter(|rollout| rollout.phase == RolloutPhase::Halted);
     let bad = nodes.drifted + nodes.refused + nodes.not_put_back;
     let in_force = match nodes {

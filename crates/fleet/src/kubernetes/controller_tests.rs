@@ -44,6 +44,8 @@ fn a_goal_is_in_force_only_where_settings_are_in_force() {
     assert_eq!(found(all), "True AllNodes False");
     assert_eq!(found(Counts { selected: 3, audited: 3, ..Counts::default() }), "False OnlyAudited False");
     assert_eq!(found(Counts::default()), "False NoNodes False");
+    let nowhere = Counts { selected: 3, not_applicable: 3, ..Counts::default() };
+    assert_eq!(found(nowhere), "False SomeNodes False", "no node can have it");
     let stuck = Counts { selected: 3, in_force: 2, not_put_back: 1, ..Counts::default() };
     assert_eq!(found(stuck), "False SomeNodes True");
 }

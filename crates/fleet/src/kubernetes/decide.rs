@@ -62,11 +62,11 @@ impl NodeView<'_> {
         goals.sort_by(|a, b| by_age(a, b));
         // The youngest are left out, so that a new goal never takes an older one away.
         goals.truncate(GOALS_MAX);
-        let mut claims = BTreeMap::new();
+        let mut claims = Claims::new();
         goals.into_iter().map(|goal| self.desired_of(goal, &mut claims)).collect()
     }
 
-    fn desired_of(&self, goal: &HostGoal, claims: &mut BTreeMap<String, (String, String)>) -> Desired {
+    fn desired_of(&self, goal: &HostGoal, claims: &mut Claims) -> Desired {
         let owner = GoalOwner {
             name: goal.name_any(),
             uid: goal.uid().unwrap_or_default(),
@@ -95,6 +95,15 @@ impl NodeView<'_> {
     }
 }
 
+/// What the older goals set, by knob.
+type Claims = BTreeMap<&'static str, Vec<Claim>>;
+
+struct Claim {
+    place: Option<String>,
+    value: String,
+    goal: String,
+}
+
 fn by_age(a: &HostGoal, b: &HostGoal) -> Ordering {
     let key = |goal: &HostGoal| (goal.metadata.creation_timestamp.as_ref().map(|time| time.0), goal.name_any());
     key(a).cmp(&key(b))
@@ -102,7 +111,7 @@ fn by_age(a: &HostGoal, b: &HostGoal) -> Ordering {
 
 /// Why a goal cannot be applied at all, or not together with the older ones. A goal that only audits claims no setting, so it never
 /// contradicts another goal.
-fn refusal(goal: &HostGoal, name: &str, claims: &mut BTreeMap<String, (String, String)>) -> Option<String> {
+fn refusal(goal: &HostGoal, name: &str, claims: &mut Claims) -> Option<String> {
     let mut own = Vec::new();
     for text in &goal.spec.settings {
         match Setting::parse(text) {
@@ -118,12 +127,20 @@ fn refusal(goal: &HostGoal, name: &str, claims: &mut BTreeMap<String, (String, S
         None => setting.knob.id.to_owned(),
     };
     for setting in &own {
-        let key = key(setting);
-        if let Some((other, value)) = claims.get(&key).filter(|(_, value)| *value != setting.value) {
-            return Some(format!("{key} is {value} in the older goal {other}, and {} here", setting.value));
+        // A setting without a place is for all places.
+        let is_same_place = |place: &Option<String>| match (place, &setting.place) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        let mut claimed = claims.get(setting.knob.id).into_iter().flatten();
+        let found = claimed.find(|claim| is_same_place(&claim.place) && claim.value != setting.value);
+        if let Some(Claim { goal, value, .. }) = found {
+            return Some(format!("{} is {value} in the older goal {goal}, and {} here", key(setting), setting.value));
         }
     }
-    claims.extend(own.into_iter().map(|setting| (key(&setting), (name.to_owned(), setting.value))));
+    for Setting { knob, place, value } in own {
+        claims.entry(knob.id).or_default().push(Claim { place, value, goal: name.to_owned() });
+    }
     None
 }
 

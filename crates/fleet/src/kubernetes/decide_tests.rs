@@ -142,6 +142,14 @@ fn the_older_of_two_contradicting_goals_holds() {
     new.spec.settings = vec!["vm.swappiness=20".to_owned()];
     old.spec.allow = Allow::Audit;
     assert_eq!(steps(&[new, old], &[], &journal(vec![])), ["audit z-old", "apply a-new"]);
+    // A setting of all places contradicts another value of one place; different places do not.
+    let refused = |old: &str, new: &str| {
+        let goals = [goal("a-old", &[old]), goal("b-new", &[new])];
+        let desired = NodeView { labels: &labels, goals: &goals, released: &[] }.desired();
+        matches!(desired[1].permission, Permission::Refused { .. })
+    };
+    assert!(refused("irq.affinity=0", "irq.affinity@24=1") && refused("irq.affinity@24=1", "irq.affinity=0"));
+    assert!(!refused("irq.affinity@24=0", "irq.affinity@25=1") && !refused("irq.affinity=0", "irq.affinity@24=0"));
     let wrong = goal("wrong", &["vm.swappines=10"]);
     assert!(steps(&[wrong], &[], &journal(vec![])).is_empty());
 }

@@ -1,7 +1,7 @@
 //! The log of a trial over a fleet. Each record is one line. It is on disk before the trial continues. The random order follows from the
 //! seed, so the log contains everything that is needed to continue.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -99,6 +99,7 @@ impl Log {
             }
             _ => Failure::io(exit::WRONG_USE, format_args!("begin the log {}", path.display()), &error),
         })?;
+        lock(path, &file)?;
         let mut log = Log { path: path.to_owned(), file };
         log.add(&Record::Begin(begin.clone()))?;
         Ok(log)
@@ -107,7 +108,13 @@ impl Log {
     /// Opens the log of an earlier run, and returns its records. An incomplete last line is removed.
     pub(super) fn open(path: &Path) -> Result<(Log, Begin, Vec<Record>), Failure> {
         let tried = format!("read the log {}", path.display());
-        let text = user_file::read_text(path, LOG_BYTES_MAX).map_err(|error| Failure::user_file(&tried, &error))?;
+        let cut = |error| Failure::io(exit::WRONG_USE, &tried, &error);
+        let read = || user_file::read_text(path, LOG_BYTES_MAX).map_err(|error| Failure::user_file(&tried, &error));
+        // The first read refuses what is no file. The second one has what another evenkeel added before the lock.
+        read()?;
+        let file = OpenOptions::new().append(true).open(path).map_err(cut)?;
+        lock(path, &file)?;
+        let text = read()?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let wrong = |why: String| Failure::text(exit::WRONG_USE, &tried, why);
         let mut records = Vec::new();
@@ -124,8 +131,6 @@ impl Log {
             _ => return Err(wrong("it is not a log of a trial over a fleet".to_owned())),
         };
         records.remove(0);
-        let cut = |error| Failure::io(exit::WRONG_USE, &tried, &error);
-        let file = OpenOptions::new().append(true).open(path).map_err(cut)?;
         file.set_len(whole as u64).map_err(cut)?;
         Ok((Log { path: path.to_owned(), file }, begin, records))
     }
@@ -137,6 +142,19 @@ impl Log {
             self.file.sync_data()
         });
         written.map_err(|error| output_file::failure(&self.path, &error))
+    }
+}
+
+/// Two commands that go on with one trial would switch its nodes against each other.
+fn lock(path: &Path, file: &File) -> Result<(), Failure> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let cause = "another evenkeel goes on with its trial";
+            Err(Failure::text(exit::WRONG_USE, format_args!("lock the log {}", path.display()), cause)
+                .hint("wait until it ends, or stop it"))
+        }
+        // A file system without locks keeps nobody from going on.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }
 
@@ -175,6 +193,9 @@ mod tests {
         let mut log = Log::create(&path, &begin()).unwrap();
         records.iter().for_each(|record| log.add(record).unwrap());
         assert!(Log::create(&path, &begin()).is_err(), "an older log is overwritten");
+        let busy = Log::open(&path).err().unwrap().message();
+        assert!(busy.ends_with("another evenkeel goes on with its trial"), "{busy}");
+        drop(log);
         let whole = std::fs::read(&path).unwrap();
         let head = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         for cut in 0..=whole.len() {
@@ -185,6 +206,7 @@ mod tests {
             };
             assert_eq!((read, found.as_slice()), (begin(), &records[..found.len()]), "{cut}");
             log.add(&records[2]).unwrap();
+            drop(log);
             let (_, _, again) = Log::open(&path).unwrap();
             assert_eq!(again.len(), found.len() + 1, "{cut}");
         }

@@ -116,6 +116,13 @@ mod with_kubernetes {
             .hint("kubectl get hostgoals")
     }
 
+    /// The failure for a goal that a trial has. The rollout would wait for as long as the trial takes.
+    fn in_trial(progress: &Progress) -> Option<Failure> {
+        let (goal, trial) = (&progress.goal, progress.trial.as_ref()?);
+        let failure = Failure::text(exit::WRONG_USE, "roll out", format_args!("the goal {goal} is in trial {trial}"));
+        Some(failure.hint(format!("end the trial: evenkeel fleet rollout {goal} --undo")))
+    }
+
     /// Takes steps until every named goal has ended.
     async fn follow(args: &Args, out: &Out, controller: &mut Controller<Prometheus>, stop: &AtomicBool) -> Outcome {
         let mut said: BTreeMap<String, String> = BTreeMap::new();
@@ -126,6 +133,9 @@ mod with_kubernetes {
                     if let Some(missing) = args.goals.iter().find(|goal| !progress.iter().any(|one| one.goal == **goal))
                     {
                         return Err(no_goal(missing));
+                    }
+                    if let Some(refusal) = progress.iter().find_map(in_trial).filter(|_| !args.forever) {
+                        return Err(refusal);
                     }
                     for one in &progress {
                         let line = line_of(one);
@@ -174,6 +184,7 @@ mod with_kubernetes {
         let rollout = progress.rollout.as_ref();
         let phase =
             rollout.map_or("no rollout".to_owned(), |rollout| format!("{:?}, wave {}", rollout.phase, rollout.wave));
+        let phase = progress.trial.as_ref().map_or(phase, |trial| format!("in trial {trial}"));
         let message = rollout.map(|rollout| rollout.message.as_str()).filter(|message| !message.is_empty());
         let mut line = format!("{}: {phase}: {} of {} nodes in force", progress.goal, nodes.in_force, nodes.selected);
         if nodes.not_put_back > 0 {
@@ -204,5 +215,27 @@ mod with_kubernetes {
             () => exit::WELL,
         };
         Ok(code)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_goal_in_a_trial_is_not_rolled_out_and_the_hint_ends_the_trial() {
+            let progress = |trial: Option<&str>| Progress {
+                goal: "steady".to_owned(),
+                nodes: evenkeel_fleet::kubernetes::Counts::default(),
+                rollout: None,
+                still_released: 0,
+                without_numbers: Vec::new(),
+                trial: trial.map(str::to_owned),
+            };
+            assert!(in_trial(&progress(None)).is_none());
+            let failure = in_trial(&progress(Some("0123"))).unwrap();
+            assert_eq!(failure.message(), "failed to roll out: the goal steady is in trial 0123");
+            assert_eq!(failure.hint.as_deref(), Some("end the trial: evenkeel fleet rollout steady --undo"));
+            assert_eq!(line_of(&progress(Some("0123"))), "steady: in trial 0123: 0 of 0 nodes in force");
+        }
     }
 }
