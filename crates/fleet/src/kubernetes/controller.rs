@@ -137,8 +137,9 @@ impl<M: Metrics> Controller<M> {
         let Some(rollout) = &view.goal.spec.rollout else { return guards };
         let before = view.so_far();
         // A complete rollout that nodes join has no numbers from before any more, and no node to compare with.
-        let is_over =
-            before.is_some_and(|before| before.phase != RolloutPhase::Progressing || before.complete_since.is_some());
+        let is_over = before
+            .is_some_and(|before| before.phase != RolloutPhase::Progressing || before.complete_since.is_some())
+            || [UNDO, TRIAL].iter().any(|name| view.goal.annotations().contains_key(*name));
         let selected: BTreeSet<&str> = view.selected().into_iter().map(|node| node.name.as_str()).collect();
         let is_begun = selected.iter().any(|node| view.is_released(node));
         for guard in &rollout.guards {

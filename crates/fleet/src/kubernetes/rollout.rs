@@ -257,7 +257,8 @@ impl Wave<'_> {
         let rest = i64::from(pause_seconds) - now.saturating_sub(since);
         // The first wave has no earlier wave to wait for.
         if !released.is_empty() && rest > 0 {
-            let message = format!("wave {} is in force; {rest} s of the pause are left", progressing.wave);
+            // The text stays the same in the pause. Each change of the status is written, and all agents watch it.
+            let message = format!("wave {} is in force; the pause of {pause_seconds} s is not over", progressing.wave);
             return (RolloutStatus { message, wave_in_force_since: Some(since), ..progressing }, Vec::new());
         }
         if waiting.is_empty() {

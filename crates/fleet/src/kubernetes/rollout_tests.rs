@@ -120,6 +120,21 @@ fn nothing_more_is_released_while_a_node_is_open() {
 }
 
 #[test]
+fn a_pause_changes_no_status_because_all_agents_watch_it() {
+    let mut cluster = Cluster::new(20, rollout("25%"));
+    cluster.step(&[]);
+    cluster.agents(|_| GoalPhase::InForce);
+    cluster.step(&[]);
+    let before = cluster.goal.status.clone();
+    for _ in 0..5 {
+        cluster.now += 10;
+        cluster.step(&[]);
+        assert_eq!(cluster.goal.status, before);
+    }
+    assert_eq!(cluster.message(), "wave 1 is in force; the pause of 60 s is not over");
+}
+
+#[test]
 fn it_halts_and_stays_so_until_it_is_resumed() {
     type Breaks = fn(&mut Cluster) -> Vec<(String, GuardLook)>;
     let refuses: Breaks = |cluster| {
