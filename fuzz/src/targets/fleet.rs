@@ -50,8 +50,8 @@ pub(super) fn cpu_trace(text: &str) {
 /// A file of prices, in any format.
 pub(super) fn prices(text: &str) {
     for is_spot in [false, true] {
-        let mut book = PriceBook::new(PricesWanted { is_spot, region: None });
-        if book.add("prices", text.as_bytes()).is_ok() {
+        let mut book = PriceBook::new(PricesWanted { is_spot, ..PricesWanted::default() });
+        if book.add("prices", text.as_bytes()).is_ok() && book.refuse_empty().is_ok() {
             assert!(book.files()[0].prices > 0 && book.currency().is_some());
         }
     }

@@ -98,10 +98,15 @@ pub(crate) struct Answer {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let sessions = args.needs()?;
     let asked = args.asked()?;
-    let mut book = PriceBook::new(PricesWanted { is_spot: args.spot, region: args.region.clone() });
+    let at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let wanted = PricesWanted { is_spot: args.spot, region: args.region.clone(), at: Some(at) };
+    let mut book = PriceBook::new(wanted);
     for path in &args.prices {
         let file = user_table::open(path, PRICES_BYTES_MAX)?;
         book.add(&path.display().to_string(), file).map_err(|error| args.of_prices(path, &error))?;
+    }
+    if let Some(first) = args.prices.first() {
+        book.refuse_empty().map_err(|error| args.of_prices(first, &error))?;
     }
     let report = instances::choose(&sessions, &asked, &book);
     let answer = Answer { file: args.sessions.as_ref().map(|path| path.display().to_string()), report };

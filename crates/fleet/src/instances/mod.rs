@@ -80,7 +80,14 @@ enum Caveat {
     PricesOfOthers,
     #[error("spot capacity may be taken back at any time, with its sessions")]
     Spot,
+    #[error(
+        "Google takes 20 to 30 % less for n1, n2 and n2d machines that run the whole month (sustained use); these prices are without it"
+    )]
+    SustainedUse,
 }
+
+/// The families for which Google documents discounts for sustained use.
+const SUSTAINED_USE: [&str; 3] = ["n1", "n2", "n2d"];
 
 /// Searches the catalogue for types that hold the sessions.
 pub fn choose(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook) -> InstancesReport {
@@ -119,7 +126,7 @@ pub fn choose(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook) ->
         currency: book.currency().map(str::to_owned),
         candidates,
         too_small,
-        caveats: caveats.iter().map(ToString::to_string).collect(),
+        caveats: caveats.iter().map(ToString::to_string).chain(book.caveats()).collect(),
     }
 }
 
@@ -160,6 +167,9 @@ fn candidate(
 }
 
 fn caveats(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook, candidates: &[Candidate]) -> Vec<Caveat> {
+    let family = |one: &Candidate| one.instance_type.split('-').next().unwrap_or_default().to_owned();
+    let is_sustained =
+        |one: &Candidate| one.cloud == "google" && one.price.is_some() && SUSTAINED_USE.contains(&family(one).as_str());
     let conditions = [
         (Caveat::Documents, !candidates.is_empty()),
         (Caveat::Packets, sessions.iter().any(|one| one.packets_per_s.is_some())),
@@ -168,6 +178,7 @@ fn caveats(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook, candi
         (Caveat::NoPrices, book.is_empty()),
         (Caveat::PricesOfOthers, !book.is_empty() && candidates.iter().all(|one| one.price.is_none())),
         (Caveat::Spot, asked.is_spot),
+        (Caveat::SustainedUse, !asked.is_spot && candidates.iter().any(is_sustained)),
     ];
     conditions.into_iter().filter_map(|(caveat, applies)| applies.then_some(caveat)).collect()
 }

@@ -210,8 +210,16 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    pub(super) fn add(&mut self, one: SpotPrice) -> Result<(), PriceError> {
+    pub(super) fn add(&mut self, one: SpotPrice, book: &PriceBook) -> Result<(), PriceError> {
         if !one.product_description.starts_with("Linux") && !one.product_description.is_empty() {
+            return Ok(());
+        }
+        // A name that is not wanted takes no memory, however long it is.
+        let zone = one.availability_zone.as_str();
+        if zone.len() > NAME_BYTES_MAX
+            || one.timestamp.len() > NAME_BYTES_MAX
+            || !book.is_wanted(&one.instance_type, region_of(zone))
+        {
             return Ok(());
         }
         let Ok(price) = one.spot_price.parse() else { return Ok(()) };
@@ -234,10 +242,17 @@ impl Zones {
             return Ok(());
         }
         for ((instance_type, zone), (time, price)) in self.newest {
-            let region = zone.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+            let region = region_of(&zone);
+            // The history does not name its currency. Amazon charges in yuan for its regions in China, and in US dollars elsewhere.
+            let currency = if region.starts_with("cn-") { "CNY" } else { "USD" };
             book.date(&time);
-            book.take((&instance_type, region), price, "USD", Keep::Highest)?;
+            book.take((&instance_type, region), price, currency, Keep::Highest)?;
         }
         Ok(())
     }
+}
+
+/// The region of a zone: `us-east-1` for `us-east-1a`.
+fn region_of(zone: &str) -> &str {
+    zone.trim_end_matches(|letter: char| letter.is_ascii_lowercase())
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::book::{Keep, PriceBook, PriceError};
+use super::book::{Keep, PriceBook, PriceError, is_price};
 
 /// The used fields of a price.
 #[derive(Debug, Default, Deserialize)]
@@ -26,20 +26,29 @@ pub(super) struct Item {
 /// Takes the price of a Linux machine if it is a price per hour.
 pub(super) fn take(item: Item, book: &mut PriceBook) -> Result<(), PriceError> {
     let is_spot = item.sku_name.ends_with("Spot") || item.meter_name.ends_with("Spot");
+    // The same machine has further products at other prices: "… Series Windows", "… Series Cloud Services" and "… Series CloudServices".
+    let product = item.product_name.to_lowercase().replace(' ', "");
     let is_plain = item.service_name == "Virtual Machines"
         && item.kind == "Consumption"
         && item.unit_of_measure == "1 Hour"
-        && !item.product_name.contains("Windows")
-        && !item.product_name.contains("Cloud Services")
+        && !product.contains("windows")
+        && !product.contains("cloudservices")
         && !item.sku_name.ends_with("Low Priority")
         && !item.meter_name.ends_with("Low Priority");
-    if !is_plain || is_spot != book.wanted.is_spot || !book.is_wanted(&item.arm_sku_name, &item.arm_region_name) {
+    // All dates have one format, so they sort as their texts do.
+    let is_future = book.wanted.at.as_ref().is_some_and(|at| item.effective_start_date > *at);
+    if !is_plain
+        || is_future
+        || !is_price(item.retail_price)
+        || is_spot != book.wanted.is_spot
+        || !book.is_wanted(&item.arm_sku_name, &item.arm_region_name)
+    {
         return Ok(());
     }
     book.date(&item.effective_start_date);
     let at = (item.arm_sku_name.as_str(), item.arm_region_name.as_str());
     let (start, end) = (&item.effective_start_date, &item.effective_end_date);
-    // A list with earlier prices has several prices for one type and region. All dates have one format, so they sort as their texts do.
+    // A list with earlier prices has several prices for one type and region.
     if book.is_outdated(at, start, end) {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! The book of prices: by type and region, from several files.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 
 use evenkeel_host::catalogue::{self, Instance, Kind};
@@ -12,6 +12,8 @@ use crate::records::TableError;
 const PLACES_MAX: usize = 5_000;
 /// The maximum length of a name from a price file, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 200;
+/// How many unknown types and files a caveat names.
+const NAMED_MAX: usize = 5;
 
 /// Why a file of prices can't be used. The message continues a sentence that begins with "failed to read FILE: ".
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +56,8 @@ pub struct PricesWanted {
     pub is_spot: bool,
     /// If set, only the prices of this region.
     pub region: Option<String>,
+    /// If set, only prices that have begun at this time, such as `2026-11-30T05:00:00Z`. Azure lists prices before they begin.
+    pub at: Option<String>,
 }
 
 /// A file that prices came from.
@@ -68,6 +72,9 @@ pub struct PriceFile {
     pub date: Option<String>,
     /// How many prices were taken from it.
     pub prices: usize,
+    /// Whether the file is a page of a list that goes on in another file.
+    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
+    pub is_continued: bool,
 }
 
 /// The price of an instance in a region.
@@ -90,10 +97,13 @@ pub struct PriceBook {
     currency: Option<String>,
     known: HashSet<String>,
     by_type: BTreeMap<(String, String), (f64, usize)>,
-    /// For Azure, by type and region: the file of the latest price, whether that price has an end, and when it began.
-    since: HashMap<(String, String), (usize, bool, String)>,
+    /// For Azure, by type and region: whether the latest price has no end, and when it began.
+    since: HashMap<(String, String), (bool, String)>,
     /// For Google: the price of a CPU and of a GiB of memory, by family and region.
     parts: HashMap<(String, String), Parts>,
+    /// Types in tables of the user that the catalogue does not have, and how many more there are than it stores.
+    unknown: BTreeSet<String>,
+    unknown_more: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,9 +136,56 @@ impl PriceBook {
         self.currency.as_deref()
     }
 
+    /// Refuses a book whose files have no wanted price at all. The error is about the first file.
+    ///
+    /// # Errors
+    /// If there are files, and none of them has a price.
+    pub fn refuse_empty(&self) -> Result<(), PriceError> {
+        match !self.files.is_empty() && self.files.iter().all(|file| file.prices == 0) {
+            true => Err(PriceError::NoPrices(if self.wanted.is_spot { "spot" } else { "on demand" })),
+            false => Ok(()),
+        }
+    }
+
+    /// What to consider before the prices are used.
+    pub(in super::super) fn caveats(&self) -> Vec<String> {
+        let mut caveats = Vec::new();
+        let formats: BTreeSet<&str> = self.files.iter().map(|file| file.format).collect();
+        for format in formats {
+            let mut of_format = self.files.iter().filter(|file| file.format == format);
+            // Only the last page of a list has no next one. With several lists, some pages may still be missing.
+            if of_format.all(|file| file.is_continued) {
+                caveats.push(format!(
+                    "{format}: the list goes on in further pages, so prices are missing; name every page"
+                ));
+            }
+        }
+        // Some pages of a list have no wanted price.
+        let has_prices = |format: &str| self.files.iter().any(|file| file.format == format && file.prices > 0);
+        let without: Vec<&str> =
+            self.files.iter().filter(|file| !has_prices(file.format)).map(|file| file.file.as_str()).collect();
+        if !without.is_empty() {
+            let more = if without.len() > NAMED_MAX { ", …" } else { "" };
+            let named = without.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+            caveats.push(format!("without a price of a type in the catalogue: {named}{more}"));
+        }
+        if !self.unknown.is_empty() {
+            let more = if self.unknown_more { ", …" } else { "" };
+            let named = self.unknown.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            caveats.push(format!("the catalogue does not have {named}{more}: their prices were not used"));
+        }
+        caveats
+    }
+
+    /// Begins a file.
+    pub(super) fn begin(&mut self, name: &str) {
+        let file = PriceFile { file: name.to_owned(), format: "", date: None, prices: 0, is_continued: false };
+        self.files.push(file);
+    }
+
     pub(super) fn file(&mut self) -> &mut PriceFile {
         if self.files.is_empty() {
-            self.files.push(PriceFile { file: String::new(), format: "", date: None, prices: 0 });
+            self.begin("");
         }
         let last = self.files.len() - 1;
         &mut self.files[last]
@@ -137,6 +194,17 @@ impl PriceBook {
     /// Whether the catalogue has the type and the user wants the region.
     pub(super) fn is_wanted(&self, instance_type: &str, region: &str) -> bool {
         self.known.contains(instance_type) && self.is_region(region)
+    }
+
+    /// Remembers a type of the user's table that the catalogue does not have.
+    pub(super) fn note_unknown(&mut self, instance_type: &str) {
+        if self.known.contains(instance_type) || self.unknown.contains(instance_type) {
+            return;
+        }
+        match self.unknown.len() < NAMED_MAX {
+            true => drop(self.unknown.insert(instance_type.chars().take(NAME_BYTES_MAX).collect())),
+            false => self.unknown_more = true,
+        }
     }
 
     pub(super) fn is_region(&self, region: &str) -> bool {
@@ -183,11 +251,11 @@ impl PriceBook {
         Ok(())
     }
 
-    /// Whether a price that begins at `start` and ends at `end` is not the latest of this type and region in the file. If it is the latest,
-    /// it is stored as such. A price without an end is later than one with an end.
+    /// Whether a price that begins at `start` and ends at `end` is not the latest of this type and region. If it is the latest, it is stored
+    /// as such. A price without an end is later than one with an end. The pages of a list are several files, so the dates decide, and not
+    /// the order of the files.
     pub(super) fn is_outdated(&mut self, at: (&str, &str), start: &str, end: &str) -> bool {
-        let file = self.files.len() - 1;
-        let this = (file, end.is_empty(), start.chars().take(NAME_BYTES_MAX).collect::<String>());
+        let this = (end.is_empty(), start.chars().take(NAME_BYTES_MAX).collect::<String>());
         let place = (at.0.to_owned(), at.1.to_owned());
         let is_outdated = self.since.get(&place).is_some_and(|latest| *latest > this);
         if !is_outdated && self.since.len() < PLACES_MAX * 20 {
@@ -231,12 +299,22 @@ impl PriceBook {
         Ok(())
     }
 
-    /// The lowest price of a type, in the requested region, or in any.
+    /// The lowest price of a type, in the requested region, or in any. A price of a later file replaces those of earlier files in its region; a
+    /// price without a region replaces them in every region.
     pub fn price(&self, instance: &Instance) -> Option<Price> {
         let start = (instance.name.clone(), String::new());
         let own = self.by_type.range(start..).take_while(|((name, _), _)| *name == instance.name);
         let own = own.map(|((_, region), (per_hour, file))| (region.clone(), *per_hour, *file));
-        let lowest = own.chain(self.by_parts(instance)).min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let all: Vec<(String, f64, usize)> = own.chain(self.by_parts(instance)).collect();
+        let mut latest: HashMap<&str, usize> = HashMap::new();
+        for (region, _, file) in &all {
+            let last = latest.entry(region).or_insert(*file);
+            *last = (*last).max(*file);
+        }
+        let is_replaced = |(region, _, file): &(String, f64, usize)| {
+            [region.as_str(), ""].iter().any(|region| latest.get(region).is_some_and(|last| last > file))
+        };
+        let lowest = all.iter().filter(|one| !is_replaced(one)).min_by(|a, b| a.1.total_cmp(&b.1))?.clone();
         let region = (!lowest.0.is_empty()).then_some(lowest.0);
         Some(Price { region, per_hour: lowest.1, file: self.files.get(lowest.2)?.file.clone() })
     }

@@ -85,6 +85,7 @@ fn table<R: Read>(records: &mut Records<R>, names: &Fields, book: &mut PriceBook
         })?;
         let region = at("region").map_or("", |at| fields.get(at));
         let name = fields.get(instance_type);
+        book.note_unknown(name);
         if book
             .is_wanted(name, if region.is_empty() { book.wanted.region.as_deref().unwrap_or_default() } else { region })
             && seen.insert((name.to_owned(), region.to_owned()), per_hour).is_some_and(|before| before != per_hour)

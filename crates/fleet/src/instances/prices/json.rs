@@ -15,6 +15,11 @@ use super::{amazon, azure, google};
 const STRING_BYTES_MAX: usize = 1 << 20;
 /// The maximum depth of nesting. Price lists have eight levels.
 const DEPTH_MAX: usize = 100;
+/// The details of a product or of a price are nested deeper than this.
+const DETAILS_DEPTH: usize = 3;
+/// The maximum length of these details, in bytes, because the parser keeps those of one product in memory. Those of real products take some
+/// kilobytes.
+const DETAILS_BYTES_MAX: usize = 16 << 20;
 
 pub(super) fn read(source: impl Read, book: &mut PriceBook) -> Result<(), PriceError> {
     let mut file = File { book, refused: None, is_known: false };
@@ -54,6 +59,10 @@ impl<'de> Visitor<'de> for &mut File<'_> {
             let File { book, refused, is_known } = &mut *self;
             match name.as_str() {
                 "publicationDate" => book.date(&map.next_value::<String>()?),
+                // Azure, Google and Amazon's command line cut long lists into pages.
+                "NextPageLink" | "nextPageLink" | "nextPageToken" | "NextToken" => {
+                    book.file().is_continued = map.next_value::<Option<String>>()?.is_some_and(|next| !next.is_empty());
+                }
                 "products" => {
                     let known = Products::seed(book);
                     products = Some(map.next_value_seed(known)?);
@@ -81,7 +90,7 @@ impl<'de> Visitor<'de> for &mut File<'_> {
                     *is_known = true;
                     book.format("Amazon's spot price history, JSON");
                     let mut zones = amazon::Zones::default();
-                    let take = |one, _: &mut PriceBook| zones.add(one);
+                    let take = |one, book: &mut PriceBook| zones.add(one, book);
                     map.next_value_seed(each(take, book, refused))?;
                     if let Err(error) = zones.finish(book) {
                         *refused = Some(error);
@@ -141,7 +150,7 @@ where
     }
 }
 
-/// Refuses endless strings and nesting, because the parser would keep all of them in memory.
+/// Refuses endless strings, nesting and lists of details, because the parser would keep all of them in memory.
 struct Bounded<R> {
     source: R,
     is_in_string: bool,
@@ -149,11 +158,13 @@ struct Bounded<R> {
     /// The length of the current string, in bytes.
     length: usize,
     depth: usize,
+    /// The length of the current details, in bytes.
+    details: usize,
 }
 
 impl<R> Bounded<R> {
     fn new(source: R) -> Bounded<R> {
-        Bounded { source, is_in_string: false, is_escaped: false, length: 0, depth: 0 }
+        Bounded { source, is_in_string: false, is_escaped: false, length: 0, depth: 0, details: 0 }
     }
 }
 
@@ -170,18 +181,17 @@ impl<R: Read> Read for Bounded<R> {
                 _ => {}
             }
             self.length += usize::from(self.is_in_string);
-            if self.depth > DEPTH_MAX {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "it is nested more than 100 deep; is it a file of prices?",
-                ));
-            }
-            if self.length > STRING_BYTES_MAX {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "a string is longer than 1 MiB; is it a file of prices?",
-                ));
-            }
+            self.details = if self.depth > DETAILS_DEPTH { self.details + 1 } else { 0 };
+            let refused = if self.depth > DEPTH_MAX {
+                "it is nested more than 100 deep; is it a file of prices?"
+            } else if self.length > STRING_BYTES_MAX {
+                "a string is longer than 1 MiB; is it a file of prices?"
+            } else if self.details > DETAILS_BYTES_MAX {
+                "the details of one product or price are longer than 16 MiB; is it a file of prices?"
+            } else {
+                continue;
+            };
+            return Err(io::Error::new(io::ErrorKind::InvalidData, refused));
         }
         Ok(length)
     }

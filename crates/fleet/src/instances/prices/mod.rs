@@ -16,10 +16,12 @@ impl PriceBook {
     /// Adds the prices of a file: Amazon's price list (JSON or CSV) or spot price history, Azure's retail prices, Google's SKUs, or CSV with
     /// the columns `instance_type` and `usd_per_hour`, and optionally `region`.
     ///
+    /// A file without a wanted price is no error, because a page of a long list may have none. See [`PriceBook::refuse_empty`].
+    ///
     /// # Errors
-    /// If the file can't be read, has another format, or has no wanted price.
+    /// If the file can't be read, or has another format.
     pub fn add(&mut self, name: &str, source: impl Read) -> Result<(), PriceError> {
-        self.files.push(PriceFile { file: name.to_owned(), format: "", date: None, prices: 0 });
+        self.begin(name);
         let mut source = BufReader::with_capacity(1 << 16, source);
         if source.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
             source.consume(BYTE_ORDER_MARK.len());
@@ -37,10 +39,7 @@ impl PriceBook {
             Some(b'{' | b'[') => json::read(source, self)?,
             _ => csv::read(source, self)?,
         }
-        match self.file().prices {
-            0 => Err(PriceError::NoPrices(if self.wanted.is_spot { "spot" } else { "on demand" })),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -38,8 +38,26 @@ const SPOT: &str = r#"{"SpotPriceHistory":[
  {"AvailabilityZone":"us-east-1b","InstanceType":"c5.xlarge","ProductDescription":"Windows","SpotPrice":"0.2","Timestamp":"2026-11-25T09:00:00+00:00"}]}"#;
 
 fn book(is_spot: bool, text: &str) -> Result<PriceBook, String> {
-    let mut book = PriceBook::new(PricesWanted { is_spot, region: None });
-    book.add("file", text.as_bytes()).map(|()| book).map_err(|error| error.to_string())
+    let mut book = PriceBook::new(PricesWanted { is_spot, ..PricesWanted::default() });
+    let read = book.add("file", text.as_bytes()).and_then(|()| book.refuse_empty());
+    read.map(|()| book).map_err(|error| error.to_string())
+}
+
+/// An item of Azure's list, with these texts in place of the usual ones.
+fn azure_item(changes: &[(&str, &str)]) -> String {
+    let item = r#"{"currencyCode":"USD","retailPrice":0.2,"armRegionName":"westeurope","effectiveStartDate":"2025-02-01T00:00:00Z","meterName":"D4s v5","productName":"Virtual Machines Dsv5 Series","skuName":"D4s v5","serviceName":"Virtual Machines","unitOfMeasure":"1 Hour","type":"Consumption","armSkuName":"Standard_D4s_v5"}"#;
+    changes.iter().fold(item.to_owned(), |item, (from, to)| {
+        assert!(item.contains(from), "{from}");
+        item.replace(from, to)
+    })
+}
+
+fn azure_page(items: &[String], next: &str) -> String {
+    format!("{{\"Items\":[{}],\"NextPageLink\":{next}}}", items.join(","))
+}
+
+fn price_of(book: &PriceBook, name: &str) -> f64 {
+    book.price(&catalogue::instance(name).unwrap()).unwrap().per_hour
 }
 
 fn price(is_spot: bool, text: &str, name: &str) -> (f64, Option<String>) {
@@ -97,24 +115,122 @@ fn a_string_without_an_end_takes_no_memory() {
     assert!(refused.contains("a string is longer than 1 MiB"), "{refused}");
 }
 
+/// The parser keeps the details of one product in memory.
+#[test]
+fn details_without_an_end_take_no_memory() {
+    for start in [
+        r#"{"skus":[{"serviceRegions":["a""#,
+        r#"{"products":{"A":{"attributes":{"operatingSystem":"Linux","tenancy":"Shared","instanceType":"c5.xlarge","regionCode":"x"}}},"terms":{"OnDemand":{"A":{"t":{"priceDimensions":{"d":{"pricePerUnit":{"USD":"1""#,
+    ] {
+        let piece: &[u8] = if start.contains("skus") { b",\"a\"" } else { b",\"a\":\"b\"" };
+        let mut book = PriceBook::new(PricesWanted::default());
+        let text = [start.as_bytes(), &piece.repeat((20 << 20) / piece.len())].concat();
+        let refused = book.add("endless", &text[..]).unwrap_err().to_string();
+        assert!(refused.contains("longer than 16 MiB"), "{refused}");
+    }
+}
+
 #[test]
 fn a_price_of_one_place_is_one_price() {
     let refused = book(false, "instance_type,usd_per_hour,region\nc5.large,0.1,x\nc5.large,0.2,y\nc5.large,0.09,x\n");
     assert_eq!(refused.unwrap_err(), "line 4: \"c5.large in x\" stands twice");
     assert!(book(false, "instance_type,usd_per_hour\nc5.large,0.1\nc5.large,0.1\n").is_ok());
-    // Azure's lists may have earlier prices, before or after today's.
-    let item = |usd: f64, dates: &str| {
-        format!(
-            r#"{{"currencyCode":"USD","retailPrice":{usd},"armRegionName":"westeurope",{dates},"meterName":"D4s v5","productName":"Virtual Machines Dsv5 Series","skuName":"D4s v5","serviceName":"Virtual Machines","unitOfMeasure":"1 Hour","type":"Consumption","armSkuName":"Standard_D4s_v5"}}"#
-        )
-    };
-    let old = item(0.1, r#""effectiveStartDate":"2024-01-01T00:00:00Z","effectiveEndDate":"2025-01-31T23:59:00Z""#);
-    let new = item(0.2, r#""effectiveStartDate":"2025-02-01T00:00:00Z""#);
-    let oldest = item(0.3, r#""effectiveStartDate":"2023-01-01T00:00:00Z""#);
-    for list in [[&old, &new, &oldest], [&new, &old, &oldest], [&oldest, &new, &old]] {
-        let list = list.map(String::as_str).join(",");
-        assert_eq!(price(false, &format!("{{\"Items\":[{list}]}}"), "Standard_D4s_v5").0, 0.2, "{list}");
+}
+
+/// Azure's lists may have earlier and later prices, before or after today's, on one page or on several.
+#[test]
+fn of_several_prices_the_one_that_began_last_counts() {
+    let began =
+        |usd: &str, dates: &str| azure_item(&[("0.2", usd), (r#""effectiveStartDate":"2025-02-01T00:00:00Z""#, dates)]);
+    let old = began("0.1", r#""effectiveStartDate":"2024-01-01T00:00:00Z","effectiveEndDate":"2025-01-31T23:59:00Z""#);
+    let oldest = began("0.3", r#""effectiveStartDate":"2023-01-01T00:00:00Z""#);
+    let future = began("0.4", r#""effectiveStartDate":"2027-01-01T00:00:00Z""#);
+    let free = began("0", r#""effectiveStartDate":"2026-01-01T00:00:00Z""#);
+    let new = azure_item(&[]);
+    let wanted = || PricesWanted { at: Some("2026-11-30T05:00:00Z".to_owned()), ..PricesWanted::default() };
+    let lists = [[&old, &new, &oldest, &future, &free], [&free, &future, &new, &old, &oldest]];
+    for list in lists {
+        let (mut together, mut apart) = (PriceBook::new(wanted()), PriceBook::new(wanted()));
+        together.add("all", azure_page(&list.map(String::clone), "null").as_bytes()).unwrap();
+        for item in list {
+            apart.add("page", azure_page(std::slice::from_ref(item), "\"https://next\"").as_bytes()).unwrap();
+        }
+        assert_eq!(price_of(&together, "Standard_D4s_v5"), 0.2, "{list:?}");
+        assert_eq!(price_of(&apart, "Standard_D4s_v5"), 0.2, "{list:?}");
     }
+}
+
+/// Azure sells the same size as other products, of which some began later and cost about twice as much.
+#[test]
+fn other_products_of_a_size_are_left_out() {
+    let item = |changes: &[(&str, &str)]| azure_item(&[&[("0.2", "0.376"), ("2025", "2026")][..], changes].concat());
+    for changes in [
+        ("Dsv5 Series", "Dsv5 Series Windows"),
+        ("Virtual Machines Dsv5 Series", "Dsv5 Series CloudServices"),
+        ("Virtual Machines Dsv5 Series", "Dsv5 Series Cloud Services"),
+        ("\"skuName\":\"D4s v5\"", "\"skuName\":\"D4s v5 Low Priority\""),
+        ("Consumption", "Reservation"),
+        ("Consumption", "DevTestConsumption"),
+    ] {
+        let list = azure_page(&[azure_item(&[]), item(&[changes])], "null");
+        assert_eq!(price(false, &list, "Standard_D4s_v5").0, 0.2, "{changes:?}");
+    }
+}
+
+/// A long list is cut into pages, and a page may have no wanted price.
+#[test]
+fn pages_are_one_list() {
+    let windows = azure_item(&[("Dsv5 Series", "Dsv5 Series Windows")]);
+    let pages = [
+        azure_page(&[windows], "\"https://prices.azure.com/api/retail/prices?$skip=1000\""),
+        azure_page(&[azure_item(&[])], "null"),
+    ];
+    let mut book = PriceBook::new(PricesWanted::default());
+    book.add("1.json", pages[0].as_bytes()).unwrap();
+    assert!(matches!(book.refuse_empty(), Err(PriceError::NoPrices("on demand"))));
+    book.add("2.json", pages[1].as_bytes()).unwrap();
+    book.refuse_empty().unwrap();
+    assert_eq!((price_of(&book, "Standard_D4s_v5"), book.caveats()), (0.2, Vec::new()));
+    let found: Vec<(usize, bool)> = book.files().iter().map(|file| (file.prices, file.is_continued)).collect();
+    assert_eq!(found, [(0, true), (1, false)]);
+    // Only the first page was given.
+    for (text, format) in [
+        (AZURE.replace("null", "\"https://next\""), "Azure's retail prices"),
+        (GOOGLE.replace("{\"skus\"", "{\"nextPageToken\":\"x\",\"skus\""), "Google's SKUs"),
+    ] {
+        let caveats = self::book(false, &text).unwrap().caveats();
+        assert!(caveats.len() == 1 && caveats[0].starts_with(format), "{caveats:?}");
+    }
+    let mut both = self::book(false, AZURE).unwrap();
+    both.add("google.json", br#"{"skus":[],"nextPageToken":""}"#.as_slice()).unwrap();
+    assert_eq!(both.caveats(), ["without a price of a type in the catalogue: google.json"]);
+}
+
+/// The user's own price counts, although the prices of CPUs and memory give another one.
+#[test]
+fn a_later_file_replaces_an_earlier_one() {
+    let own = |row: &str, text: &str| {
+        let mut both = book(false, text).unwrap();
+        both.add("own", format!("instance_type,usd_per_hour,region\n{row}\n").as_bytes()).unwrap();
+        both
+    };
+    assert_eq!(price_of(&own("n2-standard-8,9,us-central1", GOOGLE), "n2-standard-8"), 9.0);
+    assert_eq!(price_of(&own("n2-standard-8,9,", GOOGLE), "n2-standard-8"), 9.0);
+    assert_eq!(price_of(&own("c5.xlarge,9,", AMAZON), "c5.xlarge"), 9.0);
+    assert_eq!(price_of(&own("c5.xlarge,9,eu-west-1", AMAZON), "c5.xlarge"), 0.17, "another region");
+    let mut both = book(false, "instance_type,usd_per_hour\nn2-standard-8,9\nz9.huge,1\n").unwrap();
+    assert_eq!(both.caveats(), ["the catalogue does not have z9.huge: their prices were not used"]);
+    both.add("google", GOOGLE.as_bytes()).unwrap();
+    assert!(price_of(&both, "n2-standard-8") < 1.0);
+}
+
+/// Amazon charges in yuan for its regions in China.
+#[test]
+fn spot_prices_have_the_currency_of_their_region() {
+    let china = book(true, &SPOT.replace("us-east-1", "cn-north-1")).unwrap();
+    assert_eq!((china.currency(), price_of(&china, "c5.xlarge")), (Some("CNY"), 0.08));
+    let long = SPOT.replace("us-east-1a", &"a".repeat(10_000));
+    assert_eq!(price_of(&book(true, &long).unwrap(), "c5.xlarge"), 0.08);
 }
 
 #[test]
@@ -134,9 +250,10 @@ fn two_currencies_are_not_compared() {
 
 #[test]
 fn only_the_region_that_is_wanted_is_kept() {
-    let wanted = PricesWanted { is_spot: false, region: Some("eu-west-1".to_owned()) };
+    let wanted = PricesWanted { region: Some("eu-west-1".to_owned()), ..PricesWanted::default() };
     let mut book = PriceBook::new(wanted);
-    assert!(matches!(book.add("amazon", AMAZON.as_bytes()), Err(PriceError::NoPrices(_))));
+    book.add("amazon", AMAZON.as_bytes()).unwrap();
+    assert!(matches!(book.refuse_empty(), Err(PriceError::NoPrices(_))));
     book.add("own", "instance_type,usd_per_hour\nc5.xlarge,0.2\n".as_bytes()).unwrap();
     let found = book.price(&catalogue::instance("c5.xlarge").unwrap()).unwrap();
     assert_eq!((found.per_hour, found.file.as_str()), (0.2, "own"));
@@ -153,7 +270,7 @@ proptest! {
             text.truncate(at);
         }
         for is_spot in [false, true] {
-            let mut book = PriceBook::new(PricesWanted { is_spot, region: None });
+            let mut book = PriceBook::new(PricesWanted { is_spot, ..PricesWanted::default() });
             let _ = book.add("changed", &text[..]);
         }
     }
