@@ -227,6 +227,7 @@ fn value(limit: &Limit, value: Option<f64>) -> String {
 fn ended_by(what: EndedBy) -> &'static str {
     match what {
         EndedBy::Cpu => "CPU: all CPUs were busy",
+        EndedBy::Quota => "the CPU quota of the control group: it was used up",
         EndedBy::Steal => "steal: the hypervisor gave CPU time to others",
         EndedBy::Memory => "memory: it was used up",
         EndedBy::Packets => "packets: they found full buffers",

@@ -45,6 +45,10 @@ pub struct MachineUse {
     pub memory_available_mib: f64,
     /// UDP packets per second that found a full buffer.
     pub udp_drops_per_s: f64,
+    /// How often per second the CPU quota of the control group was used up. A log of an earlier version does not have it.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
+    pub throttled_per_s: f64,
 }
 
 /// A window with one number of sessions.
@@ -79,7 +83,7 @@ impl Window {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
-    /// The number of CPUs.
+    /// The number of CPUs that the sessions may use.
     pub cpus: f64,
     /// The memory in MiB.
     pub memory_mib: f64,
@@ -112,6 +116,8 @@ pub enum Ended {
 pub enum EndedBy {
     /// All CPUs were busy.
     Cpu,
+    /// The CPU quota of the control group was used up.
+    Quota,
     /// The hypervisor gave CPU time to others.
     Steal,
     /// Memory was used up.
@@ -182,8 +188,14 @@ enum Caveat {
     NotYetBroken,
     #[error("the hypervisor gave {:.1} % of the CPU time to others: at another hour the number may differ", .0 * 100.0)]
     Steal(f64),
+    #[error(
+        "{0} sessions hold the limits in about half of the windows, and are the most that --max allows: the upper bound is not proven"
+    )]
+    CloseToMost(u32),
     #[error("not even one session holds the limits here")]
     NotOne,
+    #[error("what a session takes may be too low: it follows also from windows in which the limits were broken")]
+    NeedFromBroken,
 }
 
 /// Thresholds for what limits the number of sessions. Steal and busy CPUs limit it from these shares on; memory limits it if a smaller
@@ -191,6 +203,10 @@ enum Caveat {
 const STEAL_SHARE_MIN: f64 = 0.02;
 const BUSY_SHARE_MIN: f64 = 0.85;
 const MEMORY_SHARE_MIN: f64 = 0.05;
+/// A quota limits the number if it is used up at least this often per second. The usual period is 100 ms.
+const THROTTLED_PER_S_MIN: f64 = 1.0;
+/// Full buffers limit it from this many packets per second on.
+const DROPS_PER_S_MIN: f64 = 1.0;
 
 /// The server and the machine of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -229,7 +245,13 @@ pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ende
         Ended::NoStart { .. } => None,
     };
     caveats.extend(never_broken.filter(|_| ended_by.is_none() && !windows.is_empty()));
+    // At the maximum number the search gives up after some windows, because it may not prove a larger number instead.
+    let most = curve.last().map(|step| step.sessions);
+    let is_close = ended == Ended::Proven && found.at_most.is_none() && ended_by.is_some();
+    caveats.extend(most.filter(|_| is_close).map(Caveat::CloseToMost));
     caveats.extend((found.at_most == Some(0)).then_some(Caveat::NotOne));
+    let (need, is_need_sure) = need(&curve, windows, found.sessions, subject.tick_hz);
+    caveats.extend((need.is_some() && !is_need_sure).then_some(Caveat::NeedFromBroken));
     CapacityReport {
         workload: subject.workload,
         limits: subject.limits,
@@ -238,7 +260,7 @@ pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ende
         found,
         ended,
         ended_by,
-        need: need(&curve, windows, subject.tick_hz),
+        need,
         price_per_session_hour: subject
             .price_per_hour
             .filter(|_| found.sessions > 0)
@@ -272,39 +294,55 @@ fn curve(limits: &[Limit], windows: &[Window]) -> Vec<Step> {
                 steal_share: mean(|machine| machine.steal_share),
                 memory_available_mib: mean(|machine| machine.memory_available_mib),
                 udp_drops_per_s: mean(|machine| machine.udp_drops_per_s),
+                throttled_per_s: mean(|machine| machine.throttled_per_s),
             },
         }
     };
     by_number.into_iter().map(step).collect()
 }
 
+/// Sessions that wait for a CPU also read their packets late, and a hypervisor takes time from CPUs that are in use. So busy CPUs come before
+/// both.
 fn ended_by(step: &Step, machine: &Machine) -> EndedBy {
     let used = &step.machine;
     if step.sessions == 1 {
         EndedBy::Alone
     } else if used.memory_available_mib < machine.memory_mib * MEMORY_SHARE_MIN {
         EndedBy::Memory
-    } else if used.steal_share >= STEAL_SHARE_MIN {
-        EndedBy::Steal
-    } else if used.udp_drops_per_s > 1.0 {
-        EndedBy::Packets
+    } else if used.throttled_per_s >= THROTTLED_PER_S_MIN {
+        EndedBy::Quota
     } else if used.cpus_busy >= machine.cpus * BUSY_SHARE_MIN {
         EndedBy::Cpu
+    } else if used.steal_share >= STEAL_SHARE_MIN {
+        EndedBy::Steal
+    } else if used.udp_drops_per_s > DROPS_PER_S_MIN {
+        EndedBy::Packets
     } else {
         EndedBy::Waiting
     }
 }
 
-/// The need of a session: the slope over the number of sessions. The base load of the machine does not change the slope.
-fn need(curve: &[Step], windows: &[Window], tick_hz: Option<f64>) -> Option<Session> {
-    let points = |of: fn(&MachineUse) -> f64| -> Vec<(f64, f64)> {
-        curve.iter().map(|step| (f64::from(step.sessions), of(&step.machine))).collect()
+/// The need of a session, and whether it follows only from windows in which the sessions had enough. The need is the slope over the number of
+/// sessions: the base load of the machine does not change it. Beyond the edge sessions get less than they need, so only the numbers up to the
+/// edge count, if there are two of them.
+fn need(curve: &[Step], windows: &[Window], edge: u32, tick_hz: Option<f64>) -> (Option<Session>, bool) {
+    let points = |most: u32, of: fn(&MachineUse) -> f64| -> Vec<(f64, f64)> {
+        let steps = curve.iter().filter(|step| step.sessions <= most);
+        steps.map(|step| (f64::from(step.sessions), of(&step.machine))).collect()
     };
-    let own: Vec<f64> = windows.iter().filter_map(|window| window.session_cpus).collect();
-    let cpus = evenkeel_stats::quantile(&own, 0.5).or_else(|| slope(&points(|machine| machine.cpus_busy)));
-    let memory_mib = slope(&points(|machine| -machine.memory_available_mib)).filter(|mib| *mib >= 0.1);
-    let cpus = cpus.filter(|cpus| *cpus > 0.0)?;
-    Some(Session { tick_hz, ..Session::new("session", cpus, memory_mib) })
+    let own = |most: u32| -> Option<f64> {
+        let counted = windows.iter().filter(|window| window.sessions <= most);
+        evenkeel_stats::quantile(&counted.filter_map(|window| window.session_cpus).collect::<Vec<f64>>(), 0.5)
+    };
+    let cpus = |most: u32| {
+        let cpus = own(most).or_else(|| slope(&points(most, |machine| machine.cpus_busy)));
+        cpus.filter(|cpus| *cpus > 0.0)
+    };
+    let memory = |machine: &MachineUse| -machine.memory_available_mib;
+    let memory_mib = slope(&points(edge, memory)).or_else(|| slope(&points(u32::MAX, memory)));
+    let (sure, all) = (cpus(edge), cpus(u32::MAX));
+    let session = |cpus| Session { tick_hz, ..Session::new("session", cpus, memory_mib.filter(|mib| *mib >= 0.1)) };
+    (sure.or(all).map(session), sure.is_some())
 }
 
 /// The slope by least squares; none for fewer than two different numbers of sessions.
@@ -364,6 +402,64 @@ mod tests {
         assert!((need.cpus - 0.15).abs() < 0.01 && (need.memory_mib.unwrap() - 20.0).abs() < 0.1, "{need:?}");
         assert_eq!((report.curve.len(), report.curve[10].broken, report.curve[10].worst[0]), (11, 9, Some(5000.0)));
         assert!(report.caveats.iter().any(|caveat| caveat.starts_with("not proven")));
+    }
+
+    /// On two CPUs, sessions of 0.12 CPUs are late from 14 on, and 32 of them get 2 CPUs together.
+    #[test]
+    fn what_a_session_takes_is_not_what_it_gets_beyond_the_edge() {
+        let busy = |sessions: u32| (0.12 * f64::from(sessions)).min(2.0);
+        let mut windows: Vec<Window> =
+            [1, 2, 4, 8].into_iter().map(|sessions| window(sessions, 100.0, busy(sessions))).collect();
+        windows.extend([16, 32].map(|sessions| window(sessions, 9000.0, busy(sessions))));
+        let found = from_windows(&windows);
+        assert_eq!((found.found.sessions, found.ended_by), (8, Some(EndedBy::Cpu)));
+        assert!((found.need.unwrap().cpus - 0.12).abs() < 1e-9, "{:?}", found.caveats);
+        // A workload that counts its own CPU time.
+        let counted: Vec<Window> = windows
+            .iter()
+            .flat_map(|one| vec![one.clone(); if one.sessions > 8 { 9 } else { 1 }])
+            .map(|one| Window { session_cpus: Some(one.machine.cpus_busy / f64::from(one.sessions)), ..one })
+            .collect();
+        let found = from_windows(&counted);
+        assert!((found.need.unwrap().cpus - 0.12).abs() < 1e-9 && found.found.sessions == 8);
+        // Two numbers, and only one of them holds.
+        let found = from_windows(&[window(1, 100.0, 0.5), window(2, 9000.0, 0.6)]);
+        assert!((found.need.unwrap().cpus - 0.1).abs() < 1e-9);
+        assert!(found.caveats.iter().any(|caveat| caveat.contains("may be too low")), "{:?}", found.caveats);
+    }
+
+    #[test]
+    fn an_edge_at_the_maximum_is_not_proven() {
+        let (mut search, mut windows) = (Search::new(2), Vec::new());
+        while let Some(sessions) = search.next().filter(|_| windows.len() < 100) {
+            // Two sessions hold the limits in one of three windows.
+            let worst = if sessions == 1 || windows.len() % 3 == 0 { 100.0 } else { 9000.0 };
+            windows.push(window(sessions, worst, 0.5));
+            search.add(sessions, worst < 2000.0);
+        }
+        assert!(windows.len() < 100);
+        let found = report(subject(), &search, &windows, Ended::Proven);
+        assert_eq!((found.found.sessions, found.found.at_least, found.found.at_most), (1, 1, None));
+        assert!(found.caveats.iter().any(|caveat| caveat.starts_with("2 sessions hold")), "{:?}", found.caveats);
+    }
+
+    #[test]
+    fn the_cause_comes_before_its_effects() {
+        let machine = Machine { cpus: 2.0, memory_mib: 4000.0 };
+        let idle = MachineUse { cpus_busy: 0.5, memory_available_mib: 3000.0, ..MachineUse::default() };
+        let cases = [
+            (idle, EndedBy::Waiting),
+            (MachineUse { udp_drops_per_s: 50.0, ..idle }, EndedBy::Packets),
+            (MachineUse { steal_share: 0.3, udp_drops_per_s: 50.0, ..idle }, EndedBy::Steal),
+            (MachineUse { cpus_busy: 1.9, steal_share: 0.03, udp_drops_per_s: 50.0, ..idle }, EndedBy::Cpu),
+            (MachineUse { cpus_busy: 1.0, throttled_per_s: 9.0, udp_drops_per_s: 50.0, ..idle }, EndedBy::Quota),
+            (MachineUse { cpus_busy: 1.9, memory_available_mib: 100.0, ..idle }, EndedBy::Memory),
+        ];
+        for (used, expected) in cases {
+            let step = |sessions| Step { sessions, held: 0, broken: 9, worst: Vec::new(), machine: used };
+            assert_eq!(ended_by(&step(3), &machine), expected, "{used:?}");
+            assert_eq!(ended_by(&step(1), &machine), EndedBy::Alone);
+        }
     }
 
     #[test]

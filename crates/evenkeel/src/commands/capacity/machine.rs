@@ -4,7 +4,10 @@ use std::time::Instant;
 
 use evenkeel_fleet::capacity::{Machine, MachineUse};
 use evenkeel_hostfs::Root;
-use evenkeel_hostfs::proc::{self, CpuTicks};
+use evenkeel_hostfs::proc::{self, CpuTicks, Stat};
+use evenkeel_measure::meters::memory::Room;
+use evenkeel_sys::cpu_limit::{self, Counters as Limits};
+use evenkeel_sys::{CpuSet, thread};
 
 use crate::exit;
 use crate::failure::Failure;
@@ -19,24 +22,25 @@ pub(super) struct Counters {
     cpus: usize,
     memory_available_bytes: u64,
     udp_drops: u64,
+    /// How often the CPU quota of a control group was used up.
+    throttled: u64,
 }
 
 impl Counters {
     pub(super) fn read() -> Result<Counters, Failure> {
         let root = Root::live();
-        let stat = root.text("/proc/stat").ok().and_then(|text| proc::parse_stat(&text));
-        let cpus = stat.as_ref().map_or(0, |stat| stat.cpus.len());
-        let ticks = stat.and_then(|stat| stat.all);
-        let memory = root.text("/proc/meminfo").ok().and_then(|text| proc::amount(&text, "MemAvailable"));
+        let (cpus, ticks) = cpus(&root).ok_or_else(|| unreadable("/proc/stat"))?;
+        let memory = Room::read(&root).ok().map(|room| room.available_bytes);
         let drops = root.text("/proc/net/snmp").ok();
         let drops = drops.and_then(|text| proc::under_name(&text, Some("Udp"), "RcvbufErrors")?.parse().ok());
         Ok(Counters {
             at: Instant::now(),
-            ticks: ticks.ok_or_else(|| unreadable("/proc/stat"))?,
+            ticks,
             cpus,
             memory_available_bytes: memory.ok_or_else(|| unreadable("/proc/meminfo"))?,
             // A kernel without IPv4 has no such counter, and drops no packets.
             udp_drops: drops.unwrap_or(0),
+            throttled: Limits::open(&cpu_limit::all()).read().times.unwrap_or(0),
         })
     }
 
@@ -50,6 +54,7 @@ impl Counters {
             steal_share: ticks.steal as f64 / ticks.total().max(1) as f64,
             memory_available_mib: self.memory_available_bytes as f64 / MIB,
             udp_drops_per_s: self.udp_drops.saturating_sub(before.udp_drops) as f64 / seconds,
+            throttled_per_s: self.throttled.saturating_sub(before.throttled) as f64 / seconds,
         }
     }
 }
@@ -57,14 +62,63 @@ impl Counters {
 /// The machine that all sessions share.
 pub(super) fn machine() -> Result<Machine, Failure> {
     let root = Root::live();
-    let cpus = root.text("/proc/stat").ok().and_then(|text| Some(proc::parse_stat(&text)?.cpus.len()));
-    let memory = root.text("/proc/meminfo").ok().and_then(|text| proc::amount(&text, "MemTotal"));
+    let cpus = cpus(&root).map(|(cpus, _)| cpus);
+    let memory = memory(&root);
     Ok(Machine {
         cpus: cpus.ok_or_else(|| unreadable("/proc/stat"))? as f64,
         memory_mib: memory.ok_or_else(|| unreadable("/proc/meminfo"))? as f64 / MIB,
     })
 }
 
+/// The CPUs that the sessions may use, and the sum of their times. The sessions inherit the CPUs of this process: those of its control group, or
+/// of `taskset`.
+fn cpus(root: &Root) -> Option<(usize, CpuTicks)> {
+    let stat = root.text("/proc/stat").ok().and_then(|text| proc::parse_stat(&text))?;
+    times_of(&stat, &thread::affinity().unwrap_or_default())
+}
+
+/// The memory that the sessions may use, in bytes: that of the machine, or the limit of the control group that has the least left.
+fn memory(root: &Root) -> Option<u64> {
+    let total = root.text("/proc/meminfo").ok().and_then(|text| proc::amount(&text, "MemTotal"))?;
+    let group = Room::read(root).ok()?.limited_by;
+    let number = |name: &&str| root.text(&format!("{group}/{name}")).ok()?.trim().parse::<u64>().ok();
+    // Without a limit, this is the word `machine`.
+    let is_group = group.starts_with('/');
+    let limit = ["memory.max", "memory.limit_in_bytes"].iter().filter(|_| is_group).find_map(number);
+    Some(limit.map_or(total, |limit| limit.min(total)))
+}
+
+/// The number of these CPUs, and the sum of their times. Without such a CPU, all CPUs count.
+fn times_of(stat: &Stat, own: &CpuSet) -> Option<(usize, CpuTicks)> {
+    let of_own: Vec<&CpuTicks> = stat.cpus.iter().filter(|(cpu, _)| own.contains(**cpu)).map(|(_, one)| one).collect();
+    if of_own.is_empty() {
+        return Some((stat.cpus.len(), stat.all?));
+    }
+    let mut sum = CpuTicks::default();
+    of_own.iter().for_each(|one| sum.add(one));
+    Some((of_own.len(), sum))
+}
+
 fn unreadable(path: &str) -> Failure {
     Failure::text(exit::NOT_POSSIBLE, "observe the machine", format_args!("{path} can't be read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Under `taskset --cpu-list 1,2`, two busy CPUs of four are all that the sessions have.
+    #[test]
+    fn only_the_cpus_of_the_sessions_count() {
+        let text = "cpu  220 0 0 780 0 0 0 0\ncpu0 10 0 0 240 0 0 0 0\ncpu1 100 0 0 150 0 0 0 0\ncpu2 100 0 0 150 0 0 0 0\n\
+                    cpu3 10 0 0 240 0 0 0 0\n";
+        let stat = proc::parse_stat(text).unwrap();
+        let found = |cpus: &[usize]| {
+            let (count, ticks) = times_of(&stat, &cpus.iter().copied().collect()).unwrap();
+            (count, ticks.busy(), ticks.total())
+        };
+        assert_eq!(found(&[1, 2]), (2, 200, 500));
+        assert_eq!(found(&[0, 1, 2, 3]), (4, 220, 1000));
+        assert_eq!(found(&[9]), (4, 220, 1000), "none of them runs");
+    }
 }

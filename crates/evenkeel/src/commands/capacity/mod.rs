@@ -311,7 +311,9 @@ impl Args {
 fn save_need(path: &Path, report: &CapacityReport) -> Result<Option<String>, Failure> {
     let Some(need) = &report.need else { return Ok(None) };
     let number = |value: Option<f64>| value.map(|value| format!("{value:.3}")).unwrap_or_default();
-    let row = format!("session,{:.4},{},{}\n", need.cpus, number(need.tick_hz), number(need.memory_mib));
+    // An idle session uses less than a ten-thousandth of a CPU, and 0 is no need.
+    let cpus = if need.cpus < 0.01 { format!("{:.6}", need.cpus.max(1e-6)) } else { format!("{:.4}", need.cpus) };
+    let row = format!("session,{cpus},{},{}\n", number(need.tick_hz), number(need.memory_mib));
     output_file::write(path, format!("session,cpus,tick_hz,memory_mib\n{row}").as_bytes())?;
     Ok(Some(path.display().to_string()))
 }
