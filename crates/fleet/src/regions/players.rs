@@ -151,8 +151,12 @@ fn measured<R: Read>(
     }
     let is_region = |(at, name): &(usize, &String)| {
         let lower = name.to_lowercase();
-        let is_other = [&IGNORED[..], &LATITUDE, &LONGITUDE].concat().contains(&lower.as_str()) || name.is_empty();
-        !is_other && Some(*at) != columns.weight && Some(*at) != columns.group
+        // A table may have `players` and `count`, or `group` and `country`. The first one counts, and the second one is no region.
+        let others = [&IGNORED[..], &LATITUDE, &LONGITUDE, &WEIGHT, &GROUP].concat();
+        !others.contains(&lower.as_str())
+            && !name.is_empty()
+            && Some(*at) != columns.weight
+            && Some(*at) != columns.group
     };
     let regions: Vec<(usize, &String)> = columns.names.iter().enumerate().filter(is_region).collect();
     if regions.is_empty() {
@@ -363,6 +367,17 @@ mod tests {
         assert_eq!(players.candidates.iter().map(|one| one.position.is_some()).collect::<Vec<_>>(), [true, false]);
         assert_eq!(players.latencies.values, [90_000, 12_500, UNMEASURED, 13_000]);
         assert_eq!((players.groups, players.unmeasured), (vec!["DE".to_owned(), "FR".to_owned()], 1));
+    }
+
+    #[test]
+    fn a_second_column_of_players_is_no_region() {
+        let text = "us-east-1,eu-west-1,Players,count,group,Country\n10,80,5,3,a,DE\n";
+        let players = read(text.as_bytes(), &Candidates::default()).unwrap();
+        let names: Vec<&str> = players.candidates.iter().map(|one| one.region.as_str()).collect();
+        assert_eq!(
+            (names, players.latencies.total, players.groups),
+            (vec!["us-east-1", "eu-west-1"], 5_000_000, vec!["a".to_owned()])
+        );
     }
 
     #[test]

@@ -3,13 +3,16 @@
 use serde::Serialize;
 
 use super::asked::{Candidates, Goal};
-use super::candidates::Known;
+use super::candidates::{Candidate, Known};
 use super::choose::Chosen;
 use super::cover::bits;
 use super::latencies::{Latencies, UNMEASURED, microseconds, milliseconds, quantile};
 use super::left_behind::{self, LeftBehind};
 use super::model::{self, LatencyModel, Position};
 use super::players::{Players, UNITS};
+
+/// How many columns a caveat names.
+const NAMED_MAX: usize = 5;
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -128,7 +131,25 @@ pub(super) fn report(players: &Players, candidates: &Candidates, goal: &Goal, ch
         caveats: Vec::new(),
     };
     report.caveats = caveats(&report, goal);
+    report.caveats.extend(unknown_columns(players, candidates));
     report
+}
+
+/// A caveat if some columns of a table of latencies are regions of a cloud, and others are not: these may be no latencies.
+fn unknown_columns(players: &Players, candidates: &Candidates) -> Option<String> {
+    let (known, mut unknown): (Vec<&Candidate>, Vec<&Candidate>) =
+        players.candidates.iter().partition(|one| one.provider.is_some());
+    // The user named these.
+    unknown.retain(|one| !candidates.among.contains(&one.region) && !candidates.keep.contains(&one.region));
+    if players.places.is_some() || known.is_empty() || unknown.is_empty() {
+        return None;
+    }
+    let named: Vec<&str> = unknown.iter().take(NAMED_MAX).map(|one| one.region.as_str()).collect();
+    let more = if unknown.len() > NAMED_MAX { ", …" } else { "" };
+    Some(format!(
+        "these columns count as regions, and no cloud has such a region: {}{more}; --among names the only regions to choose from",
+        named.join(", ")
+    ))
 }
 
 /// The chosen regions, with the players that are nearest to each.
