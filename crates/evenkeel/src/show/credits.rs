@@ -12,7 +12,8 @@ const ROWS_MAX: usize = 8;
 pub(crate) fn page(report: &CreditsReport) -> String {
     let mut page = Page::default();
     let standard = &report.standard;
-    page.heading(&title(report));
+    let used = used(report);
+    page.heading(&title(used));
     let load = &report.load;
     let over = format!("observed for {}", duration(load.seconds));
     let load = format!("{:.2} CPUs on average, {:.2} at most, {over}", load.cpus_mean, load.cpus_max);
@@ -26,7 +27,7 @@ pub(crate) fn page(report: &CreditsReport) -> String {
     page.row(
         "balance",
         PLAIN,
-        &format!("{:.0} at the start, {:.0} at the lowest", standard.start_credits, standard.lowest_credits.max(0.0)),
+        &format!("{:.0} at the start, {:.0} at the lowest", used.start_credits, used.lowest_credits.max(0.0)),
     );
     page.row(&mode(report, CreditMode::Standard), style(standard), &standard_words(standard));
     if let Some(unlimited) = &report.unlimited {
@@ -39,11 +40,16 @@ pub(crate) fn page(report: &CreditsReport) -> String {
     page.finish()
 }
 
-fn title(report: &CreditsReport) -> String {
-    let standard = &report.standard;
-    match standard.empty_after_s {
-        Some(after_s) => format!("{}: the credits run out after {}", standard.instance_type, duration(after_s)),
-        None => format!("{}: the credits do not run out", standard.instance_type),
+/// The forecast in the mode of the instance. A new T2 instance gets credits at its start only in standard mode.
+fn used(report: &CreditsReport) -> &Forecast {
+    let unlimited = report.unlimited.as_ref().filter(|_| report.mode == CreditMode::Unlimited);
+    unlimited.unwrap_or(&report.standard)
+}
+
+fn title(used: &Forecast) -> String {
+    match used.empty_after_s {
+        Some(after_s) => format!("{}: the credits run out after {}", used.instance_type, duration(after_s)),
+        None => format!("{}: the credits do not run out", used.instance_type),
     }
 }
 

@@ -14,6 +14,8 @@ pub use asked::{CreditsAsked, CreditsError, StartCredits};
 pub use forecast::Forecast;
 pub use trace::{Trace, read_trace};
 
+use crate::instances::Architecture;
+
 /// Steal below this share can also come from other guests.
 const STEAL_SHARE_MIN: f64 = 0.02;
 /// A trace shorter than this lacks an evening or a night.
@@ -68,6 +70,10 @@ enum Caveat {
     TooFewCpus { instance_type: String, vcpus: u32, cpus_max: f64 },
     #[error("CPUs of other types are not as fast as those of {0}: what was measured on one differs on another")]
     OtherCpus(String),
+    #[error(
+        "some of the types have processors of another architecture than {0} (Arm or x86_64): the server has to be built for it"
+    )]
+    OtherArchitecture(String),
     #[error("no document says what {0} costs beyond its credits; --surplus-usd takes the price")]
     NoPrice(String),
     #[error("prices are those of Linux in one region of the source; yours may differ")]
@@ -170,6 +176,10 @@ fn caveats(report: &CreditsReport, asked: &CreditsAsked) -> Vec<Caveat> {
     if report.enough.iter().any(|other| other.instance_type != *name) {
         caveats.push(Caveat::OtherCpus(name.clone()));
     }
+    let architecture = |one: &Forecast| Architecture::from_type(&one.instance_type);
+    if report.enough.iter().any(|other| architecture(other) != architecture(&report.standard)) {
+        caveats.push(Caveat::OtherArchitecture(name.clone()));
+    }
     match &report.unlimited {
         Some(unlimited) if unlimited.surplus_usd.is_none() => caveats.push(Caveat::NoPrice(name.clone())),
         Some(unlimited) if unlimited.surplus_vcpu_hours > 0.0 && asked.surplus_usd_per_vcpu_hour.is_none() => {
@@ -213,6 +223,13 @@ mod tests {
         let with_memory = CreditsAsked { memory_gib: Some(32.0), ..asked("t3.medium") };
         let report = forecast(&steady(86_400.0, 0.7), &with_memory).unwrap();
         assert!(report.enough.iter().all(|one| one.memory_gib >= Some(32.0)) && !report.enough.is_empty());
+    }
+
+    #[test]
+    fn a_type_of_another_architecture_is_a_caveat() {
+        let caveats = |name: &str| forecast(&steady(86_400.0, 0.3), &asked(name)).unwrap().caveats.join("\n");
+        assert!(caveats("t3.medium").contains("another architecture than t3.medium"));
+        assert!(!caveats("Standard_B2s").contains("architecture"));
     }
 
     #[test]
