@@ -68,7 +68,7 @@ pub struct Holds {
     pub held: usize,
     /// Machines that exceed at least one limit.
     pub broken: usize,
-    /// Machines whose card lacks a number that has a limit.
+    /// Machines whose card lacks a number that has a limit, and that meet the other limits.
     pub unknown: usize,
 }
 
@@ -191,16 +191,19 @@ fn line<'a>(card: &'a Card, id: &str) -> Option<&'a Line> {
     card.lines().map(|(_, line)| line).find(|line| line.id == id)
 }
 
-/// Whether a machine meets all limits. None if a number is missing.
+/// Whether a machine meets all limits. If it exceeds one of them, a missing number does not change that. None if a number is missing and the
+/// machine meets the others.
 fn is_held(card: &Card, limits: &[(String, f64)]) -> Option<bool> {
-    let held: Option<Vec<bool>> = limits
-        .iter()
-        .map(|(id, limit)| {
-            let line = line(card, id)?;
-            Some(if line.better == Better::Higher { line.value >= *limit } else { line.value <= *limit })
-        })
-        .collect();
-    Some(held?.into_iter().all(|held| held))
+    let held = |(id, limit): &(String, f64)| {
+        let line = line(card, id)?;
+        Some(if line.better == Better::Higher { line.value >= *limit } else { line.value <= *limit })
+    };
+    let held: Vec<Option<bool>> = limits.iter().map(held).collect();
+    if held.contains(&Some(false)) {
+        Some(false)
+    } else {
+        held.into_iter().collect::<Option<Vec<bool>>>().map(|_| true)
+    }
 }
 
 fn caveats(cards: &[(String, Card)], asked: &TableAsked, generations: &[Generation]) -> Vec<Caveat> {
@@ -306,6 +309,13 @@ mod tests {
     fn a_limit_of_which_more_is_better_is_the_least() {
         let found = from_cards(vec![card("A", &[("share", 0.4, "higher")])], &[("share", 0.5)]);
         assert_eq!(found.generations[0].holds, Holds { held: 0, broken: 1, unknown: 0 });
+        let (late, both) = ([("late_ns", 9.0, "lower")], [("share", 0.5), ("late_ns", 2.0)]);
+        let found = from_cards(vec![card("A", &late)], &both);
+        assert_eq!(
+            found.generations[0].holds,
+            Holds { held: 0, broken: 1, unknown: 0 },
+            "it is late, whatever its share"
+        );
         let found = from_cards(vec![card("A", &[])], &[("share", 0.5)]);
         assert!(found.caveats.iter().any(|caveat| caveat.contains("no card has the number share")));
         assert!(from_cards(Vec::new(), &[]).generations.is_empty());
