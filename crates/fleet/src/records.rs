@@ -2,6 +2,7 @@
 //!
 //! A file of the user may have a billion rows, or one row of two gigabytes. The buffer of a record is fixed, and an error names the line.
 
+use std::collections::HashSet;
 use std::io::{self, Read};
 
 /// The maximum length of a record, in bytes.
@@ -350,12 +351,16 @@ pub(crate) fn header<R: Read>(records: &mut Records<R>) -> Result<Vec<String>, T
     if let Some(number) = names.iter().find(|name| name.parse::<f64>().is_ok()) {
         return Err(records.fault(TableFault::NoHeader(number.clone())));
     }
-    let mut sorted: Vec<&String> = names.iter().filter(|name| !name.is_empty()).collect();
-    sorted.sort();
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(records.fault(TableFault::Twice(twice[0].clone())));
+    if let Some(twice) = named_twice(&names) {
+        return Err(records.fault(TableFault::Twice(twice.clone())));
     }
     Ok(names)
+}
+
+/// The first column with the name of an earlier one; case does not matter. Otherwise one of the two would be ignored without a word.
+pub(crate) fn named_twice(names: &[String]) -> Option<&String> {
+    let mut seen = HashSet::new();
+    names.iter().find(|name| !name.is_empty() && !seen.insert(name.to_lowercase()))
 }
 
 #[cfg(test)]

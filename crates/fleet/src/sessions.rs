@@ -264,6 +264,7 @@ mod tests {
                 "line 2: column \"tick_hz\": \"0\" is not a number of ticks a second above 0, at most 10000",
             ),
             ("session\na\n", "no column cpus; the first line has session"),
+            ("cpus,Cpus\n1,2\n", "line 1: \"Cpus\" stands twice"),
             ("cpus\n", "it has no sessions"),
         ];
         for (text, expected) in cases {

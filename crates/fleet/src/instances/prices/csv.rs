@@ -5,7 +5,7 @@ use std::io::Read;
 
 use super::amazon::Attributes;
 use super::book::{Keep, PriceBook, PriceError, is_price};
-use crate::records::{Fields, Records, TableError, TableFault, has_commas};
+use crate::records::{Fields, Records, TableError, TableFault, has_commas, named_twice};
 
 /// How the first line of Amazon's price list begins, and the line with its columns.
 const AMAZON: &str = "FormatVersion";
@@ -67,6 +67,9 @@ fn table<R: Read>(records: &mut Records<R>, names: &Fields, book: &mut PriceBook
     let names: Vec<String> = names.iter().map(str::to_lowercase).collect();
     if let Some(unknown) = names.iter().find(|name| !COLUMNS.contains(&name.as_str())) {
         return Err(records.fault(TableFault::unknown_column(unknown, &COLUMNS)).into());
+    }
+    if let Some(twice) = named_twice(&names) {
+        return Err(records.fault(TableFault::Twice(twice.clone())).into());
     }
     let at = |name: &'static str| names.iter().position(|column| column == name);
     let needed = |name| at(name).ok_or_else(|| TableError::Whole(TableFault::no_column(name, &names)));
