@@ -1,4 +1,5 @@
-//! Amazon's price list (`AmazonEC2` of the price list service) and the history of its spot prices (`describe-spot-price-history`).
+//! Amazon's price list (`AmazonEC2` of the price list service: the offer file, or the answer of `get-products`) and the history of its spot
+//! prices (`describe-spot-price-history`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -177,17 +178,52 @@ impl<'de> Visitor<'de> for OnDemand<'_> {
                 continue;
             };
             let terms = map.next_value::<BTreeMap<String, Term>>()?;
-            for dimension in terms.values().flat_map(|term| term.price_dimensions.values()) {
-                let Some((currency, amount)) = dimension.price_per_unit.iter().next() else { continue };
-                let Some(per_hour) = amount.parse().ok().filter(|_| dimension.unit == "Hrs") else { continue };
-                if let Err(error) = book.take((instance_type, region), per_hour, currency, Keep::Lowest) {
-                    *refused = Some(error);
-                    return Err(stop());
-                }
+            if let Err(error) = take_terms(&terms, (instance_type, region), book) {
+                *refused = Some(error);
+                return Err(stop());
             }
         }
         Ok(())
     }
+}
+
+/// Takes the prices for an hour.
+fn take_terms(terms: &BTreeMap<String, Term>, at: (&str, &str), book: &mut PriceBook) -> Result<(), PriceError> {
+    for dimension in terms.values().flat_map(|term| term.price_dimensions.values()) {
+        let Some((currency, amount)) = dimension.price_per_unit.iter().next() else { continue };
+        let Some(per_hour) = amount.parse().ok().filter(|_| dimension.unit == "Hrs") else { continue };
+        book.take(at, per_hour, currency, Keep::Lowest)?;
+    }
+    Ok(())
+}
+
+/// A product with its terms, as a member of the list of `aws pricing get-products`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    product: Product,
+    #[serde(default)]
+    terms: ListedTerms,
+    #[serde(default)]
+    publication_date: String,
+}
+
+#[derive(Default, Deserialize)]
+struct ListedTerms {
+    #[serde(rename = "OnDemand", default)]
+    on_demand: BTreeMap<String, Term>,
+}
+
+/// Takes a member of the list of `aws pricing get-products`: a text that is JSON itself.
+pub(super) fn take_listed(text: String, book: &mut PriceBook) -> Result<(), PriceError> {
+    let Listed { product, terms, publication_date } = serde_json::from_str(&text)?;
+    let attributes = product.attributes;
+    let at = (attributes.instance_type.as_str(), attributes.region());
+    if book.wanted.is_spot || !attributes.is_plain() || !book.is_wanted(at.0, at.1) {
+        return Ok(());
+    }
+    book.date(&publication_date);
+    take_terms(&terms.on_demand, at, book)
 }
 
 /// A price of the spot price history.

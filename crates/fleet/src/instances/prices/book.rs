@@ -28,7 +28,9 @@ pub enum PriceError {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// The file is valid JSON, but has no price list.
-    #[error("it has no known list of prices: neither products and terms, nor Items, skus or SpotPriceHistory")]
+    #[error(
+        "it has no known list of prices: neither products and terms, nor PriceList, Items, skus or SpotPriceHistory"
+    )]
     NoList,
     /// The file lists terms before the products that they refer to.
     #[error("its terms come before its products, so evenkeel cannot match the two")]
@@ -213,7 +215,7 @@ impl PriceBook {
 
     /// Keeps the date if it is later.
     pub(super) fn date(&mut self, date: &str) {
-        if date.len() <= NAME_BYTES_MAX && self.file().date.as_deref() < Some(date) {
+        if !date.is_empty() && date.len() <= NAME_BYTES_MAX && self.file().date.as_deref() < Some(date) {
             self.file().date = Some(date.to_owned());
         }
     }

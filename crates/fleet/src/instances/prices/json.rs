@@ -76,6 +76,11 @@ impl<'de> Visitor<'de> for &mut File<'_> {
                     book.format("Amazon's price list, JSON");
                     map.next_value_seed(Terms { products, book, refused })?;
                 }
+                "PriceList" => {
+                    *is_known = true;
+                    book.format("Amazon's price list, JSON");
+                    map.next_value_seed(each(amazon::take_listed, book, refused))?;
+                }
                 "Items" => {
                     *is_known = true;
                     book.format("Azure's retail prices, JSON");

@@ -81,6 +81,27 @@ fn each_cloud_has_its_own_format() {
         .map(|text| format!("{:?}", book(false, text).unwrap().files()[0].date))
         .collect();
     assert_eq!(files.join(" ").matches("2026-").count(), 4, "{files:?}");
+    let undated = GOOGLE.replace(r#""effectiveTime":"2026-11-01T00:00:00Z","#, "");
+    assert_eq!(book(false, &undated).unwrap().files()[0].date, None);
+}
+
+/// The answer of `aws pricing get-products`: each member is a text that is JSON itself.
+#[test]
+fn the_answer_of_get_products_is_a_price_list() {
+    let product = |system: &str, usd: &str| {
+        let text = format!(
+            r#"{{"product":{{"productFamily":"Compute Instance","attributes":{{"instanceType":"c5.xlarge","regionCode":"us-east-1","operatingSystem":"{system}","tenancy":"Shared","preInstalledSw":"NA","capacitystatus":"Used"}},"sku":"A"}},"serviceCode":"AmazonEC2","terms":{{"OnDemand":{{"A.J":{{"priceDimensions":{{"A.J.6":{{"unit":"Hrs","pricePerUnit":{{"USD":"{usd}"}}}}}}}}}},"Reserved":{{"A.Z":{{"priceDimensions":{{"x":{{"unit":"Hrs","pricePerUnit":{{"USD":"0.01"}}}}}}}}}}}},"version":"1","publicationDate":"2026-11-20T10:00:00Z"}}"#
+        );
+        serde_json::to_string(&text).unwrap()
+    };
+    let list = format!(
+        r#"{{"FormatVersion":"aws_v1","PriceList":[{},{}]}}"#,
+        product("Windows", "0.354"),
+        product("Linux", "0.1700000000")
+    );
+    assert_eq!(price(false, &list, "c5.xlarge"), (0.17, Some("us-east-1".to_owned())));
+    assert!(book(true, &list).is_err());
+    assert!(book(false, r#"{"PriceList":["{"]}"#).unwrap_err().contains("EOF"));
 }
 
 #[test]
@@ -96,6 +117,7 @@ fn what_is_no_file_of_prices_is_refused_with_the_reason() {
         ("instance_type,usd_per_hour\nc5.large,-1\n", "line 2: column \"usd_per_hour\": \"-1\" is not a price"),
         ("instance_type,usd_per_hour\nc5.large,nan\n", "line 2: column \"usd_per_hour\": \"nan\" is not a price"),
         ("instance_type;usd_per_hour\n", "line 1: its columns are separated by semicolons"),
+        ("instance_type,usd_per_hour,USD_per_hour\nc5.large,1,2\n", "line 1: \"usd_per_hour\" stands twice"),
         ("instance_type,usd_per_hour\nc5.large\n", "line 2: 1 column, and the first line has 2"),
         ("", "it has no lines"),
     ];
