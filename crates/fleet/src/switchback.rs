@@ -95,6 +95,11 @@ pub enum Caveat {
         /// The number of missing numbers of hosts without the settings.
         without: usize,
     },
+    /// The guard ended the goal on these hosts. Their pairs left the trial, so the result leaves out where the goal did harm.
+    GuardStopped {
+        /// The hosts.
+        hosts: Vec<String>,
+    },
     /// Blocks after a switch differ from the others: the previous arm still has an effect after the wash-out.
     CarryOver {
         /// How much they differ, as a ratio.

@@ -105,14 +105,20 @@ fn serve_numbers(arms: PathBuf) -> String {
                     _ => break,
                 }
             }
-            let with = with(&arms);
+            // The guard is asked before the first switch.
+            let with = if arms.exists() { with(&arms) } else { Vec::new() };
+            let is_guard = head.starts_with(b"GET /api/v1/query?query=guard");
             let sample = |host: usize| {
                 let name = format!("vm-{host}");
                 let noise = 1.0 + ((query * 31 + host * 17) % 13) as f64 / 1000.0;
                 let value = (100 + host) as f64 * noise * if with.contains(&name) { 0.8 } else { 1.0 };
                 json!({ "metric": { "instance": format!("{name}:9100") }, "value": [0, value.to_string()] })
             };
-            let samples: Vec<Value> = (1..=8).map(sample).collect();
+            // The guard names a host without the goal too, which it must not touch.
+            let samples: Vec<Value> = match is_guard {
+                true => [3, 4].map(sample).into_iter().collect(),
+                false => (1..=8).map(sample).collect(),
+            };
             let answer =
                 json!({ "status": "success", "data": { "resultType": "vector", "result": samples } }).to_string();
             let length = answer.len();
@@ -140,6 +146,30 @@ fn ansible_switches_the_hosts_of_a_trial() {
     assert!(runs.lines().all(|run| run.ends_with(" evenkeel.host.arm")), "{runs}");
     // One switch before the trial, one for each block, and one at the end.
     assert_eq!(runs.lines().count() as u64, answer["blocks"].as_u64().unwrap() + 2, "{runs}");
+}
+
+#[test]
+fn a_guard_ends_the_goal_on_the_hosts_that_it_names() {
+    let fleet = Fleet::new();
+    let proved = fleet.prove(&["--json", "--guard", "guard"]);
+    assert_eq!(proved.status.code(), Some(0), "{}", text(&proved));
+    let answer: Value = serde_json::from_slice(&proved.stdout).unwrap();
+    let hosts = answer["caveats"][0]["hosts"].clone();
+    assert_eq!(answer["caveats"][0]["caveat"], "guard-stopped", "{answer}");
+    assert!(hosts == json!(["vm-3"]) || hosts == json!(["vm-4"]) || hosts == json!(["vm-3", "vm-4"]), "{answer}");
+    assert_eq!(answer["verdict"], "better", "the other pairs decide: {answer}");
+    let log = fs::read_to_string(fleet.path("fleet-goal.jsonl")).unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let first = lines.iter().position(|line| line["record"] == "stopped").unwrap();
+    let stopped = lines[first]["host"].as_str().unwrap();
+    let later = lines[first..].iter().filter(|line| line["record"] == "block");
+    assert!(later.clone().count() > 0, "{log}");
+    for block in later {
+        assert!(block["numbers"].get(stopped).is_none(), "{stopped} has left: {block}");
+    }
+    assert!(fleet.with().is_empty());
+    // Another guard is another trial.
+    assert_eq!(fleet.go_on().status.code(), Some(2));
 }
 
 #[test]

@@ -25,6 +25,8 @@ const EFFECTS: [f64; 4] = [0.02, 0.05, 0.1, 0.2];
 /// How often to ask Prometheus for the numbers of a block, and the time between. One lost answer must not end a trial of many hours.
 const QUERIES_MAX: u32 = 4;
 const QUERY_AGAIN: Duration = Duration::from_secs(5);
+/// How often to ask the guard.
+const GUARD_EVERY: Duration = Duration::from_secs(15);
 /// How often a waiting command checks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -49,6 +51,9 @@ struct Trial<'a> {
     patience: Duration,
     before: Vec<Numbers>,
     blocks: Vec<Numbers>,
+    /// The hosts on which the guard ended the goal, and how often in a row Prometheus did not answer the guard.
+    stopped: BTreeSet<String>,
+    guard_failures: u32,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
@@ -82,15 +87,17 @@ impl<'a> Trial<'a> {
             true => gone_on(args, &path).await?,
             false => begun(args, &path).await?,
         };
-        let (mut before, mut blocks) = (Vec::new(), Vec::new());
+        let (mut before, mut blocks, mut stopped) = (Vec::new(), Vec::new(), BTreeSet::new());
         for record in records {
             match record {
                 Record::Before { numbers } => before.push(numbers),
                 Record::Block { numbers } => blocks.push(numbers),
+                Record::Stopped { host } => drop(stopped.insert(host)),
                 Record::Begin(_) | Record::End { .. } => {}
             }
         }
-        Ok(Trial { out, stop, engine, prometheus, log, begin, patience: args.patience, before, blocks })
+        let (patience, guard_failures) = (args.patience, 0);
+        Ok(Trial { out, stop, engine, prometheus, log, begin, patience, before, blocks, stopped, guard_failures })
     }
 
     async fn measure(&mut self, args: &Args) -> End {
@@ -103,11 +110,12 @@ impl<'a> Trial<'a> {
     }
 
     async fn measured(&mut self, args: &Args) -> Result<(), Failure> {
+        self.check_guard()?;
         if self.before.len() < self.begin.blocks_before as usize {
             self.switch(&[]).await?;
         }
         while self.before.len() < self.begin.blocks_before as usize {
-            let Some(numbers) = self.block(&[]).await? else { return Ok(()) };
+            let Some(numbers) = self.block(Vec::new()).await? else { return Ok(()) };
             self.log.add(&Record::Before { numbers: numbers.clone() })?;
             self.before.push(numbers);
             // Without two hosts that have numbers, the other blocks would be in vain.
@@ -124,9 +132,17 @@ impl<'a> Trial<'a> {
             if evidence.look().decided {
                 return Ok(());
             }
-            let with = design.arms(evidence.blocks()).with;
+            let mut with = design.arms(evidence.blocks()).with;
+            let left = self.left_out(&design);
+            with.retain(|host| !left.contains(host));
+            // The guard has ended the goal everywhere.
+            if with.is_empty() {
+                return Ok(());
+            }
             self.switch(&with).await?;
-            let Some(numbers) = self.block(&with).await? else { return Ok(()) };
+            let Some(mut numbers) = self.block(with).await? else { return Ok(()) };
+            let left = self.left_out(&design);
+            numbers.retain(|host, _| !left.contains(host));
             self.log.add(&Record::Block { numbers: numbers.clone() })?;
             self.blocks.push(numbers);
             let look = self.evidence(&design)?.look();
@@ -166,16 +182,16 @@ impl<'a> Trial<'a> {
     }
 
     /// Waits for the wash-out and for the block, and then queries the block's numbers. None if a signal arrived. Fails if a host left its arm
-    /// within the block, because its number is then of both arms.
-    async fn block(&self, with: &[String]) -> Result<Option<Numbers>, Failure> {
+    /// within the block, because its number is then of both arms. The guard may end the goal on some of these hosts meanwhile.
+    async fn block(&mut self, mut with: Vec<String>) -> Result<Option<Numbers>, Failure> {
         let length = Duration::from_millis(self.begin.block_ms);
-        self.wait(Duration::from_millis(self.begin.wash_out_ms)).await;
-        self.wait(length).await;
+        self.guarded(Duration::from_millis(self.begin.wash_out_ms), &mut with).await?;
+        self.guarded(length, &mut with).await?;
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        self.engine.check(&self.arms(with), &self.begin.identity()).await?;
-        let query = self.begin.metric.replace("$window", &format!("{}s", length.as_secs().max(1)));
+        self.engine.check(&self.arms(&with), &self.begin.identity()).await?;
+        let query = self.query(&self.begin.metric);
         let mut failure = None;
         for tried in 0..QUERIES_MAX {
             if tried > 0 {
@@ -192,6 +208,67 @@ impl<'a> Trial<'a> {
         failure.map_or(Ok(None), Err)
     }
 
+    /// Both hosts of each pair in which the guard ended the goal.
+    fn left_out(&self, design: &Switchback) -> BTreeSet<String> {
+        let pairs = design.pairs().iter().map(|pair| [&pair.first, &pair.second]);
+        pairs.filter(|pair| pair.iter().any(|host| self.stopped.contains(*host))).flatten().cloned().collect()
+    }
+
+    /// Asks the guard once before the trial: a mistake in it should not wait until the goal is in force.
+    fn check_guard(&self) -> Result<(), Failure> {
+        let Some(guard) = &self.begin.guard else { return Ok(()) };
+        let failed = |why: String| Failure::text(exit::WRONG_USE, "ask Prometheus for the guard", why);
+        self.prometheus.numbers(&self.query(guard)).map(drop).map_err(failed)
+    }
+
+    /// A query for the length of a block.
+    fn query(&self, query: &str) -> String {
+        let seconds = Duration::from_millis(self.begin.block_ms).as_secs().max(1);
+        query.replace("$window", &format!("{seconds}s"))
+    }
+
+    /// Waits, and asks the guard meanwhile. The hosts on which it ends the goal leave `with`.
+    async fn guarded(&mut self, time: Duration, with: &mut Vec<String>) -> Result<(), Failure> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.wait(left.min(GUARD_EVERY)).await;
+            self.ask_guard(with).await?;
+        }
+    }
+
+    async fn ask_guard(&mut self, with: &mut Vec<String>) -> Result<(), Failure> {
+        let Some(guard) = self.begin.guard.as_ref().filter(|_| !with.is_empty()) else { return Ok(()) };
+        let found = match self.prometheus.numbers(&self.query(guard)) {
+            Ok(numbers) => of_hosts(numbers, &self.nodes()),
+            // Without the guard the goal must not go on for long.
+            Err(why) if self.guard_failures + 1 >= QUERIES_MAX => {
+                return Err(Failure::text(exit::NOT_POSSIBLE, "ask Prometheus for the guard", why));
+            }
+            Err(_) => {
+                self.guard_failures += 1;
+                return Ok(());
+            }
+        };
+        self.guard_failures = 0;
+        // A comparison with `bool` gives 0 for the other hosts.
+        let is_named = |host: &String| found.get(host).is_some_and(|number| *number != 0.0 && !number.is_nan());
+        let (named, rest): (Vec<String>, Vec<String>) = with.drain(..).partition(is_named);
+        *with = rest;
+        if named.is_empty() {
+            return Ok(());
+        }
+        for host in named {
+            self.out.warn(&format!("the guard names {host}: the goal ends there, and its pair leaves the trial\n"));
+            self.log.add(&Record::Stopped { host: host.clone() })?;
+            self.stopped.insert(host);
+        }
+        self.switch(with).await
+    }
+
     async fn wait(&self, time: Duration) {
         let until = Instant::now() + time;
         while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
@@ -204,6 +281,12 @@ impl<'a> Trial<'a> {
         let later = self.engine.put_back(self.nodes(), &self.begin.identity(), self.patience).await?;
         later.iter().for_each(|later| self.out.warn(&format!("{later}\n")));
         Ok(())
+    }
+
+    fn caveats(&self, evidence: &Evidence) -> Vec<Caveat> {
+        let hosts: Vec<String> = self.stopped.iter().cloned().collect();
+        let stopped = (!hosts.is_empty()).then_some(Caveat::GuardStopped { hosts });
+        stopped.into_iter().chain(evidence.caveats()).collect()
     }
 
     fn answer(&self, args: &Args, ended: End) -> Outcome {
@@ -238,7 +321,7 @@ impl<'a> Trial<'a> {
             host_hours: (blocks * hosts) as f64 * block_ms as f64 / 3_600_000.0,
             before: before.look().verdict,
             power,
-            caveats: evidence.caveats(),
+            caveats: self.caveats(&evidence),
             stopped,
             seed: self.begin.seed,
         };
@@ -257,8 +340,9 @@ type Started = (Engine, Log, Begin, Vec<Record>);
 
 async fn gone_on(args: &Args, path: &Path) -> Result<Started, Failure> {
     let (log, begin, records) = Log::open(path)?;
-    if begin.goal != args.goal || begin.metric != args.metric {
-        let cause = format!("it is about the goal {:?} and --metric '{}'", begin.goal, begin.metric);
+    if begin.goal != args.goal || begin.metric != args.metric || begin.guard != args.guard {
+        let guard = begin.guard.as_ref().map(|guard| format!(" and --guard '{guard}'")).unwrap_or_default();
+        let cause = format!("it is about the goal {:?} and --metric '{}'{guard}", begin.goal, begin.metric);
         return Err(Failure::text(exit::WRONG_USE, format_args!("go on with {}", path.display()), cause));
     }
     let engine = Engine::from_args(args, &begin.trial).await?;
@@ -279,6 +363,7 @@ async fn begun(args: &Args, path: &Path) -> Result<Started, Failure> {
         uid: identity.uid,
         nodes,
         metric: args.metric.clone(),
+        guard: args.guard.clone(),
         better: args.better.into(),
         block_ms: args.block.as_millis() as u64,
         wash_out_ms: args.wash_out.as_millis() as u64,
@@ -342,6 +427,10 @@ fn page(answer: &ProveAnswer, look: &Look, only_before: bool) -> String {
                     "  Numbers are missing {with} times with the settings and {without} times without: look at these hosts.\n"
                 )
             }
+            Caveat::GuardStopped { hosts } => format!(
+                "  The guard ended the goal on {}: the result leaves out these hosts, where the goal did harm.\n",
+                hosts.join(", ")
+            ),
             Caveat::CarryOver { ratio } => {
                 let percent = (ratio - 1.0) * 100.0;
                 format!(

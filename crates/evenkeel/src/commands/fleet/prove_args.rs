@@ -41,6 +41,9 @@ pub(super) struct Args {
     /// Prometheus, which has the numbers
     #[arg(long, value_name = "http://HOST:PORT")]
     pub(super) prometheus: String,
+    /// Query that lists the hosts on which the goal must end at once, such as 'late_ticks > 10'; asked every 15 s
+    #[arg(long, value_name = "PROMQL")]
+    pub(super) guard: Option<String>,
     /// How long each block is measured
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = times::time)]
     pub(super) block: Duration,

@@ -33,6 +33,11 @@ pub(super) enum Record {
         /// The numbers, by node.
         numbers: Numbers,
     },
+    /// The guard ended the goal on a host. Its pair leaves the trial.
+    Stopped {
+        /// The host.
+        host: String,
+    },
     /// The trial is over, and evenkeel asked every node to revert the goal.
     End {
         /// Why the trial ended.
@@ -53,6 +58,9 @@ pub(super) struct Begin {
     pub(super) uid: String,
     pub(super) nodes: Vec<String>,
     pub(super) metric: String,
+    /// The query of hosts on which the goal ends at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) guard: Option<String>,
     pub(super) better: evenkeel_stats::Direction,
     pub(super) block_ms: u64,
     pub(super) wash_out_ms: u64,
@@ -171,6 +179,7 @@ mod tests {
             uid: "u".to_owned(),
             nodes: vec!["a".to_owned(), "b".to_owned()],
             metric: "x".to_owned(),
+            guard: None,
             better: evenkeel_stats::Direction::Lower,
             block_ms: 1,
             wash_out_ms: 1,
@@ -188,6 +197,7 @@ mod tests {
         let records = [
             Record::Before { numbers: numbers.clone() },
             Record::Block { numbers },
+            Record::Stopped { host: "a".to_owned() },
             Record::End { why: "x".to_owned() },
         ];
         let mut log = Log::create(&path, &begin()).unwrap();
@@ -205,7 +215,7 @@ mod tests {
                 continue;
             };
             assert_eq!((read, found.as_slice()), (begin(), &records[..found.len()]), "{cut}");
-            log.add(&records[2]).unwrap();
+            log.add(&records[3]).unwrap();
             drop(log);
             let (_, _, again) = Log::open(&path).unwrap();
             assert_eq!(again.len(), found.len() + 1, "{cut}");
