@@ -25,8 +25,10 @@ use crate::shared_page::{self, Access, SharedPage};
 
 /// The prefix of the files' names.
 const PREFIX: &str = "evenkeel-phase.";
-/// The maximum number of session files to read in a scan, and of entries of the folder to examine.
+/// The maximum number of sessions that a scan finds, of files that it reads, and of entries of the folder that it examines. Killed sessions of other
+/// users leave files that nobody may remove, so more files are read than sessions are found.
 pub const SLOTS_MAX: usize = 256;
+const FILES_MAX: usize = 2048;
 const ENTRIES_MAX: usize = 4096;
 const SLOT_BYTES: usize = WORDS * size_of::<u64>();
 /// How often to read a torn copy again.
@@ -113,24 +115,25 @@ impl Scanner {
         Ok(Scanner { folder: open_folder(folder)?, entries })
     }
 
-    /// Calls `each` with the number and the slot of each session, including our own. It skips invalid files, and reads at most [`SLOTS_MAX`].
+    /// Calls `each` with the number and the slot of each session, including our own. It skips invalid files, and ends after [`SLOTS_MAX`] slots for
+    /// which `each` returns true.
     ///
     /// # Errors
     /// The kernel's error for the folder.
-    pub fn scan(&mut self, mut each: impl FnMut(u64, Slot)) -> Result<(), Errno> {
+    pub fn scan(&mut self, mut each: impl FnMut(u64, Slot) -> bool) -> Result<(), Errno> {
         rustix::fs::seek(&self.folder, SeekFrom::Start(0))?;
         let mut entries = RawDir::new(&self.folder, &mut self.entries);
-        let (mut read, mut examined) = (0, 0);
+        let (mut read, mut examined, mut found) = (0, 0, 0);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             examined += 1;
-            if examined > ENTRIES_MAX || read == SLOTS_MAX {
+            if examined > ENTRIES_MAX || read == FILES_MAX || found == SLOTS_MAX {
                 break;
             }
             if entry.file_name().to_bytes().starts_with(PREFIX.as_bytes()) {
                 read += 1;
                 if let Some((id, slot)) = read_slot(self.folder.as_fd(), entry.file_name()) {
-                    each(id, slot);
+                    found += usize::from(each(id, slot));
                 }
             }
         }
@@ -238,7 +241,11 @@ mod tests {
 
     fn slots(scanner: &mut Scanner) -> Vec<(u64, Slot)> {
         let mut found = Vec::new();
-        scanner.scan(|id, slot| found.push((id, slot))).unwrap();
+        let mut take = |id, slot| {
+            found.push((id, slot));
+            true
+        };
+        scanner.scan(&mut take).unwrap();
         found.sort_by_key(|(id, _)| *id);
         found
     }
@@ -283,7 +290,15 @@ mod tests {
         std::fs::write(path("cut"), "").unwrap();
         assert_eq!(slots(&mut scanner).len(), 1);
         (0..2 * SLOTS_MAX).for_each(|at| std::fs::write(path(&format!("many{at}")), &whole).unwrap());
-        assert!(slots(&mut scanner).len() <= SLOTS_MAX, "no more are read");
+        assert!(slots(&mut scanner).len() <= SLOTS_MAX, "no more are found");
+        // Slots that do not count, and files of noise, leave the places to the sessions.
+        let mut seen = false;
+        let is_own = |id, _| {
+            seen |= id == own.id();
+            id == own.id()
+        };
+        scanner.scan(is_own).unwrap();
+        assert!(seen);
     }
 
     #[test]

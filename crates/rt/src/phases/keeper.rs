@@ -252,14 +252,18 @@ impl Neighbours {
             let ticks = Ticks { id, period_ns, due_ns, work_ns, is_fixed };
             if id == own.id {
                 self.own = Some(ticks);
-            } else if slot.is_fresh(now_ns)
+                return true;
+            }
+            if slot.is_fresh(now_ns)
                 && slot.time_namespace == own.time_namespace
                 && slot.cpus.overlap(&own.cpus)
                 && let Some(place) = self.ticks.get_mut(self.many)
             {
                 *place = ticks;
                 self.many += 1;
+                return true;
             }
+            false
         });
     }
 }
@@ -309,13 +313,21 @@ mod tests {
             assert_eq!(keeper.move_ns(alignment, aligner_ns), 0);
             keeper.publish(due_ns);
             let mut seen = Vec::new();
-            scanner.scan(|_, slot| seen.push((slot.due_ns, slot.is_fixed))).unwrap();
+            let mut take = |_, slot: Slot| {
+                seen.push((slot.due_ns, slot.is_fixed));
+                true
+            };
+            scanner.scan(&mut take).unwrap();
             assert_eq!(seen, [(50_000_000 + 20_000_000 * (at as u64 + 1), is_fixed)], "{at}");
             assert_eq!(keeper.report().state == PhaseState::Aligned, is_fixed, "{at}");
         }
         // The other sessions must see the place where this session holds its ticks.
         assert_eq!(keeper.move_ns(Alignment::Held, 3_000_000), 0);
         keeper.publish(7);
-        scanner.scan(|_, slot| assert_eq!((slot.due_ns, slot.is_fixed), (7, true))).unwrap();
+        let check = |_, slot: Slot| {
+            assert_eq!((slot.due_ns, slot.is_fixed), (7, true));
+            true
+        };
+        scanner.scan(check).unwrap();
     }
 }
