@@ -28,6 +28,8 @@ use crate::host_command::HostCommand;
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// The maximum time that a command may take.
 const COMMAND_MAX: Duration = Duration::from_secs(120);
+/// How long a command may restore what it changed before the agent kills it: a hung kernel file must not stop the agent.
+const RESTORE_MAX: Duration = Duration::from_secs(120);
 /// How often to check whether a command has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The kernel's file with the id of the present boot, below the root.
@@ -182,6 +184,10 @@ fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
             // On this signal, the command restores what it has changed so far, and then prints its answer.
             process::ask_to_end(child.id());
             is_asked = true;
+        }
+        if Instant::now() > until + RESTORE_MAX {
+            // Its journal survives a kill, and the next command puts back what is left.
+            child.kill().map_err(|error| error.to_string())?;
         }
         std::thread::sleep(LOOK_EVERY);
     }
