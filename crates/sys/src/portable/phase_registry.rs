@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::Errno;
 use crate::phase_slot::Slot;
 
-/// The maximum number of session files to read in a scan.
+/// The maximum number of sessions that a scan finds.
 pub const SLOTS_MAX: usize = 256;
 
 /// A slot. None can be made here.
@@ -54,7 +54,7 @@ impl Scanner {
     ///
     /// # Errors
     /// None: no value of this type exists.
-    pub fn scan(&mut self, _: impl FnMut(u64, Slot)) -> Result<(), Errno> {
+    pub fn scan(&mut self, _: impl FnMut(u64, Slot) -> bool) -> Result<(), Errno> {
         match *self {}
     }
 }
