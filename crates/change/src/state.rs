@@ -203,14 +203,14 @@ impl Log {
             Err(error) if is_missing(&error) => return Ok((None, None)),
             dir => dir?,
         };
-        // Read the note before the journal, because another process may add records meanwhile. Ask for the lock before it, too: what was
-        // still unfinished when a process let go of the lock was interrupted.
+        // Read the note before the journal, because another process may add records meanwhile. Such a process may also take the lock only
+        // now, so ask for its holder again afterwards.
         let noted = noted(&dir);
         let holder = dir.lock_holder(LOCK);
         match dir.file(JOURNAL, OFlags::RDONLY) {
             Ok(file) => {
                 let mut log = scan(&dir.path.join(JOURNAL), BufReader::new(file), noted)?.log;
-                log.holder = holder;
+                log.holder = holder.or_else(|| dir.lock_holder(LOCK));
                 Ok((Some(log), noted))
             }
             Err(error) if is_missing(&error) => Ok((None, noted)),

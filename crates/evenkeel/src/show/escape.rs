@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use evenkeel_hostfs::characters::acts;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 /// The replacement for such a character on a page.
 const REPLACEMENT: char = '\u{fffd}';
@@ -62,17 +63,8 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Percent-encodes all bytes except letters, digits, `-_.~` and the bytes of `kept` (RFC 3986).
-pub(crate) fn percent_encoded(text: &str, kept: &[u8]) -> String {
-    text.bytes().fold(String::new(), |mut encoded, byte| {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) || kept.contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-        encoded
-    })
-}
+/// The bytes that an address must encode: all except letters, digits and `-_.~` (RFC 3986).
+pub(crate) const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 #[cfg(test)]
 mod tests {

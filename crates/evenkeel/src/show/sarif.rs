@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use evenkeel_host::{Action, Advice, Facts, Knob, Plan, Setting, State, knobs};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::exit;
 use crate::failure::Failure;
 use crate::show::advice::{Audit, Finding, effect};
-use crate::show::escape::percent_encoded;
+use crate::show::escape::RESERVED;
 use crate::show::json;
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -154,7 +155,8 @@ impl Files {
 
 /// The URI of an absolute path.
 fn file_uri(path: &str) -> String {
-    format!("file://{}", percent_encoded(path, b"/"))
+    const IN_A_PATH: &AsciiSet = &RESERVED.remove(b'/');
+    format!("file://{}", utf8_percent_encode(path, IN_A_PATH))
 }
 
 #[cfg(test)]

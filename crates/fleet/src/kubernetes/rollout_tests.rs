@@ -277,13 +277,7 @@ fn a_selector_without_canaries_is_named() {
 
 #[test]
 fn a_new_generation_begins_with_the_canaries_and_an_undo_withdraws_all() {
-    let mut cluster = Cluster::new(4, rollout("4"));
-    for _ in 0..10 {
-        cluster.step(&[]);
-        cluster.agents(|_| GoalPhase::InForce);
-        cluster.now += 100;
-    }
-    assert_eq!(cluster.phase(), RolloutPhase::Complete);
+    let mut cluster = complete();
     cluster.goal.metadata.generation = Some(2);
     assert_eq!(cluster.step(&[]).release, ["vm-000", "vm-001"]);
     cluster.goal.metadata.annotations = Some(BTreeMap::from([(UNDO.to_owned(), "true".to_owned())]));

@@ -172,7 +172,7 @@ fn of_conditions(report: &Report, caveats: &mut Vec<Caveat>) {
     }
     let steal = |window: &Window| window.conditions.steal_share;
     caveats.extend(share(&steal, STEAL_SHARE_CAVEAT).map(|share| Caveat::Steal { share }));
-    // A simulated machine has no CPU time of ours, and no pressure either.
+    // On a simulated machine, evenkeel uses no CPU time and reads no pressure.
     let is_real = median_of(&|window| window.conditions.own_cpu_us).is_some();
     if is_real && median_of(&pressure).is_none() {
         caveats.push(Caveat::NoPressure);

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use evenkeel_workload::source::http::{Address, page};
+use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::exit;
 use crate::failure::Failure;
-use crate::show::escape::percent_encoded;
+use crate::show::escape::RESERVED;
 
 /// The Prometheus server that has the numbers.
 pub(super) struct Prometheus {
@@ -84,7 +85,7 @@ impl Prometheus {
     /// # Errors
     /// Why the query has no answer, for people.
     pub(super) fn numbers(&self, query: &str) -> Result<BTreeMap<String, f64>, String> {
-        let address = format!("{}/api/v1/query?query={}", self.base, percent_encoded(query, b""));
+        let address = format!("{}/api/v1/query?query={}", self.base, utf8_percent_encode(query, RESERVED));
         let address = Address::parse(&address).map_err(|error| error.to_string())?;
         let answer = address.answer().map_err(|error| error.to_string())?;
         if let Some(why) = refusal_of(answer.status, &answer.body) {

@@ -1,5 +1,10 @@
 //! What switches the hosts of a trial between the arms: the releases of a HostGoal in a cluster, or a playbook of Ansible.
 
+#![cfg_attr(
+    not(feature = "kubernetes"),
+    allow(unused_variables, reason = "only a cluster needs the trial's id and the goal's identity")
+)]
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -23,12 +28,9 @@ impl Engine {
             #[cfg(feature = "kubernetes")]
             None => Ok(Engine::Cluster(cluster::Cluster::connect(args, id).await?)),
             #[cfg(not(feature = "kubernetes"))]
-            None => {
-                let _ = id;
-                Err(crate::cluster::without_kubernetes("prove a goal on a cluster").hint(
-                    "--inventory proves a goal on hosts of Ansible; the container image has the client of Kubernetes",
-                ))
-            }
+            None => Err(crate::cluster::without_kubernetes("prove a goal on a cluster").hint(
+                "--inventory proves a goal on hosts of Ansible; the container image has the client of Kubernetes",
+            )),
         }
     }
 
@@ -46,10 +48,7 @@ impl Engine {
         match self {
             #[cfg(feature = "kubernetes")]
             Engine::Cluster(cluster) => cluster.switch(arms, identity, patience).await,
-            Engine::Ansible(playbook) => {
-                let _ = identity;
-                playbook.switch(arms, patience).await
-            }
+            Engine::Ansible(playbook) => playbook.switch(arms, patience).await,
         }
     }
 
@@ -58,10 +57,7 @@ impl Engine {
         match self {
             #[cfg(feature = "kubernetes")]
             Engine::Cluster(cluster) => cluster.check(arms, identity).await,
-            Engine::Ansible(_) => {
-                let _ = (arms, identity);
-                Ok(())
-            }
+            Engine::Ansible(_) => Ok(()),
         }
     }
 
@@ -76,10 +72,7 @@ impl Engine {
         match self {
             #[cfg(feature = "kubernetes")]
             Engine::Cluster(cluster) => cluster.put_back(&arms, identity, patience).await,
-            Engine::Ansible(playbook) => {
-                let _ = identity;
-                playbook.put_back(&arms, patience).await.map(|()| None)
-            }
+            Engine::Ansible(playbook) => playbook.put_back(&arms, patience).await.map(|()| None),
         }
     }
 

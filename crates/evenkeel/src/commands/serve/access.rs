@@ -5,6 +5,7 @@ use std::path::Path;
 
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use evenkeel_hostfs::user_file;
+use percent_encoding::percent_decode_str;
 
 use crate::exit;
 use crate::failure::Failure;
@@ -70,7 +71,9 @@ impl Access {
         }
         let query = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
         let is_in_address = uri.path() == "/"
-            && query.into_iter().any(|(name, value)| name == "token" && is_equal(&decoded(value), token));
+            && query.into_iter().any(|(name, value)| {
+                name == "token" && is_equal(&percent_decode_str(value).decode_utf8_lossy(), token)
+            });
         let secure = if self.is_tls { "; Secure" } else { "" };
         let cookie = format!("{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/{secure}");
         match HeaderValue::from_str(&cookie) {
@@ -100,28 +103,6 @@ impl Access {
             || name.eq_ignore_ascii_case("localhost")
             || self.host_names.iter().any(|own| name.eq_ignore_ascii_case(own))
     }
-}
-
-/// The value of a query, with `%2B` as `+` and so on. A program that puts a token into an address may encode its characters. Text that is
-/// not a valid encoding stays as it is.
-fn decoded(value: &str) -> String {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.first_chunk().filter(|_| *first == b'%');
-        let digits = digits.and_then(|digits: &[u8; 2]| std::str::from_utf8(digits).ok());
-        match digits.filter(|digits| !digits.starts_with('+')).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Takes as long for a nearly right token as for a wrong one.

@@ -4,12 +4,13 @@
 use std::fmt;
 
 use evenkeel_hostfs::sleep_deadline::{Call, Wait};
-use evenkeel_stats::{median, quantile};
+use evenkeel_stats::median;
 use serde::Serialize;
 
 use super::account::{self, beats, ticks};
 use super::entries::ticks_of;
-use super::finer::{Finer, HEAVIER, finer};
+use super::finer::{Finer, finer};
+use super::heavier::{heaviest, is_clear, slower_at, slower_by_work, work_rhythm_hz};
 use super::stream::{Stream, ThreadLog};
 use super::tempo::{self, NoTick, Tempo};
 use super::track::{Beat, Followed};
@@ -34,15 +35,6 @@ const WOKEN_BEFORE: f64 = 0.5;
 const ROUND_NS: u64 = 100_000;
 /// If a sleep ended this long before its requested time, its timer did not end it.
 const EARLY_NS: u64 = 1_000_000;
-/// A rate that shows only in the work of wakes must have a tick at this share of its due times.
-const CLEAR_PRESENCE: f64 = 0.85;
-/// The minimum share of the work in the wakes above a gap, and the minimum factor of a gap.
-const MOST_WORK: f64 = 0.5;
-const GAP_MIN: f64 = 2.0;
-/// The maximum number of ticks whose work is searched for a slower rhythm, and the required clarity.
-const RHYTHM_TICKS_MAX: usize = 1024;
-const RHYTHM_MIN: f64 = 8.0;
-const RATE_MIN_HZ: f64 = 1.0;
 /// A loop with a smaller share of the server's CPU time is not listed. The thread that paces a tick may itself do almost nothing.
 const LISTED_MIN: f64 = 0.0005;
 const LISTED_MAX: usize = 8;
@@ -256,120 +248,6 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
     fast.listed.work_share = left(fast.listed.work_share, slow.listed.work_share);
     fast.listed.cpu_share = left(fast.listed.cpu_share, slow.listed.cpu_share);
     Ok([slow, fast].into_iter().chain(either).collect())
-}
-
-fn is_clear(tempo: &Tempo) -> bool {
-    tempo.presence >= CLEAR_PRESENCE
-}
-
-/// A slower loop of a known rate among the wakes of a poll, whose ticks are heavier than the other wakes.
-fn slower_at(beats: &[Beat], polls: &[Beat], hz: f64) -> Option<(Tempo, Followed)> {
-    let tempo = tempo::at_rate(beats, hz).filter(is_clear)?;
-    let (tempo, followed) = account::keeps(beats, &tempo)?;
-    let ticks: Vec<u64> = followed.slots.iter().filter_map(|slot| Some(beats[slot.beat()?].at_ns)).collect();
-    let work = |is_tick: bool| {
-        let of = polls.iter().filter(|poll| ticks.binary_search(&poll.at_ns).is_ok() == is_tick);
-        median(&of.map(|poll| poll.weight).collect::<Vec<_>>())
-    };
-    (work(true)? >= HEAVIER * work(false)?).then_some((tempo, followed))
-}
-
-/// A slower loop that contains the heavier ticks, as in a server that polls four times per tick.
-fn slower_by_work(beats: &[Beat], fast: &Tempo) -> Option<(Tempo, Followed)> {
-    let thresholds = [work_threshold(beats), gap_in_work(beats)];
-    thresholds.into_iter().flatten().find_map(|threshold| {
-        let heavy: Vec<Beat> = beats.iter().filter(|beat| beat.weight >= threshold).copied().collect();
-        slower_among(beats, &heavy, threshold, fast)
-    })
-}
-
-/// The loop of the wakes that do most of the work, if all others do much less. Example: a server checks the time every 0.1 ms until a tick is due.
-fn heaviest(beats: &[Beat]) -> Option<(Tempo, Followed)> {
-    let threshold = gap_in_work(beats)?;
-    let heavy: Vec<Beat> = beats.iter().filter(|beat| beat.weight >= threshold).copied().collect();
-    let tempo = tempo::find(&heavy).ok()?;
-    let tempo = Tempo { light_ns: tempo.light_ns.max(threshold), ..tempo };
-    let found = ticks(beats, Some(&tempo)).ok()?;
-    (is_clear(&found.0) && (found.0.hz() / tempo.hz() - 1.0).abs() < SAME_RATE).then_some(found)
-}
-
-fn slower_among(beats: &[Beat], heavy: &[Beat], threshold: f64, fast: &Tempo) -> Option<(Tempo, Followed)> {
-    let slow = tempo::find(heavy).ok()?;
-    let slow = Tempo { light_ns: slow.light_ns.max(threshold), ..slow };
-    if slow.hz() > 0.8 * fast.hz() {
-        return None;
-    }
-    ticks(beats, Some(&slow)).ok().filter(|(tempo, _)| (tempo.hz() / slow.hz() - 1.0).abs() < SAME_RATE)
-}
-
-/// How often some ticks are heavier than the others, by the spectrum of their work. Example: a server checks the time every 5 ms, and has little to
-/// do when a tick is due. Half of the ticks' rate is excluded, because many servers do something every second tick.
-fn work_rhythm_hz(ticks: &[Beat]) -> Option<f64> {
-    let ticks = &ticks[ticks.len().saturating_sub(RHYTHM_TICKS_MAX)..];
-    let (first, last) = (ticks.first()?, ticks.last()?);
-    let span_s = last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
-    let mut logs: Vec<f64> = ticks.iter().map(|tick| tick.weight.max(1.0).ln()).collect();
-    let (low, high) = (quantile(&logs, 0.02)?, quantile(&logs, 0.98)?);
-    logs.iter_mut().for_each(|log| *log = log.clamp(low, high));
-    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-    let power: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
-    let (from_hz, to_hz) = (RATE_MIN_HZ.max(8.0 / span_s), 0.45 * ticks.len() as f64 / span_s);
-    let step_hz = 0.25 / span_s;
-    let count = ((to_hz - from_hz) / step_hz).max(0.0) as usize;
-    let height = |hz: f64| {
-        let (mut cos, mut sin) = (0.0, 0.0);
-        for (tick, log) in ticks.iter().zip(&logs) {
-            let turn = (hz * (tick.at_ns - first.at_ns) as f64 / 1e9).fract() * std::f64::consts::TAU;
-            cos += (log - mean) * turn.cos();
-            sin += (log - mean) * turn.sin();
-        }
-        (cos * cos + sin * sin) / power
-    };
-    let heights = (0..count).map(|at| from_hz + at as f64 * step_hz).map(|hz| (height(hz), hz));
-    let (highest, hz) = heights.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    // Noise alone exceeds this in one of exp(RHYTHM_MIN) loops, however many rates are tried.
-    (power > 0.0 && highest > (count as f64).ln() + RHYTHM_MIN).then_some(hz)
-}
-
-/// The threshold that separates light and heavy wakes, with the least spread of their logarithms on both sides.
-fn work_threshold(beats: &[Beat]) -> Option<f64> {
-    let mut logs: Vec<f64> = beats.iter().filter(|beat| beat.weight > 0.0).map(|beat| beat.weight.ln()).collect();
-    logs.sort_unstable_by(f64::total_cmp);
-    let (count, sum) = (logs.len() as f64, logs.iter().sum::<f64>());
-    let mean = sum / count;
-    let (mut best, mut below) = ((0.0, 0), 0.0);
-    for (at, log) in logs.iter().enumerate().take(logs.len().saturating_sub(1)) {
-        below += log;
-        let light = (at + 1) as f64;
-        let apart = below / light - (sum - below) / (count - light);
-        let between = light * (count - light) / (count * count) * apart * apart;
-        if between > best.0 {
-            best = (between, at + 1);
-        }
-    }
-    let (between, split) = best;
-    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / count.max(1.0);
-    let (light, heavy) = logs.split_at_checked(split)?;
-    let ratio = (median(heavy)? - median(light)?).exp();
-    let is_apart = between >= 0.6 * variance && ratio >= HEAVIER && heavy.len() >= tempo::TICKS_MIN;
-    is_apart.then(|| ((light[light.len() - 1] + heavy[0]) / 2.0).exp())
-}
-
-/// The widest gap in the work of wakes, if the wakes above it do most of the work. Below it there may be several kinds of wakes, as in a server
-/// whose runtime wakes by itself and that also serves packets. No single threshold then separates two groups well.
-fn gap_in_work(beats: &[Beat]) -> Option<f64> {
-    let mut weights: Vec<f64> = beats.iter().map(|beat| beat.weight).filter(|weight| *weight > 0.0).collect();
-    weights.sort_unstable_by(|one, other| other.total_cmp(one));
-    let (all, mut above) = (weights.iter().sum::<f64>(), 0.0);
-    let mut widest = (GAP_MIN, None);
-    for (at, pair) in weights.windows(2).enumerate() {
-        above += pair[0];
-        let factor = pair[0] / pair[1];
-        if at + 1 >= tempo::TICKS_MIN && above >= MOST_WORK * all && factor > widest.0 {
-            widest = (factor, Some((pair[0] * pair[1]).sqrt()));
-        }
-    }
-    widest.1
 }
 
 fn described(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) -> LoopTicks {

@@ -14,6 +14,7 @@
 //! | [`tempo`] | whether that is periodic, and the period |
 //! | `between` | whether some of its ticks are always late, so that only every second one looks regular |
 //! | [`track`] | which wakes are ticks |
+//! | `heavier` | loops that show only in the work of wakes |
 //! | [`mod@pacing`] | whether ticks come at set times, or each after the one before |
 //! | [`loops`] | everything periodic, with its share of the work and its threads |
 //! | [`choice`] | which of these loops is the tick, or why that is unclear |
@@ -26,6 +27,7 @@ pub mod choice;
 pub mod entries;
 mod finer;
 pub mod function;
+mod heavier;
 pub mod loops;
 pub mod pacing;
 pub mod picture;

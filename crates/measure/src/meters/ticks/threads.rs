@@ -57,7 +57,7 @@ pub fn worth_watching(pids: &[u32], name: Option<&str>, watch: &Watch<'_>) -> Re
     Ok(Watched::Threads(busiest(called, watch)))
 }
 
-/// The child processes of `pids` that are none of them.
+/// The child processes of `pids`, without those in `pids`.
 pub(super) fn children(pids: &[u32]) -> Vec<u32> {
     let is_child = |pid: &u32| ProcessStat::read(*pid).is_some_and(|stat| pids.contains(&stat.parent));
     let others = proc::processes().take(LOOKED_AT_MAX).filter(|pid| !pids.contains(pid));

@@ -199,9 +199,9 @@ impl OneThread {
 }
 
 impl Inner {
-    /// Notes the CPU time of the processes and of the watched threads. Returns how much the processes used since the last time, and how much of it
-    /// in other threads. A slow watch must cost little, and does not ask.
-    fn begin_cpu(&mut self) -> (u64, u64) {
+    /// The CPU time that the processes used since the last call, and the part of it in threads that are not watched. A slow watch must cost little,
+    /// and does not ask.
+    fn cpu_since_last(&mut self) -> (u64, u64) {
         if self.pace == Pace::Slow || self.growing.is_empty() {
             return (0, 0);
         }
@@ -299,7 +299,7 @@ impl Watcher {
         }
         let now_ns = clock::monotonic_ns();
         let growing: BTreeSet<u32> = list.iter().filter(|_| is_growing).map(|(pid, _)| *pid).collect();
-        let inner = Inner {
+        let mut inner = Inner {
             threads,
             timers: BTreeMap::new(),
             function,
@@ -313,6 +313,7 @@ impl Watcher {
             read_at_ns: now_ns,
             is_ended: false,
         };
+        inner.cpu_since_last();
         Watcher::spawn(inner)
     }
 
@@ -350,7 +351,7 @@ impl Watcher {
         let mut inner = locked(&self.inner.0);
         inner.read();
         inner.threads.iter_mut().for_each(OneThread::begin);
-        inner.begin_cpu();
+        inner.cpu_since_last();
         inner.from_ns = clock::monotonic_ns();
         inner.begun_ns = inner.from_ns;
         self.cpu_before_ns = self.cpu_ns.load(Ordering::Relaxed);
@@ -374,7 +375,7 @@ impl Watcher {
         inner.read();
         let (from_ns, to_ns) = (inner.from_ns, clock::monotonic_ns());
         let mut stream = Stream { from_ns, to_ns, unwatched: inner.unwatched, ..Stream::default() };
-        (stream.cpu_ns, stream.unwatched_cpu_ns) = inner.begin_cpu();
+        (stream.cpu_ns, stream.unwatched_cpu_ns) = inner.cpu_since_last();
         stream.function = inner.function.as_ref().map(|function| function.name.clone());
         for one in &mut inner.threads {
             let HandedOver { mut wakes, mut entries, unseen, switches } = one.wakes.hand_over();
