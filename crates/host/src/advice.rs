@@ -14,8 +14,8 @@ use crate::rank::{Effect, When};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Advice {
-    /// A name for the finding that stays the same over reboots: the knob's id, with `@PLACE` if it has several places. An interrupt is
-    /// identified by its name, because its number changes.
+    /// A name for the finding that stays the same over reboots: the knob's id, with `@PLACE` if it has several places.
+    /// An interrupt is identified by its name, because its number changes.
     pub id: String,
     /// The knob's id.
     pub knob: &'static str,
@@ -41,7 +41,7 @@ pub struct Advice {
     pub risk: &'static str,
     /// Its sources.
     pub sources: &'static [Source],
-    /// Whether no value has an effect here; the reason says why.
+    /// Whether no value has an effect here. The reason says why.
     #[serde(skip)]
     pub is_inert: bool,
     /// The values that would do harm here, as the reason says.
@@ -49,8 +49,8 @@ pub struct Advice {
     pub against: Against,
 }
 
-/// Advice on every knob, the most useful first. Knobs that need action come first, then larger effects, then easier changes. The others
-/// follow in the order of [`knobs::ALL`].
+/// Advice on every knob, the most useful first.
+/// Knobs that need action come first, then larger effects, then easier changes. The others follow in the order of [`knobs::ALL`].
 pub fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Advice> {
     let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, context)).collect();
     advice.sort_by_key(|advice| {
@@ -104,8 +104,8 @@ fn interrupt_name(facts: &Facts, number: &str) -> Option<String> {
     Some(if earlier == 0 { name.clone() } else { format!("{name}#{}", earlier + 1) })
 }
 
-/// Turns advice to set a value into "blocked" if a container prevents the change, or into "owned by" if TuneD sets the knob. Otherwise adds
-/// notes about other owners to the reason. These rules apply to all knobs.
+/// Turns advice to set a value into "blocked" if a container prevents the change, or into "owned by" if TuneD sets the knob.
+/// Otherwise adds notes about other owners to the reason. These rules apply to all knobs.
 fn as_far_as_we_may(knob: &Knob, facts: &Facts, finding: Finding) -> Finding {
     if let Some(barrier) = container_barrier(facts, knob.place) {
         let reason = format!("{barrier}; there: {}", finding.reason);

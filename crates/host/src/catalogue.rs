@@ -1,5 +1,5 @@
-//! The documented figures of each instance type, with source and date. A machine cannot see its share of the network or its baseline of CPU
-//! time, so a document is the only source for those.
+//! The documented figures of each instance type, with source and date.
+//! A machine cannot see its share of the network or its baseline of CPU time. Only a document gives these figures.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,8 +12,8 @@ mod page;
 
 pub use page::document;
 
-/// One text per cloud, with the cloud's name for people and its name in options. Keys of sources and names of types are unique across all
-/// texts.
+/// One text per cloud, with the cloud's name for people and its name in options.
+/// The keys of sources and the names of types are unique across all texts.
 const TEXTS: [(&str, &str, &str); 3] = [
     ("Amazon EC2", "aws", include_str!("catalogue/aws.txt")),
     ("Azure", "azure", include_str!("catalogue/azure.txt")),
@@ -158,7 +158,7 @@ impl Instance {
         self.figures.iter().find(|figure| figure.figure == kind)
     }
 
-    /// The figure of this kind as a number; `None` if no document gives it, or if it is not a number.
+    /// The figure of this kind as a number. `None` if no document gives the figure, or if it is not a number.
     pub fn number(&self, kind: Kind) -> Option<f64> {
         self.figure(kind)?.value.parse().ok()
     }
@@ -192,7 +192,7 @@ pub fn instances(cloud: &str) -> Vec<Instance> {
     order.into_iter().filter_map(|name| Some(Instance::new(name, all.remove(name)?))).collect()
 }
 
-/// The cloud of an instance type; `None` if the catalogue does not have the type.
+/// The cloud of an instance type. `None` if the catalogue does not have the type.
 pub fn cloud(name: &str) -> Option<&'static str> {
     let has = |text: &'static str| text.lines().filter_map(row).any(|row| row.types.split(", ").any(|one| one == name));
     TEXTS.iter().find(|(_, _, text)| has(text)).map(|(_, cloud, _)| *cloud)
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Each source must have figures, and be listed once. A figure that somebody knows from memory has no source, so it is not allowed.
+    /// Each source must have figures, and be listed once. A figure from memory has no source, so it is not allowed.
     #[test]
     fn sources_are_documents_and_each_is_used() {
         let listed = lines().filter(|line| line.starts_with("source "));
@@ -358,8 +358,10 @@ mod tests {
         }
     }
 
-    /// A credit is one minute of one CPU, and up to a day's worth accumulates. Amazon's burstable types have names with T, Microsoft's with
-    /// B; Microsoft rounds the figures of the first series. Google's shared-core types have a baseline without credits.
+    /// A credit is one minute of one CPU, and up to a day's worth accumulates.
+    /// The names of Amazon's burstable types contain T, and the names of Microsoft's contain B.
+    /// Microsoft rounds the figures of the first series.
+    /// Google's shared-core types have a baseline without credits.
     #[test]
     fn burstable_types_and_no_others_have_a_baseline_and_credits() {
         for (name, figures) in all() {
@@ -377,7 +379,7 @@ mod tests {
         }
     }
 
-    /// The number of types in a family and its GiB per CPU show missing or wrong sizes.
+    /// Missing or wrong sizes show in the number of types in a family and in the GiB per CPU.
     #[test]
     fn ladders_are_whole_and_even() {
         let mut families: BTreeMap<String, (usize, BTreeSet<String>)> = BTreeMap::new();

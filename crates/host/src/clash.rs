@@ -1,5 +1,5 @@
-//! `Clash`: two settings that cannot be in force together. The data of their knobs shows this without any fact of the machine, so a clash
-//! is found before anything is read or changed.
+//! `Clash`: two settings that cannot be in force together.
+//! The data of their knobs shows this without any fact of the machine, so a clash is found before anything is read or changed.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct Clash<'s> {
     pub first: &'s Setting,
     /// The setting that the user named later.
     pub second: &'s Setting,
-    /// Why the two cannot be in force together.
+    /// Why the two settings cannot be in force together.
     pub why: ClashReason,
 }
 
@@ -24,21 +24,22 @@ pub enum ClashReason {
     Repeated,
     /// The same knob at the same place, with two values.
     SameKnob,
-    /// One setting is for all places of the knob, the other for one of them.
+    /// One setting is for all places of the knob, and the other is for one of these places.
     AllAndOne,
     /// Both settings write this file.
     SameFile(&'static str),
-    /// Both settings are this argument of the kernel.
+    /// Both settings set this argument of the kernel.
     SameArgument(&'static str),
     /// The kernel resets one of the settings when the other is written.
     Exclusive,
-    /// Both settings change this file, and each needs another value in it.
+    /// Both settings change this file, and each setting needs another value in the file.
     Along(&'static str),
 }
 
 impl ClashReason {
-    /// Whether the later of the two settings replaces the earlier one completely. After a setting for all places, a setting for one place
-    /// leaves the other places unchanged. A side effect covers only a part of a setting.
+    /// Whether the later of the two settings replaces the earlier setting completely.
+    /// After a setting for all places, a setting for one place leaves the other places unchanged.
+    /// A side effect covers only a part of a setting.
     pub fn later_replaces_earlier(self) -> bool {
         match self {
             ClashReason::Repeated | ClashReason::SameKnob | ClashReason::SameFile(_) | ClashReason::Exclusive => true,
@@ -56,7 +57,7 @@ impl<'s> Clash<'s> {
             .find_map(|(at, second)| settings[..at].iter().find_map(|first| Clash::between(first, second)))
     }
 
-    /// Whether these two cannot be in force together, and why.
+    /// Whether these two settings cannot be in force together, and why.
     pub fn between(first: &'s Setting, second: &'s Setting) -> Option<Clash<'s>> {
         reason(first, second).map(|why| Clash { first, second, why })
     }
@@ -95,7 +96,7 @@ impl fmt::Display for Clash<'_> {
     }
 }
 
-/// Why the two cannot be in force together; `None` if they can.
+/// Why the two settings cannot be in force together. `None` if they can.
 fn reason(first: &Setting, second: &Setting) -> Option<ClashReason> {
     if first.knob.id == second.knob.id {
         return match (&first.place, &second.place) {
@@ -127,7 +128,7 @@ fn reason(first: &Setting, second: &Setting) -> Option<ClashReason> {
     along(first, &others, &second.value).or_else(|| along(second, &files, &first.value))
 }
 
-/// Whether a write to either one changes the other.
+/// Whether a write to either knob changes the other knob.
 fn excludes(first: &Knob, second: &Knob) -> bool {
     let changes =
         |one: &Knob, other: &Knob| other.place.files().iter().any(|path| one.extras.side_effects.contains(path));
@@ -211,7 +212,7 @@ mod tests {
         "#]].assert_eq(&rows.map(as_text).concat());
     }
 
-    /// No two knobs have the same file or argument today, but a later one may.
+    /// Today, no two knobs have the same file or argument. A later knob may have.
     #[test]
     fn two_knobs_of_one_place_have_one_value() {
         let clash = |id: &str, values: [&str; 2]| {

@@ -1,5 +1,5 @@
-//! Cores as sets of running CPUs, and the cores that could be reserved for a server. CPU numbers differ between machines. The kernel's list
-//! of siblings is reliable.
+//! Cores as sets of running CPUs, and the cores that could be reserved for a server.
+//! CPU numbers differ between machines, but the kernel's list of siblings is reliable.
 
 use evenkeel_sys::CpuSet;
 
@@ -9,7 +9,7 @@ use crate::facts::Facts;
 pub(crate) struct Cores(Vec<CpuSet>);
 
 impl Cores {
-    /// The cores of a machine. `None` if the running CPUs, or the siblings of one of them, are unknown.
+    /// The cores of a machine. `None` if the running CPUs are unknown, or the siblings of one of these CPUs.
     pub(crate) fn from_facts(facts: &Facts) -> Option<Cores> {
         let online = facts.cpus.online.known()?;
         let mut cores = Vec::new();
@@ -38,8 +38,8 @@ impl Cores {
         self.0.iter().filter_map(CpuSet::first).collect()
     }
 
-    /// Whole cores with at least this many CPUs together, starting from the last core. The core of CPU 0 is left out, and so are cores with
-    /// a CPU in `busy`. `None` if too few remain.
+    /// Whole cores with at least this many CPUs together, starting from the last core.
+    /// The core of CPU 0 is left out, and so are cores with a CPU in `busy`. `None` if too few cores remain.
     pub(crate) fn apart(&self, cpus: usize, busy: &CpuSet) -> Option<CpuSet> {
         let mut chosen = CpuSet::default();
         let is_free = |core: &&CpuSet| !core.contains(0) && core.and(busy).is_empty();

@@ -1,5 +1,5 @@
-//! CPU credits of burstable instances: a credit is one minute of one CPU. An instance earns them at a fixed rate, and spends them while it
-//! uses more than its baseline.
+//! CPU credits of burstable instances. A credit is one minute of one CPU.
+//! An instance earns credits at a fixed rate, and spends them while it uses more than its baseline.
 //!
 //! The model follows the rules that Amazon and Microsoft document exactly. Only the cloud knows the real balance.
 
@@ -20,7 +20,7 @@ pub struct CreditRates {
     pub per_hour: f64,
     /// The maximum number of earned credits that an instance keeps.
     pub max: f64,
-    /// Launch credits, given at the start. `null` if the catalogue does not know; T3 and later have none.
+    /// Launch credits, given at the start. `null` if the catalogue does not know the number. T3 and later types have no launch credits.
     pub initial: Option<f64>,
     /// Whether launch credits are spent first and do not count towards the maximum, as with T2.
     pub is_initial_apart: bool,
@@ -33,7 +33,7 @@ pub struct CreditRates {
 }
 
 impl CreditRates {
-    /// The rates of a type. `None` if the catalogue has no credits for it.
+    /// The rates of a type. `None` if the catalogue has no credits for the type.
     pub fn from_instance(instance: &Instance) -> Option<CreditRates> {
         let used = [
             Kind::Vcpus,
@@ -95,7 +95,7 @@ pub enum CreditMode {
 pub struct CreditBalance {
     /// Launch credits, which do not count toward the maximum.
     launch: f64,
-    /// Credits that were earned and not spent. Below 0: credits that were spent but not earned.
+    /// Credits that were earned and not spent. Below 0, credits that were spent but not earned.
     earned: f64,
 }
 
@@ -113,8 +113,8 @@ pub struct Spent {
 }
 
 impl CreditBalance {
-    /// Starts with this many credits, at most the maximum of the type. If the type has launch credits, the credits above the maximum
-    /// are launch credits.
+    /// Starts with this many credits, at most the maximum of the type.
+    /// If the type has launch credits, the credits above the maximum are launch credits.
     pub fn new(rates: &CreditRates, credits: f64) -> CreditBalance {
         let launch = (credits - rates.max).clamp(0.0, rates.credits_max() - rates.max);
         CreditBalance { launch, earned: credits.clamp(0.0, rates.max) }
@@ -141,8 +141,8 @@ impl CreditBalance {
         self.launch
     }
 
-    /// Adds what the instance earned and used in a period, in credits. During the period the instance must have launch credits, or its
-    /// balance must reach neither 0 nor the maximum.
+    /// Adds what the instance earned and used in a period, in credits.
+    /// During the period, the instance must have launch credits, or its balance must reach neither 0 nor the maximum.
     pub fn pass(&mut self, rates: &CreditRates, used: f64, earned: f64) {
         let of_launch = used.min(self.launch);
         self.launch -= of_launch;
@@ -157,7 +157,7 @@ impl CreditBalance {
     /// How long the credits last if the instance uses this many CPUs, in seconds. `None` if they never run out.
     pub fn lasts_s(&self, rates: &CreditRates, cpus: f64) -> Option<f64> {
         let mut balance = *self;
-        // A finite rate empties a full balance within this time.
+        // At a finite rate of use, a full balance is empty within this time.
         let spent = balance.spend(rates, CreditMode::Standard, cpus, 1e12);
         spent.empty_after_s
     }
@@ -212,7 +212,7 @@ mod tests {
 
     const HOUR: f64 = 3600.0;
 
-    /// Amazon's own example of T3 Unlimited, with t3.nano: 144 credits a day, 0.1 CPUs for ever.
+    /// Amazon's own example of T3 Unlimited, with t3.nano: 144 credits a day, which is 0.1 CPUs for an unlimited time.
     #[test]
     fn a_day_of_idling_fills_the_balance_and_surplus_is_paid_back() {
         let nano = rates("t3.nano");
@@ -239,7 +239,7 @@ mod tests {
         let medium = rates("t3.medium");
         let mut balance = CreditBalance::new(&medium, 24.0);
         let spent = balance.spend(&medium, CreditMode::Standard, 1.0, HOUR);
-        // 1 credit a minute used, 0.4 earned: 24 last 40 minutes.
+        // The instance uses 1 credit a minute and earns 0.4, so 24 credits last 40 minutes.
         assert!((spent.empty_after_s.unwrap() - 2400.0).abs() < 1e-6);
         assert!((spent.limited_s - 1200.0).abs() < 1e-6 && (spent.unserved_cpu_s - 720.0).abs() < 1e-6);
         assert_eq!(CreditBalance::new(&medium, 576.0).lasts_s(&medium, 0.4), None);
@@ -271,7 +271,8 @@ mod tests {
     }
 
     proptest! {
-        /// All wanted CPU time was paid with credits, owed, charged or refused. If an interval is split in two, the result is the same.
+        /// All wanted CPU time was paid with credits, owed, charged or refused.
+        /// Splitting an interval in two does not change the result.
         #[test]
         fn no_credit_is_lost(steps in prop::collection::vec((0.0..3.0_f64, 0.0..200_000.0_f64), 1..20), unlimited: bool, start in 0.0..600.0_f64) {
             let medium = rates("t3.medium");
@@ -288,7 +289,7 @@ mod tests {
                 prop_assert!((floor - 1e-9..=medium.max + 1e-9).contains(&whole.credits()));
                 let used = cpus.min(2.0) * seconds / 60.0 - spent.unserved_cpu_s / 60.0 - spent.charged_vcpu_hours * 60.0;
                 let earned = medium.baseline_cpus() * seconds / 60.0;
-                // Only what exceeds the maximum is discarded.
+                // Only credits above the maximum are discarded.
                 prop_assert!(whole.credits() <= before + earned - used + 1e-6);
                 if whole.credits() < medium.max - 1e-6 {
                     prop_assert!((whole.credits() - (before + earned - used)).abs() < 1e-3);

@@ -1,10 +1,11 @@
-//! `Extras`: properties that only some knobs have. A knob's file sets its own and takes the rest from [`Extras::NONE`]. Other crates
-//! interpret these types, never a knob's id.
+//! `Extras`: properties that only some knobs have.
+//! A knob's file sets the properties that the knob has, and takes the rest from [`Extras::NONE`].
+//! Other crates interpret these types, never a knob's id.
 
 use crate::facts::Facts;
 use crate::rank::Effect;
 
-/// Maps a knob's value to another file, and to the value that this file then has.
+/// Maps a knob's value to another file, and to the value of that file.
 pub type Along = fn(&str) -> Option<(&'static str, &str)>;
 
 /// Properties that only some knobs have.
@@ -16,37 +17,37 @@ pub struct Extras {
     pub counter: Option<Counter>,
     /// Files that the kernel changes along with the knob's file: complete paths or, for a device's knob, names in the device's folder.
     pub side_effects: &'static [&'static str],
-    /// While the knob has the given value, this file of another knob has the same value as returned here. Another value for that file
-    /// contradicts the setting.
+    /// While the knob has the given value, a file of another knob has the value that this function returns.
+    /// Another value for that file contradicts the setting.
     pub along: Option<Along>,
-    /// Why this machine must not have a value that is within the knob's range. `None` if it may, or if no fact shows it.
+    /// Why this machine must not have a value that is within the knob's range. `None` if the value is allowed, or if no fact decides it.
     pub reject_for: Option<fn(&Facts, &str) -> Option<String>>,
-    /// The largest value of older kernels, if it was smaller than the knob's own.
+    /// The largest value of older kernels, if it was smaller than the knob's own maximum.
     pub max_before: Option<MaxBefore>,
-    /// The values that have the knob's risk.
+    /// The values to which the knob's risk applies.
     pub risk_at: RiskAt,
-    /// Values that open the machine to attacks, as `risk` describes. A line of a guide with such a value is dangerous.
+    /// Values that open the machine to attacks, as `risk` describes. A guide's line with one of these values is dangerous.
     pub dangerous_values: &'static [&'static str],
-    /// The longest delay of a tick that the knob can prevent, if it differs from the usual one of its area.
+    /// The longest delay of a tick that the knob can prevent, if it differs from the usual delay of the knob's area.
     pub effect: Option<Effect>,
-    /// Values that `tune` tries although the advice is to keep the present one. It takes the first value that is not in force.
+    /// Values that `tune` tries although the advice is to keep the present value. `tune` takes the first value that is not in force.
     pub worth_a_trial: &'static [&'static str],
-    /// Other programs that set it too.
+    /// Other programs that also set the knob.
     pub set_by: &'static [Program],
-    /// TuneD's own profiles that set it.
+    /// TuneD's own profiles that set the knob.
     pub tuned: &'static [TunedProfile],
     /// The wait of a server's tick that the knob shortens at once, without a restart.
     pub shortens: Option<Wait>,
-    /// The names that tools and other programs have for it: the tool, its option, the name of the value.
+    /// The names that tools and other programs have for the knob: the tool, its option, the name of the value.
     pub called: &'static [&'static str],
-    /// For a property of a process: which process has it, and how it is set and checked. `None` for all other knobs.
+    /// For a property of a process: which process has the property, and how to set and check it. `None` for all other knobs.
     pub process: Option<Process>,
-    /// How a setting of the knob persists over a boot, if the knob's place alone does not determine that.
+    /// How a setting of the knob persists over a boot. `None` if the knob's place alone determines that.
     pub lasts: Option<Lasts>,
 }
 
 impl Extras {
-    /// Without any of these properties.
+    /// A knob without any of these properties.
     pub const NONE: Extras = Extras {
         read_in: &[],
         counter: None,
@@ -67,17 +68,17 @@ impl Extras {
     };
 }
 
-/// The largest value that a kernel accepts if it is older than another.
+/// The largest value that a kernel before a certain version accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxBefore {
-    /// Major and minor number of the first kernel that accepts more.
+    /// Major and minor number of the first kernel that accepts larger values.
     pub kernel: (u32, u32),
-    /// The largest value of the kernels before it.
+    /// The largest value of earlier kernels.
     pub max: i64,
 }
 
 impl MaxBefore {
-    /// Why the kernel of this machine refuses a value. `None` if it may accept the value, or if its version is unknown.
+    /// Why the kernel of this machine refuses a value. `None` if the kernel may accept the value, or if its version is unknown.
     pub(crate) fn refusal(self, facts: &Facts, value: &str) -> Option<String> {
         let (MaxBefore { kernel: (major, minor), max }, number) = (self, value.parse::<i64>().ok()?);
         let is_old = facts.kernel.is_at_least(major, minor) == Some(false);
@@ -85,7 +86,7 @@ impl MaxBefore {
     }
 }
 
-/// The values of a knob that have its risk.
+/// The values of a knob to which its risk applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RiskAt {
     /// Every value.
@@ -94,16 +95,16 @@ pub enum RiskAt {
     Values(&'static [&'static str]),
     /// All values except these.
     Except(&'static [&'static str]),
-    /// The values above the present one.
+    /// The values above the present value.
     Higher,
-    /// The values below the present one.
+    /// The values below the present value.
     Lower,
     /// The values up to this number.
     UpTo(i64),
 }
 
 impl RiskAt {
-    /// Whether setting a value has the risk. For `Higher` and `Lower`, a value that cannot be compared with the present one has the risk.
+    /// Whether setting a value has the risk. For `Higher` and `Lower`, a value that cannot be compared with the present value has the risk.
     pub fn has(self, value: &str, present: Option<&str>) -> bool {
         let differs = |is_it: fn(&i64, &i64) -> bool| {
             let numbers =
@@ -142,14 +143,14 @@ pub enum TunedProfile {
     NetworkLatency,
     /// latency-performance.
     LatencyPerformance,
-    /// throughput-performance, and virtual-guest, virtual-host and network-throughput, which include it.
+    /// throughput-performance, and the profiles that include it: virtual-guest, virtual-host and network-throughput.
     Throughput,
     /// realtime.
     Realtime,
 }
 
 impl TunedProfile {
-    /// The profile of this name; `None` for a custom profile.
+    /// The profile with this name. `None` for a custom profile.
     pub fn named(name: &str) -> Option<TunedProfile> {
         Some(match name {
             "network-latency" => TunedProfile::NetworkLatency,
@@ -170,7 +171,7 @@ pub enum Wait {
     Hypervisor,
     /// A CPU must first leave an idle state.
     IdleExit,
-    /// The kernel ends a sleep late; only the lateness of ticks shows it.
+    /// The kernel ends a sleep late. Only the lateness of ticks shows this.
     LateTimer,
 }
 
@@ -181,10 +182,10 @@ pub struct Process {
     pub of: Owner,
     /// Whether the property can be set from outside, in every thread of a running process.
     pub while_it_runs: bool,
-    /// Whether a process has the wanted value, according to its files in /proc; the function returns `None` if they cannot be read. There
-    /// is no function if the kernel does not show the value.
+    /// Whether a process has the wanted value, according to its files in /proc. The function returns `None` if the files cannot be read.
+    /// The field is `None` if the kernel does not show the value.
     pub has: Option<fn(ProcessFiles<'_>, &str) -> Option<ProcessValue>>,
-    /// What resets the value while the process runs, other than the program itself.
+    /// What resets the value while the process runs, apart from the program itself.
     pub reset_by: Option<&'static str>,
 }
 
@@ -193,18 +194,18 @@ pub struct Process {
 pub enum ProcessValue {
     /// The process has the wanted value.
     Wanted,
-    /// The process has another value: this text.
+    /// The process has another value, which is this text.
     Other(String),
 }
 
 impl ProcessValue {
-    /// The wanted value if `is_wanted`, or else the value that was found.
+    /// Returns `Wanted` if `is_wanted`. Otherwise returns the value that was found.
     pub(crate) fn new(is_wanted: bool, found: impl Into<String>) -> ProcessValue {
         if is_wanted { ProcessValue::Wanted } else { ProcessValue::Other(found.into()) }
     }
 }
 
-/// Returns the text of a file in /proc/PID by its name; `None` if it cannot be read.
+/// Returns the text of a file in /proc/PID by its name. `None` if the file cannot be read.
 pub type ProcessFiles<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The process that has a property.
@@ -225,7 +226,7 @@ pub enum Lasts {
     Link {
         /// The keys, with `{}` where the value goes.
         keys: &'static str,
-        /// The first systemd that has them (`systemd.link(5)`).
+        /// The first version of systemd with these keys (`systemd.link(5)`).
         since: u32,
     },
     /// By the variables that irqbalance's unit reads.
@@ -235,8 +236,8 @@ pub enum Lasts {
 /// What a drop-in of the server's unit can do for a property of its process.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerUnit {
-    /// The lines that set a value; none if no line can. For a list that systemd accumulates, a line that empties it
-    /// comes first.
+    /// The lines that set a value. None if no line can set the value.
+    /// For a list that systemd accumulates, the first line empties the list.
     pub lines: fn(&str) -> Option<String>,
     /// A key and value to add, unless another setting has lines for this key.
     pub along: Option<(&'static str, &'static str)>,
@@ -256,7 +257,7 @@ impl ServerUnit {
 pub struct UnitLimit {
     /// The reason.
     pub why: &'static str,
-    /// What to do. `None` if the knob's place already says it.
+    /// What to do. `None` if the knob's place already says what to do.
     pub todo: Option<&'static str>,
 }
 
@@ -267,7 +268,7 @@ pub enum CounterPlace {
     Table {
         /// The file.
         file: &'static str,
-        /// The relevant counters. Empty if the reader compares them over time.
+        /// The relevant counters. Empty if the reader compares all counters over time.
         names: &'static [&'static str],
     },
     /// Columns of /proc/net/softnet_stat, counted from 1.
@@ -283,9 +284,10 @@ pub enum CounterPlace {
 /// A counter of the kernel that changes when a knob is engaged. A knob that was never engaged has no effect to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// How often each idle state was entered. CPUs that are never idle enter none.
+    /// How often each idle state was entered. CPUs that are never idle enter no idle state.
     IdleStates,
-    /// Packets of a network device. No counter shows them here, so the result is unknown, except that loopback traffic uses no device.
+    /// Packets of a network device. No counter shows these packets, so the result is unknown.
+    /// Loopback traffic is an exception, because it uses no device.
     DevicePackets,
     /// Packets that a waiting thread polled from the device: BusyPollRxPackets in /proc/net/netstat.
     BusyPolling,
@@ -303,24 +305,24 @@ pub enum Counter {
     InterruptsByCpu,
     /// Tracked connections: nf_conntrack_count.
     TrackedConnections,
-    /// Huge pages made at a fault or put together later: thp_fault_alloc and its like in /proc/vmstat.
+    /// Huge pages that the kernel made at a fault or put together later: thp_fault_alloc and similar counters in /proc/vmstat.
     HugePageFaults,
     /// Huge pages of the pool that are in use, in /proc/meminfo.
     HugePagesInUse,
-    /// Pages scanned to make room for huge ones: compact_migrate_scanned and its like in /proc/vmstat.
+    /// Pages scanned to make room for huge pages: compact_migrate_scanned and similar counters in /proc/vmstat.
     Compaction,
-    /// Pages scanned for reclaim or swap: pgscan_kswapd and its like in /proc/vmstat.
+    /// Pages scanned for reclaim or swap: pgscan_kswapd and similar counters in /proc/vmstat.
     Reclaim,
-    /// Pages scanned to move them to a nearer node: numa_pte_updates and its like in /proc/vmstat.
+    /// Pages scanned to move them to a nearer node: numa_pte_updates and similar counters in /proc/vmstat.
     NumaHinting,
     /// Pages written to disks: nr_written in /proc/vmstat.
     WrittenPages,
     /// Requests to the plan's disks, in /proc/diskstats.
     DiskRequests,
-    /// Time that threads waited for a CPU, in /proc/pressure/cpu. Without such waits there is nothing to schedule.
+    /// Time that threads waited for a CPU, in /proc/pressure/cpu. Without these waits, a scheduler setting has no effect.
     WaitingThreads,
     /// The frequency that CPUs ran at.
     Frequency,
-    /// No counter: in every window, the server's own value is read back.
+    /// No counter: a trial reads back the server's own value in every window.
     ReadBack,
 }

@@ -6,7 +6,7 @@ use evenkeel_hostfs::{Refusal, Why};
 use evenkeel_sys::Errno;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// The maximum size of the text in a [`Fact::Odd`], in bytes; the rest is counted.
+/// The maximum size of the text in a [`Fact::Odd`], in bytes. The bytes beyond it are only counted.
 const RAW_BYTES_MAX: usize = 4096;
 
 /// A value, or the reason why there is none.
@@ -19,8 +19,9 @@ pub enum Fact<T> {
         /// In words, with the path.
         why: String,
     },
-    /// The capture does not contain the value, usually because this evenkeel did not read it when the capture was taken. The machine may
-    /// have it, so no knob may be reported as not applicable because of it. In JSON it is `absent` with its reason.
+    /// The capture does not contain the value, usually because evenkeel did not read it when it took the capture.
+    /// The machine may have the value, so no knob may be reported as not applicable because of it.
+    /// In JSON, the value is `absent` with its reason.
     Unseen {
         /// In words, with the path.
         why: String,
@@ -30,12 +31,12 @@ pub enum Fact<T> {
         /// In words, with the path and the error's name.
         why: String,
     },
-    /// The kernel forbids the read (`EPERM`), as its lockdown does even for root. In JSON it is `denied` with its reason.
+    /// The kernel forbids the read (`EPERM`), as its lockdown does even for root. In JSON, the value is `denied` with its reason.
     Forbidden {
         /// In words, with the path and the error's name.
         why: String,
     },
-    /// The text was read but could not be parsed; it is stored.
+    /// The text was read but could not be parsed. The fact stores the text.
     Odd {
         /// In words.
         why: String,
@@ -71,7 +72,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Why there is no value; `None` if there is one.
+    /// Why the value is unknown. `None` if the value is known.
     pub fn unknown_why(&self) -> Option<&str> {
         match self {
             Fact::Known(_) => None,
@@ -88,7 +89,7 @@ impl<T> Fact<T> {
         matches!(self, Fact::Absent { .. } | Fact::Unseen { .. })
     }
 
-    /// The fact about a value that is computed from this one. An unknown fact stays unknown, with its reason.
+    /// The fact about a value that is computed from this value. An unknown fact stays unknown, with its reason.
     pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Fact<U> {
         match self {
             Fact::Known(value) => Fact::Known(of(value)),

@@ -15,7 +15,7 @@ pub(crate) const SHOWN_CHARS_MAX: usize = 100;
 pub enum State {
     /// Another value suits the goal better: prove it and set it.
     Set,
-    /// Another program or file sets it: change it there.
+    /// Another program or file sets the knob: change it there.
     OwnedBy,
     /// A change would help, but this machine does not allow it.
     Blocked,
@@ -23,7 +23,7 @@ pub enum State {
     Unknown,
     /// Keep the present value.
     Keep,
-    /// It does not apply to this machine.
+    /// The knob does not apply to this machine.
     NotHere,
     /// This kernel no longer has it.
     Removed,
@@ -49,7 +49,7 @@ impl State {
     }
 }
 
-/// The values of a knob that evenkeel advises against on a machine: they would take effect there, and do harm.
+/// The values of a knob that evenkeel advises against on a machine, because they would take effect there and do harm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Against {
     /// No value.
@@ -81,7 +81,7 @@ pub struct Finding {
     pub state: State,
     /// The value in force, if known.
     pub current: Option<String>,
-    /// The recommended value. `None` unless `state` is [`State::Set`] or the value would be recommended elsewhere.
+    /// The recommended value. `None` unless `state` is [`State::Set`], or the value would be recommended elsewhere.
     pub wanted: Option<String>,
     /// Why, for this machine.
     pub reason: String,
@@ -91,7 +91,7 @@ pub struct Finding {
     pub against: Against,
 }
 
-/// Constructors for the knobs' files; [`Finding::at`] adds the value in force.
+/// Constructors for the knobs' files. [`Finding::at`] adds the value in force.
 impl Finding {
     pub(crate) fn new(state: State, place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding {
@@ -147,7 +147,7 @@ impl Finding {
     }
 }
 
-/// The content of a knob's own file. Otherwise the finding for a missing or unreadable file.
+/// The content of a knob's own file. The error is the finding for a missing or unreadable file.
 pub(crate) fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
     match fact {
         Fact::Known(value) => Ok(value.clone()),
@@ -164,7 +164,8 @@ pub(crate) fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
     })
 }
 
-/// The part of a text from outside that a message shows. Every id and place is shorter than the limit, so a cut text never equals one.
+/// The part of a text from outside that a message shows.
+/// Every id and place is shorter than the limit, so a shortened text never equals an id or place.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS_MAX).collect()
 }

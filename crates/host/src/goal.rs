@@ -1,4 +1,4 @@
-//! `AdviceContext`: the goal of the user, and what the user says about the server. Advice depends on it, facts do not.
+//! `AdviceContext`: the goal of the user, and what the user says about the server. Advice depends on this context, but facts do not.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ pub struct AdviceContext {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Server {
-    /// Packets per second that it receives.
+    /// Packets per second that the server receives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pps: Option<u64>,
     /// CPUs that it needs.
@@ -47,7 +47,7 @@ pub struct Server {
 impl FromStr for Server {
     type Err = String;
 
-    /// Parses `pps=3840,cpus=2,players=64`. Each is optional and may appear once.
+    /// Parses `pps=3840,cpus=2,players=64`. Each part is optional and may appear once.
     fn from_str(text: &str) -> Result<Server, String> {
         let mut server = Server::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -68,7 +68,7 @@ impl FromStr for Server {
     }
 }
 
-/// The context of a goal alone: nothing is known about the server.
+/// The context with only a goal: nothing is known about the server.
 impl From<Goal> for AdviceContext {
     fn from(goal: Goal) -> AdviceContext {
         AdviceContext { goal, server: Server::default() }
@@ -76,7 +76,7 @@ impl From<Goal> for AdviceContext {
 }
 
 impl Goal {
-    /// Every goal, in the order they are shown.
+    /// Every goal, in the order in which goals are shown.
     pub const ALL: [Goal; 3] = [Goal::Latency, Goal::Throughput, Goal::Density];
 }
 

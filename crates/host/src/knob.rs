@@ -1,5 +1,5 @@
-//! `Knob`: one setting of a host as const data and pure functions, above all `advise`. Everything else derives from that data: range check,
-//! plan, apply, verify, revert, `explain`, documentation, completion.
+//! `Knob`: one setting of a host as const data and pure functions, above all `advise`.
+//! Everything else derives from that data: range check, plan, apply, verify, revert, `explain`, documentation, completion.
 
 use std::fmt;
 
@@ -14,17 +14,17 @@ use crate::reading::Reading;
 
 /// One setting of a host.
 pub struct Knob {
-    /// The knob's stable name: for a sysctl, the sysctl's own name; otherwise area and name, such as `thp.enabled`.
+    /// The knob's stable name. For a sysctl, it is the sysctl's own name. Otherwise it is area and name, such as `thp.enabled`.
     pub id: &'static str,
     /// The effect of the knob, in under ten words.
     pub title: &'static str,
-    /// The part of the machine that it belongs to.
+    /// The part of the machine to which the knob belongs.
     pub area: Area,
     /// Where it is set.
     pub place: Place,
     /// The values that it accepts.
     pub values: Values,
-    /// The kernel's default, in words if it is computed.
+    /// The kernel's default. If the kernel computes the default, a description of it.
     pub default: &'static str,
     /// When a change takes effect.
     pub takes_effect: TakesEffect,
@@ -40,7 +40,7 @@ pub struct Knob {
     pub sources: &'static [Source],
     /// Properties that only some knobs have.
     pub extras: Extras,
-    /// The advice for a machine, one finding per place; never empty.
+    /// The advice for a machine, with one finding per place. Never empty.
     pub advise: fn(&Facts, &AdviceContext) -> Vec<Finding>,
 }
 
@@ -51,12 +51,12 @@ impl fmt::Debug for Knob {
 }
 
 impl Knob {
-    /// The longest delay of a tick that the knob can prevent: its own value, otherwise the usual one of its area.
+    /// The longest delay of a tick that the knob can prevent: the knob's own value, or else the usual value of the knob's area.
     pub fn effect(&self) -> Effect {
         self.extras.effect.unwrap_or(self.area.usual_effect())
     }
 
-    /// Whether it is a property that can be set from outside, in every thread of a running process.
+    /// Whether the knob is a property that can be set from outside, in every thread of a running process.
     pub fn is_set_while_it_runs(&self) -> bool {
         self.extras.process.is_some_and(|process| process.while_it_runs)
     }
@@ -66,7 +66,8 @@ impl Knob {
         match (self.place, self.takes_effect) {
             (Place::ByHand { .. } | Place::ByHandEach { .. }, _) => When::ByHand,
             (_, TakesEffect::AtOnce) => When::AtOnce,
-            // Restarting an interface interrupts the network. It comes after new sockets, but not after a restart of the server.
+            // Restarting an interface interrupts the network.
+            // In the order, new interfaces come after new sockets, but not after a restart of the server.
             (_, TakesEffect::NewSockets | TakesEffect::NewInterfaces) => When::NewSockets,
             (_, TakesEffect::ProcessStart) => When::ServerRestart,
             (_, TakesEffect::Reboot) => When::Reboot,
@@ -114,13 +115,13 @@ pub enum Place {
     },
     /// A file that moved or disappeared in newer kernels.
     FileSince {
-        /// The files, each with the first kernel that has it, the oldest first. An entry without a path names the kernel that removed the
-        /// file.
+        /// The files, oldest first, each with the first kernel that has the file.
+        /// An entry without a path names the kernel that removed the file.
         files: &'static [Since],
         /// How its text is parsed.
         reading: Reading,
     },
-    /// One file for each device of a kind; the place names the device.
+    /// One file for each device of a kind. The place names the device.
     Each {
         /// The kind.
         device: Device,
@@ -129,21 +130,21 @@ pub enum Place {
         /// How its text is parsed.
         reading: Reading,
     },
-    /// The affinity of each interrupt of a network interface; the place is the interrupt's number.
+    /// The affinity of each interrupt of a network interface. The place is the interrupt's number.
     EachNetworkIrq,
     /// An argument of the kernel command line, without its `=`.
     KernelArgument {
         /// The argument's name.
         name: &'static str,
     },
-    /// A property of the server's own process, set when it starts.
+    /// A property of the server's own process, which is set when the process starts.
     Process,
     /// A device that limits something while a process keeps it open.
     Held {
         /// The device.
         path: &'static str,
     },
-    /// A property of each device of a kind that this program does not set; the place names the device.
+    /// A property of each device of a kind that this program does not set. The place names the device.
     ByHandEach {
         /// The kind.
         device: Device,
@@ -162,22 +163,22 @@ pub enum Place {
 pub struct Since {
     /// Major and minor number of the first kernel.
     pub kernel: (u32, u32),
-    /// The file; `None` if it was removed in this kernel.
+    /// The file. `None` if this kernel removed the file.
     pub path: Option<&'static str>,
 }
 
-/// A kind of device that a machine can have several of.
+/// A kind of device. A machine can have several devices of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// An interface with hardware: `eth0`.
     Interface,
-    /// A receive queue of such an interface: `eth0/rx-0`.
+    /// A receive queue of a hardware interface: `eth0/rx-0`.
     ReceiveQueue,
     /// A disk: `vda`.
     Disk,
     /// A group of CPUs that share a frequency: `policy0`.
     FrequencyPolicy,
-    /// A transmit queue of such an interface: `eth0/tx-0`.
+    /// A transmit queue of a hardware interface: `eth0/tx-0`.
     TransmitQueue,
     /// A running CPU: `cpu0`.
     Cpu,
@@ -225,7 +226,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// The paths that the knob's file has in any kernel. Empty for files of devices, and if the knob has no file.
+    /// The paths of the knob's file in any kernel. Empty for files of devices, and if the knob has no file.
     pub fn files(&self) -> Vec<&'static str> {
         match self {
             Place::File { path, .. } => vec![path],
@@ -244,7 +245,7 @@ pub enum Values {
         min: i64,
         /// The maximum.
         max: i64,
-        /// The unit, such as `bytes`; empty for a bare number.
+        /// The unit, such as `bytes`. Empty for a number without a unit.
         unit: &'static str,
     },
     /// A fixed count of whole numbers, each within the same limits.
@@ -298,7 +299,7 @@ pub struct Source {
     pub says: &'static str,
 }
 
-/// The knob's file in this kernel; `None` if this kernel does not have it, or if its version is unknown.
+/// The knob's file in this kernel. `None` if this kernel does not have the file, or if its version is unknown.
 pub(crate) fn file_in(facts: &Facts, files: &[Since]) -> Option<&'static str> {
     let version = facts.kernel.version.known()?;
     let has = |since: &&Since| since.kernel <= (version.major, version.minor);

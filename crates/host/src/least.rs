@@ -1,9 +1,9 @@
-//! The least values that evenkeel writes to sysctls without a knob.
+//! The smallest values that evenkeel writes to sysctls without a knob.
 
 use crate::number::kernel_number;
 
-/// Minimum values that evenkeel writes to sysctls without a knob, for files where the kernel accepts less. Each is far below the kernel's
-/// default, and below every guide's value.
+/// The smallest values that evenkeel writes to sysctls without a knob, for files where the kernel accepts smaller values.
+/// Each is far below the kernel's default, and below every guide's value.
 const LEAST: &[(&str, i64, &str)] = &[
     ("net/core/dev_weight", 8, CUT_BELOW),
     ("net/core/dev_weight_rx_bias", 1, CUT_BELOW),
@@ -29,7 +29,7 @@ const LEAST: &[(&str, i64, &str)] = &[
 const CUT_BELOW: &str = "with less, connections of the whole machine stall or end";
 const REFUSE_BELOW: &str = "with less, the kernel refuses or ends connections of other programs";
 
-/// Why a sysctl without a knob must not have this value; `None` if it may. The path may begin with /proc/sys.
+/// Why a sysctl without a knob must not have this value. `None` if it may have the value. The path may begin with /proc/sys.
 pub(crate) fn too_little(path: &str, value: &str) -> Option<String> {
     let path = path.strip_prefix("/proc/sys/").unwrap_or(path);
     let (_, least, why) = LEAST.iter().find(|(own, ..)| *own == path)?;

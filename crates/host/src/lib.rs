@@ -1,8 +1,8 @@
 //! The facts of a machine, and advice for it.
 //!
-//! [`Facts::probe`] reads a [`Root`](evenkeel_hostfs::Root) once. Everything after that is a pure function of facts:
-//! [`advise`] returns [`Advice`] for each [`Knob`], and [`plan`](Plan::from_settings) turns selected settings into a [`Plan`] of
-//! steps. This crate cannot write: it never names the type of the writer.
+//! [`Facts::probe`] reads a [`Root`](evenkeel_hostfs::Root) once. Everything after that is a pure function of facts.
+//! [`advise`] returns [`Advice`] for each [`Knob`], and [`plan`](Plan::from_settings) turns selected settings into a [`Plan`] of steps.
+//! This crate cannot write: it never names the type of the writer.
 
 mod advice;
 pub mod catalogue;

@@ -1,16 +1,17 @@
-//! The size of the packets that arrive while a server is stalled; buffers are sized from it.
+//! How much memory the packets take that arrive while a server is stalled. Buffers are sized from this.
 //!
-//! A buffer must hold the packets that arrive during the longest stall: packets per second x stall x the memory of a packet, as the kernel
-//! counts it. There is no safety factor. The stall is an assumption, and every reason that uses this result names it.
+//! A buffer must hold the packets that arrive during the longest stall.
+//! The size is packets per second x stall x the memory of a packet, as the kernel counts it. There is no safety factor.
+//! The stall is an assumption, and every reason that uses this result names the stall.
 
 use crate::goal::Server;
 
-/// The receive buffer memory of a packet of up to 100 bytes, as the kernel counts it (`truesize`), measured on Linux
-/// 6.18 over loopback. It is 1283 for 200 to 600 bytes, and 2315 for 1000 to 1400 bytes.
+/// The receive buffer memory of a packet of up to 100 bytes, as the kernel counts it (`truesize`), measured on Linux 6.18 over loopback.
+/// The memory is 1283 for packets of 200 to 600 bytes, and 2315 for 1000 to 1400 bytes.
 pub(crate) const PACKET_BYTES: u64 = 832;
 
-/// The longest stall that a buffer is sized for. It is the default period of `cpu.max`, so it is the longest stop of a server that has used
-/// its quota.
+/// The longest stall for which a buffer is sized.
+/// The stall is the default period of `cpu.max`, so a server that has used its quota stops at most this long.
 pub(crate) const STALL_MS: u64 = 100;
 
 /// The packet rate of a player if the user gives only players: one packet per frame at 60 Hz.
@@ -26,7 +27,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// `None` if the user gave neither packets nor players. They are not guessed.
+    /// `None` if the user gave neither packets nor players, because evenkeel does not guess them.
     pub(crate) fn from_server(server: &Server) -> Option<Load> {
         match (server.pps, server.players) {
             (Some(pps), _) => Some(Load { pps, label: format!("{pps} packets/s") }),
@@ -77,7 +78,7 @@ mod tests {
         }
     }
 
-    /// The default buffer and 64 players. A measurement showed that the buffer holds 256 packets.
+    /// The default buffer and 64 players. A measurement showed that this buffer holds 256 packets.
     #[test]
     fn a_buffer_lasts_as_long_as_packets_fit() {
         assert_eq!(lasts_ms(212_992, 3840), 66);

@@ -12,7 +12,7 @@ impl Facts {
     }
 }
 
-/// Exactly the files under /proc/sys that a knob names, and knob files that moved to debugfs.
+/// The files under /proc/sys that knobs name, and no others. Also the knobs' files that moved to debugfs.
 fn sysctls() -> impl Iterator<Item = &'static str> {
     let paths = knobs::ALL.iter().flat_map(|knob| {
         let own = knob.place.files();

@@ -1,5 +1,6 @@
-//! Sysctls without a knob: which of them evenkeel writes, and which it never writes, each with its reason. A wrong write can cut the
-//! connection, stop the machine, open it to attackers, or be impossible to undo. Kernels get new sysctls, so evenkeel writes only those in
+//! Sysctls without a knob: which of them evenkeel writes, and which it never writes, each with its reason.
+//! A wrong write can cut the connection, stop the machine, open it to attackers, or be impossible to undo.
+//! Kernels get new sysctls, so evenkeel writes only the sysctls in some areas.
 //! some areas.
 
 use crate::number::kernel_number;
@@ -24,8 +25,9 @@ const AREAS: &[&str] = &[
 const OUTSIDE: &str =
     "it is outside the areas whose sysctls change speed alone, and evenkeel can't tell what a write does";
 
-/// Patterns of paths below /proc/sys with the reason. A pattern that ends with `*` covers everything that begins like it; one that begins
-/// with `*` covers every path with that part.
+/// Patterns of paths below /proc/sys, each with the reason.
+/// A pattern that ends with `*` covers every path with the same beginning.
+/// A pattern that begins with `*` covers every path that contains the rest.
 pub(crate) const NEVER: &[(&str, &str)] = &[
     ("*panic", PANIC),
     ("kernel/sysrq*", PANIC),
@@ -160,7 +162,7 @@ const LOCAL: &str =
 pub(crate) enum Never {
     /// A write can do harm, for this reason.
     Harm(&'static str),
-    /// It is outside of the areas that evenkeel writes, so the effect of a write is unknown.
+    /// The sysctl is outside of the areas that evenkeel writes, so the effect of a write is unknown.
     Outside,
 }
 
@@ -173,7 +175,7 @@ impl Never {
     }
 }
 
-/// Why evenkeel never writes the sysctl at this path below /proc/sys; `None` if it may write it.
+/// Why evenkeel never writes the sysctl at this path below /proc/sys. `None` if evenkeel may write it.
 pub(crate) fn reason(path: &str) -> Option<Never> {
     let harm = NEVER.iter().find(|(pattern, _)| fits(pattern, path)).map(|(_, why)| Never::Harm(why));
     harm.or_else(|| (!AREAS.iter().any(|area| path.starts_with(area))).then_some(Never::Outside))
@@ -192,7 +194,7 @@ pub(crate) fn lasts_until_boot(path: &str, value: &str) -> bool {
     kernel_number(value.trim()).is_some_and(|number| UNTIL_BOOT.contains(&(path, number)))
 }
 
-/// Whether a write is an action: the file then has no value that could be in force.
+/// Whether a write is an action. The file then has no value that could be in force.
 pub(crate) fn is_action(path: &str) -> bool {
     reason(path) == Some(Never::Harm(ACTION))
 }

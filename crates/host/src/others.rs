@@ -1,5 +1,5 @@
-//! Who else affects a setting: a container that prevents it, a file that sets another value at boot, a program that also sets it, and the
-//! boot loader that would have to persist it. These rules apply to all knobs.
+//! Other influences on a setting: a container may prevent it, and a file may set another value at boot.
+//! Another program may also set the value, and the boot loader may have to persist it. These rules apply to all knobs.
 
 use crate::extras::{Program, TunedProfile};
 use crate::fact::Fact;
@@ -49,7 +49,7 @@ pub(crate) fn others(facts: &Facts, knob: &Knob, finding: &Finding) -> Vec<Strin
     notes
 }
 
-/// Why evenkeel cannot persist a kernel argument here, and who can. `None` if evenkeel can.
+/// Why evenkeel cannot persist a kernel argument here, and which tool can. `None` if evenkeel can.
 pub(crate) fn lasts(facts: &Facts, place: Place) -> Option<String> {
     if !matches!(place, Place::KernelArgument { .. }) {
         return None;
@@ -117,7 +117,7 @@ pub(crate) fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
     }
 }
 
-/// The active TuneD profile, if it is one that sets this knob.
+/// The active TuneD profile, if this profile sets the knob.
 pub(crate) fn tuned_sets<'a>(facts: &'a Facts, knob: &Knob) -> Option<&'a str> {
     let profile = facts.owners.tuned_profile.known()?;
     knob.extras.tuned.contains(&TunedProfile::named(profile)?).then_some(profile)

@@ -42,7 +42,7 @@ pub enum Action {
     Write {
         /// The file to write.
         path: String,
-        /// How its text is parsed, before and after.
+        /// How the file's text is parsed, before and after the write.
         reading: Reading,
         /// The file with the value in force, if the written file only shows the requested value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,8 +120,9 @@ impl Plan {
     }
 }
 
-/// Why the machine cannot have this list of CPUs. The kernel refuses a list that contains no CPU of the machine. Some files also refuse a
-/// list that contains one CPU too many.
+/// Why the machine cannot have this list of CPUs.
+/// The kernel refuses a list that contains no CPU of the machine.
+/// Some files also refuse a list that contains a CPU which the machine lacks.
 fn no_such_cpu(facts: &Facts, setting: &Setting) -> Option<String> {
     let Values::Cpus { .. } = setting.knob.values else { return None };
     let (asked, possible) = (CpuSet::parse_list(&setting.value)?, facts.cpus.possible.known()?);
@@ -219,7 +220,7 @@ fn irq_file(irq: u32) -> String {
     format!("/proc/irq/{irq}/smp_affinity_list")
 }
 
-/// The file's name within a device's folder, for a knob with one per device.
+/// The file's name within a device's folder, for a knob with one file per device.
 fn file_of(knob: &Knob) -> &'static str {
     match knob.place {
         Place::Each { file, .. } => file,
@@ -288,8 +289,8 @@ mod tests {
     use crate::knobs;
     use crate::testing::{base, nic, nics};
 
-    /// The plan for settings on the base machine, with a second interface of two queues: one line per step, or the
-    /// error.
+    /// The plan for settings on the base machine, with a second interface of two queues.
+    /// The result has one line per step, or the error.
     #[track_caller]
     fn check(settings: &[&str], expected: Expect) {
         let mut facts = base();

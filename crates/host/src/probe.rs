@@ -62,13 +62,13 @@ impl Probe<'_> {
         }
     }
 
-    /// Whether the machine reports that nothing exists at `path`. A capture without the path does not show this.
+    /// Whether the machine reports that nothing exists at `path`. If a capture lacks the path, this is false.
     pub(crate) fn says_absent(&self, path: &str) -> bool {
         self.0.text(path).is_err_and(|refusal| is_absence(&refusal))
     }
 
-    /// Whether something exists at `path`, without reading it: a program's text is not a fact. A path that is not a
-    /// link answers `EINVAL`, so it exists.
+    /// Whether something exists at `path`, without reading it, because a program's text is not a fact.
+    /// For a path that is not a link, the kernel returns `EINVAL`, so the path exists.
     pub(crate) fn is_there(&self, path: &str) -> Fact<bool> {
         match self.0.link(path) {
             Ok(_) => Fact::Known(true),
@@ -78,8 +78,8 @@ impl Probe<'_> {
         }
     }
 
-    /// The process whose files represent this root. For a live root it is our own process. For a mounted root, our pid there is unknown, so
-    /// it is the first process. A capture contains the one that was read.
+    /// The process whose files represent this root. For a live root, it is our own process.
+    /// For a mounted root, our pid there is unknown, so it is the first process. For a capture, it is the process that was captured.
     pub(crate) fn process(&self) -> &'static str {
         let is_not_captured = |refusal: Refusal| refusal.why == Why::NotCaptured;
         let is_stranger = match self.0.kind() {
@@ -114,8 +114,9 @@ pub(crate) fn is_absence(refusal: &Refusal) -> bool {
     matches!(refusal.why, Why::Errno(errno) if errno.is_absence())
 }
 
-/// Returns `first`, or `second` if the first is absent. If both are absent, it keeps the first reason. If the second was never read, it
-/// keeps the second, because the machine may have it.
+/// Returns `first`, or `second` if the first is absent.
+/// If both are absent, returns the first, with its reason.
+/// If the second was never read, returns the second, because the machine may have its value.
 pub(crate) fn or_else<T>(first: Fact<T>, second: impl FnOnce() -> Fact<T>) -> Fact<T> {
     if !first.is_absent() {
         return first;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// The longest delay of a tick that a knob can prevent, judged by the mechanism that makes threads or packets wait. It orders advice. It is
-/// not a promise: a trial measures the effect for one server.
+/// The longest delay of a tick that a knob can prevent, judged by the mechanism that makes threads or packets wait.
+/// The effect orders advice. An effect is not a promise: a trial measures the effect for one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

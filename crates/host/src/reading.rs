@@ -37,7 +37,7 @@ impl Reading {
     /// The text to write for this value.
     pub fn text(self, value: &str) -> String {
         match self {
-            // A mask without leading zeros. Every kernel accepts it, whatever the width of its masks.
+            // Write a mask without leading zeros. Every kernel accepts this form, whatever the width of its masks.
             Reading::CpuMask => CpuSet::parse_list(value).map_or_else(|| value.to_owned(), |cpus| cpus.to_mask(1)),
             _ => value.to_owned(),
         }

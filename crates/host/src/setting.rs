@@ -12,7 +12,7 @@ use crate::value::SettingError;
 pub struct Setting {
     /// The knob.
     pub knob: &'static Knob,
-    /// Only at this place (`eth0/rx-0`, an interrupt's number). `None` means all places.
+    /// The only place to set (`eth0/rx-0`, an interrupt's number). `None` means all places.
     pub place: Option<String>,
     /// The value, within the knob's range and in the kernel's form.
     pub value: String,
@@ -22,7 +22,7 @@ impl Setting {
     /// Parses `KNOB=VALUE` or `KNOB@PLACE=VALUE`.
     ///
     /// # Errors
-    /// If there is no such knob, or it does not accept the value.
+    /// If there is no such knob, or if the knob does not accept the value.
     pub fn parse(text: &str) -> Result<Setting, SettingError> {
         let (name, value) = text.split_once('=').ok_or_else(|| SettingError::NoValue { text: shown(text) })?;
         let name = name.trim();

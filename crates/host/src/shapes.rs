@@ -5,8 +5,8 @@ use crate::facts::{Cloud, Facts, FrequencyPolicy, Lockdown, Nic, Node, reads};
 use crate::finding::{Finding, State, own, own_number};
 use crate::knob::{Knob, Place, file_in};
 
-/// The number in a scheduler file, which moved from /proc/sys to debugfs, and its path. The kernel's lockdown disables debugfs even for
-/// root. Then the finding says that the value to try, `candidate`, is blocked.
+/// The number in a scheduler file, and the file's path. The file moved from /proc/sys to debugfs.
+/// The kernel's lockdown disables debugfs even for root. The finding then says that the value to try, `candidate`, is blocked.
 pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Result<(&'static str, i64), Finding> {
     let Place::FileSince { files, .. } = knob.place else {
         return Err(Finding::new(State::Unknown, knob.id, "it has no places"));
@@ -44,8 +44,8 @@ fn shut(path: &str, candidate: i64, why: &str) -> Finding {
     Finding { wanted: Some(candidate.to_string()), ..finding }
 }
 
-/// The kernel's factor for its scheduler times (`get_update_sysctl_factor` in `kernel/sched/fair.c`): 1 for one CPU, 2 for two, 3 from four
-/// on, 4 from eight on.
+/// The kernel's factor for its scheduler times (`get_update_sysctl_factor` in `kernel/sched/fair.c`).
+/// The factor is 1 for one CPU, 2 for two, 3 from four on, and 4 from eight on.
 pub(crate) fn scheduler_scale(facts: &Facts) -> Option<i64> {
     let online = facts.cpus.online.known()?.len().clamp(1, 8);
     Some(i64::from(online.ilog2()) + 1)
@@ -59,7 +59,7 @@ pub(crate) fn times_by_cpus(facts: &Facts, knob: &Knob, unscaled_ns: i64) -> Res
     }
 }
 
-/// The finding for a limit on dirty memory in bytes. Its partner is the same limit as a share of memory, and only one of the two is in use.
+/// The finding for a limit on dirty memory in bytes. Its partner is the same limit as a share of memory, and only one of them is in use.
 pub(crate) fn spelled_in_bytes(facts: &Facts, path: &str, share: &str) -> Result<Finding, Finding> {
     let current = own_number(facts, path)?;
     let reason = match u64::try_from(current) {
@@ -70,7 +70,7 @@ pub(crate) fn spelled_in_bytes(facts: &Facts, path: &str, share: &str) -> Result
     Ok(Finding::keep(path, reason).at(current))
 }
 
-/// Whether CPUs may run above their nominal frequency, from a file that allows it with the value `fast`.
+/// Whether CPUs may run above their nominal frequency. The file with this switch allows that with the value `fast`.
 pub(crate) fn boosted(path: &str, switch: &Fact<bool>, fast: bool) -> Result<Finding, Finding> {
     let on = own(path, switch)?;
     let finding = if on == fast {
@@ -170,7 +170,7 @@ pub(crate) fn cpus(count: usize) -> String {
     if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") }
 }
 
-/// The instance type, if it uses CPU credits, which polling spends (Amazon's T family).
+/// The instance type, if it has CPU credits (Amazon's T family). Polling spends these credits.
 pub(crate) fn burstable(facts: &Facts) -> Option<&str> {
     let instance = facts.machine.instance_type.known()?;
     let mut letters = instance.bytes();

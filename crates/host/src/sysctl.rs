@@ -1,5 +1,6 @@
-//! Sysctls that no knob has: a generic knob for each, made when it is first named. The kernel checks the value; evenkeel reads it back and
-//! restores it. Some sysctls are never written, even if the user or a guide names them.
+//! Sysctls for which no knob exists. Each gets a generic knob when it is first named.
+//! The kernel checks the value, and evenkeel reads it back and restores it.
+//! Some sysctls are never written, even if the user or a guide names them.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -13,20 +14,20 @@ use crate::never;
 use crate::reading::Reading;
 use crate::value::SettingError;
 
-/// The beginning of the id of a sysctl that no knob has: `sysctl:net.ipv4.tcp_fin_timeout`.
+/// The beginning of the id of a sysctl for which no knob exists: `sysctl:net.ipv4.tcp_fin_timeout`.
 pub const PREFIX: &str = "sysctl:";
 
 /// The folder of sysctls.
 pub(crate) const FOLDER: &str = "/proc/sys/";
 
-/// The maximum number of generic knobs in one process. They are never freed.
+/// The maximum number of generic knobs in one process, because they are never freed.
 const KNOBS_MAX: usize = 4096;
 /// The longest path under /proc/sys.
 const PATH_BYTES_MAX: usize = 120;
 
 static KNOBS: LazyLock<Mutex<BTreeMap<String, &'static Knob>>> = LazyLock::new(Mutex::default);
 
-/// A sysctl's path below /proc/sys, from a key with dots or slashes, as `sysctl(8)` reads it. `None` if the key cannot be such a path.
+/// A sysctl's path below /proc/sys, from a key with dots or slashes, as `sysctl(8)` reads it. `None` if the key is not a valid path.
 pub(crate) fn path(key: &str) -> Option<String> {
     let key = key.trim();
     let key = key.strip_prefix(FOLDER).or_else(|| key.strip_prefix("/proc/sys.")).unwrap_or(key);
@@ -53,7 +54,7 @@ pub(crate) fn known_path(key: &str) -> Option<String> {
     path(key).filter(|path| path.split('/').next().is_some_and(|first| ROOTS.contains(&first)))
 }
 
-/// The key with dots. It keeps its slashes if a part of the path contains a dot.
+/// The key with dots. The key keeps its slashes if a part of the path contains a dot.
 pub(crate) fn dotted(path: &str) -> String {
     if path.contains('.') { path.to_owned() } else { path.replace('/', ".") }
 }
@@ -63,10 +64,10 @@ pub(crate) fn id(path: &str) -> String {
     format!("{PREFIX}{}", dotted(path))
 }
 
-/// The generic knob of a sysctl; `key` is the part of the id after [`PREFIX`].
+/// The generic knob of a sysctl. `key` is the part of the id after [`PREFIX`].
 ///
 /// # Errors
-/// If it is not a sysctl, or evenkeel never writes it.
+/// If the key is not a sysctl, or if evenkeel never writes it.
 pub(crate) fn find(key: &str) -> Result<&'static Knob, SettingError> {
     let unknown = || SettingError::UnknownKnob { id: shown(&format!("{PREFIX}{key}")), nearest: None };
     let path = known_path(key).filter(|path| !path.contains('*')).ok_or_else(unknown)?;
@@ -85,8 +86,8 @@ pub(crate) fn find(key: &str) -> Result<&'static Knob, SettingError> {
     Ok(knob)
 }
 
-/// Network sysctls that the kernel reads whenever it needs them (`net/ipv4/tcp*.c`, `net/core/dev.c`). Others, such as the sizes of
-/// buffers, may be copied into a socket when it is created.
+/// Network sysctls that the kernel reads whenever it needs them (`net/ipv4/tcp*.c`, `net/core/dev.c`).
+/// The kernel may copy others, such as the sizes of buffers, into a socket when it creates the socket.
 const AT_ONCE: [&str; 9] = [
     "net/core/netdev_",
     "net/core/dev_weight",
@@ -99,7 +100,7 @@ const AT_ONCE: [&str; 9] = [
     "net/ipv4/tcp_tw_reuse",
 ];
 
-/// Makes a generic knob. It leaks its texts, but at most for `KNOBS_MAX` knobs.
+/// Makes a generic knob. Its texts are never freed, but there are at most `KNOBS_MAX` generic knobs.
 fn generic(path: &str) -> Knob {
     let leaked = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
     let area = match path.split('/').next() {

@@ -1,4 +1,4 @@
-//! A machine for tests: a quiet KVM guest with four CPUs. Each test row changes one property of it.
+//! A machine for tests: a quiet KVM guest with four CPUs. Each test row changes one property of this guest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -153,7 +153,7 @@ fn kernel() -> Kernel {
     }
 }
 
-/// The counters of a hand-written capture, which has none.
+/// The counters of a hand-written capture, which contains no counters.
 fn uncounted() -> Counters {
     fn none<T>() -> Fact<T> {
         Fact::absent("nobody counted")
@@ -174,8 +174,8 @@ pub(crate) fn set(list: &str) -> CpuSet {
     CpuSet::parse_list(list).unwrap()
 }
 
-/// This many CPUs, numbered core by core within each half, as x86 guests number them: with two threads per core, N and
-/// N + `count` / 2 are siblings.
+/// `count` CPUs, which are numbered core by core within each half, as on x86 guests.
+/// With two threads per core, N and N + `count` / 2 are siblings.
 pub(crate) fn cpus(count: usize, threads: usize) -> Cpus {
     let all: CpuSet = (0..count).collect();
     let cores = count / threads;
@@ -292,7 +292,7 @@ pub(crate) fn with_cpus(count: usize) -> impl Fn(&mut Facts) {
     }
 }
 
-/// A c4.8xlarge: 36 CPUs on two nodes. The interface is on node 1; CPU 23 and CPU 33 serve its two queues.
+/// A c4.8xlarge: 36 CPUs on two nodes. The interface is on node 1, and CPU 23 and CPU 33 serve its two queues.
 pub(crate) fn two_nodes(facts: &mut Facts) {
     facts.cpus = cpus(36, 2);
     facts.numa.nodes = Known(vec![node(0, "0-8,18-26"), node(1, "9-17,27-35")]);
@@ -326,7 +326,7 @@ pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
     check_contexts(knob, rows.collect(), &expected);
 }
 
-/// The properties of the server (`pps=3840`), which are also the label, and a change of the base machine.
+/// The properties of the server (`pps=3840`), which are also the label of the row, and a change of the base machine.
 pub(crate) type ServerRow<'a> = (&'a str, &'a dyn Fn(&mut Facts));
 
 /// As [`check`], for the goal latency and a server with known properties.
@@ -417,7 +417,7 @@ pub(crate) fn with_policies(
     }
 }
 
-/// Makes one fact unknown: absent, denied, not in the capture, or odd.
+/// Makes one fact unknown: absent, denied, not in the capture, or not parseable.
 pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize) {
     fn hole<T>(fact: &mut Fact<T>, how: usize) {
         *fact = match how {
@@ -516,7 +516,7 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
             }
         }
     }
-    // The last index stands for the list of interfaces itself, which contains some of the holes above.
+    // The last index means the list of interfaces itself, which contains some of the holes above.
     let at = which.index(holes.len() + 1);
     match holes.get_mut(at) {
         Some(make) => make(),

@@ -9,10 +9,10 @@ use crate::knob::{Knob, Place, Values};
 use crate::least;
 use crate::number::kernel_number;
 
-/// The longest value of any knob, in bytes. A mask of 8,192 CPUs has 2,303.
+/// The longest value of any knob, in bytes. A mask of 8,192 CPUs has 2,303 bytes.
 const VALUE_BYTES_MAX: usize = 4096;
 
-/// The longest value of a sysctl that no knob has, in bytes.
+/// The longest value of a sysctl for which no knob exists, in bytes.
 const SYSCTL_BYTES_MAX: usize = 256;
 
 /// An invalid setting.
@@ -52,8 +52,8 @@ impl Knob {
     /// The value in the kernel's form, if the knob accepts it.
     ///
     /// # Errors
-    /// [`SettingError::BadValue`] with the accepted values. [`SettingError::Never`] if the sysctl has no knob and the value is so low that
-    /// it would harm the machine.
+    /// [`SettingError::BadValue`] with the accepted values.
+    /// [`SettingError::Never`] if the sysctl has no knob, and the value would harm the machine because it is too small.
     pub fn check(&'static self, value: &str) -> Result<String, SettingError> {
         let value = value.trim();
         let taken = if value.len() > VALUE_BYTES_MAX { None } else { self.values.take(value, self.base()) };
@@ -96,7 +96,7 @@ impl Base {
 }
 
 impl Knob {
-    /// Why a sysctl without a knob of its own must not have this value; `None` if it may.
+    /// Why a sysctl without its own knob must not have this value. `None` if it may have the value.
     fn too_little(&self, value: &str) -> Option<String> {
         match (self.values, self.place) {
             (Values::Sysctl, Place::File { path, .. }) => least::too_little(path, value),

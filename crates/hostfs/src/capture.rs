@@ -1,4 +1,4 @@
-//! A captured machine: the result of reading each path. It has one text form, which people can read, edit and send.
+//! A captured machine: the result of reading each path. A capture has one text form, which people can read, edit and send.
 //!
 //! ```text
 //! evenkeel-capture 1
@@ -15,10 +15,11 @@
 //! end
 //! ```
 //!
-//! A path that begins with `@` is not a file. `@ethtool/eth0/features` has one line per offload, such as `rx-gro=on`, by the kernel's names
-//! and in its order. A line ends with `,fixed` if the driver does not allow a change. `@ethtool/eth0/rss` shows how packets are spread over
-//! queues (`table=`, `queues=`, `key_bytes=`, `function=`, `udp4=sdfn`). `@ethtool/eth0/stats` has the driver's counters of losses, such as
-//! `rx_overruns=0`.
+//! A path that begins with `@` is not a file.
+//! `@ethtool/eth0/features` has one line per offload, such as `rx-gro=on`, by the kernel's names and in the kernel's order.
+//! A line ends with `,fixed` if the driver does not allow a change.
+//! `@ethtool/eth0/rss` shows how packets are spread over queues (`table=`, `queues=`, `key_bytes=`, `function=`, `udp4=sdfn`).
+//! `@ethtool/eth0/stats` has the driver's counters of losses, such as `rx_overruns=0`.
 //!
 //! If a directory has no `:` line, its names follow from the other paths. This keeps a hand-written capture short.
 //! The last line shows that the capture is complete.
@@ -40,13 +41,13 @@ const FOOTER: &str = "end";
 /// The maximum size of a capture, in bytes. The capture of a 128-CPU machine has about 1 MB.
 pub const MAX_CAPTURE_BYTES: usize = 32 << 20;
 
-/// What evenkeel read on one machine. A path may have been read as a file, as a directory and as a link.
+/// What evenkeel read on one machine. evenkeel may have read a path as a file, as a directory and as a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capture {
     pub(crate) texts: BTreeMap<String, Result<String, Errno>>,
     pub(crate) lists: BTreeMap<String, Result<Vec<String>, Errno>>,
     pub(crate) links: BTreeMap<String, Result<String, Errno>>,
-    /// Paths whose writes the kernel refused. Only the writer of a captured root uses them.
+    /// Paths whose writes the kernel refused. Only the writer of a captured root uses this map.
     pub(crate) write_refusals: BTreeMap<String, Errno>,
 }
 
@@ -168,7 +169,8 @@ fn implied_names<T>(looks: &BTreeMap<String, Result<T, Errno>>, dir: &str, names
         let Some(below) = path.strip_prefix(&prefix) else {
             break;
         };
-        // A path that could not be read may still exist (after `EACCES`, for example), so add its name. After `ENOENT` it does not exist.
+        // A path that could not be read may still exist (after `EACCES`, for example), so add its name.
+        // After `ENOENT` the path does not exist.
         if outcome.as_ref().err().is_none_or(|errno| !errno.is_absence()) {
             let name = below.split('/').next().unwrap_or(below);
             names.insert(name.to_owned());
@@ -228,8 +230,9 @@ fn write_text(f: &mut fmt::Formatter<'_>, path: &str, text: &str) -> fmt::Result
     }
 }
 
-/// Escapes control characters, characters that set the direction of text, and the backslash, as `\xNN` or `\u{NNNN}`. A space is escaped at
-/// the end, where an editor would trim it. With `spaces`, all spaces and tabs are escaped, because they would end a path.
+/// Escapes control characters, characters that set the direction of text, and the backslash, as `\xNN` or `\u{NNNN}`.
+/// A space at the end is escaped, because an editor would remove it.
+/// With `spaces`, all spaces and tabs are escaped, because they would end a path.
 fn escape(text: &str, spaces: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     let last = text.len().saturating_sub(1);

@@ -1,7 +1,7 @@
-//! Replaces a configuration file: it writes a draft next to the file, and renames it.
+//! Replaces a configuration file by writing a draft next to the file and renaming the draft.
 //!
-//! A file or link with a draft's name was left by a killed evenkeel, and is removed. A folder, a device, or a file that cannot be removed
-//! belongs to another owner. The draft then takes the next name.
+//! A file or link with a draft's name was left by a killed evenkeel, and is removed.
+//! A folder, a device, or a file that cannot be removed belongs to another owner. The draft then takes the next name.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,7 +20,7 @@ const NAMES_MAX: u32 = 8;
 /// Puts `entry` under `name` in the folder `dir`. When this function returns, the entry is on disk.
 ///
 /// # Errors
-/// The kernel's error. `EEXIST` if every name of the draft is taken. The old content is then unchanged.
+/// The kernel's error. `EEXIST` if every name of the draft is taken. After an error, the old content is unchanged.
 pub(crate) fn put(dir: &OwnedFd, name: &str, entry: &Entry) -> Result<(), Errno> {
     sweep(dir, name)?;
     match entry {
@@ -36,7 +36,7 @@ pub(crate) fn put(dir: &OwnedFd, name: &str, entry: &Entry) -> Result<(), Errno>
     .and_then(|()| Ok(rustix::fs::fsync(dir)?))
 }
 
-/// Removes what a killed [`put`] may have left.
+/// Removes the files that a killed [`put`] may have left.
 ///
 /// # Errors
 /// The kernel's error for removing one of our files.
@@ -71,7 +71,7 @@ fn replace(dir: &OwnedFd, name: &str, make: impl Fn(&str) -> Result<(), Errno>) 
             made => {
                 return made
                     .and_then(|()| Ok(rustix::fs::renameat(dir, &draft, dir, name)?))
-                    // After a failure, remove the partial file. If that fails too, nothing more can be done.
+                    // After a failure, remove the partial file. If the removal fails too, nothing more can be done.
                     .inspect_err(|_| {
                         let _ = unlink(dir, &draft);
                     });
@@ -83,7 +83,7 @@ fn replace(dir: &OwnedFd, name: &str, make: impl Fn(&str) -> Result<(), Errno>) 
 
 struct Draft(File);
 
-/// Creates the draft's file. Fails with `EEXIST` if the name is taken; an existing entry is neither opened nor followed.
+/// Creates the draft's file. Fails with `EEXIST` if the name is taken. An existing entry is neither opened nor followed.
 fn make(dir: &OwnedFd, draft: &str) -> Result<Draft, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(Draft(rustix::fs::openat(dir, draft, flags, Mode::RUSR | Mode::WUSR)?.into()))

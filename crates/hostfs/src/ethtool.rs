@@ -1,6 +1,6 @@
-//! Reads the driver of a network interface with the `SIOCETHTOOL` ioctl. The ioctl needs no privileges. It shows the version of built-in
-//! drivers, which sysfs does not. Also reads queues, rings and interrupt coalescing. Answers without a fixed length (offloads, hashing,
-//! counters) are in `sets`.
+//! Reads the driver of a network interface with the `SIOCETHTOOL` ioctl, which needs no privileges.
+//! The ioctl shows the version of built-in drivers, which sysfs does not show.
+//! Also reads queues, rings and interrupt coalescing. Answers without a fixed length (offloads, hashing, counters) are in `sets`.
 
 use evenkeel_sys::Errno;
 use evenkeel_sys::ethtool::{Question, Room};
@@ -9,15 +9,15 @@ mod sets;
 
 pub(crate) use sets::{features, rss, stats};
 
-/// Size of each text in `struct ethtool_drvinfo`, in bytes: after the command come the driver's name, its version, the
-/// firmware's version and the bus.
+/// The size of each text in `struct ethtool_drvinfo`, in bytes.
+/// The texts follow the command: the driver's name, the driver's version, the firmware's version and the bus.
 const TEXT_BYTES: usize = 32;
-/// Words of `struct ethtool_channels` and of `struct ethtool_ringparam`: the command, four limits, four values.
+/// The number of words of `struct ethtool_channels` and of `struct ethtool_ringparam`: the command, four limits, four values.
 const LIMITS_WORDS: usize = 9;
-/// Words of `struct ethtool_coalesce`: the command and 22 values.
+/// The number of words of `struct ethtool_coalesce`: the command and 22 values.
 const COALESCE_WORDS: usize = 23;
 
-/// `driver=`, `version=`, `firmware=` and `bus=`, one per line.
+/// Reads `driver=`, `version=`, `firmware=` and `bus=`, one per line.
 pub(crate) fn driver_info(interface: &str) -> Result<String, Errno> {
     let mut room = Room::new()?;
     room.ask(interface, Question::Driver, &[])?;
@@ -51,7 +51,7 @@ pub(crate) fn coalesce(interface: &str) -> Result<String, Errno> {
     ))
 }
 
-/// Asks the driver, and returns the first 32-bit words of its answer. Word 0 is the command.
+/// Queries the driver, and returns the first 32-bit words of its answer. Word 0 is the command.
 fn words<const COUNT: usize>(interface: &str, question: Question) -> Result<[u32; COUNT], Errno> {
     let mut room = Room::new()?;
     room.ask(interface, question, &[])?;
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// The loopback interface has no queues to set, no rings, no interrupts and no counters.
+    /// The loopback interface has no adjustable queues, no rings, no interrupts and no counters.
     #[test]
     fn missing_features_of_a_driver_are_not_supported() {
         for ask in [channels, rings, coalesce, rss, stats] {

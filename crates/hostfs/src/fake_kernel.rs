@@ -1,8 +1,9 @@
-//! Simulates the kernel of a captured host. It answers a write as a real kernel does: it changes the file and everything that depends on
-//! it, or refuses. So apply, verify, half-way failure and revert are tested without root, and for machines that we do not have.
+//! Simulates the kernel of a captured host.
+//! A write changes the file and everything that depends on the file, or is refused, as on a real kernel.
+//! So tests of apply, verify and half-way failures need no root, and also run for machines that we do not have.
 //!
-//! Each rule follows the kernel function named next to it. A file without a rule refuses writes with `EACCES`. If it accepted them, a test
-//! would not notice a wrong path.
+//! Each rule follows the kernel function named in its comment. A file without a rule refuses writes with `EACCES`.
+//! If such a file accepted writes, a test would not notice a wrong path.
 
 use evenkeel_sys::{CpuSet, Errno};
 
@@ -75,7 +76,7 @@ pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<()
     Ok(())
 }
 
-/// `always [madvise] never`: the brackets move; an unknown word is EINVAL (`mm/huge_memory.c`).
+/// `always [madvise] never`: a write moves the brackets. An unknown word is EINVAL (`mm/huge_memory.c`).
 fn choose_word(before: &str, value: &str) -> Result<String, Errno> {
     let words: Vec<&str> = before.split_whitespace().map(|word| word.trim_matches(['[', ']'])).collect();
     if !words.contains(&value) {
@@ -85,12 +86,13 @@ fn choose_word(before: &str, value: &str) -> Result<String, Errno> {
     Ok(marked.collect::<Vec<_>>().join(" ") + "\n")
 }
 
-/// Starting and stopping khugepaged recomputes `vm.min_free_kbytes` (`set_recommended_min_free_kbytes` in
-/// `mm/khugepaged.c`, `calculate_min_free_kbytes` in `mm/page_alloc.c`). The sum is for 4 KiB pages and 2 MiB huge pages.
+/// Starting and stopping khugepaged recomputes `vm.min_free_kbytes`.
+/// The kernel functions are `set_recommended_min_free_kbytes` in `mm/khugepaged.c` and `calculate_min_free_kbytes` in `mm/page_alloc.c`.
+/// The sum is for 4 KiB pages and 2 MiB huge pages.
 fn recompute_min_free(capture: &mut Capture, word: &str) {
     let Some(total_kb) = meminfo_kb(capture, "MemTotal:") else { return };
     let floor = (total_kb * 16).isqrt().clamp(128, 262_144);
-    // From 4 GiB on there are three zones (DMA, DMA32, Normal). Each reserves two pageblocks, and nine (3 × 3) against fragmentation.
+    // From 4 GiB on there are three zones (DMA, DMA32, Normal). Each zone reserves two pageblocks, and nine (3 × 3) against fragmentation.
     let zones = if total_kb > (4 << 20) { 3 } else { 2 };
     let recommended_kb = (512 * zones * 2 + 512 * zones * 9) * 4;
     let kb = if word == "never" { floor } else { floor.max(recommended_kb.min(total_kb / 20)) };
@@ -105,16 +107,18 @@ fn meminfo_kb(capture: &Capture, key: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
-/// The kernel reserves as many pages as fit, without an error if that is fewer than requested. Only reading back shows it
-/// (`set_max_huge_pages` in `mm/hugetlb.c`). A huge page is 2 MiB here.
+/// The kernel reserves as many pages as fit.
+/// The kernel returns no error for fewer pages than requested. Only reading back shows the number (`set_max_huge_pages` in `mm/hugetlb.c`).
+/// A huge page is 2 MiB here.
 fn huge_pages(capture: &Capture, value: &str) -> Result<String, Errno> {
     let asked: u64 = value.parse().map_err(|_| Errno::INVAL)?;
     let room = meminfo_kb(capture, "MemFree:").map_or(u64::MAX, |free_kb| free_kb / 2048);
     Ok(format!("{}\n", asked.min(room)))
 }
 
-/// Files of a disk's queue. A change of the scheduler also resets `nr_requests` (`elevator_switch` in `block/elevator.c`): to twice the
-/// device's own number, up to 256. Without a scheduler it is the device's own number, assumed to be 128.
+/// Files of a disk's queue.
+/// A change of the scheduler also resets `nr_requests` (`elevator_switch` in `block/elevator.c`) to twice the device's own number, up to 256.
+/// Without a scheduler, `nr_requests` is the device's own number, assumed to be 128.
 fn disk(capture: &mut Capture, path: &str, before: &str, value: &str) -> Result<(), Errno> {
     let (queue, file) = path.rsplit_once('/').ok_or(Errno::ACCESS)?;
     let after = match file {
@@ -133,8 +137,8 @@ fn disk(capture: &mut Capture, path: &str, before: &str, value: &str) -> Result<
     Ok(())
 }
 
-/// An unknown name is accepted without an error and changes nothing (`current_clocksource_store` in `kernel/time/clocksource.c`). Only
-/// reading back shows it.
+/// The kernel accepts an unknown name without an error, and changes nothing (`current_clocksource_store` in `kernel/time/clocksource.c`).
+/// Only reading back shows that.
 fn clocksource(capture: &Capture, path: &str, before: &str, value: &str) -> Result<String, Errno> {
     if !path.ends_with("/current_clocksource") {
         return Err(Errno::ACCESS);
@@ -144,7 +148,7 @@ fn clocksource(capture: &Capture, path: &str, before: &str, value: &str) -> Resu
     Ok(if offered { format!("{value}\n") } else { before.to_owned() })
 }
 
-/// Both forms and the effective list change together. An empty or offline set is EINVAL (`kernel/irq/proc.c`).
+/// A write changes both forms and the effective list together. An empty or offline set is EINVAL (`kernel/irq/proc.c`).
 fn irq_affinity(capture: &mut Capture, path: &str, value: &str) -> Result<(), Errno> {
     let (irq_dir, file) = path.rsplit_once('/').ok_or(Errno::ACCESS)?;
     let cpus = match file {
@@ -165,18 +169,20 @@ fn irq_affinity(capture: &mut Capture, path: &str, value: &str) -> Result<(), Er
     let width = mask_width(&capture.text(&format!("{irq_dir}/smp_affinity")).unwrap_or_default());
     set(capture, "smp_affinity", cpus.to_mask(width));
     set(capture, "smp_affinity_list", cpus.to_string());
-    // One CPU serves an MSI-X interrupt, whatever the mask allows. Here it is the lowest one.
+    // One CPU serves an MSI-X interrupt, whatever the mask allows. The fake kernel takes the lowest CPU.
     set(capture, "effective_affinity_list", first.to_string());
     set(capture, "effective_affinity", CpuSet::from_iter([first]).to_mask(width));
     Ok(())
 }
 
-/// Files below `/sys/devices/system/cpu`. An unknown governor or preference is EINVAL (`store_scaling_governor` in
-/// `drivers/cpufreq/cpufreq.c`, `store_energy_performance_preference` in `drivers/cpufreq/intel_pstate.c`).
+/// Files below `/sys/devices/system/cpu`.
+/// An unknown governor or preference is EINVAL.
+/// The kernel function for governors is `store_scaling_governor` in `drivers/cpufreq/cpufreq.c`.
+/// For preferences, it is `store_energy_performance_preference` in `drivers/cpufreq/intel_pstate.c`.
 fn cpu(capture: &Capture, file: &str, before: &str, value: &str) -> Result<String, Errno> {
     let (dir, name) = file.rsplit_once('/').ok_or(Errno::ACCESS)?;
     let is_on_offer = |list: &str| {
-        // The policy's own list; if it was not captured, that of CPU 0.
+        // The list of the policy. If it was not captured, the list of CPU 0.
         let own = capture.text(&format!("{CPU}{dir}/{list}"));
         let words = own.or_else(|_| capture.text(&format!("{CPU}cpu0/cpufreq/{list}"))).unwrap_or_default();
         words.split_whitespace().any(|word| word == value)
@@ -195,8 +201,8 @@ fn cpu(capture: &Capture, file: &str, before: &str, value: &str) -> Result<Strin
     if is_taken { Ok(format!("{value}\n")) } else { Err(Errno::INVAL) }
 }
 
-/// ENODEV if there are no threads to switch. forceoff is permanent (`__store_smt_control` in `kernel/cpu.c`). The set of running CPUs stays
-/// as captured.
+/// ENODEV if there are no threads to switch. forceoff is permanent (`__store_smt_control` in `kernel/cpu.c`).
+/// The set of running CPUs stays as captured.
 fn smt_control(before: &str, value: &str) -> Result<String, Errno> {
     match (before.trim(), value) {
         ("forceoff", "on" | "off" | "forceoff") => Err(Errno::PERM),
@@ -217,9 +223,9 @@ fn mask_width(mask: &str) -> usize {
     mask.trim().chars().filter(|digit| *digit != ',').count() * 4
 }
 
-/// Each limit on dirty pages has an exclusive pair of files. A write to one file sets the other to 0 (`dirty_ratio_handler` and similar
-/// functions in `mm/page-writeback.c`). For `dirty_ratio` and `dirty_bytes`, this happens only if the written value differs from the old
-/// one.
+/// Each limit on dirty pages has an exclusive pair of files.
+/// A write to one file sets the other file to 0 (`dirty_ratio_handler` and similar functions in `mm/page-writeback.c`).
+/// For `dirty_ratio` and `dirty_bytes`, this happens only if the written value differs from the old value.
 fn zero_partner(capture: &mut Capture, path: &str, before: &str, after: &str) {
     let Some(name) = path.strip_prefix("/proc/sys/vm/") else { return };
     let partner = match name {
@@ -236,7 +242,7 @@ fn zero_partner(capture: &mut Capture, path: &str, before: &str, after: &str) {
     }
 }
 
-/// `proc_dointvec_minmax` (`kernel/sysctl.c`): one number, EINVAL outside its range or for other text.
+/// `proc_dointvec_minmax` (`kernel/sysctl.c`) takes one number. A number outside its range, or other text, is EINVAL.
 fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<String, Errno> {
     match key {
         "net/ipv4/udp_mem" => return long_numbers(before, value),
@@ -252,13 +258,14 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         // The upper bound rose from 100 to 200 in Linux 5.8.
         "vm/swappiness" if is_older_than(capture, 5, 8) => 0..=100,
         "vm/swappiness" => 0..=200,
-        // At least two pages of 4 KiB (`dirty_bytes_min`) for `dirty_bytes`, at least 1 byte for the background limit. 0 is refused.
+        // `dirty_bytes` is at least two pages of 4 KiB (`dirty_bytes_min`). The background limit is at least 1 byte.
+        // 0 is refused.
         "vm/dirty_bytes" => 8192..=i64::MAX,
         "vm/dirty_background_bytes" => 1..=i64::MAX,
         "vm/dirty_ratio" | "vm/dirty_background_ratio" | "vm/compaction_proactiveness" => 0..=100,
         "vm/watermark_scale_factor" => 1..=3000,
         "vm/watermark_boost_factor" | "vm/zone_reclaim_mode" => 0..=i64::from(i32::MAX),
-        // Before Linux 6.1 this was a switch. Since then it is a set of bits.
+        // Before Linux 6.1 the value was 0 or 1. Since Linux 6.1 it is a set of bits.
         "kernel/numa_balancing" if is_older_than(capture, 6, 1) => 0..=1,
         "kernel/numa_balancing" => 0..=4,
         "kernel/timer_migration" | "kernel/sched_autogroup_enabled" => 0..=1,
@@ -266,7 +273,7 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         // From 0.1 ms to 1 s (kernel/sysctl.c up to Linux 5.12).
         "kernel/sched_min_granularity_ns" => 100_000..=1_000_000_000,
         "kernel/sched_wakeup_granularity_ns" => 0..=1_000_000_000,
-        // At most the period (`sched_rt_global_validate` in kernel/sched/rt.c).
+        // The value is at most the period (`sched_rt_global_validate` in kernel/sched/rt.c).
         "kernel/sched_rt_runtime_us" => {
             -1..=number_in(capture, "/proc/sys/kernel/sched_rt_period_us").unwrap_or(1_000_000)
         }
@@ -284,8 +291,8 @@ fn number_in(capture: &Capture, path: &str) -> Option<i64> {
     capture.text(path).ok()?.trim().parse().ok()
 }
 
-/// `proc_doulongvec_minmax` (`kernel/sysctl.c`): the written numbers replace the first ones, and the others stay. The kernel prints them
-/// with tabs in between.
+/// `proc_doulongvec_minmax` (`kernel/sysctl.c`): the written numbers replace the first numbers, and the others stay.
+/// The kernel prints the numbers with tabs in between.
 fn long_numbers(before: &str, value: &str) -> Result<String, Errno> {
     let mut numbers: Vec<u64> = before.split_whitespace().filter_map(|number| number.parse().ok()).collect();
     let given: Vec<u64> =
@@ -297,15 +304,15 @@ fn long_numbers(before: &str, value: &str) -> Result<String, Errno> {
     Ok(numbers.iter().map(u64::to_string).collect::<Vec<_>>().join("\t") + "\n")
 }
 
-/// ENOENT unless the discipline is built in, loaded, or available as a module (`set_default_qdisc` in `net/core/sysctl_net_core.c`,
-/// `qdisc_set_default` in `net/sched/sch_api.c`).
+/// ENOENT unless the discipline is built in, loaded, or available as a module.
+/// The kernel functions are `set_default_qdisc` in `net/core/sysctl_net_core.c` and `qdisc_set_default` in `net/sched/sch_api.c`.
 fn default_qdisc(before: &str, value: &str) -> Result<String, Errno> {
     let known = ["pfifo_fast", "pfifo", "bfifo", "fq_codel", "fq"].contains(&value) || before.trim() == value;
     if known { Ok(format!("{value}\n")) } else { Err(Errno::NOENT) }
 }
 
-/// The value is rounded up to a power of two, and 0 means off (`rps_sock_flow_sysctl` in `net/core/sysctl_net_core.c`,
-/// `store_rps_dev_flow_table_cnt` in `net/core/net-sysfs.c`).
+/// The value is rounded up to a power of two, and 0 means off.
+/// See `rps_sock_flow_sysctl` in `net/core/sysctl_net_core.c` and `store_rps_dev_flow_table_cnt` in `net/core/net-sysfs.c`.
 fn flow_entries(value: &str) -> Result<String, Errno> {
     let entries: u32 = value.parse().map_err(|_| Errno::INVAL)?;
     match entries {
@@ -315,8 +322,8 @@ fn flow_entries(value: &str) -> Result<String, Errno> {
     }
 }
 
-/// `netdev_store` (`net/core/net-sysfs.c`) accepts a number. `threaded` must be 0 or 1 (`modify_napi_threaded`), and `napi_defer_hard_irqs`
-/// must fit into an `int` (`change_napi_defer_hard_irqs`).
+/// `netdev_store` (`net/core/net-sysfs.c`) accepts a number.
+/// `threaded` must be 0 or 1 (`modify_napi_threaded`), and `napi_defer_hard_irqs` must fit into an `int` (`change_napi_defer_hard_irqs`).
 fn interface(path: &str, value: &str) -> Result<String, Errno> {
     let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
     let most = match path.rsplit('/').next() {
@@ -507,7 +514,7 @@ end
         assert_eq!(text("/proc/irq/25/effective_affinity_list"), "2\n");
     }
 
-    /// Each row shows what a guest with Linux 6.18 answered.
+    /// Each row shows the answer of a guest with Linux 6.18.
     #[test]
     fn one_spelling_of_a_limit_zeroes_the_other() {
         let table: &[(&str, &str, &str)] = &[

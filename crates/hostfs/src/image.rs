@@ -1,5 +1,5 @@
-//! `Image`: folders of a root that does not run, such as the folder of its journal. Nothing outside of the root is opened or created, even
-//! if another program changes the root meanwhile.
+//! `Image`: folders of a root that does not run, such as the folder of its journal.
+//! Nothing outside of the root is opened or created, even if another program changes the root meanwhile.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,9 +13,10 @@ use crate::inside::{self, Links};
 
 /// The folders of a mounted root. [`Root::image`](crate::Root::image) returns it.
 ///
-/// A relative link in the path is followed if it stays below the root. A link that leads out is refused with `EXDEV`, and so is every
-/// absolute link. The machine that boots from the image resolves `/var -> /mnt/var` inside the image, but a program on this machine
-/// resolves it here. Both must find evenkeel's files at the same place.
+/// A relative link in the path is followed if it stays below the root.
+/// A link that leads out is refused with `EXDEV`, and so is every absolute link.
+/// The machine that boots from the image resolves `/var -> /mnt/var` inside the image, but a program on this machine resolves it here.
+/// Both machines must find evenkeel's files at the same place.
 #[derive(Clone, Debug)]
 pub struct Image {
     dir: Arc<OwnedFd>,
@@ -27,7 +28,7 @@ impl Image {
         Image { dir, path: path.to_owned() }
     }
 
-    /// The path of a folder, only for messages. Another program may have replaced the folder since.
+    /// The path of a folder, only for messages, because another program may have replaced the folder since.
     pub fn shown(&self, folder: &str) -> PathBuf {
         self.path.join(folder)
     }
@@ -35,14 +36,14 @@ impl Image {
     /// Opens a folder, such as `var/lib`. If the path's last part is a link, it is refused with `ENOTDIR`.
     ///
     /// # Errors
-    /// The kernel's error; `EXDEV` if a link leads out.
+    /// The kernel's error. `EXDEV` if a link leads out.
     pub fn open_folder(&self, folder: &str) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         Ok(File::from(inside::open(&self.dir, folder, flags, Links::Beneath)?))
     }
 
-    /// Creates a folder with these permission bits, minus the umask of this process, and syncs its name to disk. Returns `false` if the
-    /// folder already existed.
+    /// Creates a folder with these permission bits, minus the umask of this process, and syncs its name to disk.
+    /// Returns `false` if the folder already existed.
     ///
     /// # Errors
     /// As [`Image::open_folder`], for the parent folder.

@@ -1,7 +1,8 @@
-//! Opens paths below an open folder without ever leaving that folder, whatever links it contains, and even if they change meanwhile.
+//! Opens paths below an open folder without ever leaving that folder, whatever links the folder contains, and even if they change meanwhile.
 //!
-//! Since Linux 5.6 the kernel does this in one call, `openat2(2)`. If that call is missing or a system call filter refuses it, we open one
-//! part of the path after the other, and let the kernel follow no link. We resolve each link from the folders that we hold open.
+//! Since Linux 5.6 the kernel does this in one call, `openat2(2)`.
+//! If the call is missing or a system call filter refuses it, we open the parts of the path one by one. The kernel then follows no link.
+//! We resolve each link from the folders that we hold open.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,10 +13,11 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 /// How to treat links in the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// A link leads where it would if the folder were the root: `/usr` is below the folder, and `..` stops at it. Used to read an image.
+    /// A link leads where it would lead if the folder were the root: `/usr` is below the folder, and `..` stops at the folder.
+    /// Used to read an image.
     InRoot,
-    /// Follows only links that stay below the folder. Refuses an absolute link, because its target depends on the program that follows
-    /// it. Used to write.
+    /// Follows only links that stay below the folder.
+    /// Refuses an absolute link, because the link's target depends on the program that follows it. Used to write.
     Beneath,
 }
 
@@ -37,7 +39,7 @@ pub(crate) fn open(dir: impl AsFd, path: &str, flags: OFlags, links: Links) -> R
         tries -= 1;
         match rustix::fs::openat2(&dir, path, flags, Mode::empty(), resolve | ResolveFlags::NO_MAGICLINKS) {
             Err(rustix::io::Errno::AGAIN) if tries > 0 => {}
-            // Filters of containers return EPERM for an unknown call.
+            // The system call filters of containers return EPERM for an unknown call.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => return walk(dir.as_fd(), path, flags, links),
             opened => return Ok(opened?),
         }
@@ -110,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with links of all kinds. None of them may reach the file next to it.
+    /// A folder with links of all kinds. No link may reach the file next to the folder.
     fn scene() -> tempfile::TempDir {
         let top = tempfile::tempdir().unwrap();
         let root = top.path().join("root");
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(as_text(open(&root, "near/lib/file", OFlags::RDONLY, Links::Beneath)), "var");
     }
 
-    /// Another process keeps replacing a folder with a link that points out. Any opened file is inside, or the open fails.
+    /// Another process keeps replacing a folder with a link that points out. Every open returns a file inside, or fails.
     #[test]
     fn a_link_that_appears_leads_nowhere() {
         let top = scene();

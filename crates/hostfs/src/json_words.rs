@@ -1,5 +1,5 @@
-//! Describes for the user what is wrong with a file of JSON, or of another format that serde reads. The parser's own texts name types
-//! of this program, and say "at line 1 column 2".
+//! Describes for the user what is wrong with a file of JSON, or of another format that serde reads.
+//! The parser's own texts name types of this program, and say "at line 1 column 2".
 
 use serde_json::Error;
 use serde_json::error::Category;
@@ -10,14 +10,14 @@ pub fn plain(error: &Error) -> String {
     if error.column() == 0 && error.line() > 1 {
         return format!("{said} (after line {})", error.line() - 1);
     }
-    // For an empty text there is no line and column. For a missing field, serde reports the end of the object, which does not help.
+    // An empty text has no line and column. For a missing field, serde reports the end of the object, which does not help.
     if error.column() == 0 || error.to_string().starts_with("missing field ") {
         return said;
     }
     format!("{said} (line {}, column {})", error.line(), error.column())
 }
 
-/// As [`plain`], but without the place: for a file with one value per line, where the caller names the line.
+/// As [`plain`], but without line and column: for a file with one value per line, where the caller names the line.
 pub fn in_line(error: &Error) -> String {
     match error.classify() {
         // Column 0 alone does not mean empty: a text that is cut off after a newline ends at column 0 of a later line.
@@ -33,8 +33,8 @@ pub fn in_line(error: &Error) -> String {
     }
 }
 
-/// Rewords serde's sentence about an unexpected value. serde has only this sentence, whatever the format of the file. Sentences that this
-/// function does not know are returned unchanged.
+/// Rewords serde's sentence about an unexpected value. serde uses this one sentence for all formats of files.
+/// This function returns unknown sentences unchanged.
 pub fn of_value(what: &str) -> String {
     if let Some(field) = quoted_after(what, "missing field ") {
         return format!("it has no field \"{field}\"");

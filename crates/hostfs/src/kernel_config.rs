@@ -1,5 +1,5 @@
-//! Reads how the running kernel was built: `@kernel-config`. A whole configuration has thousands of lines, so a capture
-//! stores only those that a fact needs.
+//! Reads how the running kernel was built: `@kernel-config`.
+//! A whole configuration has thousands of lines, so a capture stores only the lines that a fact needs.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,11 +9,12 @@ use evenkeel_sys::Errno;
 /// The maximum size of a configuration, in bytes. The configurations of distributions have about 300 KB.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
-/// The stored options: `CONFIG_` and one of these, or a prefix if `*` follows.
+/// The stored options, without `CONFIG_`. `*` at the end marks a prefix.
 const KEPT: [&str; 5] = ["HZ", "NO_HZ*", "PREEMPT*", "IRQ_TIME_ACCOUNTING", "CPU_ISOLATION"];
 
-/// A line `source=PATH`, then the stored lines of that file. The file is the running kernel's own (`/proc/config.gz`). Without it, we read
-/// the file that the distribution installs with the kernel, which may belong to another build with the same name.
+/// A line `source=PATH`, then the stored lines of that file.
+/// The file is the running kernel's own configuration (`/proc/config.gz`).
+/// Without that file, we read the file that the distribution installs with the kernel. It may belong to another build with the same name.
 pub(crate) fn text(open: impl Fn(&str) -> Result<File, Errno>) -> Result<String, Errno> {
     const OWN: &str = "/proc/config.gz";
     match open(OWN) {

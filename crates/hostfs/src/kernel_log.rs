@@ -5,7 +5,7 @@ use rustix::fs::{Mode, OFlags};
 
 /// The maximum size of a record, in bytes. The kernel refuses a buffer that is shorter than the record (`devkmsg_read`).
 const RECORD_BYTES_MAX: usize = 8 << 10;
-/// The maximum number of records to read. A log of a megabyte has about ten thousand.
+/// The maximum number of records to read. A log of one megabyte has about ten thousand records.
 const RECORDS_MAX: usize = 1 << 14;
 /// The maximum number of lines that are stored.
 const LINES_MAX: usize = 16;
@@ -20,7 +20,7 @@ pub(crate) fn lines(is_meant: impl Fn(&str) -> bool) -> Result<String, Errno> {
         match rustix::io::read(&log, &mut buffer[..]) {
             Ok(0) => break,
             Ok(length) => kept.extend(message(&buffer[..length]).filter(|line| is_meant(line))),
-            // There is no further record at the moment.
+            // The log has no further record at the moment.
             Err(rustix::io::Errno::AGAIN) => break,
             // Records were overwritten during the read, or are too long: continue with the next ones.
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::INVAL) => {}
@@ -33,7 +33,7 @@ pub(crate) fn lines(is_meant: impl Fn(&str) -> bool) -> Result<String, Errno> {
     Ok(kept.iter().map(|line| format!("{line}\n")).collect())
 }
 
-/// Parses `6,1,0,-;text` and the following lines of the record; returns only the text.
+/// Parses `6,1,0,-;text` and the following lines of the record. Returns only the text.
 fn message(record: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(record);
     let (_, message) = text.lines().next()?.split_once(';')?;

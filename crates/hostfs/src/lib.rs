@@ -1,8 +1,8 @@
 //! The files of a host: evenkeel reads and writes a host only through this crate.
 //!
-//! [`Root`] reads from one of three sources behind one type: the live machine, a mounted root such as `/host`, or a captured machine in
-//! memory. It records every reading, including refusals, so a capture is the printed record of a probe. [`HostWriter`] writes. Only a live
-//! or a captured root has one.
+//! [`Root`] reads from one of three sources: the live machine, a mounted root such as `/host`, or a captured machine in memory.
+//! A root records every reading, including refusals, so a capture is the printed record of a probe.
+//! [`HostWriter`] writes. Only live and captured roots have a writer.
 //!
 //! Requests that need unsafe code (ioctls, mappings) are in `evenkeel-sys`, behind safe functions.
 #![forbid(unsafe_code)]

@@ -4,8 +4,9 @@ use std::io::Read;
 
 use evenkeel_sys::Errno;
 
-/// The maximum size of one reading, in bytes. Files under /proc and /sys that evenkeel reads are far smaller, even with 4,096 CPUs. A
-/// longer reading is refused with `EFBIG` instead of being held in memory.
+/// The maximum size of one reading, in bytes.
+/// Files under /proc and /sys that evenkeel reads are far smaller, even with 4,096 CPUs.
+/// A longer reading is refused with `EFBIG` instead of being held in memory.
 pub const MAX_LOOK_BYTES: usize = 4 << 20;
 
 /// Reads at most [`MAX_LOOK_BYTES`] of an open file.
@@ -18,7 +19,7 @@ pub(crate) fn read_text(file: std::fs::File) -> Result<String, Errno> {
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// Paths are absolute: a relative one would depend on where the program was started.
+/// Paths must be absolute: a relative path would depend on where the program was started.
 pub(crate) fn absolute(path: &str) -> Result<&str, Errno> {
     if path.starts_with('/') && !path.contains('\0') { Ok(path) } else { Err(Errno::INVAL) }
 }

@@ -1,5 +1,6 @@
-//! Reads instance metadata from the link-local address of the cloud. Only a root that was opened with metadata does this, so nothing uses
-//! the network by default. It uses no proxy and no other host, and accepts one short answer.
+//! Reads instance metadata from the link-local address of the cloud.
+//! Only a root that was opened with metadata does this, so by default nothing uses the network.
+//! The request uses no proxy and no other host, and accepts one short answer.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// The maximum size of an answer that is read, without its headers.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// The longest name of an instance type, and the longest token. Real ones have about 30 and 56 characters.
+/// The longest name of an instance type, and the longest token. Real names have about 30 characters, and real tokens about 56.
 const VALUE_BYTES_MAX: usize = 128;
 
 /// A metadata service.
@@ -31,7 +32,7 @@ pub(crate) struct Metadata {
 struct Request<'a> {
     method: &'a str,
     path: &'a str,
-    /// A header that the service requires; it prevents requests from browsers and proxies.
+    /// A header that the service requires, because browsers and proxies do not send it.
     header: (&'a str, &'a str),
 }
 
@@ -44,8 +45,8 @@ impl Metadata {
     /// Answers `@metadata/ec2/instance-type`, `@metadata/gce/machine-type` and `@metadata/azure/vm-size`.
     ///
     /// # Errors
-    /// `ETIMEDOUT` after 100 ms, `EACCES` if the service refuses, `ENODATA` if it does not have the item, `EPROTO` for
-    /// an invalid answer, `EFBIG` for a long one, else the kernel's error for the connection.
+    /// `ETIMEDOUT` after 100 ms, `EACCES` if the service refuses, and `ENODATA` if the service does not have the item.
+    /// `EPROTO` for an invalid answer, and `EFBIG` for a long answer. Otherwise the kernel's error for the connection.
     pub(crate) fn text(&self, path: &str) -> Result<String, Errno> {
         let deadline = Instant::now() + self.patience;
         let ask = |method, path, header| self.ask(&Request { method, path, header }, deadline);
@@ -58,8 +59,7 @@ impl Metadata {
             "@metadata/gce/machine-type" => {
                 let path = "/computeMetadata/v1/instance/machine-type";
                 let value = ask("GET", path, ("Metadata-Flavor", "Google"))?;
-                // `projects/NUMBER/machineTypes/NAME`: the number identifies the owner, so it is not stored in
-                // captures.
+                // `projects/NUMBER/machineTypes/NAME`: the number identifies the owner, so a capture does not store it.
                 value.rsplit('/').next().unwrap_or_default().to_owned()
             }
             "@metadata/azure/vm-size" => {
@@ -97,7 +97,7 @@ impl Metadata {
     }
 }
 
-/// The text goes into a header of the next request, so it must not contain line breaks.
+/// Whether the text is safe in a header of the next request: it must not contain line breaks.
 fn is_value(text: &str) -> bool {
     (1..=VALUE_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -121,7 +121,7 @@ mod tests {
 
     const EC2: &str = "@metadata/ec2/instance-type";
 
-    /// A service on a loopback port that sends each of `answers` to one connection, and records the requests.
+    /// Starts a service on a loopback port that sends each of `answers` to one connection, and records the requests.
     ///
     /// The time limit is short only for tests without an answer, because a busy machine may take long for a good answer.
     fn with_service(path: &str, answers: Vec<Vec<u8>>) -> (Result<String, Errno>, Vec<String>) {

@@ -1,5 +1,5 @@
-//! A root that is mounted or unpacked in a directory. Readings never leave that directory: an image's `/etc/os-release` may be an absolute
-//! link, and a hostile image's link may point at the reader's own files.
+//! A root that is mounted or unpacked in a directory. Readings never leave that directory.
+//! An image's `/etc/os-release` may be an absolute link, and a link in a hostile image may point at the reader's own files.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::inside::{self, Links};
 use crate::look::{absolute, read_text};
 use crate::{kernel_config, package, pseudo};
 
-/// The identity of the running kernel. If it is equal inside and outside, the mounted /proc belongs to this machine.
+/// The identity of the running kernel. If the identity is equal inside and outside, the mounted /proc belongs to this machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// An open root directory.
@@ -37,8 +37,8 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Compares the inodes of `net/dev`, because each network namespace has its own files in /proc with unique inodes. Reading the links to
-    /// namespaces would need privileges.
+    /// Compares the inodes of `net/dev`, because each network namespace has its own files in /proc with unique inodes.
+    /// Reading the links to namespaces would need privileges.
     fn is_in_other_network(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
         let number = |file: std::fs::File| file.metadata().map(|metadata| metadata.ino()).ok();
@@ -47,7 +47,7 @@ impl Mounted {
         hosts.is_some() && own.is_some() && hosts != own
     }
 
-    /// Whether the kernel would show this process's network setting at `path` instead of the mounted host's.
+    /// Whether the kernel would show the network setting at `path` of this process instead of the mounted host.
     pub(crate) fn hides(&self, path: &str) -> bool {
         self.is_other_network && path.starts_with("/proc/sys/net/")
     }
@@ -76,7 +76,7 @@ impl Mounted {
 
     fn file(&self, path: &str) -> Result<std::fs::File, Errno> {
         let file = self.open_inside(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
-        // A device node in an image is not a fact. Reading one could block or have effects.
+        // A device node in an image is not a fact. Reading a device could block or have effects.
         match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
             FileType::RegularFile => Ok(std::fs::File::from(file)),
             FileType::Directory => Err(Errno::ISDIR),
@@ -99,8 +99,8 @@ impl Mounted {
     pub(crate) fn link(&self, path: &str) -> Result<String, Errno> {
         let link = self.open_inside(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let target = rustix::fs::readlinkat(&link, "", Vec::new()).map_err(|errno| {
-            // For a path that is not a link, the kernel returns ENOENT, because the relative path is empty here. readlink(2) with a path
-            // returns EINVAL.
+            // For a path that is not a link, the kernel returns ENOENT, because the relative path is empty here.
+            // readlink(2) with a path returns EINVAL.
             if errno == rustix::io::Errno::NOENT { Errno::INVAL } else { Errno::from(errno) }
         })?;
         Ok(target.to_string_lossy().into_owned())

@@ -1,5 +1,5 @@
-//! The version of an installed package, without a child process: `@package/NAME`. A capture stores only the version,
-//! not the list of all packages.
+//! Reads the version of an installed package, without a child process: `@package/NAME`.
+//! A capture stores only the version, not the list of all packages.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -4,10 +4,15 @@ use evenkeel_sys::{Errno, clock, dma_latency};
 
 use crate::{ethtool, kernel_config, kernel_log, package};
 
-/// Answers these paths. `@uname`. `@cpuid/LEAF` (hexadecimal). `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings`, `coalesce`,
-/// `features`, `rss` or `stats` for WHAT. `@tick_ns`: the resolution of the kernel's coarse clocks in nanoseconds, which is one tick of its
-/// timer. `@cpu_dma_latency_us`: the lowest latency limit that any process requests at `/dev/cpu_dma_latency`. `@kernel-config`.
-/// `@kernel-log/tsc`: the kernel log's messages about the time-stamp counter. `@package/NAME`: the version of an installed package.
+/// Answers these paths:
+/// `@uname`.
+/// `@cpuid/LEAF` (hexadecimal).
+/// `@ethtool/INTERFACE/WHAT`, where WHAT is `drvinfo`, `channels`, `rings`, `coalesce`, `features`, `rss` or `stats`.
+/// `@tick_ns`: the resolution of the kernel's coarse clocks in nanoseconds, which is one tick of its timer.
+/// `@cpu_dma_latency_us`: the lowest latency limit that any process requests at `/dev/cpu_dma_latency`.
+/// `@kernel-config`.
+/// `@kernel-log/tsc`: the kernel log's messages about the time-stamp counter.
+/// `@package/NAME`: the version of an installed package.
 pub(crate) fn text(path: &str) -> Result<String, Errno> {
     let mut parts = path.strip_prefix('@').ok_or(Errno::INVAL)?.split('/');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -36,8 +41,8 @@ fn open(path: &str) -> rustix::io::Result<std::fs::File> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
-/// Opening the device makes a request with the default, which limits nothing; closing removes it
-/// (`cpu_latency_qos_open` in `kernel/power/qos.c`).
+/// Opening the device requests the default limit, which limits nothing.
+/// Closing the device removes the request (`cpu_latency_qos_open` in `kernel/power/qos.c`).
 fn cpu_dma_latency_us() -> Result<String, Errno> {
     use std::io::Read;
     let mut bytes = [0; 4];
@@ -51,12 +56,12 @@ fn uname() -> String {
     format!("sysname={}\nrelease={}\nmachine={}\n", part(uname.sysname()), part(uname.release()), part(uname.machine()))
 }
 
-/// The four registers, `eax ebx ecx edx`, each as eight hexadecimal digits.
+/// The four registers, `eax ebx ecx edx`, each with eight hexadecimal digits.
 #[cfg(target_arch = "x86_64")]
 fn cpuid(leaf: u32) -> Result<String, Errno> {
     use evenkeel_sys::cpuid::cpuid as registers_of;
-    // The first leaf of a range contains the number of its highest leaf. Hypervisors have ranges of 256 leaves each. KVM moves to the
-    // second range when it also presents Hyper-V.
+    // The first leaf of a range contains the number of the range's highest leaf.
+    // Hypervisors have ranges of 256 leaves each. KVM uses the second range if Hyper-V's leaves are in the first range.
     let range = if leaf >> 16 == 0x4000 { leaf & 0xffff_ff00 } else { leaf & 0xffff_0000 };
     if leaf > range && leaf > registers_of(range).eax {
         return Err(Errno::NOENT);

@@ -20,8 +20,8 @@ pub enum Why {
     Errno(Errno),
     /// The capture does not contain this path, because it was never read.
     NotCaptured,
-    /// The path is a network setting, and this process is in another network namespace than the mounted host. The kernel would show this
-    /// process's setting.
+    /// The path is a network setting, and this process is in another network namespace than the mounted host.
+    /// The kernel would show the setting of this process's namespace.
     OtherNetwork,
 }
 

@@ -1,4 +1,4 @@
-//! `Root`: the only way to read a host, from any of three sources.
+//! `Root`: the only way to read a host. A root has one of three sources.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub struct Root {
 /// The source of a [`Root`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootKind {
-    /// The machine this process runs on.
+    /// The machine on which this process runs.
     Live,
     /// A directory that holds another root, such as `/host` in a container or an unpacked image.
     Mounted,
@@ -37,7 +37,7 @@ pub enum RootKind {
 
 #[derive(Debug)]
 enum Source {
-    /// With the metadata service, or `None` if it must not be queried.
+    /// The metadata service. `None` if the service must not be queried.
     Live(Option<Metadata>),
     Mounted(Mounted),
     Captured(Arc<Mutex<Capture>>),
@@ -54,19 +54,19 @@ pub struct RootError {
 }
 
 impl Root {
-    /// The machine this process runs on.
+    /// The machine on which this process runs.
     pub fn live() -> Root {
         Root::from_source(Source::Live(None))
     }
 
-    /// The machine this process runs on, with instance metadata: `@metadata/ec2/instance-type`,
-    /// `@metadata/gce/machine-type`, `@metadata/azure/vm-size`. Such a reading takes up to 100 ms; the address is
-    /// link-local.
+    /// The machine on which this process runs, with instance metadata:
+    /// `@metadata/ec2/instance-type`, `@metadata/gce/machine-type`, `@metadata/azure/vm-size`.
+    /// A reading of metadata takes up to 100 ms, and uses only the cloud's link-local address.
     pub fn live_with_metadata() -> Root {
         Root::from_source(Source::Live(Some(Metadata::link_local())))
     }
 
-    /// The root that is mounted or unpacked at `dir`. Symbolic links are followed only inside it.
+    /// The root that is mounted or unpacked at `dir`. Symbolic links are followed only inside the root.
     ///
     /// # Errors
     /// If `dir` is not a directory that this process may open.
@@ -84,8 +84,8 @@ impl Root {
         Root { source: Arc::new(source), seen: Some(Arc::default()) }
     }
 
-    /// The same root without a record of its readings. For a root that is read every second for days, a record would grow by the files of
-    /// every process that ended.
+    /// The same root without a record of its readings.
+    /// If a root is read every second for days, a record would grow by the files of every process that ended.
     #[must_use]
     pub fn unrecorded(&self) -> Root {
         Root { source: Arc::clone(&self.source), seen: None }
@@ -102,11 +102,11 @@ impl Root {
 
     /// The text of a file. Bytes that are not UTF-8 become U+FFFD.
     ///
-    /// A path that begins with `@` is not a file: `@cpuid/40000000`, `@uname`, `@ethtool/eth0/drvinfo`. `@metadata/…`
-    /// is `ENOENT` unless the root was made by [`Root::live_with_metadata`].
+    /// A path that begins with `@` is not a file: `@cpuid/40000000`, `@uname`, `@ethtool/eth0/drvinfo`.
+    /// `@metadata/…` is `ENOENT` unless the root was made by [`Root::live_with_metadata`].
     ///
     /// # Errors
-    /// The kernel's error, or that the capture does not contain the path.
+    /// The kernel's error, or [`Why::NotCaptured`](crate::Why::NotCaptured) if the capture does not contain the path.
     pub fn text(&self, path: &str) -> Result<String, Refusal> {
         let look = match &*self.source {
             Source::Live(Some(metadata)) if path.starts_with("@metadata/") => metadata.text(path).map_err(Why::Errno),
@@ -149,8 +149,8 @@ impl Root {
         look.map_err(|why| Refusal { path: path.to_owned(), why })
     }
 
-    /// All readings so far, refusals included; for a captured root, its whole content. Empty for a live or mounted root that is
-    /// [unrecorded](Root::unrecorded).
+    /// All readings so far, including refusals. For a captured root, its whole content.
+    /// Empty for a live or mounted root that is [unrecorded](Root::unrecorded).
     pub fn capture(&self) -> Capture {
         match &*self.source {
             Source::Captured(capture) => lock(capture).clone(),
@@ -170,7 +170,7 @@ impl Root {
         }
     }
 
-    /// The configuration files of this host, for changes. Those of a captured root are in memory.
+    /// The configuration files of this host, for changes. The files of a captured root are in memory.
     ///
     /// # Errors
     /// The kernel's error for opening `/`.

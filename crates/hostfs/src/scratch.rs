@@ -1,4 +1,4 @@
-//! A temporary file without a name. It disappears when its process ends, even by a crash.
+//! A temporary file without a name. The file disappears when its process ends, even by a crash.
 
 use std::fs::File;
 use std::path::Path;
@@ -18,8 +18,8 @@ pub enum Done {
     OnDisk,
 }
 
-/// A new file in `directory` that only its owner can read and write. If the file system does not support files without
-/// a name (`O_TMPFILE`), it has a name for a moment.
+/// Creates a file in `directory` that only its owner can read and write.
+/// If the file system does not support files without a name (`O_TMPFILE`), the file has a name for a moment.
 ///
 /// # Errors
 /// The kernel's error.

@@ -1,8 +1,9 @@
-//! `Sleeper`: reads the deadline of the sleep that a thread of any process requested. It reads the arguments of the thread's system call
-//! (proc_pid_syscall(5)) and the time in memory that they point to. It does not stop the thread. A running thread has no such data.
+//! `Sleeper`: reads the deadline of the sleep that a thread of any process requested.
+//! The sleeper reads the arguments of the thread's system call (proc_pid_syscall(5)), and the time in memory to which they point.
+//! The thread is not stopped. For a running thread, the kernel does not show these arguments.
 //!
-//! A server's tick is due at the deadline that the server requested. From outside, only these arguments show the deadline. The wake-up
-//! itself comes later, because of timer slack and the machine.
+//! A server's tick is due at the deadline that the server requested.
+//! From outside, only the arguments of the call show that deadline. The wake-up itself comes later, because of timer slack and the machine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -36,13 +37,13 @@ pub enum Wait {
 /// The kind of system call in which a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
-    /// `nanosleep`, `clock_nanosleep`: only the time ends it.
+    /// `nanosleep`, `clock_nanosleep`: only the time ends the call.
     Sleep,
-    /// `poll`, `select`, `epoll_wait` and similar calls: a file or the time ends it.
+    /// `poll`, `select`, `epoll_wait` and similar calls: a file or the time ends the call.
     Poll,
-    /// `futex`: another thread or the time ends it.
+    /// `futex`: another thread or the time ends the call.
     Futex,
-    /// Any other call, or none.
+    /// Any other call, or no call.
     Other,
 }
 
@@ -56,11 +57,11 @@ pub struct SleepCall {
 }
 
 impl SleepCall {
-    /// The call, if a timer that is due at `due_ns` also ends it. If the timer comes first, the call counts as a sleep until then.
+    /// Adds a timer that is due at `due_ns` and also ends the call. If the timer comes first, the call counts as a sleep until `due_ns`.
     fn with_timer(self, due_ns: u64, now_ns: u64) -> SleepCall {
         let is_sooner = match self.wait {
             Wait::Until(ns) => due_ns < ns,
-            // The call began before `now_ns`, so on a tie its own limit ends first.
+            // The call began before `now_ns`. If both times are equal, the call's own limit ends first.
             Wait::For(ns) => due_ns < now_ns.saturating_add(ns),
             Wait::Open | Wait::Unknown => true,
         };
@@ -86,7 +87,7 @@ enum TimeArgument {
         at: u64,
         counts: Counts,
     },
-    /// A `struct timeval` at this address. Only `select` has one.
+    /// A `struct timeval` at this address. Only `select` uses this type.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "other processors have no `select`"))]
     Val {
         at: u64,
@@ -94,7 +95,7 @@ enum TimeArgument {
     Nothing,
 }
 
-/// The number and the arguments of a thread's current call: `230 0x1 0x1 0x7ffe… … SP PC`. `None` for `running` and for other text.
+/// The number and the arguments of a thread's current call: `230 0x1 0x1 0x7ffe… … SP PC`. `None` for `running` and any other text.
 pub fn parse_syscall(text: &str) -> Option<(i64, [u64; 6])> {
     let mut words = text.split_ascii_whitespace();
     let number: i64 = words.next()?.parse().ok().filter(|number| *number >= 0)?;
@@ -134,7 +135,8 @@ fn time_argument(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> TimeArgument
     }
 }
 
-/// The file that a call waits for: a set of files (epoll), or a file that it reads. The file may be a timer, or the set may contain one.
+/// The file for which a call waits: a set of files (epoll), or a file that the call reads.
+/// The file may be a timer, or the set may contain a timer.
 fn file(number: i64, [a0, ..]: [u64; 6]) -> Option<u32> {
     match number as libc::c_long {
         libc::SYS_epoll_pwait | 441 | libc::SYS_read => u32::try_from(a0).ok(),
@@ -165,7 +167,7 @@ fn time_ns(bytes: [u8; 16], parts: u64) -> Option<u64> {
     seconds.checked_mul(SECOND_NS)?.checked_add(rest * (SECOND_NS / parts))
 }
 
-/// A thread of any process, whose sleeps are read.
+/// Reads the sleeps of one thread, which may belong to any process.
 #[derive(Debug)]
 pub struct Sleeper {
     call: File,
@@ -173,11 +175,11 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// The thread `tid`.
+    /// Opens the thread `tid`.
     ///
     /// # Errors
-    /// `ENOENT` if it does not exist, or the kernel does not show calls; `EACCES` or `EPERM` without the privileges of
-    /// a debugger (CAP_SYS_PTRACE).
+    /// `ENOENT` if the thread does not exist, or if the kernel does not show calls.
+    /// `EACCES` or `EPERM` without the privileges of a debugger (CAP_SYS_PTRACE).
     pub fn open(tid: u32) -> Result<Sleeper, Errno> {
         let open = |name: &str| File::open(format!("/proc/{tid}/{name}")).map_err(|error| Errno::from(&error));
         Ok(Sleeper { call: open("syscall")?, memory: open("mem")? })
@@ -186,13 +188,14 @@ impl Sleeper {
     /// The thread's current call. This takes two reads, about 10 us.
     ///
     /// # Errors
-    /// `ESRCH` if the thread has ended; else the kernel's error.
+    /// `ESRCH` if the thread has ended. Otherwise the kernel's error.
     pub fn sleep_call(&self) -> Result<SleepCall, Errno> {
         self.sleep_call_with(|_| None)
     }
 
-    /// As [`sleep_call`](Sleeper::sleep_call), but includes timer files. `timer_due_ns` returns when the timer of a file is due, if the
-    /// file is a timer or a set with one. A thread that waits for such a file sleeps until then, unless its own limit is earlier.
+    /// As [`sleep_call`](Sleeper::sleep_call), but includes timer files.
+    /// `timer_due_ns` returns when the timer of a file is due. The file may be a timer, or a set with a timer.
+    /// A thread that waits for such a file sleeps until then, unless its own limit is earlier.
     ///
     /// # Errors
     /// As [`sleep_call`](Sleeper::sleep_call).
@@ -217,7 +220,7 @@ impl Sleeper {
             TimeArgument::Val { at } => (at, Counts::FromTheCall, 1_000_000),
         };
         let mut time = [0; 16];
-        // The thread may have run on since its call was read.
+        // The thread may have left the call since the call was read.
         if self.memory.read_exact_at(&mut time, at).is_err() {
             return Wait::Unknown;
         }

@@ -1,14 +1,15 @@
-//! `TimerFiles`: reads when the timer files of a process are due (timerfd_create(2)). A server on Asio, libevent or sd-event passes no time
-//! limit to its calls. Such a timer wakes it, and only /proc/PID/fdinfo shows when.
+//! `TimerFiles`: reads when the timer files of a process are due (timerfd_create(2)).
+//! A server on Asio, libevent or sd-event passes no time limit to its calls.
+//! A timer file wakes the server, and only /proc/PID/fdinfo shows when.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use evenkeel_sys::clock;
 
-/// The maximum size of one file's description. A set of sockets has one line for each.
+/// The maximum size of the description of one file. The description of a set has one line for each file in the set.
 const TEXT_BYTES_MAX: usize = 1 << 16;
-/// The maximum number of files of one set that are read, and of sets that are remembered.
+/// The maximum number of files of one set to read, and of sets to remember.
 const FILES_MAX: usize = 256;
 const SETS_MAX: usize = 32;
 /// After this many queries, the content of a set is read again.
@@ -35,8 +36,9 @@ impl TimerFiles {
         TimerFiles { pid, sets: Vec::new() }
     }
 
-    /// The time at which the first timer ends a wait for this file, on the monotonic clock in nanoseconds. The file is a timer or a set of
-    /// files (epoll). `None` if no timer is set, or if it cannot be read: that needs the privileges of a debugger (CAP_SYS_PTRACE).
+    /// When the first timer ends a wait for this file, on the monotonic clock in nanoseconds.
+    /// The file is a timer or a set of files (epoll).
+    /// `None` if no timer is set, or if the timer cannot be read. Reading needs the privileges of a debugger (CAP_SYS_PTRACE).
     pub fn due_ns(&mut self, file: u32) -> Option<u64> {
         let at = self.sets.iter().position(|set| set.file == file && set.questions < QUESTIONS_MAX);
         let at = at.unwrap_or_else(|| {
@@ -77,8 +79,8 @@ fn text_of(file: &File) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The remaining time of a timer in nanoseconds, from `it_value: (SECONDS, NANOSECONDS)`. 0 if it is not set. `None` if the file is not a
-/// timer.
+/// The remaining time of a timer in nanoseconds, from `it_value: (SECONDS, NANOSECONDS)`.
+/// 0 if the timer is not set. `None` if the file is not a timer.
 pub fn parse_timer(text: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix("it_value:"))?;
     let (seconds, ns) = value.trim().strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
@@ -133,7 +135,7 @@ mod tests {
         let number = |file: &dyn AsRawFd| u32::try_from(file.as_raw_fd()).unwrap();
         let mut files = TimerFiles::new(std::process::id());
         for file in [number(&timer.as_fd()), number(&set)] {
-            // The remaining time is read between two readings of the clock, so it may differ by the time between them.
+            // The kernel computes the remaining time between two readings of the clock, so the result may differ by the time between them.
             let before_ns = clock::monotonic_ns();
             let seen_ns = files.due_ns(file).unwrap();
             assert!(seen_ns.abs_diff(due_ns) <= clock::monotonic_ns() - before_ns, "{seen_ns} {due_ns}");

@@ -1,5 +1,6 @@
-//! `Tree`: the only way to write configuration files of a host, and only below `/etc` and `/boot`. Each change is complete or not made at
-//! all, and is on disk when the call returns. Links in an image cannot lead out of it.
+//! `Tree`: the only way to write configuration files of a host, and only below `/etc` and `/boot`.
+//! A change is made completely or not at all, and is on disk when the call returns.
+//! Links in an image cannot lead out of the image.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +15,7 @@ use crate::draft;
 use crate::entry::Entry;
 use crate::inside::{self, Links};
 
-/// The longest file that is read or written, in bytes: `grub.cfg` of a host with many kernels has some 50,000.
+/// The maximum size of a file to read or write, in bytes. `grub.cfg` of a host with many kernels has some 50,000 bytes.
 pub const MAX_FILE_BYTES: usize = 256 << 10;
 
 /// Nothing outside of these folders is changed, whatever a plan says.
@@ -62,11 +63,11 @@ impl Tree {
         Tree { source: Source::Captured(capture) }
     }
 
-    /// The entry at `path`. A link at its end is not followed.
+    /// The entry at `path`. A link at the end of the path is not followed.
     ///
     /// # Errors
-    /// The kernel's error; `EFBIG` for more than [`MAX_FILE_BYTES`], `EILSEQ` for text that is not UTF-8, `EINVAL` for
-    /// an entry that is neither file nor link, or for a path outside `/etc` and `/boot`.
+    /// The kernel's error. `EFBIG` for more than [`MAX_FILE_BYTES`], and `EILSEQ` for text that is not UTF-8.
+    /// `EINVAL` for an entry that is neither file nor link, or for a path outside `/etc` and `/boot`.
     pub fn look(&self, path: &str) -> Result<Entry, TreeError> {
         let inside = checked(path)?;
         match &self.source {
@@ -76,10 +77,10 @@ impl Tree {
         .map_err(|errno| error("read", path, errno))
     }
 
-    /// Puts `entry` at `path`, replacing the old entry. Owner and group of a replaced file stay.
+    /// Puts `entry` at `path`, in place of the old entry. A replaced file keeps its owner and group.
     ///
     /// # Errors
-    /// The kernel's error; the old entry is then unchanged.
+    /// The kernel's error. After an error, the old entry is unchanged.
     pub fn put(&self, path: &str, entry: &Entry) -> Result<(), TreeError> {
         let inside = checked(path)?;
         let doing = if *entry == Entry::Absent { "remove" } else { "write" };
@@ -95,10 +96,10 @@ impl Tree {
         .map_err(|errno| error(doing, path, errno))
     }
 
-    /// Removes what a killed [`Tree::put`] may have left next to `path`.
+    /// Removes the files that a killed [`Tree::put`] may have left next to `path`.
     ///
     /// # Errors
-    /// The kernel's error; a missing folder is not an error.
+    /// The kernel's error. A missing folder is not an error.
     pub fn sweep(&self, path: &str) -> Result<(), TreeError> {
         let inside = checked(path)?;
         let Source::Disk { dir, links } = &self.source else {
@@ -151,7 +152,7 @@ impl Tree {
         }
     }
 
-    /// Removes one folder if it is empty. A missing folder, or one that is not empty, is not an error.
+    /// Removes one folder if it is empty. A missing folder is not an error, and neither is a folder with entries.
     ///
     /// # Errors
     /// The kernel's error.
@@ -172,7 +173,7 @@ impl Tree {
         }
     }
 
-    /// The names in a folder, sorted. Empty if it does not exist.
+    /// The names in a folder, sorted. Empty if the folder does not exist.
     ///
     /// # Errors
     /// The kernel's error.
@@ -260,7 +261,7 @@ fn look_at(dir: &OwnedFd, links: Links, inside: &str) -> Result<Entry, Errno> {
     }
 }
 
-/// The folder that a path lies in, and the path's last part.
+/// The folder that contains a path, and the path's last part.
 struct Folder<'a> {
     dir: OwnedFd,
     name: &'a str,

@@ -1,6 +1,7 @@
-//! `UserFile`: a file that the user names. Opening it never waits, and reading it never takes more memory than the caller allows.
+//! `UserFile`: a file that the user names. Opening the file never waits, and reading it never takes more memory than the caller allows.
 //!
-//! A FIFO without a writer, a device and a sparse file are valid paths. Each can make a plain `open` and `read` hang, or fill the memory.
+//! A FIFO without a writer, a device and a sparse file are valid paths.
+//! Each of these paths can make a plain `open` and `read` hang, or fill the memory.
 //! All commands that read a file of the user use this module.
 
 use std::fs::File;
@@ -14,13 +15,13 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::time::Timespec;
 
-/// How long a FIFO may be without a writer. In `program > fifo & evenkeel … fifo` the writer may open it second.
+/// How long to wait for the writer of a FIFO. In `program > fifo & evenkeel … fifo`, the writer may open the FIFO after evenkeel.
 const WRITER_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-/// Only files of at least this size are checked for holes: reading a smaller file costs little.
+/// Only files of at least this size are checked for holes. A smaller file uses little memory even with holes.
 const HOLES_CHECKED_FROM_BYTES: u64 = 16 << 20;
 /// The maximum number of extents of a file to examine.
 const EXTENTS_MAX: usize = 65_536;
-/// A file is refused if less than 1 part in this many is data, and the rest are holes.
+/// A file is refused if less than one part in this many is data, and the rest is holes.
 const DATA_PART: u64 = 4;
 /// The number of bytes that one `read` requests.
 const PIECE_BYTES: usize = 64 << 10;
@@ -36,7 +37,7 @@ const NEW_TERMINAL: (u32, u32) = (5, 2);
 /// Why a file of the user cannot be read. Each text fits at the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserFileError {
-    /// The kernel refused.
+    /// The kernel refused to open or read the file.
     #[error("{0}")]
     Kernel(Errno),
     /// The file is a device, and opening it may have an effect on hardware.
@@ -64,7 +65,7 @@ pub enum UserFileError {
         /// The file's length.
         length_bytes: u64,
     },
-    /// The file is not a regular one, so nothing can be appended to it.
+    /// The file is not a regular file, so nothing can be appended to it.
     #[error("it is not a regular file")]
     NoFile,
     /// The file is not UTF-8.
@@ -94,7 +95,7 @@ impl UserFileError {
     }
 }
 
-/// An open file, of which at most the head was read so far.
+/// An open file. Until now, at most its first bytes were read.
 #[derive(Debug)]
 pub struct UserFile {
     file: File,
@@ -113,10 +114,10 @@ enum Kind {
 }
 
 impl UserFile {
-    /// Opens a file. At most `limit_bytes` of it may be read.
+    /// Opens a file, of which at most `limit_bytes` may be read.
     ///
     /// # Errors
-    /// If it does not exist or may not be read; if it is a device or a socket, longer than the limit, or mostly holes.
+    /// If the file does not exist or may not be read. If it is a device or a socket, longer than the limit, or mostly holes.
     pub fn open(path: &Path, limit_bytes: u64) -> Result<UserFile, UserFileError> {
         // Check the file before opening it, because opening a device may have an effect.
         let known = std::fs::metadata(path).map_err(|error| Errno::from(&error))?;
@@ -128,7 +129,7 @@ impl UserFile {
 
     /// Checks an open file, which does not block.
     fn from_file(file: File, limit_bytes: u64) -> Result<UserFile, UserFileError> {
-        // The path may lead to another file by now, so check the open file again.
+        // The path may now lead to another file, so check the open file again.
         let known = file.metadata().map_err(|error| Errno::from(&error))?;
         let kind = kind(&known)?;
         if kind == Kind::Regular {
@@ -150,7 +151,7 @@ impl UserFile {
         Ok(opened)
     }
 
-    /// Lowers the limit for a file that is not a regular one, because its length is unknown.
+    /// Lowers the limit for a file that is not a regular file, because its length is unknown.
     #[must_use]
     pub fn limit_stream(mut self, limit_bytes: u64) -> UserFile {
         if self.kind != Kind::Regular {
@@ -159,7 +160,7 @@ impl UserFile {
         self
     }
 
-    /// When the file was last written; `None` if unknown.
+    /// When the file was last written. `None` if unknown.
     pub fn modified(&self) -> Option<SystemTime> {
         self.modified
     }
@@ -178,7 +179,7 @@ impl UserFile {
     /// The whole content.
     ///
     /// # Errors
-    /// If the kernel refuses, the file is longer than the limit, or it is a named pipe without a writer.
+    /// If the kernel refuses, if the file is longer than the limit, or if it is a named pipe without a writer.
     pub fn into_bytes(mut self) -> Result<Vec<u8>, UserFileError> {
         if self.kind == Kind::Regular {
             let length = self.file.metadata().map_or(0, |known| known.len()).min(self.limit_bytes);
@@ -191,12 +192,12 @@ impl UserFile {
         Ok(self.read)
     }
 
-    /// Returns a reader from the file's beginning, for a caller that holds only a piece of the file in memory.
+    /// Returns a reader that starts at the file's beginning, for a caller that holds only a part of the file in memory.
     pub fn into_reader(self) -> UserFileReader {
         UserFileReader { at: 0, passed_bytes: self.read.len() as u64, opened: self }
     }
 
-    /// Finds out whether a pipe has a writer. A pipe that nobody has open for writing looks as if it were at its end.
+    /// Waits for a writer of a pipe. A pipe that no process has open for writing looks as if it were at its end.
     fn await_writer(&mut self) -> Result<(), UserFileError> {
         if self.try_byte()? != Some(0) {
             return Ok(());
@@ -209,7 +210,7 @@ impl UserFile {
         if self.try_byte()? == Some(0) { Err(UserFileError::NoWriter) } else { Ok(()) }
     }
 
-    /// Reads one byte if there is one. Returns zero at the end, and `None` if the read would have to wait.
+    /// Reads one byte if one is available. Returns zero at the end, and `None` if the read would have to wait.
     fn try_byte(&mut self) -> Result<Option<usize>, UserFileError> {
         let mut byte = [0; 1];
         match rustix::io::read(&self.file, &mut byte) {
@@ -234,13 +235,13 @@ impl UserFile {
     }
 }
 
-/// A file of the user that is read piece by piece. Beyond the limit a read fails.
+/// A file of the user that is read in pieces. A read beyond the limit fails.
 #[derive(Debug)]
 pub struct UserFileReader {
     opened: UserFile,
     /// How many bytes of the head were returned.
     at: usize,
-    /// How many bytes of the file were read, the head included.
+    /// How many bytes of the file were read, including the head.
     passed_bytes: u64,
 }
 
@@ -272,7 +273,7 @@ pub fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, UserFileError> {
 /// The whole text of a file that the user names.
 ///
 /// # Errors
-/// As [`read`]; also if the file is not UTF-8.
+/// As [`read`]. Also fails if the file is not UTF-8.
 pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, UserFileError> {
     String::from_utf8(read(path, limit_bytes)?).map_err(|_| UserFileError::NoText)
 }
@@ -280,7 +281,7 @@ pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, UserFileError>
 /// Opens a regular file of the user to append to it. This never waits.
 ///
 /// # Errors
-/// If it does not exist, is not a regular file, or may not be written.
+/// If the file does not exist, is not a regular file, or may not be written.
 pub fn open_to_append(path: &Path) -> Result<File, UserFileError> {
     let known = std::fs::metadata(path).map_err(|error| Errno::from(&error))?;
     if !known.is_file() {
@@ -313,11 +314,11 @@ fn kind(known: &std::fs::Metadata) -> Result<Kind, UserFileError> {
             Err(UserFileError::Device)
         };
     }
-    // For a folder or a socket, the kernel returns an error when it is opened or read.
+    // For a folder or a socket, the kernel returns an error when a program opens or reads it.
     Ok(Kind::Other)
 }
 
-/// Reads the available bytes, and waits if a writer has not written yet. Zero is the end.
+/// Reads the available bytes, and waits if no writer has written yet. Zero means the end.
 fn read_waiting(file: &File, into: &mut [u8]) -> Result<usize, Errno> {
     loop {
         match rustix::io::read(file, &mut *into) {
@@ -329,7 +330,7 @@ fn read_waiting(file: &File, into: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Waits until there is something to read, or all writers have gone. None if neither happens within `limit`.
+/// Waits until there is something to read, or until all writers have gone. `None` if neither happens within `limit`.
 fn poll(file: &File, limit: Option<Timespec>) -> Result<Option<PollFlags>, Errno> {
     loop {
         let mut polled = [PollFd::new(file, PollFlags::IN)];
@@ -342,8 +343,9 @@ fn poll(file: &File, limit: Option<Timespec>) -> Result<Option<PollFlags>, Errno
     }
 }
 
-/// Refuses an endless file of the kernel, before any byte of it is read. For a file with an end, `poll` reports that it can be read and
-/// written at once, however it was opened. For an endless file, it reports at most that it can be read.
+/// Refuses an endless file of the kernel, before any byte of it is read.
+/// For a file with an end, `poll` reports at once that it can be read and written, however it was opened.
+/// For an endless file, `poll` reports at most that it can be read.
 fn refuse_endless(file: &File) -> Result<(), UserFileError> {
     let mut polled = [PollFd::new(file, PollFlags::IN | PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -360,7 +362,7 @@ fn refuse_holes(file: &File, length_bytes: u64) -> Result<(), UserFileError> {
     for _ in 0..EXTENTS_MAX {
         let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // No data follows: the rest is a hole.
+            // No data follows, so the rest of the file is a hole.
             Err(rustix::io::Errno::NXIO) => length_bytes,
             // Not every file system can report its holes.
             Err(_) => break,
@@ -410,7 +412,7 @@ mod tests {
         assert!(of("/proc/self/status").unwrap() > 0, "its length is said to be zero");
     }
 
-    /// Regression: reading any of these never ended, and reading `/proc/kmsg` took its messages away.
+    /// Regression: reading any of these files never ended, and reading `/proc/kmsg` took its messages away.
     #[test]
     fn what_has_no_end_is_refused_before_it_is_read() {
         let of = |path: &str| read(Path::new(path), MIB).map(|bytes| bytes.len());

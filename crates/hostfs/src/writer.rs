@@ -1,5 +1,5 @@
-//! `HostWriter`: the only way to write to a host. It accepts only paths below /proc and /sys, so a path from a file or the user can reach
-//! nothing else.
+//! `HostWriter`: the only way to write to a host.
+//! The writer accepts only paths below /proc and /sys, so a path from a file or the user can reach nothing else.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use crate::capture::{Capture, lock};
 use crate::fake_kernel;
 use crate::refusal::Why;
 
-/// Writes to the live machine or to a captured one.
+/// Writes to the live machine or to a captured machine.
 #[derive(Clone, Debug)]
 pub struct HostWriter {
     target: Target,
@@ -74,11 +74,11 @@ impl HostWriter {
         .map_err(refused)
     }
 
-    /// Holds the idle exit latency of every CPU at or below `us`, until the returned value is dropped or this process ends, even by a
-    /// crash.
+    /// Holds the idle exit latency of every CPU at or below `us`.
+    /// The limit ends when the returned value is dropped or this process ends, even by a crash.
     ///
     /// # Errors
-    /// The kernel's error: this needs root, and an idle driver in the kernel.
+    /// The kernel's error. The call needs root, and an idle driver in the kernel.
     pub fn hold_dma_latency_us(&self, us: i32) -> Result<HeldLatency, WriteError> {
         let refused = |errno| WriteError { path: dma_latency::DEVICE.to_owned(), value: us.to_string(), errno };
         match &self.target {
@@ -96,7 +96,7 @@ impl HostWriter {
     }
 }
 
-/// A limit on idle exit latency that ends when this is dropped.
+/// A limit on idle exit latency, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct HeldLatency {
     /// None on a captured host.
@@ -105,7 +105,7 @@ pub struct HeldLatency {
 }
 
 impl HeldLatency {
-    /// The active limit, in microseconds: the smallest that any process holds.
+    /// The active limit, in microseconds: the smallest limit that any process holds.
     ///
     /// # Errors
     /// The kernel's error for the read.

@@ -1,5 +1,5 @@
-//! `Converter`: makes a [`Recording`] of records from the kernel's rings or from a file. It tracks the mappings of each process, to convert
-//! addresses to places in files.
+//! `Converter`: makes a [`Recording`] from records of the kernel's rings or of a file.
+//! The converter tracks the mappings of each process, to convert addresses to places in files.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,16 +11,16 @@ use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, Record
 use crate::stack::{Frame, Hint, Module, StackId};
 use crate::unwind::{End, FRAMES_MAX, SampledStack, Unwind};
 
-/// Words of a call chain from this value on are markers (`PERF_CONTEXT_MAX`), not addresses.
+/// In a call chain, words from this value on are markers (`PERF_CONTEXT_MAX`), not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
-/// Marks that the next addresses are the kernel's (`PERF_CONTEXT_KERNEL`).
+/// This marker means that kernel addresses follow (`PERF_CONTEXT_KERNEL`).
 const MARK_KERNEL: u64 = -128_i64 as u64;
-/// Marks that the next addresses are the user's (`PERF_CONTEXT_USER`).
+/// This marker means that user addresses follow (`PERF_CONTEXT_USER`).
 const MARK_USER: u64 = -512_i64 as u64;
-/// The prefix of the kernel's name in mapping records. The symbol at the start of its code follows.
+/// The prefix of the kernel's name in mapping records. The symbol at the start of the kernel's code follows this prefix.
 const KERNEL: &str = "[kernel.kallsyms]";
-/// The maximum number of mappings that are copied from parents to children in the whole recording. A child that maps nothing before exec
-/// needs no copy.
+/// The maximum number of mappings that are copied from parents to children in the whole recording.
+/// A child that maps nothing before exec needs no copy.
 const COPIES_MAX: usize = 1 << 20;
 /// The maximum number of caveats of a recording.
 const CAVEATS_MAX: usize = 16;
@@ -28,14 +28,14 @@ const CAVEATS_MAX: usize = 16;
 /// The maximum number of processes whose last call chain is remembered.
 const CHAINS_MAX: usize = 1024;
 
-/// The last block of a call chain: its addresses, outermost first, each with the stack up to that frame.
+/// The last block of a call chain. It has the addresses, outermost first, and for each address the stack up to that frame.
 #[derive(Debug, Default)]
 struct Chain {
     is_kernel: bool,
     frames: Vec<(u64, StackId)>,
 }
 
-/// Makes a recording of records that are sorted by time.
+/// Makes a recording from records that are sorted by time.
 pub struct Converter<'u> {
     recording: Recording,
     maps: HashMap<u32, Rc<Maps>>,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Converter<'_> {
 }
 
 impl<'u> Converter<'u> {
-    /// A converter for these events and this machine. `unwind` unwinds the user stacks that samples contain.
+    /// Creates a converter for these events and this machine. `unwind` unwinds the user stacks that samples contain.
     pub fn new(machine: Machine, events: Vec<Event>, unwind: &'u mut dyn Unwind) -> Converter<'u> {
         let recording = Recording { machine, events, ..Recording::default() };
         Converter {
@@ -70,7 +70,7 @@ impl<'u> Converter<'u> {
         }
     }
 
-    /// Sets build IDs by path, for records without one.
+    /// Sets build IDs by path, for records that have no build ID.
     pub fn build_ids(&mut self, by_path: HashMap<String, Vec<u8>>) {
         self.build_ids = by_path;
     }
@@ -161,7 +161,7 @@ impl<'u> Converter<'u> {
             self.last.remove(&pid);
             match self.maps.get(&parent_pid).cloned() {
                 Some(maps) => self.maps.insert(pid, maps),
-                // The parent is unknown. Any mappings here belong to an ended process with the same pid.
+                // The parent is unknown. Remove mappings of an ended process that had the same pid.
                 None => self.maps.remove(&pid),
             };
         }
@@ -204,13 +204,13 @@ impl<'u> Converter<'u> {
         self.recording.stacks.intern(frames.into_iter().rev())
     }
 
-    /// Adds the stack of a sample that has only a call chain. The outer frames mostly equal those of the process's last chain, and are then
-    /// reused.
+    /// Adds the stack of a sample that has only a call chain.
+    /// The outer frames are mostly the same as in the process's last chain. If so, they are reused.
     fn stack_of_chain(&mut self, sample: &record::Sample<'_>) -> Option<StackId> {
         let words = sample.chain.as_chunks::<8>().0;
         let word = |at: usize| words.get(at).map_or(u64::MAX, |word| u64::from_ne_bytes(*word));
         let marker = (0..words.len()).rev().find(|at| word(*at) >= FIRST_MARKER)?;
-        // The first address of a block is the executed instruction. The others are return addresses.
+        // The first address of a block is the executed instruction. The other addresses are return addresses.
         let begin = marker + 2;
         if begin > words.len() || words.len() > FRAMES_MAX || self.last.len() > CHAINS_MAX {
             self.last.clear();
@@ -235,7 +235,7 @@ impl<'u> Converter<'u> {
             stack = Some(on);
         }
         self.last.insert(pid, chain);
-        // The blocks before the last one hold the inner frames.
+        // The last block holds the outer frames, and the blocks before it hold the inner frames.
         let inner = record::Sample { chain: &sample.chain[..begin * 8], ..*sample };
         for frame in self.chain(&inner).into_iter().rev() {
             stack = Some(self.recording.stacks.on(stack, frame));
@@ -243,7 +243,8 @@ impl<'u> Converter<'u> {
         stack
     }
 
-    /// The mappings of a process. If they are shared with the parent, they are copied first, unless that exceeds the limit.
+    /// The mappings of a process, for a change.
+    /// If the process shares the mappings with its parent, they are copied first, unless that exceeds the limit.
     fn maps_to_change(&mut self, pid: u32) -> &mut Maps {
         let maps = self.maps.entry(pid).or_default();
         if Rc::strong_count(maps) > 1 {
@@ -259,7 +260,7 @@ impl<'u> Converter<'u> {
     }
 
     fn sample(&mut self, sample: &record::Sample<'_>, event: EventId, layout: &Layout) {
-        // Registers without a stack are a probe's arguments.
+        // Registers without a stack are the arguments of a probe.
         let arguments = if layout.has(field::STACK_USER) { &[] } else { sample.registers };
         let sample =
             &record::Sample { registers: if arguments.is_empty() { sample.registers } else { &[] }, ..*sample };
@@ -304,7 +305,7 @@ impl<'u> Converter<'u> {
     fn chain(&self, sample: &record::Sample<'_>) -> Vec<Frame> {
         let mut frames = Vec::new();
         let mut is_kernel = !sample.is_user;
-        // A return address points behind the call, so the address before it is looked up.
+        // A return address points behind the call, so look up the address before it.
         let mut is_first = true;
         for word in sample.chain.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)) {
             if word >= FIRST_MARKER {
@@ -365,8 +366,9 @@ impl<'u> Converter<'u> {
     }
 }
 
-/// Whether a mapping is of a file that has the code, by the rules of perf. Compilers at run time put code into memory without a file, or
-/// into a file that is not in the file system. The kernel's code for user mode (`[vdso]`) is in no file.
+/// Whether a mapping is of a file that has the code, by the rules of perf.
+/// Just-in-time compilers put code into memory without a file, or into a file that is not in the file system.
+/// The kernel's code for user mode (`[vdso]`) is in no file.
 fn is_of_file(path: &str) -> bool {
     const NO_FILE: &[&str] = &["//anon", "/dev/zero", "/anon_hugepage", "/memfd:", "/SYSV", "["];
     !path.is_empty() && !NO_FILE.iter().any(|beginning| path.starts_with(beginning))
@@ -389,7 +391,7 @@ mod tests {
     }
 
     proptest! {
-        /// Reuse of the previous chain does not change the result.
+        /// The result does not depend on the reuse of the previous chain.
         #[test]
         fn a_chain_is_the_same_whatever_came_before_it(chains in prop::collection::vec(chain(), 1..20)) {
             let event = Event { name: "cpu-clock".to_owned(), unit: Unit::Nanoseconds };
@@ -403,7 +405,7 @@ mod tests {
                 let sample = record::Sample { id, is_user: *is_user, ip: 7, chain: &chain, ..record::Sample::default() };
                 let record = Record { id, what: What::Sample(sample) };
                 kept.take(&record, 0, &layout);
-                // Frame by frame, as for a sample with registers.
+                // Add the stack frame by frame, as for a sample with registers.
                 fresh.last.clear();
                 let stack = fresh.stack_of_frames(&sample, &layout);
                 let of = |converter: &Converter<'_>, stack| -> Vec<Frame> {

@@ -1,5 +1,5 @@
-//! Exports a recording for the Firefox Profiler (profiler.firefox.com, which keeps files in the browser): threads with samples, a track for each
-//! CPU, and markers such as off-CPU intervals.
+//! Exports a recording for the Firefox Profiler (profiler.firefox.com, which keeps files in the browser).
+//! The export has threads with samples, a track for each CPU, and markers such as off-CPU intervals.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +19,7 @@ use crate::tree::{Kind, clean};
 
 /// The maximum number of markers, because more make a browser slow. The longest markers are exported.
 const MARKS_MAX: usize = 200_000;
-/// The sampling interval to declare if that of the recording is unknown.
+/// The sampling interval to declare if the recording's interval is unknown.
 const INTERVAL_NS: u64 = 10_101_010;
 
 /// A marker on a thread's track.
@@ -133,8 +133,8 @@ impl Categories {
     }
 }
 
-/// The track of a stack, and the label that is its root frame, as the caller of the outermost function. On the track of a CPU this is the
-/// thread's name; tracks of threads have no label.
+/// The track of a stack, and its root label. The label takes the place of the outermost function's caller.
+/// On the track of a CPU, the label is the thread's name. Tracks of threads have no label.
 type TrackBase = (ThreadHandle, Option<StringHandle>);
 
 struct Maker<'a> {
@@ -356,7 +356,7 @@ impl StaticSchemaMarker for TextMark {
         self.text
     }
 
-    // This marker has no number fields, so this is never called.
+    // The profiler never calls this function, because this marker has no number fields.
     fn number_field_value(&self, _: u32) -> f64 {
         0.0
     }

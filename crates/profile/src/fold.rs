@@ -1,4 +1,4 @@
-//! `Folded`: samples summed by stack, the input of flame graphs: `outer;inner 123`.
+//! `Folded`: samples summed by stack, such as `outer;inner 123`. Flame graphs are drawn from this.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,13 +14,13 @@ pub struct Folded {
     pub lines: BTreeMap<String, u64>,
 }
 
-/// What is shown below the outermost function of a stack.
+/// What to show below the outermost function of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Base {
     /// The name of the thread.
     #[default]
     Thread,
-    /// The name of the process's first thread, then the thread's.
+    /// The name of the process's first thread, then the name of the thread.
     Process,
     /// The CPU, then the name of the thread.
     Cpu,
@@ -64,7 +64,7 @@ pub struct FoldedError {
 }
 
 impl Base {
-    /// How many names this base puts below a stack.
+    /// The number of names that this base puts below a stack.
     pub fn levels(self) -> u32 {
         match self {
             Base::Thread => 1,
@@ -96,8 +96,8 @@ impl Folded {
         Folded::from(&tree(recording, names, base, seen))
     }
 
-    /// Whether a file with this head is folded text. That is, its first line that is not a comment ends in a number. No other format has
-    /// this.
+    /// Whether a file with this head is folded text: the first line that is not a comment ends in a number.
+    /// No other known format has such a line.
     pub fn is_likely(head: &[u8]) -> bool {
         let head = String::from_utf8_lossy(head);
         let mut lines = head.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -105,7 +105,7 @@ impl Folded {
         number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    /// Reads folded text of this program, `stackcollapse-perf.pl` and inferno. It skips empty lines and those that begin with `# `.
+    /// Reads folded text of this program, `stackcollapse-perf.pl` and inferno. Skips empty lines and lines that begin with `# `.
     ///
     /// # Errors
     /// If a line does not end in a whole number.
@@ -158,7 +158,7 @@ impl From<&Folded> for Tree {
     }
 }
 
-/// The key of the first summation, before names are looked up: two numbers for the base, the stack, and the label on top.
+/// The key of the first sum, before names are looked up: two numbers for the base, the stack, and the label on top.
 type Key = (u32, u32, Option<StackId>, Option<&'static str>);
 
 /// Builds the tree of the stacks. Each stack's names are looked up once, however many samples it has.
@@ -203,7 +203,7 @@ struct Grower<'a> {
     tree: Tree,
     /// The names of each frame, outermost first. They are computed on demand.
     by_frame: Vec<Option<Vec<NameId>>>,
-    /// The node of each stack, valid for the current base. The sums are sorted by base.
+    /// The node of each stack, valid for the current base, because the sums are sorted by base.
     by_stack: Vec<(NodeId, NodeId)>,
 }
 

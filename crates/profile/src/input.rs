@@ -20,7 +20,7 @@ pub enum ReadError {
     Text(#[from] BadLine),
 }
 
-/// The first bytes of files that users often try, with advice.
+/// The first bytes of files that users often try, with advice for each.
 const OTHERS: &[(&[u8], &str)] = &[
     (b"\x1f\x8b", "it is compressed with gzip: decompress it first"),
     (b"\x28\xb5\x2f\xfd", "it is compressed with zstd: decompress it first"),
@@ -53,11 +53,11 @@ fn is_perf_data(head: &[u8]) -> bool {
     head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP")
 }
 
-/// Reads a recording: a `perf.data` file, written to disk or to a pipe, or the output of `perf script`. If samples contain parts of the
-/// user's stack, `unwind` unwinds them.
+/// Reads a recording: a `perf.data` file, written to disk or to a pipe, or the output of `perf script`.
+/// If samples contain parts of the user's stack, `unwind` unwinds them.
 ///
 /// # Errors
-/// If the file has neither format, or is damaged. The error has the position.
+/// If the file has none of these formats, or is damaged. The error has the position.
 pub fn read(bytes: &[u8], unwind: &mut dyn Unwind) -> Result<Recording, ReadError> {
     check_head(bytes)?;
     match is_perf_data(bytes) {

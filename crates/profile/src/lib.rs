@@ -1,8 +1,11 @@
 //! Shows where the time of a server's ticks goes, from recordings of perf_event_open(2), live or from a file.
 //!
-//! Data goes one way. Records come from the kernel's rings or from a `perf.data` file, and one [`Converter`](convert::Converter) turns them
-//! into a [`Recording`](recording::Recording): samples and switches, with each stack stored once. [`Names`](names::Names) has the functions
-//! of its frames. From these two come all results: [`Folded`](fold::Folded) stacks, and graphs and tables of them.
+//! Data flows in one direction.
+//! Records come from the kernel's rings or from a `perf.data` file.
+//! One [`Converter`](convert::Converter) turns records into a [`Recording`](recording::Recording).
+//! A recording has samples and switches, with each stack stored once.
+//! [`Names`](names::Names) has the functions of the recording's frames.
+//! All results come from the recording and the names: [`Folded`](fold::Folded) stacks, and graphs and tables of stacks.
 
 pub mod binaries;
 pub mod convert;

@@ -9,19 +9,19 @@ use crate::stack::ModuleId;
 pub struct Map {
     /// The first address.
     pub start: u64,
-    /// The address after the last.
+    /// The address after the last address.
     pub end: u64,
     /// The file.
     pub module: ModuleId,
     /// The offset in the file at which the mapping begins.
     pub file_offset: u64,
-    /// Whether an address in this mapping is a place in a file. False for memory without a file, where compilers at run time put their
-    /// code.
+    /// Whether an address in this mapping is a place in a file.
+    /// False for memory without a file, where just-in-time compilers put their code.
     pub is_file: bool,
 }
 
 impl Map {
-    /// The offset in the file that an address in this mapping belongs to.
+    /// The offset in the file to which an address in this mapping belongs.
     pub fn offset_of(&self, address: u64) -> u64 {
         address.wrapping_sub(self.start).wrapping_add(self.file_offset)
     }
@@ -32,12 +32,12 @@ impl Map {
 pub struct Maps(BTreeMap<u64, Map>);
 
 impl Maps {
-    /// Adds a mapping. It replaces the parts of older mappings that it covers.
+    /// Adds a mapping. The new mapping replaces the covered parts of older mappings.
     pub fn add(&mut self, map: Map) {
         if map.end <= map.start {
             return;
         }
-        // If an older mapping begins before the new one, its parts before and after the new one stay.
+        // If an older mapping begins before the new mapping, its parts before and after the new mapping stay.
         if let Some(before) = self.0.range(..map.start).next_back().map(|(_, before)| *before)
             && before.end > map.start
         {

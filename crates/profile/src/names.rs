@@ -1,4 +1,4 @@
-//! `Names`: the functions of frames. If functions are inlined, a frame has several.
+//! `Names`: the functions of frames. A frame with inlined functions has several functions.
 
 use crate::recording::Recording;
 use crate::stack::{Frame, FrameId, Hint};
@@ -10,9 +10,9 @@ pub struct Function {
     pub name: String,
     /// The source file of the function, if known.
     pub file: Option<String>,
-    /// The line in that file; 0 if unknown.
+    /// The line in that file. 0 if unknown.
     pub line: u32,
-    /// Whether the function is inlined into the previous one in the list.
+    /// Whether the function is inlined into the previous function in the list.
     pub is_inlined: bool,
 }
 
@@ -26,7 +26,7 @@ impl Function {
 /// The names of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// The functions, outermost first; the last one has the code. Empty if unknown.
+    /// The functions, outermost first. The last function contains the code. Empty if unknown.
     pub functions: Vec<Function>,
     /// The text to show if there is no name, such as `[libc.so.6]`.
     pub in_place: String,
@@ -41,7 +41,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names of a recording's frames, as `resolve` finds them. Frames without a name are named after their file.
+    /// The names of a recording's frames, as `resolve` finds them. A frame without a name gets the name of its file.
     pub fn resolve(recording: &Recording, mut resolve: impl FnMut(&Frame) -> Vec<Function>) -> Names {
         let named = |frame: &Frame| {
             let module = |id| recording.modules.get(id).map_or("unknown", |module| module.name());
@@ -66,7 +66,7 @@ impl Names {
         Names { by_frame: recording.stacks.frames().iter().map(named).collect() }
     }
 
-    /// The names of this frame, which must be of the same recording.
+    /// The names of this frame, which must belong to the same recording.
     pub fn get(&self, frame: FrameId) -> &Named {
         &self.by_frame[frame.place()]
     }

@@ -1,5 +1,5 @@
-//! `Recording`: a recording from any source: samples with stacks, switches, threads and files. Function names come later, from
-//! [`Names`](crate::names::Names).
+//! `Recording`: a recording from any source: samples with stacks, switches, threads and files.
+//! Function names come later, from [`Names`](crate::names::Names).
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ pub struct Recording {
     pub machine: Machine,
     /// The events of samples.
     pub events: Vec<Event>,
-    /// The threads by number. If a number was reused, it has the last name.
+    /// The threads by number. A reused number has the last name.
     pub threads: BTreeMap<u32, Thread>,
     /// The files with code.
     pub modules: Modules,
-    /// Each stack, once.
+    /// Each stack, stored once.
     pub stacks: Stacks,
     /// The samples, sorted by time.
     pub samples: Vec<Sample>,
     /// The switches, sorted by time.
     pub switches: Vec<Switch>,
-    /// The mappings, sorted by time. They identify addresses of data, such as that of a page fault.
+    /// The mappings, sorted by time. They identify addresses of data, such as the address of a page fault.
     pub mappings: Vec<Mapping>,
     /// Threads that started or ended, sorted by time.
     pub lives: Vec<Life>,
@@ -30,8 +30,8 @@ pub struct Recording {
     pub raw: Vec<u8>,
     /// Events that were lost.
     pub lost: Lost,
-    /// The clock of the recording's times, as a `clockid_t` of clock_gettime(2). None means the kernel's own clock, which programs can't
-    /// read.
+    /// The clock of the recording's times, as a `clockid_t` of clock_gettime(2).
+    /// None means the kernel's own clock, which programs can't read.
     pub clock: Option<i32>,
     /// The first and the last time of the recording, on its own clock.
     pub span: Span,
@@ -48,18 +48,18 @@ pub enum RecordingCaveat {
         /// The reason.
         why: String,
     },
-    /// The program that recorded was killed.
+    /// The recording program was killed.
     #[error("perf was stopped before it finished the file, so names of events, machine and build IDs are missing")]
     Unfinished,
-    /// More processes were created than the reader keeps mappings for.
+    /// The recording has more new processes than the reader keeps mappings for.
     #[error("too many processes were created: mappings of later ones are unknown, and their code has no names")]
     TooManyProcesses,
-    /// Lines that are not from `perf script`.
+    /// The input has lines that are not from `perf script`.
     #[error("{count} unreadable lines were skipped, the first is line {first}")]
     BadLines {
         /// The number of lines.
         count: u64,
-        /// The number of the first such line. Lines count from 1.
+        /// The number of the first unreadable line. Lines count from 1.
         first: usize,
     },
 }
@@ -112,7 +112,7 @@ pub struct Machine {
     pub cpus: Option<u32>,
     /// The command that made the recording.
     pub command: Vec<String>,
-    /// The address of the kernel's code (`_text`), if known. It changes at each boot.
+    /// The address of the kernel's code (`_text`), if known. The address changes at each boot.
     pub kernel_text: Option<u64>,
 }
 
@@ -129,7 +129,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Whether the event's samples show what ran on a CPU (clocks and counters). If false, they show single events (switches, faults).
+    /// Whether the event's samples show what ran on a CPU (clocks and counters).
+    /// If false, the samples show single events (switches, faults).
     pub fn is_on_cpu(&self) -> bool {
         const ON_CPU: &[&str] = &["cycles", "instructions", "ref-cycles", "cpu-cycles", "cpu", "cpu_core", "cpu_atom"];
         self.is_clock() || ON_CPU.contains(&self.name_alone())
@@ -140,7 +141,7 @@ impl Event {
         matches!(self.name_alone(), "cpu-clock" | "task-clock")
     }
 
-    /// The name without perf's modifiers: `cpu-clock:pppH`, `cpu-clock/freq=99/`.
+    /// The name without perf's modifiers, such as the parts after `cpu-clock` in `cpu-clock:pppH` and `cpu-clock/freq=99/`.
     fn name_alone(&self) -> &str {
         self.name.split([':', '/']).next().unwrap_or(&self.name)
     }
@@ -181,10 +182,11 @@ pub struct Sample {
     pub stack: StackId,
     /// The weight of the sample in the event's unit.
     pub weight: u64,
-    /// The address of the event; zero if the event has no address.
+    /// The address of the event. Zero if the event has no address.
     pub address: u64,
-    /// A tracepoint's data: its offset in [`Recording::raw`] and its length. For a probe with registers: the mask of registers (`PERF_REG_*`), then
-    /// each register, eight bytes each.
+    /// The offset in [`Recording::raw`] and the length of the raw data.
+    /// A tracepoint's data is as the kernel wrote it.
+    /// A probe with registers has the mask of registers (`PERF_REG_*`), and then eight bytes for each register.
     pub raw: (u32, u32),
 }
 
@@ -195,13 +197,13 @@ pub struct Switch {
     pub at_ns: u64,
     /// The CPU of the switch.
     pub cpu: u32,
-    /// The process of the thread; 0 for idle.
+    /// The process of the thread. 0 for idle.
     pub pid: u32,
-    /// The thread; 0 for idle.
+    /// The thread. 0 for idle.
     pub tid: u32,
     /// Whether the thread got or lost the CPU, and why.
     pub turn: Turn,
-    /// The process and thread that ran before, or that runs next. None unless whole CPUs were recorded.
+    /// The process and thread that ran before or that runs next. None unless whole CPUs were recorded.
     pub other: Option<(u32, u32)>,
 }
 
@@ -232,13 +234,13 @@ pub struct Life {
 /// A new mapping, of a file or of anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// The time of the mapping; zero if it existed before the recording.
+    /// The time of the mapping. Zero if the mapping existed before the recording.
     pub at_ns: u64,
     /// The process of the mapping.
     pub pid: u32,
     /// The first address of the mapping.
     pub start: u64,
-    /// The address after the last.
+    /// The address after the last address.
     pub end: u64,
     /// The mapped file.
     pub module: ModuleId,
@@ -251,7 +253,7 @@ pub struct Lost {
     pub records: u64,
     /// Samples that the kernel or the hardware lost.
     pub samples: u64,
-    /// How often the kernel paused sampling, because it took too much time.
+    /// How often the kernel paused sampling, because sampling took too much time.
     pub throttled: u64,
     /// Invalid samples, for example without a time.
     pub odd: u64,

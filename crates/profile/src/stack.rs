@@ -1,5 +1,5 @@
-//! `Stacks`: each stack once, as a tree: a stack is its innermost frame and the stack of its callers. Thousands of samples share their outer
-//! frames.
+//! `Stacks`: each stack is stored once, as a tree. A stack is its innermost frame and the stack of its callers.
+//! Thousands of samples share their outer frames.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -67,7 +67,7 @@ pub enum Frame {
         /// The kernel module at this address, if known.
         module: Option<ModuleId>,
     },
-    /// In anonymous memory, such as code generated at run time; `/tmp/perf-PID.map` may name it.
+    /// In anonymous memory, such as code generated at run time. `/tmp/perf-PID.map` may have the name.
     Anonymous {
         /// The process.
         pid: u32,
@@ -80,7 +80,7 @@ pub enum Frame {
         name: TextId,
         /// The file with the function, if known.
         module: Option<ModuleId>,
-        /// Whether the function is the kernel's.
+        /// Whether the function belongs to the kernel.
         is_kernel: bool,
         /// Whether the function is inlined into the frame below.
         is_inlined: bool,
@@ -92,18 +92,18 @@ pub enum Frame {
 /// A hint in place of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hint {
-    /// The stack continues, but could not be followed.
+    /// The stack continues, but the rest is unknown.
     CutOff,
     /// No stack was requested for this event.
     NotAsked,
 }
 
-/// The modules of a recording, each once.
+/// The modules of a recording, each stored once.
 #[derive(Clone, Debug, Default)]
 pub struct Modules(Interned<Module>);
 
 impl Modules {
-    /// The number of this module, which is assigned if the module is new.
+    /// The number of this module. A new module gets the next number.
     pub fn number(&mut self, module: Module) -> ModuleId {
         ModuleId(self.0.number(module))
     }
@@ -119,7 +119,7 @@ impl Modules {
     }
 }
 
-/// Stacks, frames and names, each once.
+/// Stacks, frames and names, each stored once.
 #[derive(Clone, Debug, Default)]
 pub struct Stacks {
     texts: Interned<String>,
@@ -128,7 +128,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Keeps only these stacks, and returns the new number of each.
+    /// Keeps only these stacks, and returns each stack's new number.
     pub fn only(&self, wanted: impl IntoIterator<Item = StackId>) -> (Stacks, HashMap<StackId, StackId>) {
         let mut kept = Stacks::default();
         let mut became: HashMap<StackId, StackId> = HashMap::new();
@@ -188,7 +188,7 @@ impl Stacks {
         StackId(self.stacks.number((below, frame)))
     }
 
-    /// The stack of these frames, outermost first. Without frames, it is a hint that the stack is cut off.
+    /// The stack of these frames, outermost first. Without frames, the stack is a hint that it is cut off.
     pub fn intern(&mut self, outermost_first: impl IntoIterator<Item = Frame>) -> StackId {
         let mut stack = None;
         for frame in outermost_first {
@@ -228,9 +228,10 @@ impl Stacks {
 #[derive(Clone, Debug)]
 struct Interned<T> {
     items: Vec<T>,
-    /// The hash table, by linear probing: an item's number plus one, 0 if free. Its length is a power of two, and at least a third is free.
+    /// The hash table, with linear probing. An entry is an item's number plus one, or 0 if free.
+    /// The table's length is a power of two, and at least a third of the entries are free.
     places: Vec<u32>,
-    /// Keyed randomly, so a hostile file can't cause collisions.
+    /// The hash has a random key, so a hostile file can't cause collisions.
     hasher: RandomState,
 }
 
@@ -241,7 +242,7 @@ impl<T> Default for Interned<T> {
 }
 
 impl<T: Eq + Hash> Interned<T> {
-    /// The number of a value, which is stored if it is new. A recording has fewer than 2^32 values.
+    /// The number of a value. A new value is stored. A recording has fewer than 2^32 values.
     fn number(&mut self, item: T) -> u32 {
         if (self.items.len() + 1) * 3 > self.places.len() * 2 {
             self.grow();
@@ -259,7 +260,7 @@ impl<T: Eq + Hash> Interned<T> {
         }
     }
 
-    /// The item's number, or a free slot for it.
+    /// The item's number, or a free slot for the item.
     fn find<Q>(&self, item: &Q) -> Found
     where
         T: Borrow<Q>,

@@ -11,13 +11,13 @@ use crate::tree::{Kind, NameId, ROOT, Tree, clean};
 /// A function of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// The name of the function, without a mark.
+    /// The name of the function, without the suffix for its kind.
     pub name: String,
     /// The kind of code.
     pub kind: Kind,
-    /// The weight of its own code, including inlined functions.
+    /// The weight of the function's own code, including inlined functions.
     pub own: u64,
-    /// The weight of the function with what it calls. A stack in which it is several times counts once.
+    /// The weight of the function with its callees. A stack that contains the function several times counts once.
     pub with: u64,
     /// The inlined function with most weight.
     pub inlined: Option<(String, u64)>,
@@ -72,7 +72,7 @@ pub struct Cpu {
     pub samples: u64,
     /// The weight of the samples.
     pub weight: u64,
-    /// The weight of the idle thread's samples, which count nowhere else.
+    /// The weight of the idle thread's samples, which no other sum includes.
     pub idle: u64,
     /// The thread with most weight, and its weight.
     pub thread: (String, u64),
@@ -80,7 +80,7 @@ pub struct Cpu {
     pub function: (String, u64),
 }
 
-/// Whether a sample shows that a CPU was idle: it is one of running code, and the idle thread ran.
+/// Whether a sample shows that a CPU was idle: it is a sample of running code, and the idle thread ran.
 pub fn is_idle(recording: &Recording, sample: &Sample) -> bool {
     let event = recording.events.get(usize::from(sample.event));
     sample.pid == 0 && sample.tid == 0 && event.is_some_and(Event::is_on_cpu)
@@ -160,7 +160,7 @@ pub fn threads<'a>(recording: &Recording, samples: impl Iterator<Item = &'a Samp
     parts
 }
 
-/// The weight of code without names, by the text shown instead.
+/// The weight of code without names, by the text that is shown instead of a name.
 pub fn unnamed(tree: &Tree) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for node in tree.nodes().iter().skip(1).filter(|node| node.own > 0) {

@@ -1,4 +1,4 @@
-//! Reads the output of `perf script`, for recordings of other machines. Their names are already resolved there.
+//! Reads the output of `perf script`, for recordings of other machines. perf has already found the names there.
 //!
 //! A sample is a header line, and a line for each frame, innermost first:
 //!
@@ -31,7 +31,7 @@ pub struct BadLine {
     pub line: usize,
 }
 
-/// The maximum number of events. Samples of further events count as the last event's.
+/// The maximum number of events. Samples of further events count as samples of the last event.
 const EVENTS_MAX: usize = 4096;
 
 /// Reads the output of `perf script`. Other lines are skipped and reported as a caveat.
@@ -53,7 +53,7 @@ struct Reader {
     /// The sample whose frames follow.
     open: Option<Sample>,
     frames: Vec<Frame>,
-    /// The number of the first unreadable line, and how many there are.
+    /// The number of the first unreadable line, and the number of unreadable lines.
     odd: Option<(usize, u64)>,
 }
 
@@ -66,7 +66,8 @@ impl Reader {
         } else if self.open.is_some()
             && (line.starts_with('\t') || line.starts_with(' ') && Head::parse(line).is_none())
         {
-            // perf begins the line of a frame with a tab. In a copy of the text it may be spaces, which also pad names.
+            // perf begins the line of a frame with a tab.
+            // A copy of the text may have spaces instead of the tab, and spaces also pad names.
             self.frame(line);
         } else if let Some(head) = Head::parse(line) {
             self.close();
@@ -109,7 +110,7 @@ impl Reader {
                 let weight = period.unwrap_or(1);
                 let stack = self.recording.stacks.intern(std::iter::empty());
                 self.open = Some(Sample { event, at_ns, cpu, pid, tid, stack, weight, address: 0, raw: (0, 0) });
-                // For a tracepoint, the rest of the line is its text and not a frame.
+                // For a tracepoint, the rest of the line is the tracepoint's text and not a frame.
                 if rest.ends_with(')') && rest.split(' ').next().is_some_and(is_address) {
                     self.frame(rest);
                 }
@@ -175,7 +176,7 @@ impl Reader {
             let stack = self.recording.stacks.intern(frames.iter().rev().copied());
             self.recording.samples.push(Sample { stack, ..sample });
         }
-        // Keeps the buffer for the next sample.
+        // Keep the buffer for the next sample.
         self.frames = frames;
         self.frames.clear();
     }
@@ -196,12 +197,12 @@ impl Reader {
     }
 }
 
-/// Whether a word is an address. perf pads addresses, so a short hexadecimal word is a function name.
+/// Whether a word is an address. perf pads addresses, so a short hexadecimal word is the name of a function.
 fn is_address(word: &str) -> bool {
     (1..=16).contains(&word.len()) && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether an address is in the upper half, which is the kernel's.
+/// Whether an address is in the upper half of the address space, which belongs to the kernel.
 fn is_of_kernel(address: &str) -> bool {
     u64::from_str_radix(address, 16).is_ok_and(|address| address >> 63 == 1)
 }
@@ -224,7 +225,7 @@ fn split_file(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A function without `+0x12`.
+/// The name of a function without an offset such as `+0x12`.
 fn without_offset(function: &str) -> &str {
     match function.rsplit_once("+0x") {
         Some((name, offset)) if !name.is_empty() && offset.bytes().all(|byte| byte.is_ascii_hexdigit()) => name,
@@ -268,7 +269,7 @@ mod tests {
             ("  ffffffffc005a2b4 nft_do_chain+0xa4 ([nf_tables])", "nft_do_chain_[k]"),
             ("  ffffffffc005a2b4 [unknown] (/lib/modules/6.1/kernel/x.ko)", "[kernel]_[k]"),
             ("  main+0x28 (/usr/bin/x)", "main"),
-            // The source line is not a frame, so none is left.
+            // A source line is not a frame, so no frame is left.
             ("  main.c:17", "[cut off]"),
         ];
         for (line, expected) in cases {

@@ -1,12 +1,12 @@
-//! `Tree`: stacks summed as a tree of functions, each name stored once. Folded text, graphs and tables all derive from it, so they agree, and none
-//! has to parse text.
+//! `Tree`: stacks summed as a tree of functions, with each name stored once.
+//! Folded text, graphs and tables all derive from the tree. So they agree, and none of them has to parse text.
 
 use std::collections::HashMap;
 
 use evenkeel_hostfs::characters;
 use rustc_hash::FxHashMap;
 
-/// The maximum depth of a stack. A deeper one ends in [`MORE`], because endless recursion would fill the tree.
+/// The maximum depth of a stack. A deeper stack ends in [`MORE`], because endless recursion would fill the tree.
 pub const DEPTH_MAX: u32 = 1024;
 /// The maximum length of a name in characters. A longer name is shortened in the middle.
 pub const NAME_MAX: usize = 400;
@@ -28,9 +28,9 @@ pub struct Node {
     pub parent: NodeId,
     /// The name of the function.
     pub name: NameId,
-    /// The depth of the node; the root has 0.
+    /// The depth of the node. The root has depth 0.
     pub depth: u32,
-    /// The weight of the function itself, without what it called.
+    /// The weight of the function itself, without its callees.
     pub own: u64,
 }
 
@@ -40,8 +40,8 @@ pub struct Tree {
     names: Vec<String>,
     numbers: HashMap<String, NameId>,
     nodes: Vec<Node>,
-    /// The nodes by parent and name. The numbers in the key are assigned in order of arrival, so a hostile file cannot choose keys that
-    /// collide.
+    /// The nodes by parent and name.
+    /// The numbers in the key are assigned in order of arrival, so a hostile file cannot choose keys that collide.
     children: FxHashMap<(NodeId, NameId), NodeId>,
 }
 
@@ -130,7 +130,7 @@ impl Tree {
         self.names.len()
     }
 
-    /// The weight of each node with all that it called.
+    /// The weight of each node with all its callees.
     pub fn totals(&self) -> Vec<u64> {
         self.summed(self.nodes.iter().map(|node| node.own).collect())
     }
@@ -160,7 +160,7 @@ impl Tree {
     pub fn ordered(&self) -> Vec<NodeId> {
         let mut by_parent: Vec<NodeId> = (1..self.nodes.len() as NodeId).collect();
         let of = |id: NodeId| self.nodes[id as usize];
-        // Pushed in reverse, so that they are popped in order.
+        // Push in reverse order, so that the nodes are popped in order.
         by_parent.sort_unstable_by(|a, b| {
             let (a, b) = (of(*a), of(*b));
             a.parent.cmp(&b.parent).then_with(|| self.text(b.name).cmp(self.text(a.name)))
@@ -201,7 +201,7 @@ impl Tree {
         names.join(";")
     }
 
-    /// For each name: its own weight, and its weight including callees. Recursion counts once.
+    /// For each name, its own weight and its weight including callees. Recursion counts once.
     pub fn by_name(&self) -> Vec<(u64, u64)> {
         let totals = self.totals();
         let mut sums = vec![(0_u64, 0_u64); self.names.len()];
@@ -236,8 +236,9 @@ pub enum Kind {
     Inlined,
     /// Code that was generated at run time (`_[j]`).
     Jit,
-    /// Not a function: a file whose functions have no known names (`[libc.so.6]`), why a thread had no CPU (`[futex]`), or `…` for what was
-    /// left out.
+    /// Not a function.
+    /// The name may be a file without known function names (`[libc.so.6]`) or the reason why a thread had no CPU (`[futex]`).
+    /// `…` means frames that were left out.
     Unnamed,
 }
 
@@ -263,8 +264,8 @@ impl Kind {
     }
 }
 
-/// A name that is safe in folded text and on pages: without separators, control characters and bidirectional overrides, and at most [`NAME_MAX`]
-/// long.
+/// A name that is safe in folded text and on pages.
+/// The name has no separators, control characters or bidirectional overrides, and is at most [`NAME_MAX`] long.
 pub fn clean(name: &str) -> String {
     let name = name.trim();
     if name.is_empty() {

@@ -1,7 +1,8 @@
 //! Watches a host and its servers, with one sample per second. This crate changes nothing on the host.
 //!
-//! [`Collector`] reads a [`Sample`]: the raw counters of one moment. [`Model::from_samples`] is a pure function of two samples, and
-//! describes what happened between them. Everything that is shown comes from a model, whether its samples are live or stored.
+//! [`Collector`] reads a [`Sample`]: the raw counters of one moment.
+//! [`Model::from_samples`] is a pure function of two samples, and describes what happened between them.
+//! Everything that is shown comes from a model, whether its samples are live or stored.
 #![forbid(unsafe_code)]
 
 mod collect;

@@ -1,4 +1,4 @@
-//! docs/instances.md, made from the catalogue, so that the page and the program always agree.
+//! Generates docs/instances.md from the catalogue, so that the page and the program always agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};

@@ -1,4 +1,4 @@
-//! How this machine starts: its boot loader, which determines how to add a kernel argument, and its init system.
+//! How this machine starts: the init system, and the boot loader, which determines how to add a kernel argument.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::probe::{Probe, is_absence};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Boot {
-    /// From the files that the boot loader leaves; the firmware is not queried.
+    /// The boot loader, by the files that it leaves. evenkeel does not query the firmware.
     pub loader: Fact<BootLoader>,
     /// The init system.
     pub init: Fact<Init>,
@@ -32,7 +32,7 @@ pub enum BootLoader {
     SystemdBoot,
     /// A unified kernel image: the arguments are part of a signed file.
     Uki,
-    /// ostree makes the entries; `rpm-ostree kargs` or the image changes them.
+    /// ostree makes the entries. `rpm-ostree kargs` or the image changes them.
     Ostree,
     /// No loader in this root: the program that starts the machine (a microVM's monitor) passes the arguments to the kernel.
     None,
@@ -45,7 +45,7 @@ pub enum BootLoader {
 pub enum Init {
     /// systemd manages this system.
     Systemd,
-    /// Another one, by its process name.
+    /// Another init system, by its process name.
     Other(String),
 }
 
@@ -55,7 +55,7 @@ impl Boot {
     }
 }
 
-/// As `sd_booted(3)`: only systemd creates this directory, when it is the init system.
+/// As in `sd_booted(3)`: only systemd creates this directory, and only if it is the init system.
 fn probe_init(probe: Probe<'_>) -> Fact<Init> {
     match probe.is_there("/run/systemd/system") {
         Fact::Known(true) => Fact::Known(Init::Systemd),
@@ -67,12 +67,12 @@ fn probe_init(probe: Probe<'_>) -> Fact<Init> {
     }
 }
 
-/// systemd's stub leaves this when it starts a unified kernel image.
+/// systemd's stub leaves this file when it starts a unified kernel image.
 const STUB: &str = "/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 /// Where the EFI system partition may be mounted.
 const ESPS: [&str; 3] = ["/boot", "/boot/efi", "/efi"];
 
-/// Checks the surest signs first: what the kernel reports about its start, then the configuration files of loaders.
+/// Checks the most reliable signs first: what the kernel reports about its start, and then the configuration files of loaders.
 fn probe_loader(probe: Probe<'_>) -> Fact<BootLoader> {
     let mut unknown = None;
     let mut holds = |fact: Fact<bool>| match fact {
@@ -115,7 +115,7 @@ fn probe_loader(probe: Probe<'_>) -> Fact<BootLoader> {
     }
 }
 
-/// Whether a directory contains a file with this suffix. A missing directory contains none.
+/// Whether a directory contains a file with this suffix. False for a missing directory.
 fn has_file(probe: Probe<'_>, dir: &str, end: &str) -> Fact<bool> {
     match probe.0.entries(dir) {
         Ok(names) => Fact::Known(names.iter().any(|name| name.ends_with(end))),

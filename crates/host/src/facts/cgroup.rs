@@ -17,11 +17,11 @@ pub(super) fn place(controller: &str, membership: &str) -> Option<Place> {
     Place::from_membership(controller, &parse_membership(membership)?)
 }
 
-/// The directories of the group and of its ancestors, the innermost first. Unknown if we are outside of this namespace, or deeper than
-/// any real group.
+/// The directories of the group and of its ancestors, the innermost first.
+/// Unknown if our group is outside of this namespace, or deeper than any real group.
 ///
-/// In a container of version 1, the path is the host's, but the mount shows only our own group. The inner levels do not exist. The last
-/// level, the mount itself, is the right one.
+/// In a container of version 1, the path is the host's path, but the mount shows only our own group.
+/// So the inner levels do not exist. The last level, which is the mount itself, is the right one.
 pub(super) fn levels(place: &Place) -> Fact<Vec<String>> {
     match place.levels() {
         Some(levels) => Fact::Known(levels),

@@ -1,4 +1,4 @@
-//! Clock sources: the current one, the available ones, and the processor's guarantees about its counter.
+//! Clock sources: the current source, the available sources, and the processor's guarantees about its counter.
 
 use evenkeel_hostfs::proc::field;
 use serde::Serialize;
@@ -20,14 +20,12 @@ pub struct Clock {
     pub available: Fact<Vec<String>>,
     /// The guarantees in /proc/cpuinfo about the time-stamp counter. Absent on other architectures than x86.
     pub tsc: Fact<TscFlags>,
-    /// The kernel arguments that affect the selection (`clocksource=`, `tsc=`, `notsc`, `hpet=`, `no-kvmclock`), in
-    /// order.
+    /// The kernel arguments that affect the selection (`clocksource=`, `tsc=`, `notsc`, `hpet=`, `no-kvmclock`), in order.
     pub arguments: Fact<Vec<String>>,
-    /// The last few lines in the kernel log about the counter, if the processor has one but the kernel does not offer it. Absent if the
-    /// counter is available.
+    /// The last few lines in the kernel log about the counter, if the processor has a counter but the kernel does not offer it.
+    /// Absent if the counter is available.
     pub tsc_log: Fact<Vec<String>>,
-    /// The available hardware clocks, by name (`KVM virtual PTP`, `hyperv`), in the order of their numbers; may be
-    /// empty.
+    /// The available hardware clocks, by name (`KVM virtual PTP`, `hyperv`), in the order of their numbers. May be empty.
     pub ptp: Fact<Vec<String>>,
 }
 
@@ -35,7 +33,7 @@ pub struct Clock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TscFlags {
-    /// The counter runs at one rate, whatever the frequency of the CPU (`constant_tsc`).
+    /// The counter runs at a constant rate, whatever the frequency of the CPU (`constant_tsc`).
     pub constant: bool,
     /// The counter does not stop in deep idle states (`nonstop_tsc`).
     pub nonstop: bool,
@@ -67,7 +65,7 @@ impl Clock {
         }
     }
 
-    /// Whether a source is available; `None` if unknown.
+    /// Whether a source is available. `None` if unknown.
     pub fn offers(&self, source: &str) -> Option<bool> {
         self.available.known().map(|names| names.iter().any(|name| name == source))
     }
@@ -79,7 +77,7 @@ impl Clock {
     }
 }
 
-/// Reads only the first few clocks. A machine has one, or one per network interface.
+/// Reads only the first few clocks. A machine has one clock in total, or one per network interface.
 fn probe_ptp(probe: Probe<'_>) -> Fact<Vec<String>> {
     const CLOCKS_MAX: usize = 16;
     const DIR: &str = "/sys/class/ptp";
@@ -93,7 +91,7 @@ fn probe_ptp(probe: Probe<'_>) -> Fact<Vec<String>> {
     }
 }
 
-/// The arguments that affect clock sources; what follows `--` goes to init.
+/// The arguments that affect clock sources. The kernel passes the arguments after `--` to init.
 fn on_clocks(arguments: &[String]) -> Vec<String> {
     const BARE: [&str; 4] = ["notsc", "nohpet", "no-kvmclock", "no_timer_check"];
     const NAMED: [&str; 3] = ["clocksource=", "tsc=", "hpet="];
@@ -103,7 +101,7 @@ fn on_clocks(arguments: &[String]) -> Vec<String> {
     own.filter(bears).cloned().collect()
 }
 
-/// Only the kernel log shows why the kernel stopped using a counter. Reading it takes time, so read it only if the counter is missing.
+/// Only the kernel log shows why the kernel stopped using a counter. Reading the log takes time, so read it only if the counter is missing.
 fn probe_tsc_log(probe: Probe<'_>, available: &Fact<Vec<String>>, tsc: &Fact<TscFlags>) -> Fact<Vec<String>> {
     match (available, tsc) {
         (Fact::Known(names), _) if names.iter().any(|name| name == "tsc") => Fact::absent("tsc is on offer"),

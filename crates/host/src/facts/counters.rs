@@ -1,6 +1,6 @@
-//! Counters of the kernel and the drivers: lost packets and where, CPUs that served interrupts, remote memory. They change by themselves,
-//! so two probes of one machine differ in them. A capture contains their values at that moment. Each file is read once per probe, because a
-//! second reading would differ.
+//! Counters of the kernel and the drivers: lost packets and where they were lost, CPUs that served interrupts, remote memory.
+//! Counters change by themselves, so two probes of one machine differ in them. A capture contains the values of one moment.
+//! Each file is read once per probe, because a second reading would differ.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +25,13 @@ pub struct Counters {
     pub udp: Fact<UdpCounters>,
     /// UDP over IPv6.
     pub udp6: Fact<UdpCounters>,
-    /// Memory of all UDP sockets; unlike the others, this is a current value.
+    /// Memory of all UDP sockets. Unlike the other fields, this is a current value.
     pub udp_memory: Fact<UdpMemory>,
     /// How often each CPU served each interrupt of a network interface.
     pub irqs: Fact<Vec<IrqCounts>>,
     /// Where memory came from, by node.
     pub nodes: Fact<Vec<NodeCounters>>,
-    /// The loss counters of each driver; only interfaces with hardware.
+    /// The loss counters of each driver. Only interfaces with hardware are listed.
     pub nics: Vec<NicCounters>,
 }
 
@@ -53,15 +53,17 @@ pub struct CpuSoftnet {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpCounters {
-    /// Packets that arrived and were not delivered, except for a missing port. Includes `rcvbuf_errors` and `mem_errors`.
+    /// Packets that arrived but were not delivered, except packets for a port without a listener.
+    /// Includes `rcvbuf_errors` and `mem_errors`.
     pub in_errors: u64,
-    /// Received for a port without a listener.
+    /// Datagrams for a port without a listener.
     pub no_ports: u64,
-    /// Dropped because a socket buffer was full.
+    /// Datagrams that were dropped because a socket buffer was full.
     pub rcvbuf_errors: u64,
-    /// Not sent because no buffer was free.
+    /// Datagrams that were not sent because no buffer was free.
     pub sndbuf_errors: u64,
-    /// Dropped because all UDP sockets together held the maximum. Old kernels (before about 5.12) do not report it.
+    /// Datagrams that were dropped because all UDP sockets together held the maximum.
+    /// Old kernels (before about 5.12) do not report this count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem_errors: Option<u64>,
 }
@@ -72,7 +74,7 @@ pub struct UdpCounters {
 pub struct UdpMemory {
     /// Sockets.
     pub sockets: u64,
-    /// Pages in the buffers of these sockets.
+    /// Pages in the buffers of all UDP sockets.
     pub pages: u64,
 }
 
@@ -118,7 +120,7 @@ pub struct NicCounters {
 
 impl Counters {
     pub(super) fn probe(probe: Probe<'_>, numa: &Numa, network: &Network, interrupts: &Fact<String>) -> Counters {
-        // Do not read /proc/net: it is a link to the reading process, which does not exist in a mounted root.
+        // Do not read /proc/net. It is a link to the reading process, which does not exist in a mounted root.
         let net = format!("{}/net", probe.process());
         let numbers = network.hardware().flat_map(|nic| nic.irqs.iter().map(|irq| irq.number));
         let mut numbers: Vec<u32> = numbers.collect();
@@ -143,7 +145,7 @@ impl Counters {
 
     /// The number of packets that sockets lost in one way, over IPv4 and IPv6. `None` if the kernel does not report it.
     pub fn udp_sum(&self, of: impl Fn(&UdpCounters) -> Option<u64>) -> Option<u64> {
-        // A kernel without IPv6 has lost no packets over it.
+        // A kernel without IPv6 has lost no packets over IPv6.
         let over_6 = self.udp6.known().and_then(&of).unwrap_or_default();
         Some(of(self.udp.known()?)?.saturating_add(over_6))
     }
@@ -159,8 +161,9 @@ impl Counters {
     }
 }
 
-/// The text `; NAME reads N since boot: …`, which is added to a reason. `none` explains a count of 0, `some` any other. Empty if the
-/// counter is unknown. A count describes the past, so it never changes advice.
+/// The text `; NAME reads N since boot: …`, which is added to a reason.
+/// `none` explains a count of 0, and `some` explains any other count. Empty if the counter is unknown.
+/// A count describes the past, so it never changes advice.
 pub(crate) fn reads(name: &str, count: Option<u64>, none: &str, some: &str) -> String {
     match count {
         None => String::new(),
@@ -184,7 +187,7 @@ pub fn parse_softnet(text: &str) -> Option<Vec<CpuSoftnet>> {
     text.lines().take(ITEMS_MAX).enumerate().map(line).collect()
 }
 
-/// `Udp: InDatagrams NoPorts …` and below it `Udp: 305758 126 …`.
+/// `Udp: InDatagrams NoPorts …`, and on the next line `Udp: 305758 126 …`.
 pub fn parse_snmp(text: &str) -> Option<UdpCounters> {
     let number = |name: &str| under_name(text, Some("Udp"), name)?.parse().ok();
     udp_counters(number)

@@ -11,13 +11,13 @@ use crate::probe::{Probe, and_then, or_else};
 
 const DIR: &str = "/sys/devices/system/cpu";
 
-/// The maximum number of caches of one CPU that are read; processors have three to five.
+/// The maximum number of caches of one CPU to read. Processors have three to five caches.
 const CACHES_MAX: usize = 16;
 
-/// The maximum number of vulnerabilities that are read; Linux 6.18 knows 19.
+/// The maximum number of vulnerabilities to read. Linux 6.18 knows 19.
 const VULNERABILITIES_MAX: usize = 64;
 
-/// Implementer, part and name of the cores that clouds offer, by Arm's and Ampere's manuals (register `MIDR_EL1`).
+/// Implementer, part and name of the cores that clouds offer, from Arm's and Ampere's manuals (register `MIDR_EL1`).
 const ARM_CORES: &[(&str, &str, &str)] = &[
     ("0x41", "0xd08", "Arm Cortex-A72"),
     ("0x41", "0xd0c", "Arm Neoverse-N1"),
@@ -37,11 +37,11 @@ pub struct Cpus {
     pub online: Fact<CpuSet>,
     /// CPUs that are plugged in.
     pub present: Fact<CpuSet>,
-    /// CPUs that may ever exist; the kernel's masks have this width.
+    /// CPUs that may ever exist. The kernel's masks have this width.
     pub possible: Fact<CpuSet>,
     /// CPUs that the scheduler does not use (`isolcpus=`).
     pub isolated: Fact<CpuSet>,
-    /// CPUs whose timer tick stops while one task runs (`nohz_full=`). Absent if the kernel is built without it.
+    /// CPUs whose timer tick stops while one task runs (`nohz_full=`). Absent if the kernel is built without this feature.
     pub nohz_full: Fact<CpuSet>,
     /// CPUs for unbound kernel work.
     pub unbound_work: Fact<CpuSet>,
@@ -67,9 +67,9 @@ pub struct Cpu {
     pub core: Fact<i32>,
     /// The CPUs of the same core, itself included.
     pub siblings: Fact<CpuSet>,
-    /// How long it may take to resume from an idle state, in microseconds. `0` means no limit, and `n/a` means no latency at all.
+    /// How long the CPU may take to resume from an idle state, in microseconds. `0` means no limit, and `n/a` means no latency at all.
     pub resume_latency_us: Fact<String>,
-    /// Its caches, the nearest first; empty if the kernel reports none.
+    /// The CPU's caches, the nearest first. Empty if the kernel reports no cache.
     pub caches: Vec<Cache>,
 }
 
@@ -77,14 +77,14 @@ pub struct Cpu {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Vulnerability {
-    /// The kernel's name for it, such as `spectre_v2`.
+    /// The kernel's name for the vulnerability, such as `spectre_v2`.
     pub name: String,
     /// `Not affected`, `Vulnerable: …` or `Mitigation: …`.
     pub state: Fact<String>,
 }
 
 impl Vulnerability {
-    /// The kernel's mitigation; `None` without one.
+    /// The kernel's mitigation. `None` if there is no mitigation.
     pub fn mitigation(&self) -> Option<&str> {
         self.state.known()?.strip_prefix("Mitigation: ")
     }
@@ -94,7 +94,7 @@ impl Vulnerability {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cache {
-    /// The level of the cache; 1 is the nearest to the CPU.
+    /// The level of the cache. Level 1 is the nearest to the CPU.
     pub level: Fact<u32>,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: Fact<String>,
@@ -131,12 +131,12 @@ impl Cpus {
 
 fn probe_cpu(probe: Probe<'_>, cpu: usize, online: &Fact<CpuSet>, shared: &mut Shared) -> Cpu {
     let topology = |name: &str| format!("{DIR}/cpu{cpu}/topology/{name}");
-    // Kernels from 5.3 spell it core_cpus_list too, and may drop the old name one day.
+    // Kernels from 5.3 on also have the name core_cpus_list, and may drop the old name one day.
     let siblings =
         or_else(probe.cpu_list(&topology("thread_siblings_list")), || probe.cpu_list(&topology("core_cpus_list")));
     Cpu {
         cpu,
-        // Use the list of online CPUs: CPU 0 often has no `online` file of its own, because it cannot be taken offline.
+        // Use the list of online CPUs. CPU 0 often has no `online` file of its own, because it cannot be taken offline.
         online: online.clone().map(|online| online.contains(cpu)),
         package: probe.number(&topology("physical_package_id")),
         core: probe.number(&topology("core_id")),
@@ -161,7 +161,7 @@ fn parse_nohz_full(text: &str) -> Option<CpuSet> {
     if text == "(null)" { Some(CpuSet::default()) } else { CpuSet::parse_list(text) }
 }
 
-/// Caches that were read for one CPU and that later CPUs share, by CPU and index. This saves half of all readings on a large machine.
+/// Caches that were read for one CPU and that later CPUs share, by CPU and index. Sharing saves half of all readings on a large machine.
 type Shared = BTreeMap<(usize, usize), Cache>;
 
 fn probe_caches(probe: Probe<'_>, cpu: usize, shared: &mut Shared) -> Vec<Cache> {
@@ -190,12 +190,12 @@ fn probe_caches(probe: Probe<'_>, cpu: usize, shared: &mut Shared) -> Vec<Cache>
     caches
 }
 
-/// `32K`, `32768K`; the kernel knows no other unit here.
+/// `32K`, `32768K`: the kernel uses no other unit here.
 fn parse_size(text: &str) -> Option<u64> {
     text.strip_suffix('K')?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The first CPU's `model name`. On Arm, which has none, the name of the core.
+/// The first CPU's `model name`. On Arm, which has no model name, the name of the core.
 fn parse_model(cpuinfo: &str) -> Option<String> {
     if let Some(model) = field(cpuinfo, "model name", ':').filter(|model| !model.is_empty()) {
         return Some(model.to_owned());

@@ -19,8 +19,8 @@ pub struct Daemons {
     pub auditd: Fact<bool>,
 }
 
-/// Timers of distributions that start noticeable work: package indexes and upgrades, firmware, manual pages, trimming and checking of file
-/// systems, logs, file indexes, statistics.
+/// Timers of distributions that start noticeable work, such as package indexes and upgrades, firmware, manual pages and logs.
+/// Also timers for trimming and checking of file systems, file indexes, and statistics.
 const TIMERS: [&str; 18] = [
     "apt-daily",
     "apt-daily-upgrade",
@@ -53,7 +53,7 @@ impl Daemons {
         };
         Daemons {
             background_timers: match (container, init) {
-                // Only systemd timers; cron is not read.
+                // evenkeel reads only systemd timers, not cron.
                 (Fact::Known(Container::None), Fact::Known(Init::Other(_))) => Fact::Known(Vec::new()),
                 _ => seen(&|| timers(probe)),
             },
@@ -63,7 +63,8 @@ impl Daemons {
     }
 }
 
-/// The services whose group in systemd has processes, under either version of control groups. Unknown if one was never read and none runs.
+/// The services whose group in systemd has processes, under either version of control groups.
+/// Unknown if no service runs and some group was never read.
 fn running(probe: Probe<'_>, services: &[&str]) -> Fact<Vec<String>> {
     let mut unseen = None;
     let mut runs = |service: &&str| {
@@ -83,7 +84,7 @@ fn running(probe: Probe<'_>, services: &[&str]) -> Fact<Vec<String>> {
     }
 }
 
-/// Units and timers belong to systemd, and a container does not show those of its host.
+/// Units and timers belong to systemd, and a container does not show the units and timers of its host.
 fn visible(container: &Fact<Container>, init: &Fact<Init>) -> Fact<()> {
     match (container, init) {
         (Fact::Known(kind), _) if *kind != Container::None => {
@@ -95,7 +96,7 @@ fn visible(container: &Fact<Container>, init: &Fact<Init>) -> Fact<()> {
     }
 }
 
-/// The timers that the distribution or a user enabled, without masked ones.
+/// The timers that the distribution or a user enabled, except masked timers.
 fn timers(probe: Probe<'_>) -> Fact<Vec<String>> {
     let mut found = Vec::new();
     for dir in ["/etc/systemd/system", "/usr/lib/systemd/system"] {

@@ -1,5 +1,5 @@
-//! The deepest idle state that a CPU may use, and what excludes deeper states: a kernel argument, a disabled state, or a limit on the
-//! wake-up time.
+//! The deepest idle state that a CPU may use, and what excludes deeper states.
+//! A kernel argument, a disabled state, or a limit on the wake-up time may exclude states.
 
 use super::idle::{DeepestAllowed, Idle, IdleState};
 use super::kernel::Kernel;
@@ -10,8 +10,8 @@ pub(super) fn judged(idle: Idle, kernel: &Kernel) -> Idle {
     Idle { deepest_allowed: allowed(&idle, kernel), ..idle }
 }
 
-/// Selects from the states of CPU 0 as the governors do (`menu_select` of `drivers/cpuidle/governors/menu.c`). A disabled state is not
-/// selected, and neither is one with an exit latency above the lowest limit.
+/// Selects from the states of CPU 0 as the governors do (`menu_select` of `drivers/cpuidle/governors/menu.c`).
+/// A disabled state is not selected, and neither is a state with an exit latency above the lowest limit.
 fn allowed(idle: &Idle, kernel: &Kernel) -> Fact<DeepestAllowed> {
     let mut limited_by = arguments(idle, kernel);
     match &idle.driver {
@@ -58,7 +58,7 @@ fn name(state: &IdleState) -> String {
     state.name.known().cloned().unwrap_or_else(|| format!("state {}", state.index))
 }
 
-/// Arguments of the driver in use. Arguments of other drivers limit nothing.
+/// The arguments of the driver in use. Arguments of other drivers limit nothing.
 fn arguments(idle: &Idle, kernel: &Kernel) -> Vec<String> {
     let is_driver = |name: &str| idle.driver.known().is_some_and(|driver| driver == name);
     let heeded = [
@@ -74,13 +74,13 @@ fn arguments(idle: &Idle, kernel: &Kernel) -> Vec<String> {
     heeded.into_iter().filter_map(stands).collect()
 }
 
-/// The lowest limit on the wake-up time, in microseconds; `None` without a limit.
+/// The lowest limit on the wake-up time, in microseconds. `None` if there is no limit.
 fn bound(idle: &Idle, limited_by: &mut Vec<String>, unseen: &mut Vec<String>) -> Option<u64> {
     /// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: the device has this value if no process requests less.
     const NO_BOUND_US: u64 = 2_000_000_000;
     let held = match &idle.dma_latency_us {
         Fact::Known(held) => Some(*held).filter(|held| *held < NO_BOUND_US),
-        // If the kernel does not have the device, nobody holds it.
+        // If the kernel does not have the device, no process holds it.
         Fact::Absent { .. } => None,
         unknown => {
             unseen.push(unknown.unknown_why().unwrap_or_default().to_owned());

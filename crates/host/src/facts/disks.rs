@@ -1,4 +1,4 @@
-//! Block devices: their kind, how their requests are queued, and which one has the root file system.
+//! Block devices: their kind, how their requests are queued, and which device has the root file system.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ pub struct Disks {
     pub disks: Fact<Vec<Disk>>,
     /// The disk that `/` is on, such as `nvme0n1`.
     pub root: Fact<String>,
-    /// The disks with a mounted file system, by name. If there is only one, the system and the server's data share its
-    /// queue.
+    /// The disks with a mounted file system, by name. If there is only one, the system and the server's data share its queue.
     pub mounted: Fact<Vec<String>>,
-    /// Whether Xen's driver keeps pages granted to the host, so that it need not grant new ones for each request. Absent without Xen disks.
+    /// Whether Xen's driver keeps pages granted to the host, so that it does not grant new pages for each request.
+    /// Absent without Xen disks.
     pub xen_persistent_grants: Fact<bool>,
 }
 
@@ -29,13 +29,13 @@ pub struct Disks {
 pub struct Disk {
     /// Its name in /sys/block.
     pub name: String,
-    /// The kind of its driver, from its name and its model.
+    /// The kind of the disk's driver, from its name and its model.
     pub kind: DiskKind,
-    /// The model that the device reports; absent for virtio and Xen.
+    /// The model that the device reports. Absent for virtio and Xen.
     pub model: Fact<String>,
-    /// The scheduler of its requests.
+    /// The scheduler of the disk's requests.
     pub scheduler: Fact<Scheduler>,
-    /// Whether the kernel considers it a rotating disk; hypervisors often report this wrongly.
+    /// Whether the kernel considers the disk a rotating disk. Hypervisors often report this wrongly.
     pub rotational: Fact<bool>,
     /// How far the kernel reads ahead in a sequential file, in KiB.
     pub read_ahead_kb: Fact<u64>,
@@ -72,7 +72,7 @@ pub struct Scheduler {
     pub available: Vec<String>,
 }
 
-/// The maximum number of disks to read. No instance has more, so more would be a mistake or an attack.
+/// The maximum number of disks to read. No instance has more. A larger number would be an error or an attack.
 const DISKS_MAX: usize = 256;
 
 impl Disks {
@@ -94,12 +94,12 @@ impl Disks {
         Disks { disks, root, mounted, xen_persistent_grants }
     }
 
-    /// Whether the system and all other mounts share one disk; `None` if unknown.
+    /// Whether the system and all other mounts share one disk. `None` if unknown.
     pub fn is_one_for_all(&self) -> Option<bool> {
         self.mounted.known().filter(|mounted| !mounted.is_empty()).map(|mounted| mounted.len() == 1)
     }
 
-    /// The disks; empty if unknown.
+    /// The disks. Empty if unknown.
     pub fn each(&self) -> impl Iterator<Item = &Disk> {
         self.disks.known().into_iter().flatten()
     }
@@ -124,8 +124,8 @@ impl Disk {
     }
 }
 
-/// Loop devices, RAM disks, compressed memory, and devices made of others have no relevant queue. Servers do not use floppies and optical
-/// drives.
+/// Loop devices, RAM disks, compressed memory, and devices made of other devices have no relevant queue.
+/// Servers do not use floppy and optical drives.
 fn is_disk(name: &str) -> bool {
     let plain = !name.is_empty() && name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     plain && !["loop", "ram", "zram", "md", "sr", "fd", "nbd"].iter().any(|prefix| numbered(name, prefix))
@@ -146,7 +146,8 @@ fn kind(name: &str, model: Option<&str>) -> DiskKind {
     }
 }
 
-/// The disk with the device number that the kernel gives for `/`. The device name in mountinfo may be `/dev/root`, which is not a device.
+/// The disk with the device number that the kernel gives for `/`.
+/// The device name in mountinfo may be `/dev/root`, which is not a device.
 fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
     let path = format!("{}/mountinfo", probe.process());
     let number = probe.parse(&path, "a line for /", root_device);
@@ -164,7 +165,7 @@ fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
     })
 }
 
-/// The disks of all mounts, by device number. Numbers without a disk (a volume on several) are omitted.
+/// The disks of all mounts, by device number. Numbers without a disk, such as a volume on several disks, are left out.
 fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
     let path = format!("{}/mountinfo", probe.process());
     let numbers = probe.parse(&path, "lines of mounts", |text| Some(devices(text)));
@@ -174,7 +175,7 @@ fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
             for number in numbers {
                 match probe.0.link(&format!("/sys/dev/block/{number}")) {
                     Ok(target) => disks.extend(disk_of(&target, &names).map(str::to_owned)),
-                    // A network or virtual device has no link. But a device that was never read may be a disk.
+                    // A network or virtual device has no link. If a device was never read, it may still be a disk.
                     Err(refusal) if is_absence(&refusal) => {}
                     Err(refusal) => return refusal.into(),
                 }
@@ -197,12 +198,12 @@ fn devices(mountinfo: &str) -> BTreeSet<String> {
     numbers
 }
 
-/// The last mount on `/` hides earlier ones.
+/// The last mount on `/` hides earlier mounts.
 fn root_device(mountinfo: &str) -> Option<String> {
     parse_mounts(mountinfo).filter(|mount| mount.at == "/").last().map(|mount| mount.device_name())
 }
 
-/// `../../devices/…/block/vda/vda1` is on vda.
+/// `../../devices/…/block/vda/vda1` means the disk vda.
 fn disk_of<'a>(target: &'a str, names: &[String]) -> Option<&'a str> {
     target.rsplit('/').take(2).find(|part| names.iter().any(|name| name == part))
 }

@@ -1,10 +1,10 @@
-//! The firmware's information about a machine: its vendor, its type, and its hypervisor if the processor does not report one.
+//! The firmware's information about a machine: its vendor, its type, and its hypervisor if the processor does not report the hypervisor.
 
 use super::provider::{Cloud, Hypervisor};
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then};
 
-/// The firmware's strings. Clouds identify themselves in different ones.
+/// The firmware's strings. Each cloud identifies itself in a different string.
 pub(super) struct Dmi {
     pub(super) vendor: Fact<String>,
     pub(super) product: Fact<String>,
@@ -12,7 +12,7 @@ pub(super) struct Dmi {
     chassis_tag: Fact<String>,
 }
 
-/// A value from instance metadata. A root without metadata, and a capture of one, have no such path.
+/// A value from instance metadata. A root without metadata has no path of this kind, and neither has a capture of that root.
 fn by_metadata(probe: Probe<'_>, path: &str, whose: &str) -> Fact<String> {
     let asked = probe.text(&format!("@metadata/{path}"));
     match asked {
@@ -40,7 +40,7 @@ impl Dmi {
     pub(super) fn cloud(&self) -> Fact<Cloud> {
         let text = |fact: &'_ Fact<String>| fact.known().cloned().unwrap_or_default();
         let (product, tag) = (text(&self.product), text(&self.chassis_tag));
-        // Amazon's Xen instances report the vendor Xen. The version of their BIOS contains "amazon".
+        // Amazon's Xen instances report the vendor Xen. Their BIOS version contains "amazon".
         let is_amazon_xen = text(&self.bios_version).contains("amazon");
         self.vendor.clone().map(|vendor| match vendor.as_str() {
             "Amazon EC2" => Cloud::Aws,
@@ -58,7 +58,7 @@ impl Dmi {
     pub(super) fn instance_type(&self, probe: Probe<'_>, cloud: &Fact<Cloud>) -> Fact<String> {
         let unreported = |whose: &str| Fact::absent(format!("{whose} provides it only through instance metadata"));
         match (cloud, &self.product) {
-            // On Nitro the product is the instance type, such as c5n.xlarge. On Xen it is "HVM domU".
+            // On Nitro, the product is the instance type, such as c5n.xlarge. On Xen, the product is "HVM domU".
             (Fact::Known(Cloud::Aws), Fact::Known(product)) if product.contains('.') => Fact::Known(product.clone()),
             (Fact::Known(Cloud::Aws), Fact::Known(_)) => by_metadata(probe, "ec2/instance-type", "Amazon's Xen"),
             (Fact::Known(Cloud::Aws), unknown) => unknown.clone(),
@@ -72,7 +72,7 @@ impl Dmi {
         }
     }
 
-    /// The hypervisor of a machine whose processor does not report one. This includes all of 64-bit Arm.
+    /// The hypervisor of a machine whose processor does not report it. All 64-bit Arm machines are of this kind.
     pub(super) fn hypervisor(&self) -> Option<Hypervisor> {
         let (vendor, product) = (self.vendor.known()?.as_str(), self.product.known().map_or("", String::as_str));
         match (vendor, product) {
@@ -82,7 +82,7 @@ impl Dmi {
             ("Microsoft Corporation", "Virtual Machine") => Some(Hypervisor::HyperV),
             ("VMware, Inc.", _) => Some(Hypervisor::Vmware),
             ("Xen", _) => Some(Hypervisor::Xen),
-            // KVM or emulation: the firmware's strings do not distinguish them.
+            // The firmware's strings do not distinguish KVM from emulation.
             ("QEMU", _) => Some(Hypervisor::Other),
             _ => None,
         }

@@ -1,5 +1,4 @@
-//! What ethtool reports about a network driver: its queues, rings and interrupts with their limits, its offloads, and
-//! how it spreads packets.
+//! What ethtool reports about a network driver: its queues, rings and interrupts with their limits, its offloads, and how it spreads packets.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +8,8 @@ use serde::Serialize;
 use crate::fact::Fact;
 use crate::probe::Probe;
 
-/// Queues in use and their limits. A driver has either combined queues (receive and transmit in a pair), or separate queues for each
-/// direction.
+/// Queues in use and their limits.
+/// A driver has either combined queues (receive and transmit in a pair), or separate queues for each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Channels {
@@ -77,20 +76,20 @@ pub struct Offload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rss {
-    /// Entries of the table from a packet's hash to its queue; 0 for none.
+    /// The number of entries in the table from a packet's hash to its queue. 0 without a table.
     pub table: Fact<u32>,
     /// Different queues in that table.
     pub queues: Fact<u32>,
-    /// Bytes of the hash key; 0 for none.
+    /// The number of bytes of the hash key. 0 without a key.
     pub key_bytes: Fact<u32>,
     /// The hash: `toeplitz`, `xor`, `crc32`.
     pub function: Fact<String>,
-    /// The hashed fields of a UDP packet over IPv4, in ethtool's letters: `s` and `d` for the addresses, `f` and `n`
-    /// for the ports; `none` if the driver reports none.
+    /// The hashed fields of a UDP packet over IPv4, in ethtool's letters: `s` and `d` for the addresses, `f` and `n` for the ports.
+    /// `none` if the driver reports none.
     pub udp4: Fact<String>,
 }
 
-/// The offloads that change when or how a UDP packet reaches its server, out of some sixty.
+/// The offloads that change when or how a UDP packet reaches its server, out of some sixty offloads.
 const REPORTED: [&str; 15] = [
     "rx-checksum",
     "rx-gro",

@@ -22,10 +22,10 @@ pub struct Idle {
     pub processor_max_cstate: Fact<u32>,
     /// How long CPU 0 may take to resume, in microseconds. `0` means no limit, and `n/a` means no latency at all.
     pub resume_latency_us: Fact<String>,
-    /// How long any CPU may take to wake, in microseconds: the lowest request of the processes that hold `/dev/cpu_dma_latency`. It is
-    /// 2000000000 without requests. Only root may read it.
+    /// How long any CPU may take to wake, in microseconds: the lowest request of the processes that hold `/dev/cpu_dma_latency`.
+    /// The value is 2000000000 without requests. Only root may read it.
     pub dma_latency_us: Fact<u64>,
-    /// The deepest state that CPU 0 may use; absent without an idle driver.
+    /// The deepest state that CPU 0 may use. Absent without an idle driver.
     pub deepest_allowed: Fact<DeepestAllowed>,
     /// The maximum time that a KVM guest polls before it halts, in nanoseconds.
     pub guest_halt_poll_ns: Fact<u64>,
@@ -35,11 +35,11 @@ pub struct Idle {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleState {
-    /// Its place in the driver's list.
+    /// The state's place in the driver's list.
     pub index: u32,
     /// The driver's name for the state, such as `C6-HSW`.
     pub name: Fact<String>,
-    /// Its exit latency in microseconds, from the driver's table.
+    /// The state's exit latency in microseconds, from the driver's table.
     pub exit_latency_us: Fact<u64>,
     /// Whether it is disabled.
     pub disabled: Fact<bool>,
@@ -49,13 +49,13 @@ pub struct IdleState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeepestAllowed {
-    /// The driver's name for the state; `none` if not even polling is allowed.
+    /// The driver's name for the state. `none` if not even polling is allowed.
     pub name: String,
-    /// Its exit latency in microseconds, from the driver's table.
+    /// The state's exit latency in microseconds, from the driver's table.
     pub exit_latency_us: u64,
-    /// What excludes deeper states, in words; empty if nothing does.
+    /// What excludes deeper states, in words. Empty if nothing excludes them.
     pub limited_by: Vec<String>,
-    /// Other possible limits that could not be read; empty if all were read.
+    /// Other possible limits that could not be read. Empty if all limits were read.
     pub unseen: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ pub struct Frequency {
     pub available_governors: Fact<Vec<String>>,
     /// The available energy or performance preferences.
     pub available_preferences: Fact<Vec<String>>,
-    /// Whether frequencies above the nominal one are allowed (`cpufreq/boost`); for `intel_pstate` from `no_turbo`.
+    /// Whether frequencies above the nominal frequency are allowed (`cpufreq/boost`). For `intel_pstate`, this comes from `no_turbo`.
     pub boost: Fact<bool>,
     /// Whether `intel_pstate` avoids turbo frequencies.
     pub no_turbo: Fact<bool>,
@@ -83,26 +83,27 @@ pub struct Frequency {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FrequencyPolicy {
-    /// Its name, such as `policy0`; `cpu0` on kernels before 4.3.
+    /// The group's name, such as `policy0`, or `cpu0` on kernels before 4.3.
     pub name: String,
     /// The folder of its files.
     pub folder: String,
     /// The governor in force.
     pub governor: Fact<String>,
-    /// The energy or performance preference; absent if the driver has none.
+    /// The energy or performance preference. Absent if the driver has no preference.
     pub preference: Fact<String>,
     /// The CPUs.
     pub cpus: Fact<CpuSet>,
 }
 
 impl Idle {
-    /// Reads all fields except the deepest allowed state, which follows from these and from the kernel.
+    /// Reads all fields except the deepest allowed state, which is derived from these fields and from the kernel's facts.
     pub(super) fn probe(probe: Probe<'_>) -> Idle {
-        // Kernels up to 5.7 have the writable file only with a boot argument. Otherwise they have a read-only one with another name.
+        // Kernels up to 5.7 have the writable file only with a boot argument.
+        // Without that argument, kernels up to 5.7 have a read-only file with another name.
         let governor = or_else(probe.text("/sys/devices/system/cpu/cpuidle/current_governor"), || {
             probe.text("/sys/devices/system/cpu/cpuidle/current_governor_ro")
         });
-        // CPU 0 represents all CPUs, because the drivers register the same table for each.
+        // CPU 0 represents all CPUs, because the drivers register the same table for each CPU.
         let indices = probe.numbered("/sys/devices/system/cpu/cpu0/cpuidle", "state");
         Idle {
             driver: probe.text("/sys/devices/system/cpu/cpuidle/current_driver"),
@@ -169,7 +170,7 @@ fn parse_switch(text: &str) -> Option<bool> {
     }
 }
 
-/// `0 1 2`, as cpufreq lists CPUs.
+/// Parses `0 1 2`, which is cpufreq's form of a list of CPUs.
 fn parse_numbers(text: &str) -> Option<CpuSet> {
     CpuSet::parse_list(&text.split_whitespace().collect::<Vec<_>>().join(","))
 }
@@ -184,7 +185,7 @@ fn probe_state(probe: Probe<'_>, index: u32) -> IdleState {
     }
 }
 
-/// Nonzero means disabled: 1 by the user, 2 by the driver.
+/// A number other than 0 means disabled: 1 by the user, 2 by the driver.
 fn parse_disabled(text: &str) -> Option<bool> {
     text.parse::<u64>().ok().map(|reasons| reasons != 0)
 }

@@ -19,7 +19,7 @@ pub struct Kernel {
     pub version: Fact<Version>,
     /// The architecture, as `uname -m` prints it.
     pub architecture: Fact<String>,
-    /// The arguments of the command line, in order, with repeats; quoted ones are one.
+    /// The arguments of the command line, in order, with repeats. A quoted argument is one argument.
     pub command_line: Fact<Vec<String>>,
     /// What the kernel denies even to root.
     pub lockdown: Fact<Lockdown>,
@@ -33,11 +33,11 @@ pub struct Kernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub struct Version {
-    /// 6 of 6.12.3.
+    /// The first number: 6 in 6.12.3.
     pub major: u32,
-    /// 12 of 6.12.3.
+    /// The second number: 12 in 6.12.3.
     pub minor: u32,
-    /// 3 of 6.12.3; 0 if the release has none.
+    /// The third number: 3 in 6.12.3. 0 if the release has no third number.
     pub patch: u32,
 }
 
@@ -90,12 +90,12 @@ impl Kernel {
         }
     }
 
-    /// Whether the kernel has this version or a later one; `None` if its version is unknown.
+    /// Whether the kernel has this version or a later one. `None` if its version is unknown.
     pub fn is_at_least(&self, major: u32, minor: u32) -> Option<bool> {
         self.version.known().map(|version| (version.major, version.minor) >= (major, minor))
     }
 
-    /// The value of the last argument with this name, because the last one wins. The empty text if that argument has no `=`.
+    /// The value of the last argument with this name, because the last one wins. The value is empty if that argument has no `=`.
     ///
     /// As in the kernel, `-` and `_` are equal, and arguments after `--` go to init.
     pub fn argument(&self, name: &str) -> Option<&str> {
@@ -147,8 +147,8 @@ fn leading_number(text: &str) -> Option<(u32, &str)> {
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 
-/// Splits at white space outside double quotes and drops the quotes around an argument or its value, as `next_arg` of the
-/// kernel's `lib/cmdline.c` does.
+/// Splits at white space outside double quotes, as `next_arg` of the kernel's `lib/cmdline.c` does.
+/// Drops the quotes around an argument or its value.
 fn parse_arguments(text: &str) -> Vec<String> {
     let mut quoted = false;
     let words = text.split(|character: char| {

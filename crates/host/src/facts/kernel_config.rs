@@ -19,8 +19,8 @@ pub struct KernelConfig {
     pub timer_hz: u32,
     /// When the timer tick stops.
     pub tick: Tick,
-    /// The built-in preemption model: `none`, `voluntary`, `full`, `lazy` or `rt`. If `dynamic` is true, `preempt=` and debugfs may have
-    /// changed it.
+    /// The built-in preemption model: `none`, `voluntary`, `full`, `lazy` or `rt`.
+    /// If `dynamic` is true, `preempt=` and debugfs may have changed it.
     pub preemption: String,
     /// Whether the model can be selected at boot (`CONFIG_PREEMPT_DYNAMIC`).
     pub dynamic: bool,
@@ -35,7 +35,7 @@ pub enum Tick {
     Periodic,
     /// On idle CPUs (`CONFIG_NO_HZ_IDLE`).
     StopsWhenIdle,
-    /// Also on CPUs of `nohz_full=` while one task runs there (`CONFIG_NO_HZ_FULL`).
+    /// The tick also stops on CPUs of `nohz_full=` while one task runs there (`CONFIG_NO_HZ_FULL`).
     StopsOnNohzFull,
 }
 
@@ -51,8 +51,9 @@ impl KernelConfig {
     }
 }
 
-/// The timer frequency in Hz. It comes from the resolution of the coarse clocks, which is one tick on every kernel and readable for
-/// everybody. Without a running kernel, it comes from the configuration.
+/// The timer frequency in Hz, from the resolution of the coarse clocks.
+/// On every kernel this resolution is one tick, and everybody may read it.
+/// Without a running kernel, the frequency comes from the configuration.
 pub(super) fn probe_timer_hz(probe: Probe<'_>, config: &Fact<KernelConfig>) -> Fact<u32> {
     match (probe.parse(TICK, "the length of a tick, in nanoseconds", parse_tick), config) {
         (Fact::Absent { .. } | Fact::Unseen { .. }, Fact::Known(config)) => Fact::Known(config.timer_hz),

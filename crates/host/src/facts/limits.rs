@@ -55,7 +55,8 @@ impl Limits {
         Limits {
             cpu: and_then(group("cpu"), |group| match group {
                 Some(group) => probe_cpu(probe, &group),
-                // The kernel lists every hierarchy that was ever mounted. If none of them has the `cpu` controller, nothing limits us.
+                // The kernel lists every hierarchy that was ever mounted.
+                // If no hierarchy has the `cpu` controller, nothing limits us.
                 None => Fact::Known(CpuLimit::Unlimited),
             }),
             cpus_allowed: and_then(group("cpuset"), |group| match group {
@@ -66,8 +67,8 @@ impl Limits {
     }
 }
 
-/// The lowest limit of our group and its ancestors. If one cannot be read, the result is unknown, because it could be
-/// the lowest.
+/// The lowest limit of our group and its ancestors.
+/// If a limit cannot be read, the result is unknown, because that limit could be the lowest.
 fn probe_cpu(probe: Probe<'_>, group: &Place) -> Fact<CpuLimit> {
     and_then(cgroup::levels(group), |levels| {
         let mut tightest: Option<CpuLimit> = None;
@@ -81,7 +82,8 @@ fn probe_cpu(probe: Probe<'_>, group: &Place) -> Fact<CpuLimit> {
         }
         match tightest {
             Some(limit) => Fact::Known(limit),
-            // The root group of version 2 has no cpu.max, because it cannot be limited. If the tree exists, the file system is mounted.
+            // The root group of version 2 has no cpu.max, because it cannot be limited.
+            // The file system is mounted if its tree exists.
             None if group.is_v2 => {
                 probe.text(&format!("{}/cgroup.controllers", group.mount)).map(|_| CpuLimit::Unlimited)
             }
@@ -90,7 +92,7 @@ fn probe_cpu(probe: Probe<'_>, group: &Place) -> Fact<CpuLimit> {
     })
 }
 
-/// The limit of one level; `None` if the level has no such file.
+/// The limit of one level. `None` if the level has no file for the limit.
 fn probe_level(probe: Probe<'_>, group: &Place, dir: &str) -> Option<Fact<CpuLimit>> {
     if group.is_v2 {
         return level(probe.0, &format!("{dir}/cpu.max"), "a quota and a period", cpu_max);
@@ -119,7 +121,7 @@ fn cpu_max(text: &str) -> Option<CpuLimit> {
 
 /// The set of the innermost group. The kernel has already removed CPUs that the ancestors lack.
 fn probe_cpus_allowed(probe: Probe<'_>, group: &Place) -> Fact<CpuSet> {
-    // Kernels up to 3.16 have only the requested set, which is also in force.
+    // Kernels up to 3.16 have only the requested set, which is also the set in force.
     let names: &[&str] =
         if group.is_v2 { &["cpuset.cpus.effective"] } else { &["cpuset.effective_cpus", "cpuset.cpus"] };
     and_then(cgroup::levels(group), |levels| {

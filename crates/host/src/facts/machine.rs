@@ -28,9 +28,10 @@ pub struct Machine {
     pub product: Fact<String>,
     /// Whether evenkeel runs in a container, and of which kind.
     pub container: Fact<Container>,
-    /// Whether the root has a file that container engines create in the root of every container. A machine whose root was unpacked from an
-    /// image may have one too. A process of a container that changed into its host's root sees none. Decisions use this fact; reports do
-    /// not show it.
+    /// Whether the root has a file that container engines create in the root of every container.
+    /// A machine whose root was unpacked from an image may have this file too.
+    /// A process of a container that changed into its host's root does not see the file.
+    /// Decisions use this fact, but reports do not show it.
     #[serde(skip)]
     pub has_mark_of_container: bool,
     /// The distribution, by os-release.
@@ -47,7 +48,7 @@ pub enum Container {
     Docker,
     Podman,
     Kubernetes,
-    /// As `/run/systemd/container` names it (lxc, systemd-nspawn).
+    /// Another container, as `/run/systemd/container` names it (lxc, systemd-nspawn).
     Other(String),
 }
 
@@ -94,7 +95,7 @@ fn probe_hypervisor(probe: Probe<'_>, dmi: &Dmi) -> Fact<Hypervisor> {
     match registers("1") {
         Fact::Known([_, _, ecx, _]) if ecx >> 31 & 1 == 1 => {
             let named = registers("40000000").map(hypervisor_by_signature);
-            // To guests that know only Hyper-V, KVM presents Hyper-V's leaf first, and its own leaf after it.
+            // For guests that know only Hyper-V, KVM presents Hyper-V's leaf first, and then its own leaf.
             let is_kvm = || registers("40000100").map(hypervisor_by_signature) == Fact::Known(Hypervisor::Kvm);
             named.map(|named| if named == Hypervisor::HyperV && is_kvm() { Hypervisor::Kvm } else { named })
         }
@@ -164,8 +165,9 @@ fn probe_container(probe: Probe<'_>) -> Fact<Container> {
     if probe.entries("/var/run/secrets/kubernetes.io").known().is_some() {
         return Fact::Known(Container::Kubernetes);
     }
-    // Some roots have the file without a directory: a container's root, and a virtual machine's root that was unpacked from a container's
-    // image. The namespaces distinguish the two.
+    // Some roots have the file without a directory.
+    // Such a root is a container's root, or a virtual machine's root that was unpacked from a container's image.
+    // The namespaces distinguish the two.
     let [podman, docker] =
         ["/run/.containerenv", "/.dockerenv"].map(|path| probe.parse(path, "anything", |_| Some(())));
     let is_first = FIRST_NAMESPACES.map(|(name, first)| namespace_is(probe, name, first));
@@ -173,7 +175,7 @@ fn probe_container(probe: Probe<'_>) -> Fact<Container> {
         (Fact::Known(()), _) if !is_first.iter().all(is_true) => Fact::Known(Container::Podman),
         (_, Fact::Known(())) if !is_first.iter().all(is_true) => Fact::Known(Container::Docker),
         _ if is_first[0] == Fact::Known(false) => Fact::Known(Container::Other("unnamed".to_owned())),
-        // There is no sign of a container. This is an answer only if the readings succeeded.
+        // No sign of a container was found. This counts as an answer only if the readings succeeded.
         _ if is_true(&is_first[0]) || (membership.known().is_some() && probe.says_absent("/.dockerenv")) => {
             Fact::Known(Container::None)
         }
@@ -185,7 +187,7 @@ fn is_true(fact: &Fact<bool>) -> bool {
     *fact == Fact::Known(true)
 }
 
-/// Whether we are in the kernel's first namespace of this kind. Old kernels without namespaces of a kind have only one.
+/// Whether this process is in the kernel's first namespace of this kind. An old kernel without namespaces of a kind has only one.
 fn namespace_is(probe: Probe<'_>, name: &str, first: &str) -> Fact<bool> {
     match probe.0.link(&format!("{}/ns/{name}", probe.process())) {
         Ok(link) => Fact::Known(link == first),
@@ -221,7 +223,7 @@ fn parse_os_release(text: &str) -> Option<Distribution> {
     Some(Distribution { id: value("ID")?, version: value("VERSION_ID"), name: value("PRETTY_NAME") })
 }
 
-/// A value as the shell reads it: in single, double or no quotes, with `\` before special characters.
+/// A value as the shell reads it: in single quotes, double quotes or no quotes, with `\` before special characters.
 fn unquote(value: &str) -> String {
     if let Some(inner) = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\'')) {
         return inner.to_owned();
@@ -364,7 +366,7 @@ mod tests {
             "/proc/self/ns/uts -> uts:[4026531838]",
             "/proc/self/ns/cgroup -> cgroup:[4026531835]",
         ];
-        // Later lines win.
+        // Later lines replace earlier ones.
         machine(&[&own, differs].concat().join("\n")).container
     }
 

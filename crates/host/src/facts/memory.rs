@@ -20,7 +20,7 @@ pub struct Memory {
     pub khugepaged_defrag: Fact<bool>,
     /// Transparent pages of each size between small and huge (Linux 6.8), the smallest first. Absent on older kernels.
     pub thp_sizes: Fact<Vec<ThpSize>>,
-    /// Reserved huge pages, of each size, the smallest first; absent if the kernel is built without them.
+    /// Reserved huge pages of each size, the smallest size first. Absent if the kernel is built without huge pages.
     pub huge_pages: Fact<Vec<HugePages>>,
     /// Swap areas in use. Empty without swap.
     pub swaps: Fact<Vec<Swap>>,
@@ -77,7 +77,7 @@ impl Memory {
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const HUGE: &str = "/sys/kernel/mm/hugepages";
 
-/// The folders of the sizes are next to the main files. Without them, the kernel is older than this feature.
+/// The folders for the page sizes are next to the main files. If the folders are missing, the kernel is too old for this feature.
 fn thp_sizes(probe: Probe<'_>) -> Fact<Vec<ThpSize>> {
     let sizes = sizes(probe, THP).map(|sizes| {
         let enabled = |kb: u64| probe.chosen_word(&format!("{THP}/hugepages-{kb}kB/enabled"));
@@ -112,7 +112,7 @@ fn size_kb(name: &str) -> Option<u64> {
     (number.to_string() == kb && (1..=16 << 20).contains(&number)).then_some(number)
 }
 
-/// `MemTotal: N kB` in bytes, of /proc/meminfo or, behind `Node 0`, of a memory node's.
+/// `MemTotal: N kB` in bytes, from /proc/meminfo, or after `Node 0` from the file of a memory node.
 pub(super) fn parse_mem_total(text: &str) -> Option<u64> {
     let total = text.lines().find_map(|line| {
         let (label, total) = line.split_once(':')?;

@@ -102,7 +102,7 @@ impl Facts {
     /// Reads every area, and these files under /proc/sys and /sys/kernel/debug.
     pub(crate) fn of_areas(root: &Root, sysctls: impl Iterator<Item = &'static str>) -> Facts {
         let probe = Probe(root);
-        // Two areas need this file, and the kernel takes long to produce it, so read it once.
+        // Two areas need this file. The kernel takes long to produce the file, so read it once.
         let cpuinfo = probe.text("/proc/cpuinfo");
         // Counters and interfaces both need this file.
         let interrupts = probe.text("/proc/interrupts");

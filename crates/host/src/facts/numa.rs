@@ -11,9 +11,9 @@ use crate::probe::Probe;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Numa {
-    /// Each online node, ascending; absent where the kernel is built without NUMA.
+    /// Each online node, ascending. Absent if the kernel is built without NUMA.
     pub nodes: Fact<Vec<Node>>,
-    /// How the kernel brings threads and their memory together. Empty if it does not.
+    /// How the kernel brings threads and their memory together. Empty if the kernel does not do this.
     pub balancing: Fact<Vec<Balancing>>,
     /// How a full node reclaims memory before the kernel uses another node's. Empty if it does not.
     pub zone_reclaim: Fact<Vec<Reclaim>>,
@@ -59,7 +59,7 @@ pub struct Node {
 
 impl Numa {
     pub(super) fn probe(probe: Probe<'_>) -> Numa {
-        // Node lists have the same form and limits as CPU lists.
+        // Lists of nodes have the same form and limits as lists of CPUs.
         let online = probe.cpu_list("/sys/devices/system/node/online");
         let (ways, levels) = ([Balancing::Nodes, Balancing::Tiers], [Reclaim::Clean, Reclaim::Write, Reclaim::Swap]);
         Numa {
@@ -82,7 +82,7 @@ fn probe_node(probe: Probe<'_>, node: usize) -> Node {
     }
 }
 
-/// The meanings of the set bits. An unknown bit makes the whole value odd.
+/// The meanings of the set bits. An unknown bit makes the whole value invalid.
 fn parse_bits<T: Copy>(text: &str, meanings: &[T]) -> Option<Vec<T>> {
     let bits: u32 = text.parse().ok()?;
     let is_set = |at: &usize| bits >> at & 1 == 1;

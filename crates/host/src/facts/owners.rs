@@ -15,22 +15,22 @@ use crate::probe::{Probe, is_absence, or_else};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Owners {
-    /// Whether irqbalance runs, by its socket, its pid file or its unit's group. If it does, it moves interrupts within ten seconds.
+    /// Whether irqbalance runs, by its socket, its pid file or its unit's group.
+    /// A running irqbalance moves interrupts within ten seconds.
     pub irqbalance: Fact<bool>,
-    /// The configuration of irqbalance; absent if no file configures it.
+    /// The configuration of irqbalance. Absent if no file configures it.
     pub irqbalance_options: Fact<IrqbalanceOptions>,
     /// The version of irqbalance, from dpkg. Absent if irqbalance does not run or another package manager installed it.
     pub irqbalance_version: Fact<String>,
     /// TuneD's active profile. Absent if TuneD is not installed or does not run.
     pub tuned_profile: Fact<String>,
-    /// Whether bpftune runs. It changes sysctls whenever it decides to.
+    /// Whether bpftune runs. A running bpftune may change sysctls at any time.
     pub bpftune: Fact<bool>,
     /// Whether bpftune starts at boot.
     pub bpftune_enabled: Fact<bool>,
-    /// The solutions and notes that saptune applies, in order; absent if it is not installed.
+    /// The solutions and notes that saptune applies, in order. Absent if saptune is not installed.
     pub saptune: Fact<Vec<String>>,
-    /// Whether Google's `google_set_multiqueue` is installed: at boot it assigns each queue a CPU, for interrupts and
-    /// XPS.
+    /// Whether Google's `google_set_multiqueue` is installed: at boot it assigns each queue a CPU, for interrupts and XPS.
     pub google_set_multiqueue: Fact<bool>,
     /// The configurations of container networks, which set sysctls of interfaces. Empty if there are none.
     pub cni: Fact<Vec<String>>,
@@ -46,11 +46,11 @@ pub struct Owners {
 pub struct IrqbalanceOptions {
     /// The file: `/etc/default/irqbalance` or `/etc/sysconfig/irqbalance`.
     pub file: String,
-    /// The variables in the file, without commented and empty ones.
+    /// The variables in the file, without commented and empty variables.
     pub variables: BTreeMap<String, String>,
-    /// The CPUs to which irqbalance must not move interrupts; absent if no variable names any.
+    /// The CPUs to which irqbalance must not move interrupts. Absent if no variable names any CPU.
     pub banned_cpus: Fact<CpuSet>,
-    /// The script that irqbalance runs for each interrupt; absent if no variable names one.
+    /// The script that irqbalance runs for each interrupt. Absent if no variable names a script.
     pub policy_script: Fact<String>,
     /// Whether irqbalance moves interrupts once at its start, and exits.
     pub once: bool,
@@ -61,7 +61,7 @@ impl IrqbalanceOptions {
         let variable = |name: &str| variables.get(name).map(String::as_str);
         let arguments: Vec<&str> =
             ["IRQBALANCE_ARGS", "OPTIONS"].into_iter().filter_map(variable).flat_map(str::split_whitespace).collect();
-        // `--name=value`, or `-n value` and `--name value`.
+        // The arguments `--name=value`, or `-n value` and `--name value`.
         let argument = |short: &str, long: &str| {
             arguments.iter().enumerate().find_map(|(at, word)| match word.split_once('=') {
                 Some((name, value)) if name == long => Some(value),
@@ -114,7 +114,7 @@ impl Owners {
     }
 }
 
-/// Signs of irqbalance: its socket (since 1.6), its pid file (older versions), its unit's group in systemd.
+/// Looks for signs of irqbalance: its socket (since 1.6), its pid file (older versions), its unit's group in systemd.
 fn probe_irqbalance(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
     let has_pid = || probe.text("/run/irqbalance.pid").known().is_some();
     if has_pid() || runs_as_unit(probe, "irqbalance") {
@@ -138,7 +138,7 @@ fn hidden(program: &str) -> Fact<bool> {
     Fact::absent(format!("{program} is not visible, but a container does not show the programs of its host"))
 }
 
-/// The two places that distributions use; a machine has one of them.
+/// The two places that distributions use. A machine has only one of them.
 fn probe_irqbalance_options(probe: Probe<'_>) -> Fact<IrqbalanceOptions> {
     let at = |path: &str| {
         probe.parse(path, "variables", |text| Some(IrqbalanceOptions::from_variables(path, parse_variables(text))))
@@ -158,7 +158,7 @@ fn parse_variables(text: &str) -> BTreeMap<String, String> {
     pairs.filter(|(name, value)| !name.is_empty() && !value.is_empty()).collect()
 }
 
-/// bpftune leaves no file under /run. The signs are its program and its unit's group.
+/// bpftune leaves no file under /run. Its program and its unit's group show whether it runs.
 fn probe_bpftune(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
     if runs_as_unit(probe, "bpftune") {
         return Fact::Known(true);
@@ -189,7 +189,7 @@ fn parse_saptune(text: &str) -> Vec<String> {
     applied.flat_map(|value| value.split_whitespace()).map(str::to_owned).collect()
 }
 
-/// The active profile stays on disk after the daemon stops, so it counts only if TuneD has its directory under /run.
+/// The active profile stays on disk after the daemon stops. So the profile counts only if TuneD has its directory under /run.
 fn probe_tuned(probe: Probe<'_>) -> Fact<String> {
     const PROFILE: &str = "/etc/tuned/active_profile";
     const RUN: &str = "/run/tuned";

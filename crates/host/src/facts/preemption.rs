@@ -1,4 +1,5 @@
-//! When kernel code yields a CPU: the preemption model. debugfs shows it completely, the kernel's version text only in part.
+//! The preemption model: when kernel code yields a CPU.
+//! debugfs shows the model completely, and the kernel's version text shows it only in part.
 
 use serde::Serialize;
 
@@ -29,7 +30,7 @@ impl Preemption {
             (_, Fact::Known(Built::RealTime)) => Fact::Known("rt".to_owned()),
             (Fact::Known(modes), _) => Fact::Known(modes.chosen.clone()),
             (_, Fact::Known(Built::Full)) => Fact::Known("full".to_owned()),
-            // debugfs is not readable, but a model that cannot be selected at boot is the built-in one.
+            // debugfs is not readable, but a model that cannot be selected at boot is the built-in model.
             (_, Fact::Known(Built::Not)) if config.known().is_some_and(|config| !config.dynamic) => {
                 config.clone().map(|config| config.preemption)
             }

@@ -32,6 +32,6 @@ pub enum Cloud {
     Oracle,
     Hetzner,
     DigitalOcean,
-    /// No cloud that evenkeel knows by its DMI strings.
+    /// No cloud whose DMI strings evenkeel knows.
     None,
 }

@@ -1,5 +1,5 @@
-//! The settings under /proc/sys at boot: the files of `sysctl.d(5)` in the order in which they are read. A value in one
-//! of them returns at the next boot, whatever is written at runtime.
+//! The settings under /proc/sys at boot: the files of `sysctl.d(5)` in the order in which they are read.
+//! A value in one of these files returns at the next boot, whatever is written at runtime.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use super::boot::Init;
 use crate::fact::Fact;
 use crate::probe::{Probe, is_absence};
 
-/// The directories, the strongest first. A file there hides files of the same name in later directories.
+/// The directories, the strongest first. A file in a directory hides files with the same name in later directories.
 const DIRS: [&str; 5] =
     ["/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];
 
-/// The old file. systemd reads it only through a link in [`DIRS`], which Debian 13 no longer has; other init systems
-/// read it last.
+/// The old file. systemd reads it only through a link in [`DIRS`]. Debian 13 no longer has this link.
+/// Other init systems read the file last.
 const OLD: &str = "/etc/sysctl.conf";
 
-/// The maximum number of files to read. Distributions ship about ten files of some dozen lines; far more is not a configuration.
+/// The maximum number of files to read. Distributions have about ten files of some dozen lines. A far larger number is not a configuration.
 const FILES_MAX: usize = 256;
 const SETTINGS_MAX: usize = 4096;
 
@@ -48,7 +48,7 @@ pub struct SysctlFile {
 pub struct SysctlSetting {
     /// The file under /proc/sys, or a pattern of several: `net/ipv4/conf/*/rp_filter`.
     pub key: String,
-    /// The written value; `None` if the line only excludes the key from patterns.
+    /// The written value. `None` if the line only excludes the key from patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The line, from 1.
@@ -86,8 +86,9 @@ impl SysctlFiles {
         Fact::Known(SysctlFiles { read, unread })
     }
 
-    /// The line that decides the file at `path` (`/proc/sys/vm/swappiness`) at boot. This is the last line that names it, otherwise the
-    /// last matching pattern, unless a line excludes it from patterns.
+    /// The line that decides the file at `path` (`/proc/sys/vm/swappiness`) at boot.
+    /// The line that decides is the last line that names the file.
+    /// If no line names the file, it is the last matching pattern, unless a line excludes the file from patterns.
     pub fn decides(&self, path: &str) -> Option<(&SysctlFile, &SysctlSetting)> {
         let key = path.strip_prefix("/proc/sys/")?;
         let all = || {
@@ -100,20 +101,20 @@ impl SysctlFiles {
     }
 }
 
-/// Reads one file. `None` if it is a link that points nowhere, which hides files of its name like an empty file.
+/// Reads one file. `None` if the file is a link that points nowhere. Like an empty file, this link hides files with its name.
 fn look(probe: Probe<'_>, path: String) -> Option<SysctlFile> {
     let what = format!("at most {SETTINGS_MAX} settings");
     let settings = probe.parse(&path, &what, |text| Some(parse(text)).filter(|parsed| parsed.len() <= SETTINGS_MAX));
     (!settings.is_absent() || !probe.says_absent(&path)).then_some(SysctlFile { path, settings })
 }
 
-/// The settings of a file, parsed as `systemd-sysctl` and `sysctl` do: invalid lines are skipped.
+/// The settings of a file, parsed as `systemd-sysctl` and `sysctl` do. Invalid lines are skipped.
 fn parse(text: &str) -> Vec<SysctlSetting> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     lines.filter(|(_, line)| !line.starts_with(['#', ';'])).filter_map(|(line, text)| setting(line, text)).collect()
 }
 
-/// `key = value`; `-key = value`, whose failure is ignored; `-key`, which patterns then skip.
+/// `key = value`, or `-key = value` whose failure is ignored, or `-key`, which patterns then skip.
 fn setting(line: usize, text: &str) -> Option<SysctlSetting> {
     let (key, value) = match text.split_once('=') {
         Some((key, value)) => (key.trim().strip_prefix('-').unwrap_or(key.trim()), Some(value.trim().to_owned())),
@@ -123,8 +124,9 @@ fn setting(line: usize, text: &str) -> Option<SysctlSetting> {
     Some(SysctlSetting { key, value, line })
 }
 
-/// A key as the path below /proc/sys. If the first separator is a slash, the key is already a path, and dots belong to
-/// names. Otherwise dots separate, and slashes stand for dots: `net.ipv4.conf.eth0/100.rp_filter`.
+/// A key as the path below /proc/sys.
+/// If the first separator is a slash, the key is already a path, and dots belong to names.
+/// Otherwise dots separate, and slashes stand for dots: `net.ipv4.conf.eth0/100.rp_filter`.
 fn normal(key: &str) -> Option<String> {
     let path = match key.find(['.', '/']).map(|at| key.as_bytes()[at]) {
         Some(b'.') => {
@@ -141,8 +143,8 @@ fn normal(key: &str) -> Option<String> {
     (!path.is_empty() && !path.contains(char::is_whitespace)).then(|| path.to_owned())
 }
 
-/// Whether a key matches a pattern, part by part: `*` and `?` never match a slash. Sets in brackets, which no
-/// distribution ships, match nothing.
+/// Whether a key matches a pattern, part by part. `*` and `?` never match a slash.
+/// Sets in brackets match nothing, because no distribution uses them.
 fn fits(pattern: &str, key: &str) -> bool {
     if pattern.split('/').count() != key.split('/').count() {
         return false;
@@ -150,7 +152,7 @@ fn fits(pattern: &str, key: &str) -> bool {
     pattern.split('/').zip(key.split('/')).all(|(pattern, part)| part_fits(pattern.as_bytes(), part.as_bytes()))
 }
 
-/// It backtracks only to the last `*`, so it takes at most pattern length times text length.
+/// Backtracks only to the last `*`, so the time is at most the pattern's length times the text's length.
 fn part_fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -190,7 +192,7 @@ mod tests {
         SysctlFiles::probe(Probe(&root), init)
     }
 
-    /// Two directories and the old file, as on Debian 12; the content of `/etc/sysctl.d/99-sysctl.conf` follows.
+    /// Two directories and the old file, as on Debian 12. The content of `/etc/sysctl.d/99-sysctl.conf` follows.
     const MACHINE: &str = "/run/sysctl.d/ :! ENOENT\n/usr/local/lib/sysctl.d/ :! ENOENT\n/lib/sysctl.d/ : 10-a.conf 20-b.conf\n\
         /usr/lib/sysctl.d/ : 10-a.conf 20-b.conf 30-masked.conf\n/usr/lib/sysctl.d/20-b.conf =\n\
         | # net.core.rmem_max = 1\n| net.core.rmem_max = 4194304\n| -net.ipv4.conf.*.rp_filter = 2\n| -net.ipv4.conf.lo.rp_filter\n\

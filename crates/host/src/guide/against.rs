@@ -1,4 +1,4 @@
-//! Sentences that speak against a setting. The clause of the setting decides, and where a word stands in it.
+//! Finds sentences that speak against a setting. The clause of the setting and the position of a word in that clause decide.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -12,9 +12,9 @@ use lists::{
     ORDERS, ORDERS_IN_TWO, PRONOUNS, REASONS, SPANISH, STATES, STATES_IN_TWO, STOPS, SUBJECTS, TURNS,
 };
 
-/// How many words before a judgement may soften it.
+/// A judgement may be softened by a word that is at most this many words before it.
 const SOFTENED_BY_MAX: usize = 8;
-/// The longest sentence that takes the settings of the one before it back, in words.
+/// The longest sentence that may cancel the settings of the previous sentence, in words.
 const TAKES_BACK_MAX: usize = 8;
 
 /// How a word speaks against a setting.
@@ -26,13 +26,13 @@ enum Kind {
     Avoid,
     /// A judgement: `dangerous`, `hurts`.
     State,
-    /// It introduces another value than the one to set: `default`, `instead of`.
+    /// An introduction of another value than the value to set: `default`, `instead of`.
     General,
     /// A negation of another language.
     Foreign,
 }
 
-/// A word: where it begins, its text in lower case and without marks, and how it speaks against a setting.
+/// A word: where it begins, its text in lower case and without marks, and how the word speaks against a setting.
 struct Word {
     at: usize,
     text: String,
@@ -50,7 +50,7 @@ struct Clause {
     is_colon: bool,
 }
 
-/// For each setting of a sentence, given by where it begins, the word that speaks against it.
+/// For each setting of a sentence, the word that speaks against the setting. `settings` are the positions where settings begin.
 pub(super) fn words_against(part: &str, settings: &[usize]) -> Vec<Option<String>> {
     let starts: BTreeSet<usize> = settings.iter().copied().collect();
     let clauses = clauses(part, &starts);
@@ -76,7 +76,7 @@ fn of_words(clauses: &[Clause], own: usize, at: usize) -> Option<String> {
     before.chain(inside).chain(after).next()
 }
 
-/// Whether a sentence takes back what the sentence before it says: `Skip it.`, `This is dangerous.`
+/// Whether a sentence cancels the previous sentence: `Skip it.`, `This is dangerous.`
 pub(super) fn takes_back(part: &str) -> Option<String> {
     let clauses = clauses(part, &BTreeSet::new());
     let clause = clauses.iter().find(|clause| !clause.words.is_empty())?;
@@ -109,13 +109,13 @@ impl Clause {
         self.words.first().is_some_and(|word| heads.contains(&word.text.as_str()))
     }
 
-    /// Whether it asks for its setting: `set …`, `so you should use …`.
+    /// Whether the clause asks for its setting: `set …`, `so you should use …`.
     fn is_imperative(&self) -> bool {
         let mut words = self.words.iter().map(|word| word.text.as_str()).skip_while(|word| LEADS.contains(word));
         words.next().is_some_and(|word| IMPERATIVES.contains(&word))
     }
 
-    /// The word that speaks against the setting of this clause, which begins at `at`.
+    /// The word that speaks against this clause's setting, which begins at `at`.
     fn against_own(&self, at: usize) -> Option<String> {
         let counts = |index: &usize| {
             let word = &self.words[*index];
@@ -129,7 +129,8 @@ impl Clause {
         (0..self.words.len()).find(counts).map(|index| self.said(index))
     }
 
-    /// The word of this clause that speaks against a setting in a later one. `is_asked`: the later clause asks for the setting.
+    /// The word of this clause that speaks against a setting in a later clause.
+    /// `is_asked` says whether the later clause asks for the setting.
     fn against_later(&self, is_asked: bool) -> Option<String> {
         if self.is_headed(&CONDITIONS) {
             return None;
@@ -149,7 +150,8 @@ impl Clause {
         (0..self.words.len()).find(counts).map(|index| self.said(index))
     }
 
-    /// The word of this clause that speaks against a setting in an earlier one. `is_asked`: the earlier clause asks for the setting.
+    /// The word of this clause that speaks against a setting in an earlier clause.
+    /// `is_asked` says whether the earlier clause asks for the setting.
     fn against_earlier(&self, is_asked: bool) -> Option<String> {
         let is_own_order = self.has_setting && self.words.first().is_some_and(|word| word.kind.is_some());
         let mut words = self.words.iter().map(|word| word.text.as_str()).skip_while(|word| *word == "the");
@@ -166,7 +168,7 @@ impl Clause {
         (0..self.words.len()).find(counts).map(|index| self.said(index))
     }
 
-    /// Whether the verb has an object of its own: `avoids jitter`, and not `avoid it`.
+    /// Whether the verb has its own object: `avoids jitter` has one, and `avoid it` has none.
     fn has_object(&self, index: usize) -> bool {
         self.words.get(index + 1).is_some_and(|word| !PRONOUNS.contains(&word.text.as_str()))
     }
@@ -178,7 +180,7 @@ impl Clause {
         before.any(|word| MITIGATES.contains(&word.text.as_str()))
     }
 
-    /// A word, with the next one if both together speak against the setting.
+    /// A word. If the next word belongs to the objection, both words.
     fn said(&self, index: usize) -> String {
         let (first, second) = (&self.words[index], self.words.get(index + 1));
         match second {

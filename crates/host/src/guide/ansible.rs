@@ -1,4 +1,5 @@
-//! Ansible and cloud-init: tasks of the module `sysctl`, lists of them, maps of keys and values, commands, and files that a task writes.
+//! Ansible and cloud-init.
+//! Reads tasks of the module `sysctl`, lists of these tasks, maps of keys and values, commands, and files that a task writes.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +25,7 @@ pub(super) fn read(text: &str) -> Vec<Content> {
     let (nodes, odd) = yaml::parse(text);
     let mut lines = Lines::new(text.lines().count());
     let page = Page { variables: Variables::from_nodes(&nodes) };
-    // The maps that a task loops over may come before it.
+    // The maps of a task's loop may come before the task.
     for node in &nodes {
         page.tasks(node, &mut lines);
     }
@@ -44,7 +45,7 @@ fn short(key: &str) -> &str {
         .unwrap_or(key)
 }
 
-/// The complete text. A task may use variables that another part of it defines.
+/// The complete text. A task may use variables that another part of the text defines.
 struct Page<'a> {
     variables: Variables<'a>,
 }
@@ -103,7 +104,7 @@ impl Page<'_> {
     }
 }
 
-/// A list of kernel arguments, as Talos and other systems with one image have it. `-` before an argument removes it.
+/// A list of kernel arguments, as in Talos and other systems with one image. `-` before an argument removes the argument.
 fn kernel_arguments(value: &Node, lines: &mut Lines) {
     for item in value.items() {
         let text = item.text().unwrap_or_default();
@@ -124,7 +125,7 @@ fn named(pairs: &[Pair], lines: &mut Lines) {
         }
         match pair.value.text() {
             Some(value) => lines.setting(line, &pair.key, &value),
-            // A list of values is one value of the sysctl.
+            // A list of values counts as one value of the sysctl.
             None => lines.not(pair.line, NO_VALUE),
         }
     }

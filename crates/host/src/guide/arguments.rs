@@ -1,10 +1,11 @@
-//! Kernel arguments that are dangerous, each with its reason: they open the machine, or it may not start, or not be reachable.
+//! Kernel arguments that are dangerous, each with its reason.
+//! Such an argument opens the machine to attacks, or the machine may not start or may be unreachable.
 
 use evenkeel_sys::CpuSet;
 
-/// Why a kernel argument is dangerous. `None` if it is not, or not with this value.
+/// Why a kernel argument is dangerous. `None` if the argument is not dangerous, or not dangerous with this value.
 pub(super) fn danger(name: &str, value: &str) -> Option<&'static str> {
-    // The kernel treats `-` and `_` in the name of a parameter as equal.
+    // In the name of a parameter, the kernel treats `-` and `_` as equal.
     let name = name.replace('_', "-");
     let value = value.to_ascii_lowercase();
     let found = ALL
@@ -13,7 +14,7 @@ pub(super) fn danger(name: &str, value: &str) -> Option<&'static str> {
     found.map(|danger| danger.why)
 }
 
-/// Whether an argument is right with the value that this machine started with, and dangerous with another.
+/// Whether an argument is right with the value with which this machine started, and dangerous with another value.
 pub(super) fn is_of_this_machine(name: &str) -> bool {
     name == "root"
 }
@@ -21,7 +22,7 @@ pub(super) fn is_of_this_machine(name: &str) -> bool {
 /// The longest list of CPUs that evenkeel reads in a kernel argument, in bytes.
 const LIST_BYTES_MAX: usize = 4096;
 
-/// The CPUs in `managed_irq,domain,2-3`, `all` or `2-N`, as the kernel reads them; `last` is its last CPU.
+/// The CPUs in `managed_irq,domain,2-3`, `all` or `2-N`, as the kernel reads them. `last` is the machine's last CPU.
 pub(super) fn cpus(value: &str, last: usize) -> Option<CpuSet> {
     let mut list = value;
     while let Some((_, rest)) =
@@ -130,7 +131,7 @@ const ALL: &[Danger] = &[
     ),
 ];
 
-/// Kernel arguments that open the machine, whatever their value.
+/// Kernel arguments that open the machine to attacks, whatever their value.
 const OPENING: &[&str] = &[
     "arm64.nobti",
     "arm64.nomte",
@@ -155,7 +156,7 @@ const OPENING: &[&str] = &[
     "nospectre_v2",
 ];
 
-/// Kernel arguments that open the machine with a value that switches their protection off.
+/// Kernel arguments that open the machine to attacks if their value switches the protection off.
 const PROTECTING: &[&str] = &[
     "apparmor",
     "audit",

@@ -1,11 +1,11 @@
-//! Arithmetic of a shell, `$((…))`: evenkeel computes whole numbers and known variables, and nothing else.
+//! Arithmetic of a shell, `$((…))`. evenkeel computes only whole numbers and known variables.
 
 /// The longest expression, in bytes.
 const BYTES_MAX: usize = 200;
 /// An expression that evenkeel does not compute.
 const OTHER: &str = "$[?]";
 
-/// Writes each `$((a + 1))` of a line as `$[a+1]`, which is one word and has no operators of the shell.
+/// Writes each `$((a + 1))` of a line as `$[a+1]`, which is one word and contains no operators of the shell.
 pub(super) fn as_words(line: &str) -> String {
     let (mut found, mut rest) = (String::with_capacity(line.len()), line);
     while let Some((before, after)) = rest.split_once("$((") {
@@ -59,7 +59,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next letter, if it is one of these.
+    /// The next letter, if it is one of `letters`.
     fn next(&mut self, letters: &str) -> Option<char> {
         let letter = self.rest.chars().next().filter(|letter| letters.contains(*letter))?;
         self.rest = &self.rest[letter.len_utf8()..];
@@ -114,7 +114,7 @@ impl Reader<'_> {
     }
 }
 
-/// A number as a shell reads it: `0x` begins a hexadecimal one, `0` an octal one.
+/// A number as a shell reads it: `0x` begins a hexadecimal number, and `0` begins an octal number.
 fn number(word: &str) -> Option<i64> {
     let is_negative = word.starts_with('-');
     let digits = word.strip_prefix('-').unwrap_or(word);

@@ -1,4 +1,4 @@
-//! Blocks of code in a page: which lines are the output of a command, and which a diff removes.
+//! Blocks of code in a page: which lines are the output of a command, and which lines a diff removes.
 
 use std::ops::Range;
 
@@ -7,28 +7,28 @@ use super::line::Skip;
 use super::shell_line::here;
 use super::{prompt, words};
 
-/// How many lines an open quote or a here-document of a command may have.
+/// The maximum number of lines of an open quote or a here-document of a command.
 const OPEN_MAX: usize = 200;
 
 /// A block of code.
 pub(super) struct Block {
-    /// Its lines, without those of the fence.
+    /// The block's lines, without the lines of the fence.
     pub(super) lines: Range<usize>,
     pub(super) is_diff: bool,
-    /// How many blanks are before the fence, and may be before each line.
+    /// The number of blanks before the fence. Each line may have as many blanks.
     pub(super) indent: usize,
 }
 
-/// What a line of a block is.
+/// The kind of a block's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A line like any other.
     Plain,
     /// A line that a diff adds, with its mark.
     Marked,
-    /// A line of HTML that begins with output, and goes on with text.
+    /// A line of HTML that begins with output, and continues with text.
     Begins,
-    /// No advice, and why.
+    /// The line is not advice, for this reason.
     Skipped(Skip),
 }
 
@@ -54,7 +54,7 @@ pub(super) fn fenced(raw: &[&str]) -> Vec<Block> {
     found
 }
 
-/// The blocks of a page in HTML: lines whose breaks count. `lines` says of each line whether it is such a line.
+/// The blocks of a page in HTML: lines whose line breaks count. `lines` marks these lines.
 pub(super) fn preformatted(raw: &[&str], lines: &[bool]) -> Vec<Block> {
     let mut found: Vec<Block> = Vec::new();
     let mut is_open = false;
@@ -84,7 +84,7 @@ fn is_diff(name: &str) -> bool {
     ["diff", "patch", "udiff"].contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// The lines of a diff, whose fence has `indent` blanks before it.
+/// The kinds of a diff's lines. The diff's fence has `indent` blanks before it.
 pub(super) fn diff(texts: &[&str], indent: usize) -> Vec<Kind> {
     let one = |text: &&str| {
         let text = text.trim_start_matches(BREAK);
@@ -101,9 +101,9 @@ pub(super) fn diff(texts: &[&str], indent: usize) -> Vec<Kind> {
     texts.iter().map(one).collect()
 }
 
-/// The lines of a transcript: a line without a prompt is output, if another line has one. Commands without a prompt stay.
+/// The kinds of a transcript's lines: a line without a prompt is output, if another line has a prompt. Commands without a prompt stay.
 pub(super) fn transcript<'a>(texts: &[&'a str]) -> Vec<Kind> {
-    // A line of HTML may end the block, and have a sentence after it.
+    // A line of HTML may end the block, and have a sentence after the block.
     let parts = |text: &&'a str| {
         let mut parts = text.split(BREAK).map(str::trim).filter(|part| !part.is_empty());
         let first = parts.next().unwrap_or("");
@@ -127,7 +127,7 @@ pub(super) fn transcript<'a>(texts: &[&'a str]) -> Vec<Kind> {
                 prints_files = does_print_files(command);
                 at += rest_of_command(command, &texts[at + 1..]);
             }
-            // A comment between the commands ends the output of the command before it.
+            // A comment between the commands ends the output of the previous command.
             None if text.starts_with('#') && !prints_files => has_command = false,
             None if has_command && is_output(text) => {
                 kinds[at] = if parts[at].1.is_some() { Kind::Begins } else { Kind::Skipped(Skip::Prose) };
@@ -139,7 +139,7 @@ pub(super) fn transcript<'a>(texts: &[&'a str]) -> Vec<Kind> {
     kinds
 }
 
-/// How many of the next lines belong to a command: a backslash, a quote or a here-document goes on in them.
+/// How many of the next lines belong to a command: a backslash, a quote or a here-document continues in them.
 fn rest_of_command(command: &str, next: &[&str]) -> usize {
     let mut count = 0;
     let mut line = command;
@@ -163,7 +163,7 @@ fn rest_of_command(command: &str, next: &[&str]) -> usize {
     count
 }
 
-/// Whether a line is a root's prompt with a command that prints sysctls, or sets one.
+/// Whether a line has a root's prompt with a command that prints or sets sysctls.
 fn is_reading(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("# ") else { return false };
     let rest = rest.strip_prefix("sudo ").unwrap_or(rest);
@@ -172,7 +172,7 @@ fn is_reading(text: &str) -> bool {
         && words.next().is_some_and(|word| word.starts_with('-') || word.contains('.') && !word.ends_with('.'))
 }
 
-/// Whether a command prints files, whose comments are a part of its output.
+/// Whether a command prints files. Comments in these files are part of the output.
 fn does_print_files(command: &str) -> bool {
     command.split_whitespace().any(|word| ["cat", "less", "more", "head", "tail", "grep", "diff"].contains(&word))
 }
@@ -182,6 +182,6 @@ fn is_output(text: &str) -> bool {
     let is_command = prompt::COMMANDS
         .iter()
         .any(|command| text.strip_prefix(command).is_some_and(|rest| command.ends_with(' ') || rest.starts_with(' ')));
-    // `> ` goes on with a command.
+    // `> ` continues a command.
     !text.is_empty() && !is_command && !text.starts_with("> ")
 }

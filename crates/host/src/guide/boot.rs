@@ -1,4 +1,4 @@
-//! Edits of the kernel's command line: by `sed`, by a text that is written into a boot loader's file, and by the tools of boot loaders.
+//! Edits of the kernel's command line: by `sed`, by writing text to a boot loader's file, and by the tools of boot loaders.
 
 use super::line::{Ask, Content, Skip, Target};
 use super::{names, prose, settings};
@@ -18,7 +18,7 @@ fn is_bare(path: &str) -> bool {
     path.ends_with("cmdline") || path.ends_with("cmdline.txt")
 }
 
-/// A text that is written into a file with kernel arguments.
+/// The content of a text that is written to a file with kernel arguments.
 pub(super) fn written(path: &str, text: &str) -> Content {
     let (mut asks, mut unclear) = (Vec::new(), Vec::new());
     for line in text.split(['\n']).flat_map(|line| line.split("\\n")).map(str::trim) {
@@ -52,19 +52,19 @@ pub(super) fn without(argument: &str) -> Ask {
     Ask::new(Target::Tool(format!("without the kernel argument {argument}")), "")
 }
 
-/// The kernel arguments of a text, without those for the boot itself, such as the root device, and without variables.
+/// The kernel arguments of a text, without arguments for the boot itself, such as the root device, and without variables.
 pub(super) fn arguments(text: &str) -> Vec<Ask> {
     let is_own = |ask: &Ask| matches!(&ask.target, Target::Argument(name) if names::is_usual(ask) || name.starts_with('$') || name.is_empty());
     names::by_arguments(text).into_iter().filter(|ask| !is_own(ask)).collect()
 }
 
-/// The effect of replacing one text by another: the added and the removed arguments.
+/// The effect of replacing one text with another: the added and the removed arguments.
 fn changes(old: &str, new: &str) -> Result<Vec<Ask>, String> {
     let new = plain(new);
     let added: Vec<&str> = new.split_whitespace().collect();
     let is_argument =
         |word: &str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.,:=/%@+-".contains(&byte));
-    // The variable keeps its present value.
+    // The edit keeps the variable's present value.
     let is_kept = |word: &str| word.starts_with('$') && word.contains("CMDLINE");
     if let Some(odd) = added.iter().find(|word| !is_argument(word) && !is_kept(word)) {
         return Err(format!("{odd:?} is not a kernel argument that evenkeel can read"));
@@ -89,7 +89,7 @@ fn plain(text: &str) -> String {
         match letter {
             '\\' => match letters.next() {
                 Some(digit) if digit.is_ascii_digit() => plain.push(' '),
-                // `\g<1>` of Python.
+                // `\g<1>` is a reference in Python.
                 Some('g') if letters.as_str().starts_with('<') => {
                     letters.by_ref().take_while(|letter| *letter != '>').for_each(drop);
                     plain.push(' ');
@@ -116,7 +116,7 @@ fn plain(text: &str) -> String {
 enum Edit {
     /// `s/old/new/`. `of` is the pattern that selects the lines.
     Replace { of: String, old: String, new: String },
-    /// A line with this text, which is added or replaces others.
+    /// A line with this text, which is added or replaces other lines.
     Line(String),
     /// Deletes the lines that match this pattern.
     Delete(String),
@@ -160,7 +160,7 @@ pub(super) fn sed(arguments: &[&str]) -> Content {
     said(asks, unclear)
 }
 
-/// The result of replacing a text in a file, as the modules of Ansible do it.
+/// The result of replacing a text in a file, as the modules of Ansible do.
 pub(super) fn replaced(path: &str, old: &str, new: &str) -> Content {
     let edit = Edit::Replace { of: String::new(), old: old.to_owned(), new: new.to_owned() };
     let found = match path {
@@ -258,7 +258,7 @@ fn edits(script: &str) -> Option<Vec<Edit>> {
     rest.is_empty().then_some(found)
 }
 
-/// The text up to a mark that is not escaped, with the mark itself unescaped, and the rest.
+/// The text up to a mark that is not escaped, and the rest. Escaped marks in the text are unescaped.
 fn until(text: &str, mark: char) -> Option<(String, &str)> {
     let (mut found, mut letters) = (String::new(), text.char_indices());
     while let Some((at, letter)) = letters.next() {
@@ -281,7 +281,7 @@ fn until(text: &str, mark: char) -> Option<(String, &str)> {
 const ADDS: [&str; 6] = ["--args", "--append", "--append-if-missing", "--add-options", "--options", "--replace"];
 const REMOVES: [&str; 4] = ["--remove-args", "--delete", "--delete-if-present", "--delete-options"];
 
-/// `grubby --update-kernel=ALL --args="…"`, and the same of other boot loaders.
+/// `grubby --update-kernel=ALL --args="…"`, and the equivalent commands of other boot loaders.
 pub(super) fn tool(name: &str, words: &[&str]) -> Vec<Ask> {
     let long = |word: &'_ str| match (name, word) {
         ("kernelstub", "-a") => Some("--add-options"),

@@ -1,21 +1,21 @@
-//! Follows the `if` and `case` of a script. Only one of their branches runs, and the one of `stop` takes the settings back.
+//! Follows the `if` and `case` of a script. Only one branch of them runs, and the branch for `stop` reverts the settings.
 
 use super::line::{Arm, Branch};
 use super::shell_line::BEFORE;
 use super::words::Word;
 
-/// How deep evenkeel follows branches. Deeper ones belong to the branch around them.
+/// How deep evenkeel follows branches. Deeper branches belong to the branch around them.
 const DEPTH_MAX: usize = 20;
-/// How many words of a test evenkeel reads.
+/// The maximum number of words of a test that evenkeel reads.
 const TEST_WORDS_MAX: usize = 20;
 
 /// The names of branches that apply the settings of a script.
 const START: [&str; 6] = ["start", "apply", "on", "up", "enable", "restart"];
-/// The names of branches that take the settings back.
+/// The names of branches that revert the settings.
 const STOP: [&str; 9] = ["stop", "off", "down", "revert", "restore", "disable", "default", "undo", "rollback"];
-/// The same in the test of an `if`, where the other words may be values.
+/// The names of reverting branches in the test of an `if`, where the other names may be values.
 const STOP_IN_TEST: [&str; 5] = ["stop", "revert", "restore", "undo", "rollback"];
-/// How the names of functions begin that take the settings back.
+/// Beginnings of the names of functions that revert the settings.
 const STOP_FUNCTIONS: [&str; 8] =
     ["cleanup", "clean_up", "restore", "revert", "undo", "rollback", "teardown", "tear_down"];
 
@@ -40,7 +40,7 @@ struct Block {
     is_pattern: bool,
 }
 
-/// When an arm runs.
+/// When one arm of an `if` or `case` runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Start,
@@ -48,7 +48,7 @@ enum Of {
     Other,
 }
 
-/// Whether a function takes settings back, by its name.
+/// Whether a function reverts settings, by its name.
 pub(super) fn is_stop(function: &str) -> bool {
     let begins = |begin: &&str| {
         function.strip_prefix(*begin).is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric()))
@@ -61,7 +61,7 @@ impl Branches {
         Branches { script, ..Branches::default() }
     }
 
-    /// Follows the script to a command that ends with this operator. Returns whether it is only a pattern of a `case`.
+    /// Follows the script to a command that ends with this operator. Returns whether the command is only a pattern of a `case`.
     pub(super) fn follow(&mut self, words: &[Word], end: &str) -> bool {
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         let mut rest = texts.as_slice();
@@ -115,7 +115,7 @@ impl Branches {
             return false;
         };
         if ![")", "|"].contains(&end) {
-            // No `case` goes on like this: it was a sentence.
+            // A `case` never continues like this, so the text was a sentence.
             self.open.pop();
             return false;
         }
@@ -144,7 +144,7 @@ impl Branches {
         Branch(self.open.iter().map(arm).collect())
     }
 
-    /// The name of the branch around the current command that takes the settings back.
+    /// The name of the branch around the current command that reverts the settings.
     pub(super) fn stop(&self) -> Option<&'static str> {
         self.open.iter().find_map(|block| match block.of {
             Of::Stop(name) => Some(name),

@@ -1,4 +1,4 @@
-//! Commands whose effect a knob has, but that evenkeel leaves to the user: `taskset`, `chrt`, `numactl`, `blockdev`, `systemctl`.
+//! Commands whose effect a knob has, but which evenkeel leaves to the user: `taskset`, `chrt`, `numactl`, `blockdev`, `systemctl`.
 
 use crate::reading::Reading;
 
@@ -9,7 +9,7 @@ use evenkeel_sys::CpuSet;
 /// The maximum number of commands that start each other, as in `taskset … chrt … ./server`.
 const DEPTH_MAX: usize = 4;
 
-/// The settings of a command. `None` if it is another command, or only prints something.
+/// The settings of a command. `None` if it is another command, or if the command only prints something.
 pub(super) fn asks(name: &str, arguments: &[&str]) -> Option<Vec<Ask>> {
     started(name, arguments, 0).filter(|asks| !asks.is_empty())
 }
@@ -36,7 +36,7 @@ fn joined(name: &str, arguments: &[&str]) -> String {
     format!("{name} {}", arguments.join(" ")).chars().take(120).collect()
 }
 
-/// The setting of a command (`None` if no knob can express it), and the command that it starts.
+/// The setting of a command (`None` if no knob can express it), and the command that this command starts.
 type Started<'a> = (Option<Ask>, &'a [&'a str]);
 
 /// Splits arguments into the options at the beginning and the rest.
@@ -50,7 +50,7 @@ fn has(options: &[&str], letter: char, long: &str) -> bool {
     options.iter().any(|word| *word == long || is_short(word))
 }
 
-/// `taskset -c 2,3 ./server`, `taskset 0xc ./server`, `taskset -cp 2,3 1234`. With one word after the options it only prints.
+/// `taskset -c 2,3 ./server`, `taskset 0xc ./server`, `taskset -cp 2,3 1234`. With one word after the options, `taskset` only prints.
 fn affinity<'a>(arguments: &'a [&'a str]) -> Option<Started<'a>> {
     let (options, rest) = options(arguments);
     let [cpus, rest @ ..] = rest else { return None };
@@ -66,7 +66,7 @@ fn affinity<'a>(arguments: &'a [&'a str]) -> Option<Started<'a>> {
     Some((list.and_then(|list| names::by_called("taskset", None, &list)), rest))
 }
 
-/// `chrt -f 50 ./server`, `chrt -r -p 10 1234`. The priority is not part of the knob: evenkeel uses the lowest.
+/// `chrt -f 50 ./server`, `chrt -r -p 10 1234`. The priority is not part of the knob: evenkeel uses the lowest priority.
 fn policy<'a>(arguments: &'a [&'a str]) -> Option<Started<'a>> {
     let (options, rest) = options(arguments);
     if has(&options, 'm', "--max") || has(&options, 'V', "--version") || rest.len() < 2 {
@@ -157,7 +157,7 @@ fn disk_of(device: &str) -> Option<String> {
     (!disk.contains('/')).then(|| disk.to_owned())
 }
 
-/// `systemctl disable --now numad`. Services that a knob switches off become settings; other units stay commands.
+/// `systemctl disable --now numad`. Services that a knob switches off become settings, and other units stay commands.
 fn units(arguments: &[&str]) -> Option<Vec<Ask>> {
     let mut words = arguments.iter().filter(|word| !word.starts_with('-'));
     let verb = words.next().filter(|verb| ["stop", "disable", "mask"].contains(verb))?;
@@ -170,7 +170,7 @@ fn units(arguments: &[&str]) -> Option<Vec<Ask>> {
     found.iter().any(Result::is_ok).then(|| found.into_iter().map(|ask| ask.unwrap_or_else(|other| other)).collect())
 }
 
-/// What a command does that a knob comes near to: the name of the knob's command, and the difference.
+/// The effect of a command that is close to a knob's effect: the name of the knob's command, and the difference.
 pub(super) fn remark(words: &[&str]) -> Option<(&'static str, String)> {
     let ["cpupower", rest @ ..] = words else { return None };
     let at = rest.iter().position(|word| *word == "idle-set")?;

@@ -16,7 +16,7 @@ pub(super) fn is_so(present: &str, wanted: &str, bound: Bound) -> bool {
         }
 }
 
-/// Whether the wanted value has the form of the present one: the same number of numbers, or a word.
+/// Whether the wanted value has the form of the present value: the same number of numbers, or a word.
 pub(super) fn is_alike(present: &str, wanted: &str) -> bool {
     let numbers = |text: &str| text.split_whitespace().map(|word| kernel_number(word).is_some()).collect::<Vec<_>>();
     let (present, wanted) = (numbers(present), numbers(wanted));

@@ -1,4 +1,4 @@
-//! Recognises the format of a guide by its content.
+//! Recognises the format of a guide from its content.
 
 use super::line::GuideFormat;
 use super::wide::is_wide;
@@ -27,7 +27,7 @@ const SECTIONS: [&str; 14] = [
 /// Options that only perftune has.
 const PERFTUNE: [&str; 6] =
     ["irq_cpu_mask:", "cpu_mask:", "tune:", "num_rx_queues:", "cores_per_irq_core:", "write_back_cache:"];
-/// How Ansible's lists of tasks and its one-line tasks begin.
+/// Beginnings of Ansible's lists of tasks and of its one-line tasks.
 const TASKS: [&str; 3] = ["- hosts:", "sysctl:", "- sysctl:"];
 /// Keys of containers, of cloud-init and of systems with one image.
 const LISTS: [&str; 5] = ["initContainers:", "containers:", "runcmd:", "extraKernelArgs:", "kernelArguments:"];
@@ -60,7 +60,7 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     if first.starts_with("#!") || is_dockerfile {
         return GuideFormat::Shell;
     }
-    // Files that it writes may be units and profiles.
+    // Files that the cloud-init configuration writes may be units and profiles.
     if first.starts_with("#cloud-config") {
         return GuideFormat::Ansible;
     }
@@ -101,7 +101,8 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     by_majority(lines())
 }
 
-/// Whether the sections of a profile are only in texts of a manifest of Kubernetes: all are indented, and keys of a manifest are not.
+/// Whether only texts inside a Kubernetes manifest contain sections of a profile.
+/// In such a manifest, all sections are indented, and keys of the manifest are not.
 fn is_in_manifest(text: &str, is_section: impl Fn(&str) -> bool) -> bool {
     let lines = || text.lines().take(LINES_MAX);
     let has = |key: &str| lines().any(|line| line.starts_with(key));

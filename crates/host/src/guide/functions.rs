@@ -1,14 +1,14 @@
-//! Functions of a script: a call reads their lines again, with its arguments.
+//! Functions of a script. A call reads the lines of the function again, with the call's arguments.
 
 use std::collections::BTreeMap;
 
 use super::line::{Ask, Content};
 
-/// The maximum number of functions, of lines in each, and of bytes in a line. What exceeds them is read in place only.
+/// The maximum number of functions, of lines in a function, and of bytes in a line. Text beyond a limit is read only where it is defined.
 const FUNCTIONS_MAX: usize = 100;
 const LINES_MAX: usize = 64;
 const LINE_BYTES_MAX: usize = 4096;
-/// How many lines all calls of a script read: functions may call each other.
+/// The maximum number of lines that all calls of a script read, because functions may call each other.
 const READ_MAX: usize = 2000;
 
 /// The functions of a script up to the current line.
@@ -24,22 +24,22 @@ pub(super) struct Functions {
 #[derive(Clone, Default)]
 pub(super) struct Function {
     pub(super) lines: Vec<String>,
-    /// The settings that its lines have without an argument. They were read where they are.
+    /// The settings of the function's lines that need no argument. They were read where they are defined.
     pub(super) asks: Vec<Ask>,
 }
 
 /// How a line belongs to a function.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
-    /// Its first or its last line, without a command.
+    /// The function's first or last line, without a command.
     Edge,
     /// A line that a call of the function reads again. For a function on one line, the text between the braces.
     Inside { function: String, line: &'a str },
-    /// A line of no function, or one that a call does not read again.
+    /// A line outside of functions, or a line that a call does not read again.
     Outside,
 }
 
-/// The result of looking a command up among the functions.
+/// The result of looking for a command among the functions.
 pub(super) enum Called {
     /// No function has this name.
     Unknown,
@@ -60,7 +60,7 @@ impl Functions {
                 *braces = 1;
                 return Part::Edge;
             }
-            // `NAME()` without a brace after it begins no function.
+            // `NAME()` without a brace after it does not begin a function.
             (0, _) => {
                 let name = name.clone();
                 self.known.remove(&name);
@@ -78,7 +78,7 @@ impl Functions {
         self.inside(name, line)
     }
 
-    /// The text ends here, such as a block of code in a page.
+    /// Handles the end of the text, for example the end of a block of code in a page.
     pub(super) fn end(&mut self) {
         self.open = None;
     }
@@ -107,7 +107,7 @@ impl Functions {
         }
     }
 
-    /// Remembers what a line of a function has without an argument.
+    /// Remembers the settings of a function's line that need no argument.
     pub(super) fn found(&mut self, function: &str, content: Option<&Content>) {
         if let (Some(Content::Settings(asks)), Some(function)) = (content, self.known.get_mut(function)) {
             function.asks.extend(asks.iter().cloned());

@@ -1,4 +1,4 @@
-//! Commands, files and kernel arguments that can stop the machine, cut it off or open it. Each has its own reason.
+//! Commands, files and kernel arguments that can stop the machine, cut it off, or open it to attacks. Each has its own reason.
 
 use crate::facts::Facts;
 
@@ -15,7 +15,7 @@ const FIRST_CPU: &str =
     "CPU 0 serves interrupts and timers that other CPUs can't take on every machine, so the machine may stop";
 const ONE_CPU_LESS: &str = "it takes a CPU from every program and interrupt of the machine";
 
-/// Services without which nobody reaches the machine, or without which it does not start.
+/// Services that the machine needs in order to start, or to be reachable.
 const NEEDED: [&str; 25] = [
     "NetworkManager",
     "cloud-init",
@@ -47,7 +47,7 @@ const NEEDED: [&str; 25] = [
 const GUARDS: [&str; 9] =
     ["apparmor", "auditd", "fail2ban", "firewalld", "ip6tables", "iptables", "netfilter-persistent", "nftables", "ufw"];
 
-/// Why a machine without this unit of systemd is cut off, or open.
+/// Why a machine without this unit of systemd is cut off, or open to attacks.
 fn unit(unit: &str) -> Option<&'static str> {
     let name = unit.strip_suffix(".service").unwrap_or(unit);
     let name = name.split_once('@').map_or(name, |(template, _)| template);
@@ -58,7 +58,7 @@ fn unit(unit: &str) -> Option<&'static str> {
     }
 }
 
-/// Why a command is dangerous, by its words. The first is its name.
+/// Why a command is dangerous, by its words. The first word is its name.
 pub(super) fn command(words: &[&str]) -> Option<&'static str> {
     let (name, arguments) = words.split_first()?;
     let has = |wanted: &[&str]| arguments.iter().any(|word| wanted.contains(word));
@@ -91,7 +91,7 @@ pub(super) fn command(words: &[&str]) -> Option<&'static str> {
     }
 }
 
-/// Whether `ip` takes something away: `ip link set eth0 down`, `ip addr flush dev eth0`, `ip route del default`.
+/// Whether `ip` removes an address, a route or a link: `ip link set eth0 down`, `ip addr flush dev eth0`, `ip route del default`.
 fn address(plain: &[&str]) -> bool {
     let [object, verb, rest @ ..] = plain else { return false };
     let is = |whole: &str, word: &str| !word.is_empty() && whole.starts_with(word);
@@ -100,7 +100,7 @@ fn address(plain: &[&str]) -> bool {
     downs || takes && ["link", "address", "route"].iter().any(|whole| is(whole, object))
 }
 
-/// Modules that hold disks, network interfaces or file systems.
+/// Modules on which disks, network interfaces or file systems depend.
 const MODULES: [&str; 27] = [
     "ahci",
     "bnx2x",
@@ -174,12 +174,12 @@ pub(super) fn file(path: &str, value: &str) -> Option<&'static str> {
     }
 }
 
-/// What a file does whose danger depends on how many CPUs the machine has.
+/// The effect of a file whose danger depends on the number of CPUs of the machine.
 pub(super) fn remark(path: &str, value: &str) -> Option<&'static str> {
     cpu(path).filter(|_| value.trim() == "0").map(|_| ONE_CPU_LESS)
 }
 
-/// The file for commands to the kernel itself.
+/// The file that accepts commands to the kernel itself.
 pub(super) const SYSRQ_FILE: &str = "/proc/sysrq-trigger";
 
 /// The CPU that a file brings up or down.
@@ -187,7 +187,7 @@ fn cpu(path: &str) -> Option<&str> {
     path.strip_prefix("/sys/devices/system/cpu/cpu")?.strip_suffix("/online").filter(|cpu| !cpu.contains('/'))
 }
 
-/// Whether the name or the pattern of a CPU includes CPU 0.
+/// Whether CPU 0 is among the CPUs of this name or pattern.
 fn is_first(cpu: &str) -> bool {
     cpu == "0" || cpu.starts_with(['*', '?', '$']) || cpu.starts_with("[0") || cpu.starts_with("{0")
 }

@@ -1,7 +1,7 @@
-//! Pages in HTML: converts each line to text. Line breaks of the page become marks. Code, rows of tables and struck-out text get the marks
-//! of Markdown.
+//! Pages in HTML: converts each line to text. Line breaks of the page become marks.
+//! Code, rows of tables and struck-out text get the marks of Markdown.
 
-/// The maximum number of lines of one tag. A longer one is text.
+/// The maximum number of lines of one tag. A longer tag counts as text.
 const TAG_LINES_MAX: usize = 30;
 /// The maximum number of bytes of a tag that are kept, which is enough for its name.
 const NAME_BYTES_MAX: usize = 32;
@@ -150,10 +150,10 @@ impl Tags {
                 self.is_in_row = false;
                 text.push(BREAK);
             }
-            // A row of Markdown.
+            // Write the cell like a cell of a row in Markdown.
             "td" | "th" => text.push_str(" | "),
             "/td" | "/th" | "/dt" => text.push(' '),
-            // A term and its description are a row of two cells.
+            // A term and its description become a row of two cells.
             "dt" => {
                 self.is_in_row = true;
                 text.push(BREAK);
@@ -190,7 +190,7 @@ fn reference(text: &str) -> (String, usize) {
     }
 }
 
-/// A letter in the form of commands: typographic quotes and spaces become plain ones, and invisible characters are removed.
+/// A letter in the form of commands. Typographic quotes and spaces become plain, and invisible characters are removed.
 fn plain(letter: char) -> Option<char> {
     Some(match letter {
         '\u{2018}' | '\u{2019}' | '\u{201a}' | '\u{2032}' => '\'',

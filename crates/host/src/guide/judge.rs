@@ -1,4 +1,4 @@
-//! Judges each setting of a guide for one machine, before anything runs: its state there, and whether evenkeel can try it.
+//! Judges each setting of a guide for one machine, before anything runs: the setting's state there, and whether evenkeel can try it.
 
 use evenkeel_sys::CpuSet;
 
@@ -21,7 +21,7 @@ use crate::setting::Setting;
 use crate::sysctl;
 use crate::value::SettingError;
 
-/// The maximum number of settings that the patterns of places in one guide may add.
+/// The maximum number of settings that the place patterns of one guide may add.
 const MORE_MAX: usize = 20_000;
 
 /// Judges every setting of a guide.
@@ -141,7 +141,7 @@ impl Judge<'_> {
             .unwrap_or_else(|| (SettingState::NeedsReboot, after_reboot(None)))
     }
 
-    /// Judges an argument whose knob takes a list of CPUs, if the value is a list with words before it or has the kernel's words in it.
+    /// Judges an argument whose knob takes a list of CPUs. The value may have words before the list, or the kernel's words in the list.
     fn list_of_cpus(&self, present: Option<&str>, name: &str, value: &str) -> Option<Because> {
         let is_it = |knob: &&&'static Knob| {
             matches!(knob.place, Place::KernelArgument { name: own } if own == name)
@@ -209,7 +209,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The CPUs of a process that this machine has, and what the user should know about the others: the kernel ignores them.
+    /// The CPUs of a process that this machine has, and a note about the other CPUs: the kernel ignores them.
     fn narrowed(&self, knob: &Knob, value: String) -> (String, Option<String>) {
         let kept = || {
             let is_of_process = knob.extras.process.is_some() && matches!(knob.values, Values::Cpus { .. });
@@ -228,8 +228,8 @@ impl Judge<'_> {
         }
     }
 
-    /// The state and the reason, if the knob's advice speaks against this setting at every place that it covers: the value does harm, the
-    /// kernel no longer has the knob, or the knob does not apply or cannot be changed here.
+    /// The state and the reason, if the knob's advice speaks against this setting at every place that it covers.
+    /// The value does harm, the kernel no longer has the knob, or the knob does not apply or cannot be changed here.
     fn not_here(&self, knob: &'static Knob, place: Option<&str>, value: &str) -> Option<Because> {
         let mut advice = advise_on(knob, self.facts, self.context);
         if advice.iter().any(|advice| Some(advice.place.as_str()) == place) {
@@ -239,7 +239,7 @@ impl Judge<'_> {
         if advice.iter().all(|advice| advice.against.has(value)) {
             return Some((SettingState::NotAdvised, first.reason.clone()));
         }
-        // The reason of the advice concerns other values.
+        // The reason of the advice is about other values.
         if advice.iter().any(|advice| advice.against != Against::Nothing) {
             return None;
         }
@@ -318,7 +318,7 @@ fn said(setting: &Setting, plan: &Plan, present: Option<&str>) -> String {
     }
 }
 
-/// The risk of the knob, if the value has it.
+/// The risk of the knob, if this value has the risk.
 fn risk_of(setting: &Setting, present: Option<&str>) -> Option<&'static str> {
     let Setting { knob, value, .. } = setting;
     knob.extras.risk_at.has(value, present).then_some(knob.risk)

@@ -1,4 +1,4 @@
-//! Well-known tuning guides as data: only their values, each with its source. They are in `library.txt`.
+//! Well-known tuning guides as data. `library.txt` has only their values, each with its source.
 
 /// A guide of the library.
 #[derive(Clone, Copy, Debug)]
@@ -9,11 +9,11 @@ pub struct LibraryGuide {
     pub title: &'static str,
     /// Where the values come from.
     pub source: &'static str,
-    /// The values, one setting a line.
+    /// The values, one setting per line.
     pub text: &'static str,
 }
 
-/// The text of all guides. For each: its name in brackets, a comment with its title, a comment with its source, and its settings.
+/// The text of all guides. Each guide has its name in brackets, a comment with its title, a comment with its source, and its settings.
 const LIBRARY: &str = include_str!("library.txt");
 
 impl LibraryGuide {

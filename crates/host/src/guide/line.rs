@@ -1,4 +1,4 @@
-//! The lines of a guide: the content and the state of each.
+//! The lines of a guide: the content and the state of each line.
 
 use std::fmt;
 
@@ -58,14 +58,14 @@ pub struct Guide {
     pub name: String,
     /// The format of the guide.
     pub format: GuideFormat,
-    /// Every line: those of included files first, because later lines win.
+    /// Every line. Lines of included files come first, because later lines win.
     pub lines: Vec<GuideLine>,
 }
 
 /// One line of a guide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuideLine {
-    /// The included file or profile that contains this line; `None` for the guide itself.
+    /// The included file or profile that contains this line. `None` for the guide itself.
     pub file: Option<String>,
     /// The number of the line in its file, from 1.
     pub number: usize,
@@ -99,11 +99,11 @@ pub enum Skip {
     Prose,
     /// The line belongs to the format: a heading, a bracket, the name of a task.
     Structure,
-    /// It is a command or an option that changes no setting of the kernel.
+    /// The line is a command or an option that changes no setting of the kernel.
     Command,
-    /// It belongs to the other program and has no meaning outside it.
+    /// The line belongs to the other program and has no meaning outside it.
     Elsewhere,
-    /// The guide itself switches it off.
+    /// The guide itself switches the line off.
     SwitchedOff,
 }
 
@@ -116,7 +116,7 @@ pub struct Ask {
     pub value: String,
     /// Whether the value is a limit.
     pub bound: Bound,
-    /// The branches of the script around it.
+    /// The branches of the script around the setting.
     pub branch: Branch,
 }
 
@@ -131,7 +131,7 @@ pub(super) struct Arm {
     pub(super) block: (usize, usize),
     /// The number of the arm.
     pub(super) arm: usize,
-    /// Whether it runs when the script starts its service or applies its settings.
+    /// Whether the arm runs when the script starts its service or applies its settings.
     pub(super) is_start: bool,
 }
 
@@ -143,42 +143,42 @@ impl Branch {
     }
 }
 
-/// How a value is meant.
+/// The meaning of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bound {
     /// Exactly this value.
     #[default]
     Exactly,
-    /// At least this value: a larger one stays.
+    /// At least this value: a larger value stays.
     AtLeast,
-    /// At most this value: a smaller one stays.
+    /// At most this value: a smaller value stays.
     AtMost,
 }
 
 /// What a setting sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A knob, at one place or at all.
+    /// A knob, at one place or at all places.
     Knob {
         /// The knob's id.
         id: &'static str,
-        /// The place; `None` for all places.
+        /// The place. `None` for all places.
         place: Option<String>,
     },
     /// A knob whose file takes a mask of CPUs, with a value that is not a mask.
     NoMask {
         /// The knob's id.
         id: &'static str,
-        /// The place; `None` for all places.
+        /// The place. `None` for all places.
         place: Option<String>,
     },
-    /// A file under /proc/sys that no knob has, by its path from there.
+    /// A file under /proc/sys for which no knob exists, by its path below /proc/sys.
     Sysctl(String),
-    /// Another file of the kernel that no knob has.
+    /// Another file of the kernel for which no knob exists.
     File(String),
-    /// A kernel argument that no knob has.
+    /// A kernel argument for which no knob exists.
     Argument(String),
-    /// A setting of a tool or of another program that no knob has, in its own words.
+    /// A setting of a tool or of another program for which no knob exists, in its own words.
     Tool(String),
     /// No setting: the part of a line that evenkeel does not understand, and why.
     Unclear(String),
@@ -223,7 +223,7 @@ impl Guide {
         self.add_of(None, text, contents);
     }
 
-    /// Adds the lines of a file. If the reader returned fewer results than there are lines, the remaining lines count as not understood.
+    /// Adds the lines of a file. If the reader returned fewer results than the file has lines, the remaining lines count as not understood.
     pub(super) fn add_of(&mut self, file: Option<&str>, text: &str, contents: Vec<Content>) {
         let mut contents = contents.into_iter();
         for (at, line) in text.lines().enumerate().take(LINES_MAX + 1) {
@@ -246,7 +246,7 @@ impl GuideLine {
     }
 }
 
-/// What evenkeel does not understand among these.
+/// The parts of these settings that evenkeel does not understand.
 fn reasons(asks: &[Ask]) -> String {
     let why = |ask: &Ask| match &ask.target {
         Target::Unclear(why) => Some(why.clone()),
@@ -260,7 +260,7 @@ impl Content {
         Content::NotUnderstood(why.into())
     }
 
-    /// A line with these settings. It counts as not understood if there are no settings or too many.
+    /// A line with these settings. A line without settings, or with too many settings, counts as not understood.
     pub(super) fn settings(asks: Vec<Ask>) -> Content {
         match asks.len() {
             0 => Content::not("it has no setting"),
@@ -272,7 +272,7 @@ impl Content {
 }
 
 impl Ask {
-    /// Stands for the part of a line that evenkeel does not understand, if the line also has settings.
+    /// Represents the part of a line that evenkeel does not understand, if the line also has settings.
     pub(super) fn not_understood(why: String) -> Ask {
         Ask::new(Target::Unclear(why), "")
     }
@@ -281,7 +281,7 @@ impl Ask {
         Ask { target, value: value.into(), bound: Bound::Exactly, branch: Branch::default() }
     }
 
-    /// Whether both set the same thing to the same value, in any branch.
+    /// Whether both settings give the same target the same value, in any branch.
     pub(super) fn is_same(&self, other: &Ask) -> bool {
         self.target == other.target && self.value == other.value && self.bound == other.bound
     }

@@ -1,7 +1,8 @@
 //! Tuning guides: reads a guide in any of the usual formats, and judges each line for one machine.
 //!
-//! Reading never runs anything: a shell script is text like any other. The result contains every line of a guide once: as settings, as
-//! a line without a setting, or as a line that evenkeel does not understand.
+//! Reading never runs anything: a shell script is text like any other.
+//! The result contains every line of a guide once.
+//! A line is kept as settings, as a line without a setting, or as a line that evenkeel does not understand.
 
 mod against;
 mod ansible;

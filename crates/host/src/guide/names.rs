@@ -51,7 +51,7 @@ fn by_path(path: &str, value: &str) -> Ask {
     }
 }
 
-/// The setting of a file of the kernel. `None` if it is another file.
+/// The setting of a file of the kernel. `None` for any other file.
 pub(super) fn by_file(path: &str, value: &str) -> Option<Ask> {
     if let Some(path) = path.strip_prefix(FOLDER) {
         return sysctl::path(path).map(|path| by_path(&path, value));
@@ -109,7 +109,7 @@ fn interrupt(irq: &str, path: &str, value: &str) -> Option<Ask> {
     })
 }
 
-/// The kind of device of a path, the device as plans name it, and the file in its folder.
+/// The kind of device in a path, the device's name in plans, and the name of the file in the device's folder.
 fn device_of(path: &str) -> Option<(Device, String, &str)> {
     if let Some(rest) = path.strip_prefix("/sys/class/net/") {
         let (nic, rest) = rest.split_once('/')?;
@@ -131,7 +131,7 @@ fn device_of(path: &str) -> Option<(Device, String, &str)> {
     }
     if let Some((cpu, file)) = path.strip_prefix(CPUS).and_then(|rest| rest.split_once('/')) {
         return Some(match file.strip_prefix("cpufreq/") {
-            // The machine knows the policy of a CPU.
+            // The facts of the machine show the policy of a CPU.
             Some(file) => (Device::FrequencyPolicy, cpu.to_owned(), file),
             None => (Device::Cpu, cpu.to_owned(), file),
         });
@@ -143,7 +143,7 @@ fn device_of(path: &str) -> Option<(Device, String, &str)> {
 /// Patterns that match every device of a kind.
 const EVERY: [&str; 7] = ["*", "rx-*", "tx-*", "cpu*", "cpu[0-9]*", "cpu?*", "policy*"];
 
-/// The place that a device's name or pattern means. `None` means every device; the variable of a loop and a placeholder mean that too.
+/// The place that a device's name or pattern means. `None` means every device, as do the variable of a loop and a placeholder.
 fn stated(name: &str) -> Option<String> {
     let is_every = name.split('/').all(|part| EVERY.contains(&part)) || name.contains(['$', '<', '{']);
     (!is_every).then(|| name.to_owned())
@@ -190,7 +190,7 @@ fn by_argument(word: &str) -> Ask {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     let is_knob = |knob: &&&Knob| matches!(knob.place, Place::KernelArgument { name: own } if own == name);
     match knobs::ALL.iter().find(is_knob) {
-        // The kernel takes words before the list, as in `isolcpus=managed_irq,domain,2-3`.
+        // The kernel accepts words before the list, as in `isolcpus=managed_irq,domain,2-3`.
         Some(knob) if matches!(knob.values, Values::Cpus { .. }) && value.contains(char::is_alphabetic) => {
             Ask::new(Target::Argument(name.to_owned()), value)
         }
@@ -241,10 +241,10 @@ pub(super) fn by_known_arguments(text: &str) -> Option<Vec<Ask>> {
     (words().any(|word| word.contains('=')) && words().all(is_known)).then(|| words().map(by_argument).collect())
 }
 
-/// The memory of a crash kernel from which on it is more than a part of the usual command line.
+/// From this size on, the memory of a crash kernel is no longer usual on a command line.
 const CRASH_BYTES: u64 = 1 << 30;
 
-/// Whether a kernel argument only belongs to how the machine starts, with a value that is usual there.
+/// Whether a kernel argument only concerns the start of the machine, with a value that is usual there.
 pub(super) fn is_usual(ask: &Ask) -> bool {
     let Target::Argument(name) = &ask.target else { return false };
     let is_odd = match name.as_str() {
@@ -255,7 +255,7 @@ pub(super) fn is_usual(ask: &Ask) -> bool {
     is_of_boot(name) && !is_odd
 }
 
-/// Whether a kernel argument belongs to how the machine starts.
+/// Whether a kernel argument concerns the start of the machine.
 pub(super) fn is_of_boot(name: &str) -> bool {
     name != "rd.break" && OF_BOOT.iter().any(|own| *own == name || own.ends_with('.') && name.starts_with(own))
 }

@@ -2,18 +2,18 @@
 
 /// A setting that newer kernels no longer have, or ignore.
 pub(super) struct Outdated {
-    /// Its path below /proc/sys, or the name of the argument. A `*` at the end covers everything that begins with the part before it.
+    /// The path below /proc/sys, or the name of the argument. A `*` at the end covers every name with the same beginning.
     name: &'static str,
-    /// The first kernel without it, or in which it has no effect.
+    /// The first kernel without the setting, or in which it has no effect.
     since: Option<(u32, u32)>,
-    /// Whether the file itself is gone. Otherwise it exists and has no effect.
+    /// Whether the file itself is gone. If false, the file exists but has no effect.
     pub(super) is_gone: bool,
     /// What happened to the setting.
     what: &'static str,
 }
 
 impl Outdated {
-    /// The change in the kernel, and the version since which it applies.
+    /// The change in the kernel, and the first version with this change.
     pub(super) fn why(&self) -> String {
         let since = self.since.map_or_else(String::new, |(major, minor)| format!(", since Linux {major}.{minor}"));
         format!("{}{since}", self.what)
@@ -40,7 +40,7 @@ const REMOVED: &str = "removed";
 const LONG_AGO: &str = "removed from Linux long ago";
 const EEVDF: &str = "removed with the EEVDF scheduler";
 
-/// If several entries have one name, the newest one up to the kernel's version applies.
+/// If several entries have one name, the newest entry up to the kernel's version applies.
 const SYSCTLS: &[Outdated] = &[
     old("kernel/sched_latency_ns", (5, 13), "moved to debugfs, as /sys/kernel/debug/sched/latency_ns"),
     old("kernel/sched_latency_ns", (6, 6), EEVDF),
@@ -113,7 +113,7 @@ const SYSCTLS: &[Outdated] = &[
 const ARGUMENTS: &[Outdated] =
     &[idle("elevator", Some((5, 0)), "does nothing any more: each disk has its own queue/scheduler in /sys/block")];
 
-/// The entry for a sysctl, if this kernel no longer has it or ignores it.
+/// The entry for a sysctl, if this kernel no longer has the sysctl or ignores it.
 pub(super) fn sysctl(path: &str, kernel: Option<(u32, u32)>) -> Option<&'static Outdated> {
     find(SYSCTLS, path, kernel)
 }

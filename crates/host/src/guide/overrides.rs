@@ -7,8 +7,8 @@ use super::state::{Judged, SettingState};
 use crate::knob::Knob;
 use crate::setting::Setting;
 
-/// If several lines set the same thing, the last one counts, as for `sysctl`. This also holds for the two knobs of an exclusive pair.
-/// Of two branches of a script, only one runs: the one that starts it counts.
+/// If several lines set the same target, the last line counts, as for `sysctl`. This also holds for the two knobs of an exclusive pair.
+/// If two branches of a script exclude each other, the branch that starts the service counts.
 pub(super) fn override_earlier(guide: &Guide, all: &mut [Judged], branches: &[Branch]) {
     let mut last: BTreeMap<String, usize> = BTreeMap::new();
     for at in (0..all.len()).rev() {
@@ -59,7 +59,7 @@ fn leave(guide: &Guide, all: &mut [Judged], at: usize, other: usize, is_other_st
     all[at].setting = None;
 }
 
-/// The line of a setting, with its file if the line of the other setting is in another one.
+/// The line of a setting. Includes the file if the other setting's line is in another file.
 fn place(guide: &Guide, all: &[Judged], of: usize, other: usize) -> String {
     let line = guide.lines.get(all[of].line);
     let own = guide.lines.get(all[other].line).and_then(|line| line.file.as_ref());
@@ -71,7 +71,7 @@ fn place(guide: &Guide, all: &[Judged], of: usize, other: usize) -> String {
     format!("line {}{file}", line.map_or(0, |line| line.number))
 }
 
-/// What a setting changes, for settings that could take effect.
+/// The target of a setting, if the setting could take effect.
 fn key_of(judged: &Judged) -> Option<String> {
     let counts = matches!(
         judged.state,
@@ -81,7 +81,7 @@ fn key_of(judged: &Judged) -> Option<String> {
     (counts && judged.knob.is_some()).then(|| name.to_owned())
 }
 
-/// Whether two knobs are two forms of one limit: each resets the other.
+/// Whether two knobs are two forms of one limit, so that each resets the other.
 fn excludes(one: &Setting, other: &Setting) -> bool {
     let resets =
         |one: &Knob, other: &Knob| other.place.files().iter().any(|path| one.extras.side_effects.contains(path));

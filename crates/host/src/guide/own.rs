@@ -1,4 +1,4 @@
-//! evenkeel's own plans and goal files: the settings are the list `settings` of the outermost object. The other lines are evidence.
+//! evenkeel's own plans and goal files. The settings are the list `settings` of the outermost object. The other lines are evidence.
 
 use super::line::{Ask, Content, Skip};
 use super::names;

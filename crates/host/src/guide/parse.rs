@@ -10,14 +10,14 @@ impl LibraryGuide {
     /// The guide, line by line.
     ///
     /// # Errors
-    /// No guide of the library is known to fail: a test reads all of them.
+    /// No guide of the library is known to fail, because a test reads all of them.
     pub fn guide(&self) -> Result<Guide, GuideError> {
         Guide::parse(self.name, self.text, Some(GuideFormat::Sysctl), &|_| None)
     }
 }
 
 impl Guide {
-    /// Reads a guide. Its format is recognised by the content, unless one is given.
+    /// Reads a guide. Without a given format, the content decides the format.
     ///
     /// # Errors
     /// If the guide has too many bytes or lines.

@@ -1,4 +1,4 @@
-//! Options of Seastar's perftune: the settings that it would write, according to its source.
+//! Options of Seastar's perftune: the settings that perftune would write, according to its source.
 
 use super::library::LibraryGuide;
 use super::line::{Ask, Content, Skip, Target};
@@ -35,13 +35,13 @@ pub(super) fn read(text: &str) -> Vec<Content> {
         .collect()
 }
 
-/// A value without its quotes, and without a comment after it.
+/// A value without its quotes, and without a comment after the quotes.
 fn plain(value: &str) -> &str {
     let value = value.split(" #").next().unwrap_or(value);
     value.trim().trim_matches(['"', '\''])
 }
 
-/// The interfaces of the option `nic`, which may come after the others.
+/// The interfaces of the option `nic`, which may come after the other options.
 fn nics(text: &str) -> String {
     let (mut is_in_list, mut nics) = (false, Vec::new());
     for line in text.lines().map(str::trim) {
@@ -58,7 +58,7 @@ fn nics(text: &str) -> String {
     nics.join(",")
 }
 
-/// `[net, system]`: a list of values for one option. Returns the settings of all of them.
+/// `[net, system]`: a list of values for one option. Returns the settings of all these values.
 fn many(section: &str, list: &str, nics: &str) -> Content {
     let items = list.trim_matches(['[', ']']).split(',').map(|item| option(section, plain(item), nics));
     let (mut asks, mut without) = (Vec::new(), None);

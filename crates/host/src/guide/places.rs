@@ -6,8 +6,9 @@ use crate::knob::{Device, Knob, Place};
 use crate::knobs;
 use crate::plan::devices;
 
-/// The setting at each of the places that its pattern matches on this machine. It stays unchanged if it has no pattern, or if no place
-/// matches. `more` is how many settings the patterns of a guide may still add.
+/// The setting at each of the places that its pattern matches on this machine.
+/// The setting stays unchanged if it has no pattern, or if no place matches.
+/// `more` is the number of settings that the patterns of a guide may still add.
 pub(super) fn at_each_place(facts: &Facts, ask: &Ask, more: &mut usize) -> Vec<Ask> {
     let Target::Knob { id, place: Some(wanted) } = &ask.target else { return vec![ask.clone()] };
     let Ok(knob) = knobs::find(id) else { return vec![ask.clone()] };
@@ -61,8 +62,8 @@ fn places(facts: &Facts, knob: &Knob) -> Vec<Named> {
     }
 }
 
-/// Whether a list of names and patterns, separated by commas, matches a place. `!` excludes a place. If all names exclude, every other
-/// place matches.
+/// Whether a list of names and patterns, separated by commas, matches a place. `!` excludes a place.
+/// If every name has a `!`, every other place matches.
 fn is_meant(wanted: &str, names: &[String]) -> bool {
     let rules = || wanted.split(',');
     let matches = |rule: &str| names.iter().any(|name| is_like(rule, name));
@@ -93,7 +94,7 @@ fn is_like(pattern: &str, name: &str) -> bool {
     pattern[at..].iter().all(|letter| *letter == '*')
 }
 
-/// The length of the part of a pattern that matches this letter.
+/// The length of the pattern's part that matches this letter.
 fn one(pattern: &[char], letter: char) -> Option<usize> {
     match pattern {
         ['?', ..] => Some(1),

@@ -1,6 +1,6 @@
 //! Prompts of shells, which pages show before a command: `[root@db ~]# `, `root@host:/etc# `, `user@host:~$ `.
 
-/// Commands that may follow a root's prompt, which looks like a comment or a heading.
+/// Commands that may follow a root's prompt. The prompt itself looks like a comment or a heading.
 pub(super) const COMMANDS: [&str; 9] =
     ["sysctl", "echo", "ethtool", "cpupower", "grubby", "tee", "sh -c", "for ", "sudo "];
 

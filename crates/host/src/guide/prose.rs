@@ -1,14 +1,14 @@
-//! Sentences: settings inside text for people. evenkeel does not understand a sentence that speaks against a setting, or only names
-//! its default.
+//! Sentences: settings inside text for people.
+//! evenkeel does not understand a sentence that speaks against a setting, or that only names the setting's default.
 
 use super::line::{Ask, Content};
 use super::{against, names, settings, wide};
 use crate::sysctl;
 
-/// The maximum number of settings to find in a sentence, which is more than a line may have.
+/// The maximum number of settings to find in a sentence, which is larger than the maximum for a line.
 const SETTINGS_MAX: usize = 300;
 
-/// The result of a line of text. `None` if it names no setting.
+/// The result of a line of text. `None` if the line names no setting.
 pub(super) fn content(line: &str) -> Option<Content> {
     let line = line.replace("\\_", "_");
     let (mut asks, mut unclear) = (Vec::new(), Vec::new());
@@ -35,7 +35,7 @@ pub(super) fn content(line: &str) -> Option<Content> {
             match (said, word.or_else(|| taken_back.clone())) {
                 (Ok(ask), None) => asks.push(ask),
                 (Ok(ask), Some(word)) => {
-                    unclear.push(format!("it names {ask}, but has {word:?}, so it may not ask for it"))
+                    unclear.push(format!("it names {ask}, but has {word:?}, so it may not recommend this value"))
                 }
                 (Err(why), _) => unclear.push(why),
             }
@@ -104,7 +104,7 @@ const UNITS: [&str; 27] = [
     "x",
 ];
 
-/// Settings inside a sentence, and where each begins: `key=value`, `key = value`, `key: value`, "key to value".
+/// Settings inside a sentence, and where each setting begins: `key=value`, `key = value`, `key: value`, "key to value".
 fn inline(part: &str) -> Vec<(usize, Result<Ask, String>)> {
     let places = wide::words(part);
     let words: Vec<&str> = places.iter().map(|(_, word)| *word).collect();
@@ -118,7 +118,7 @@ fn inline(part: &str) -> Vec<(usize, Result<Ask, String>)> {
         }
     }
     for ((place, raw), at) in places.iter().zip(0..) {
-        // More settings make no difference: the line is not understood then.
+        // A line with more settings is not understood, so stop here.
         if found.len() > SETTINGS_MAX {
             break;
         }
@@ -148,7 +148,7 @@ fn inline(part: &str) -> Vec<(usize, Result<Ask, String>)> {
     found
 }
 
-/// The settings in the code of a sentence that has only kernel arguments.
+/// The settings in the code of a sentence, if that code has only kernel arguments.
 fn of_code(part: &str) -> Vec<(usize, Result<Ask, String>)> {
     let (mut found, mut from) = (Vec::new(), 0);
     for (at, text) in part.split('`').enumerate() {
@@ -161,7 +161,7 @@ fn of_code(part: &str) -> Vec<(usize, Result<Ask, String>)> {
     found
 }
 
-/// The kernel arguments of `GRUB_CMDLINE_LINUX="…"` in a sentence, and where it begins.
+/// The kernel arguments of `GRUB_CMDLINE_LINUX="…"` in a sentence, and where this text begins.
 fn boot_line(part: &str) -> (usize, Vec<Ask>) {
     let Some((before, rest)) = part.split_once("GRUB_CMDLINE") else { return (0, Vec::new()) };
     let quoted = ['"', '\''].iter().find_map(|quote| {
@@ -174,11 +174,11 @@ fn boot_line(part: &str) -> (usize, Vec<Ask>) {
     }
 }
 
-/// How words of Chinese begin that are units after a number, and that make it a limit.
+/// Beginnings of Chinese words that are units after a number, or that make the number a limit.
 const WIDE_UNITS: [&str; 6] = ["秒", "毫秒", "微秒", "分", "字节", "兆"];
 const WIDE_LIMITS: [&str; 6] = ["以下", "以上", "以内", "左右", "到", "至"];
 
-/// The setting, unless the words after it give it another value.
+/// The setting. An error if the words after it give another value.
 fn one_value(ask: Ask, after: &[&str]) -> Result<Ask, String> {
     let plain = |word: &&str| word.trim_matches(['.', ',', ';', ')', '(', '!', '"', '\'', '*']).to_lowercase();
     let next = after.first().map(plain).unwrap_or_default();
@@ -187,7 +187,7 @@ fn one_value(ask: Ask, after: &[&str]) -> Result<Ask, String> {
         return Err(format!("it names {ask} {next}, and evenkeel does not convert units"));
     }
     if WIDE_LIMITS.iter().any(|limit| next.starts_with(limit)) {
-        return Err(format!("it names {ask} {next}, which is no exact value"));
+        return Err(format!("it names {ask} {next}, which is not an exact value"));
     }
     match ["or", "to", "and", "-", "\u{2013}"].contains(&next.as_str()) && after.get(1).is_some_and(is_number) {
         true => Err(format!("it names {ask} and another value")),
@@ -228,7 +228,7 @@ pub(super) fn mentioned(line: &str) -> Option<String> {
         line.split(|letter: char| letter.is_whitespace() || !letter.is_ascii() || "`\"'(),;=<>*[]|".contains(letter));
     let is_name = |word: &&str| {
         let is_file = (word.starts_with("/proc/sys/") || word.starts_with("/sys/")) && word.len() > 12;
-        // A word with `_` is not a word of English.
+        // A word with `_` is not an English word.
         let is_sure = || {
             let is_area = ["vm.", "kernel.", "net."].iter().any(|area| word.starts_with(area));
             word.contains('_') || is_area && !word.rsplit('.').next().is_some_and(|last| NO_KEYS.contains(&last))

@@ -1,4 +1,4 @@
-//! The values that a guide would change, read once: after that, judging a guide reads nothing.
+//! The values that a guide would change, read only once. After this, judging a guide reads nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,10 @@
-//! Values that the kernel refuses: writes to files that only report, numbers that are too large, names that it does not offer.
+//! Values that the kernel refuses: writes to read-only files, numbers that are too large, names that the kernel does not offer.
 
 use super::lists::{CONGESTION, list_of};
 use super::readings::Readings;
 use crate::number::kernel_number;
 
-/// Sysctls that nobody can write, by their paths below /proc/sys (mode 0444). A `*` at the end covers everything below.
+/// Sysctls that nobody can write (mode 0444), by their paths below /proc/sys. A `*` at the end covers everything below a path.
 const READ_ONLY: [&str; 28] = [
     "crypto/fips_enabled",
     "dev/cdrom/info",
@@ -42,7 +42,7 @@ pub(super) fn is_read_only(path: &str) -> bool {
     READ_ONLY.iter().any(|own| is_it(own))
 }
 
-/// The sysctls below these paths are 32-bit numbers with a sign, except [`WIDER`].
+/// The sysctls below these paths are signed 32-bit numbers, except [`WIDER`].
 const INTEGERS: [&str; 2] = ["net/core/", "net/ipv4/tcp_"];
 /// Sysctls that take larger numbers.
 const WIDER: [&str; 4] = [
@@ -52,7 +52,7 @@ const WIDER: [&str; 4] = [
     "net/ipv4/tcp_notsent_lowat",
 ];
 
-/// Why the kernel refuses a number as too large for the sysctl at this path below /proc/sys.
+/// Why the kernel refuses a number that is too large for the sysctl at this path below /proc/sys.
 pub(super) fn too_large(path: &str, value: &str) -> Option<String> {
     let is_integer = INTEGERS.iter().any(|begin| path.starts_with(begin)) && !WIDER.contains(&path);
     let is_beyond = |word: &str| {
@@ -64,7 +64,7 @@ pub(super) fn too_large(path: &str, value: &str) -> Option<String> {
         .then(|| format!("the kernel accepts at most {} there", i32::MAX))
 }
 
-/// Why the file at `path` can't get a name: the kernel does not list it. `None` also if the list is not known.
+/// Why the kernel refuses a name for the file at `path`: its list lacks the name. `None` also if the list is unknown.
 pub(super) fn not_offered(readings: &Readings, path: &str, name: &str) -> Option<String> {
     let list = readings.value(&list_of(path)?);
     let offered: Vec<&str> = list.known()?.split_whitespace().collect();

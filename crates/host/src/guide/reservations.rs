@@ -4,7 +4,7 @@ use super::line::{Ask, Target};
 use crate::facts::Facts;
 use crate::reserve;
 
-/// The kernel arguments of one line, whose sizes of pages hold for the arguments after them.
+/// The kernel arguments of one line. A page size in the line applies to the arguments after it.
 pub(super) struct Reservations<'a> {
     facts: &'a Facts,
     line: usize,
@@ -18,7 +18,7 @@ impl<'a> Reservations<'a> {
         Reservations { facts, line: 0, usual: None, stated: None, bytes: 0 }
     }
 
-    /// Why this machine must not reserve so much memory, together with what earlier settings of the line reserve.
+    /// Why this machine must not reserve the memory of a setting, together with the reservations of earlier settings of the line.
     pub(super) fn refusal(&mut self, line: usize, ask: &Ask) -> Option<String> {
         if line != self.line {
             *self = Reservations { line, ..Reservations::new(self.facts) };
@@ -72,7 +72,7 @@ pub(super) fn crash_bytes(value: &str) -> Option<u64> {
     value.split(',').filter(|part| part.starts_with(|first: char| first.is_ascii_digit())).filter_map(one).max()
 }
 
-/// The size of the pages that a file counts, such as `/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`.
+/// The size of the pages that a file counts. Such a file is `/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`.
 fn page_of(path: &str) -> Option<u64> {
     let (_, size) = path.strip_suffix("/nr_hugepages")?.rsplit_once("/hugepages/hugepages-")?;
     size.strip_suffix("kB")?.parse::<u64>().ok()?.checked_mul(1024)

@@ -1,10 +1,10 @@
-//! Lines of `key = value`, as sysctl.conf and sysctl.d have them, and evenkeel's own `KNOB=VALUE`.
+//! Lines of `key = value`, as in sysctl.conf and sysctl.d, and evenkeel's own `KNOB=VALUE`.
 
 use super::line::{Ask, Content, Skip, Target};
 use super::{names, tmpfiles};
 use crate::reading::Reading;
 
-/// What irqbalance's configuration calls the CPUs that it leaves alone.
+/// The variable in irqbalance's configuration with the CPUs that irqbalance leaves alone.
 const BANNED: &str = "irqbalance IRQBALANCE_BANNED_CPULIST";
 
 /// Every line of the text.
@@ -33,7 +33,7 @@ pub(super) fn line(line: &str) -> Content {
     }
 }
 
-/// Whether a line assigns kernel arguments, as opposed to a knob such as `cmdline.tsc=reliable`.
+/// Whether a line assigns kernel arguments. A line such as `cmdline.tsc=reliable` assigns a knob instead.
 fn is_arguments(line: &str) -> bool {
     line.split_once('=').is_some_and(|(name, _)| !name.contains('.'))
 }
@@ -49,7 +49,7 @@ pub(super) fn arguments(line: &str) -> Content {
     if asks.is_empty() { Content::NotASetting(Skip::Command) } else { Content::settings(asks) }
 }
 
-/// The text without `{{ … }}`, which stands for arguments that only the program which fills the template knows.
+/// The text without `{{ … }}`. Only the program that fills the template knows the arguments in these places.
 fn without_templates(text: &str) -> String {
     let mut parts = text.split("{{");
     let mut kept = parts.next().unwrap_or_default().to_owned();
@@ -91,7 +91,8 @@ fn of_irqbalance(key: &str, value: &str) -> Option<Ask> {
     }
 }
 
-/// A value without quotes and without a comment after it. `None` if it is empty, or a placeholder that a person must replace.
+/// A value without quotes and without a comment after the quotes.
+/// `None` if the value is empty, or a placeholder that a person must replace.
 pub(super) fn plain_value(value: &str) -> Option<&str> {
     let value = [" #", "\t#", " ;", " //"].iter().fold(value, |value, mark| value.split(mark).next().unwrap_or(value));
     let value = value.trim().trim_end_matches([';', ',']).trim();

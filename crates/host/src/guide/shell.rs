@@ -33,19 +33,19 @@ pub(super) struct Script {
     handlers: BTreeSet<String>,
     /// The files that `exec 3>FILE` opened, by their numbers.
     files: BTreeMap<String, Word>,
-    /// The word that ends the here-document which a command reads.
+    /// The word that ends the here-document of a command.
     pub(super) here: Option<String>,
 }
 
 /// A file that receives the output of a command.
 struct File {
     word: Word,
-    /// Whether the script holds it open.
+    /// Whether the script keeps the file open.
     is_open: bool,
 }
 
 impl File {
-    /// Whether it is the file of the latency, which the script holds open.
+    /// Whether the file is the latency file, and the script keeps it open.
     fn is_held(&self) -> bool {
         self.is_open && self.word.text == LATENCY
     }
@@ -64,7 +64,7 @@ impl Script {
         Script { branches: Branches::of_script(number), ..Script::default() }
     }
 
-    /// Whether a function takes settings back.
+    /// Whether a function reverts settings.
     fn is_stop(&self, function: &str) -> bool {
         is_stop(function) || self.handlers.contains(function)
     }
@@ -88,7 +88,7 @@ impl Script {
         };
         self.functions.found(&function, content.as_ref());
         match content {
-            // It sets nothing before a call, which may have the values.
+            // Before a call of its function, the line sets nothing, because the call may have the values.
             None | Some(Content::NotUnderstood(_)) if line.contains('$') => Some(Content::NotASetting(Skip::Structure)),
             content => content,
         }
@@ -112,7 +112,7 @@ impl Script {
         }
     }
 
-    /// A call of a function: what its lines set with these arguments.
+    /// Handles a call of a function: the settings of the function's lines with these arguments.
     fn call(&mut self, function: Function, arguments: &[Word], depth: usize) -> Found {
         let known = |word: &&Word| !word.is_expanded && word.text.len() <= EXPANDED_BYTES_MAX;
         let mut values: Vec<Option<Vec<String>>> =
@@ -124,7 +124,7 @@ impl Script {
         }
         self.branches.back_to(outside);
         self.exchange(&mut values);
-        // A function often sets the value now and writes it to a file.
+        // A function often sets the value now, and also writes it to a file.
         let mut seen = function.asks;
         all.asks.retain(|ask| {
             let is_new = !seen.iter().any(|seen| seen.is_same(ask));
@@ -183,7 +183,7 @@ impl Script {
         all.content()
     }
 
-    /// The result of a command in the branch around it.
+    /// The result of a command, within the branch around the command.
     fn in_branch(&self, found: Found) -> Found {
         match (found, self.branches.stop()) {
             (Found::Asks(asks), Some(stop)) => Found::Unclear(taken_back(&asks, stop)),
@@ -205,7 +205,7 @@ impl Script {
         }
     }
 
-    /// Commands in an argument of another one. Their branches end there.
+    /// Handles commands in an argument of another command. Their branches end in the argument.
     fn within(&mut self, text: &str, depth: usize) -> Option<Content> {
         let outside = self.branches.depth();
         let content = self.nested(text, depth);
@@ -243,7 +243,7 @@ impl Script {
         }
     }
 
-    /// A command, once for each word of the loops around it.
+    /// Handles a command, once for each word of the loops around it.
     fn each(&mut self, command: &Command, said: Option<&str>, depth: usize) -> Vec<Found> {
         let name = command.words.iter().map(|word| word.text.as_str()).find(|word| !BEFORE.contains(word));
         let is_kept = name.is_some_and(|name| name == "for" || is_variable(name) && name.contains('='));
@@ -345,7 +345,7 @@ impl Script {
         }
     }
 
-    /// `trap '…' EXIT`: what a script does at its end.
+    /// Handles `trap '…' EXIT`: the commands that a script runs at its end.
     fn trap(&mut self, texts: &[&str], depth: usize) -> Found {
         let handler = texts.iter().find(|text| **text != "--").filter(|_| depth < DEPTH_MAX);
         match handler.and_then(|handler| self.within(handler, depth + 1)) {
@@ -391,7 +391,7 @@ impl Script {
         said
     }
 
-    /// `for NAME in WORD…`: each word, which may be a pattern of files. What only a shell can expand is unknown.
+    /// `for NAME in WORD…`: remembers each word, which may be a pattern of files. Words that only a shell can expand are unknown.
     fn remember_loop(&mut self, words: &[Word]) -> Found {
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).skip_while(|word| *word != "for").collect();
         let ["for", name, rest @ ..] = texts.as_slice() else { return Found::Skip(Skip::Structure) };
@@ -417,7 +417,7 @@ impl Script {
         Found::Skip(Skip::Structure)
     }
 
-    /// Handles the end of a loop. After it, the loop's variable keeps its last word.
+    /// Handles the end of a loop. After the end, the loop's variable keeps its last word.
     fn leave_loop(&mut self) -> Found {
         if let Some(name) = self.loops.pop()
             && let Some(values) = self.variables.known.get_mut(&name)

@@ -1,14 +1,14 @@
-//! What the commands of a shell write: settings into files of the kernel, and lines of configuration into other files.
+//! What shell commands write: settings into files of the kernel, and lines of configuration into other files.
 
 use super::line::{Ask, Content, Skip};
 use super::shell_found::{Found, found, unclear};
 use super::words::Word;
 use super::{boot, names, settings};
 
-/// The file that keeps the latency of the idle states below a limit, as long as a program holds it open.
+/// The file that limits the exit latency of idle states, as long as a program keeps it open.
 pub(super) const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// A text that is written to a file.
+/// The result of writing a text to a file.
 pub(super) fn written(file: &Word, text: &str) -> Found {
     let path = file.text.as_str();
     if boot::is_file(path) {
@@ -47,7 +47,7 @@ pub(super) fn written(file: &Word, text: &str) -> Found {
     Found::Skip(Skip::Command)
 }
 
-/// What `echo` or `printf` writes into the open file of the latency: a number of 4 bytes, or one in hexadecimal.
+/// The number that `echo` or `printf` writes to the open latency file: 4 bytes, or hexadecimal digits.
 pub(super) fn latency(words: &[Word]) -> Found {
     let text = words.last().map_or("", |word| word.text.as_str());
     let number = match bytes(text).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).filter(|_| text.contains('\\')) {
@@ -60,7 +60,7 @@ pub(super) fn latency(words: &[Word]) -> Found {
     }
 }
 
-/// The bytes of a text with escapes such as `\0` and `\x05`. `None` if one is unknown.
+/// The bytes of a text with escapes such as `\0` and `\x05`. `None` if an escape is unknown.
 fn bytes(text: &str) -> Option<Vec<u8>> {
     let (mut found, mut letters) = (Vec::new(), text.chars().peekable());
     while let Some(letter) = letters.next() {

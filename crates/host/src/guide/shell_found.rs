@@ -1,4 +1,4 @@
-//! The results of the commands of a line, and how they become the content of the line.
+//! The results of the commands of a line, and the content of the line that follows from them.
 
 use super::line::{Ask, Content, Skip};
 use crate::finding::shown;
@@ -20,11 +20,11 @@ pub(super) enum Found {
     Stranger(String),
 }
 
-/// Why settings of a branch, a function or a handler do not count: they are for the end of the service.
+/// Why the settings of a branch, a function or a handler do not count: they apply at the end of the service.
 pub(super) fn taken_back(asks: &[Ask], by: &str) -> String {
     let named: Vec<String> = asks.iter().take(NAMED_MAX).map(ToString::to_string).collect();
     let more = if asks.len() > NAMED_MAX { ", …" } else { "" };
-    format!("it takes the setting back: it has {}{more} for `{by}`", named.join(", "))
+    format!("it reverts the setting: it has {}{more} for `{by}`", named.join(", "))
 }
 
 pub(super) fn unclear() -> Found {
@@ -63,14 +63,14 @@ impl All {
         }
     }
 
-    /// Gives the arithmetic of the line as the reason for what only a shell could expand.
+    /// If only a shell could expand something in the line, gives the line's arithmetic as the reason.
     pub(super) fn blame_arithmetic(&mut self) {
         for why in self.unclear.iter_mut().filter(|why| *why == EXPANDED) {
             *why = "evenkeel does not compute $((…))".to_owned();
         }
     }
 
-    /// `None` if there are only unknown commands.
+    /// The content of the line. `None` if all commands are unknown.
     pub(super) fn content(mut self) -> Option<Content> {
         if self.asks.is_empty() && self.unclear.is_empty() && self.skip.is_none() {
             return None;

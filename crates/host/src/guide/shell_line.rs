@@ -1,4 +1,4 @@
-//! The commands of a line of a shell: their words, the destination of their output, and what `echo` and `printf` print.
+//! The commands of a shell line: their words, the destination of their output, and what `echo` and `printf` print.
 
 use super::words::Word;
 
@@ -67,7 +67,7 @@ pub(super) const HARMLESS: [&str; 46] = [
     "wget",
 ];
 
-/// More of them, whose names also begin sentences. Alone on a line they say nothing about it.
+/// More harmless commands, whose names also begin sentences. Alone on a line, such a name shows nothing about the line.
 pub(super) const QUIET: [&str; 50] = [
     ":", "sync", "date", "logger", "ln", "id", "whoami", "hostname", "tput", "clear", "pwd", "basename", "dirname",
     "tr", "uniq", "find", "ps", "pgrep", "kill", "nproc", "which", "type", "mktemp", "diff", "tar", "gzip", "unzip",
@@ -97,7 +97,7 @@ pub(super) fn commands(words: &[Word]) -> Vec<Command> {
         if words.get(at).is_some_and(|word| !is_end(word)) {
             continue;
         }
-        // `$(` opens no group.
+        // `$(` does not open a group.
         let is_group = |before: usize| {
             words[before].text == "("
                 && before.checked_sub(1).is_none_or(|at| words[at].is_operator || words[at].text == "do")
@@ -146,7 +146,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The word that ends the here-document which a command of this line reads. The `<<` in `$((1 << 3))` shifts numbers and reads none.
+/// The word that ends the here-document of a command in this line. The `<<` in `$((1 << 3))` shifts a number, and begins no here-document.
 pub(super) fn here(words: &[Word]) -> Option<String> {
     let at = words.iter().position(|word| word.is_operator && word.text == "<<")?;
     if words[..at].iter().any(|word| word.is_operator && word.text == "((") {
@@ -157,7 +157,7 @@ pub(super) fn here(words: &[Word]) -> Option<String> {
     is_name.then(|| end.to_owned())
 }
 
-/// Replaces `$(seq 0 3)` by its numbers.
+/// Replaces `$(seq 0 3)` with its numbers.
 pub(super) fn with_sequences(words: Vec<Word>) -> Vec<Word> {
     let is = |word: &Word, text: &str| word.is_operator && word.text == text;
     let (mut found, mut at) = (Vec::with_capacity(words.len()), 0);

@@ -1,4 +1,4 @@
-//! The state of a guide's setting on one machine, and the setting with it.
+//! The state of a guide's setting on one machine, together with the setting.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,32 +9,32 @@ use crate::setting::Setting;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SettingState {
-    /// It would change the machine, and can be tried.
+    /// The setting would change the machine, and can be tried.
     Try,
     /// It is in force already.
     AlreadySo,
     /// A later line sets the same thing, and wins.
     Overridden,
-    /// It takes effect after a reboot.
+    /// The setting takes effect after a reboot.
     NeedsReboot,
-    /// evenkeel does not set it; the user can.
+    /// evenkeel does not set it, but the user can.
     ByHand,
-    /// This machine or its container does not have it, or it has no effect here.
+    /// This machine or its container does not have the setting, or the setting has no effect here.
     NotHere,
-    /// It would take effect, and do harm on this machine.
+    /// The setting would take effect, and do harm on this machine.
     NotAdvised,
     /// The kernel has removed or renamed it, or ignores it.
     Outdated,
     /// evenkeel does not accept the value: it is out of range, or of another form.
     BadValue,
-    /// It can cut the connection, stop the machine or open it: evenkeel never writes it.
+    /// The setting can cut the connection, stop the machine or open it to attacks. evenkeel never writes it.
     Dangerous,
-    /// Its present value is not known, so it could not be restored.
+    /// The present value is not known, so it could not be restored.
     Unknown,
 }
 
 impl SettingState {
-    /// Every state, in the order of pages.
+    /// Every state, in the order in which pages show the states.
     pub const ALL: [SettingState; 11] = [
         SettingState::Try,
         SettingState::AlreadySo,
@@ -53,11 +53,11 @@ impl SettingState {
 /// One setting of a guide, judged.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// The index of its line in the guide.
+    /// The index of the setting's line in the guide.
     pub line: usize,
     /// The setting, as the guide has it.
     pub asked: String,
-    /// The knob's id, if evenkeel has one. For a sysctl without a knob in the list, `sysctl:NAME`.
+    /// The knob's id, if evenkeel has a knob. For a sysctl whose knob is not in the list, `sysctl:NAME`.
     pub knob: Option<&'static str>,
     /// The setting, if evenkeel can try it.
     pub setting: Option<Setting>,

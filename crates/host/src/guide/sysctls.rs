@@ -1,4 +1,4 @@
-//! Judges sysctls without a knob: those of the past, those that are not here, and those that evenkeel never writes.
+//! Judges sysctls without a knob: sysctls of old kernels, sysctls that this machine lacks, and sysctls that evenkeel never writes.
 
 use super::compare::is_so;
 use super::line::Ask;
@@ -8,7 +8,7 @@ use super::{outdated, refused};
 use crate::fact::Fact;
 use crate::never::{self, Never};
 
-/// The state of a sysctl with its reason. `None` if only its value decides.
+/// The state of a sysctl, with its reason. `None` if the value must decide.
 pub(super) fn before_value(
     readings: &Readings,
     kernel: Option<(u32, u32)>,
@@ -30,7 +30,7 @@ pub(super) fn before_value(
     if refused::is_read_only(path) {
         return Some((SettingState::NotHere, "the file only reports: the kernel lets nobody write it".to_owned()));
     }
-    // A sysctl that evenkeel may write has a generic knob, which compares the values itself.
+    // If evenkeel may write a sysctl, the sysctl has a generic knob, and that knob compares the values itself.
     let is_compared = never::reason(path).is_some() && !never::is_action(path);
     let is_in_force = |text: &String| is_compared && !text.trim().is_empty() && is_so(text, &ask.value, ask.bound);
     if present.known().is_some_and(is_in_force) {

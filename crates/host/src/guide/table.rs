@@ -1,5 +1,5 @@
-//! Tables: finds the column of a row that has the value to set. The head of the table names it. Otherwise, the row must have a single
-//! value.
+//! Tables: finds the column of a row that has the value to set. The head of the table names the column.
+//! Without such a head, the row must have a single value.
 
 use super::line::{Ask, Content, Skip};
 use super::{prose, settings};
@@ -22,17 +22,17 @@ enum Column {
     Name,
     /// The values to set, if the head says so.
     Wanted,
-    /// Values, whose head does not say whether to set them.
+    /// Values. The head does not say whether to set them.
     Value,
     /// Other values, such as the defaults, or text about them.
     Other,
     /// The unit of the values.
     Unit,
-    /// The head has another meaning, or an unknown one.
+    /// The head has another or an unknown meaning.
     Unknown,
 }
 
-/// Words of heads for each kind of column.
+/// Words in heads, for each kind of column.
 const WANTED: [&str; 24] = [
     "recommended",
     "recommendation",
@@ -122,7 +122,7 @@ impl Table {
         *self = Table::default();
     }
 
-    /// The head, if its line does not begin with a row mark.
+    /// Remembers the head, if its line does not begin with the mark of a row.
     pub(super) fn begin(&mut self, head: &str) {
         self.head = cells(head).iter().map(|cell| column(cell)).take(COLUMNS_MAX).collect();
         self.rows = 1;
@@ -148,7 +148,7 @@ impl Table {
             }
             [first, second, ..] if self.rows == 1 && cells.get(first + 1).is_some_and(|next| is_name(next)) => {
                 let names = [&cells[*first], &cells[*second]].map(String::as_str).join(", ");
-                Content::not(format!("the names are the head of the table: {names}"))
+                Content::not(format!("the names are in the head of the table: {names}"))
             }
             [at, ..] => match self.value(&cells, *at) {
                 Ok(ask) => Content::Settings(vec![ask]),
@@ -157,7 +157,7 @@ impl Table {
         }
     }
 
-    /// A row without a name in its own cell. Its cells are read as sentences, except those in a column of other values.
+    /// A row without a name in its own cell. Its cells are read as sentences, except cells in a column of other values.
     fn sentences(&self, cells: &[String]) -> Content {
         let (mut asks, mut unclear) = (Vec::new(), Vec::new());
         for (at, cell) in cells.iter().enumerate() {
@@ -225,10 +225,10 @@ impl Table {
     }
 }
 
-/// Words in the column of values that are not values.
+/// Words that appear in a column of values but are not values.
 const NO_VALUES: [&str; 10] = ["default", "unchanged", "varies", "yes", "no", "na", "-", "--", "same", "see"];
 
-/// All numbers.
+/// Whether the value consists only of numbers.
 fn is_number(value: &str) -> bool {
     !value.is_empty() && value.split_whitespace().all(|word| word.parse::<i64>().is_ok())
 }
@@ -262,7 +262,8 @@ fn cells(line: &str) -> Vec<String> {
         let inner = cell.trim_matches(['`', '*', ' ']);
         let link = inner.strip_prefix('[').and_then(|rest| rest.split_once("](")).filter(|(_, end)| end.ends_with(')'));
         let plain = link.map_or(inner, |(text, _)| text.trim_matches(['`', '*', ' ']));
-        // Marks within the cell belong to its sentence. An assignment in code is one too: a kernel argument counts only in code.
+        // Marks within the cell belong to its sentence.
+        // The mark before an assignment in code stays too, because a kernel argument counts only in code.
         let is_code = cell.contains('`') && plain.contains('=');
         if plain.contains('`') || is_code { cell.to_owned() } else { plain.to_owned() }
     };

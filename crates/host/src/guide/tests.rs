@@ -284,7 +284,7 @@ fn the_library_is_understood() {
             for ask in asks {
                 if let Target::Knob { id, .. } = &ask.target {
                     let knob = knobs::find(id).unwrap();
-                    // The post of 2015 asks for a value that the kernel never had.
+                    // The blog post of 2015 asks for a value that the kernel never had.
                     let is_wrong = ask.to_string() == "cmdline.intel_pstate=enable";
                     assert!(knob.check(&ask.value).is_ok() != is_wrong, "{}: {ask}", entry.name);
                 }
@@ -345,7 +345,7 @@ fn assert_complete(text: &str, guide: &Guide) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Few by default, because tests run unoptimised.
+/// The number of mutants is small by default, because tests run unoptimised.
 fn mutants() -> u32 {
     if std::env::var_os("EVENKEEL_CALIBRATE").is_some() { 1_000_000 } else { 1000 }
 }

@@ -1,4 +1,4 @@
-//! Pages and scripts: text with commands and settings in it. Markdown and HTML may hide them in code, in tables and in sentences.
+//! Pages and scripts: text that contains commands and settings. In Markdown and HTML, they may be in code, in tables and in sentences.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
     };
     let mut contents: Vec<Content> = Vec::new();
     let mut lines = lines(text, format);
-    // The last line with each text. A here-document counts only if its end word appears further down.
+    // The last line with each text. A here-document counts only if its end word appears in a later line.
     let last: HashMap<&str, usize> = text.lines().map(str::trim).zip(0..).collect();
     let raw: Vec<&str> = text.lines().collect();
     let uses = uses(text);
@@ -88,8 +88,8 @@ fn lines(text: &str, format: GuideFormat) -> Vec<Line> {
     text.lines().map(one).collect()
 }
 
-/// Why lines of a block of code are no advice, for each line: the output of a command, or a line that a diff removes. Their text is
-/// dropped, so that no command goes on in it. The lines that a diff adds lose their mark.
+/// For each line of a block of code, why the line is not advice. It may be the output of a command, or a diff may remove it.
+/// The text of a line without advice is dropped, so that no command continues in it. Lines that a diff adds lose their mark.
 fn skips(lines: &mut [Line], raw: &[&str], format: GuideFormat) -> Vec<Option<Skip>> {
     let mut skips = vec![None; lines.len()];
     let blocks = match format {
@@ -154,12 +154,13 @@ struct Reader {
     table: Table,
     /// The previous line, which may be the head of a table.
     before: String,
-    /// Inside a table whose rows do not begin with `|`.
+    /// Whether the line is inside a table whose rows do not begin with `|`.
     is_bare: bool,
 }
 
 impl Reader {
-    /// The first of these lines with its continuation lines, and their number. `None` if the text ends before the command does.
+    /// The first of these lines with its continuation lines, and the number of these lines.
+    /// `None` if the text ends before the command ends.
     fn joined(&self, lines: &[Line]) -> (Option<String>, usize) {
         let (mut whole, mut count) = (lines[0].text.clone(), 1);
         loop {
@@ -199,7 +200,7 @@ impl Reader {
             && (self.format == GuideFormat::Shell || self.is_in_code && opens.iter().any(|open| line.contains(open)))
     }
 
-    /// A line of the file. It may contain several lines of the page, separated by [`BREAK`].
+    /// A line of the file. A line may contain several lines of the page, separated by [`BREAK`].
     fn whole(&mut self, line: &str) -> Content {
         if !line.contains(BREAK) {
             return self.line(line);
@@ -288,7 +289,7 @@ impl Reader {
     fn text(&mut self, line: &str, is_script: bool) -> Content {
         let shown = if is_script { line } else { unmarked(line) };
         let is_code = is_script || self.is_in_code;
-        // Text in Chinese may follow a value without a blank.
+        // In Chinese text, no blank follows a value.
         let is_plain = !shown.contains('`') && !shown.contains(is_wide);
         let is_one = |ask: &Ask| is_plain && (is_code || is_one_value(&ask.value));
         if let Some(ask) = settings::assignment(shown).filter(is_one) {
@@ -304,7 +305,7 @@ impl Reader {
         match (command, prose::content(shown)) {
             // The first word of a sentence may also be the name of a shell command.
             (Some(Content::NotASetting(_)), Some(content)) if !is_code => content,
-            // `Set name=1 (the default is 0)` is no command with a subshell.
+            // `Set name=1 (the default is 0)` is not a command with a subshell.
             (Some(Content::NotUnderstood(_)), Some(content @ Content::Settings(_)))
                 if !is_code && is_capital(shown) =>
             {
@@ -319,18 +320,18 @@ impl Reader {
     }
 }
 
-/// Whether a line begins an array (`NAME=(`) and does not end it.
+/// Whether a line begins an array (`NAME=(`), but does not end the array.
 fn opens_array(line: &str) -> bool {
     let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     line.trim().split_once("=(").is_some_and(|(name, rest)| is_name(name) && !rest.contains(')'))
 }
 
-/// How many of the next lines belong to an array. 0 if it never ends.
+/// How many of the next lines belong to an array. 0 if the array never ends.
 fn rest_of_array(next: &[Line]) -> usize {
     next.iter().take(QUOTED_MAX).position(|line| line.text.contains(')')).map_or(0, |at| at + 1)
 }
 
-/// How many of the next lines belong to a quote that is open at the end of a line. 0 if it never closes.
+/// How many of the next lines belong to a quote that is open at the end of a line. 0 if the quote never closes.
 fn rest_of_quote(line: &str, next: &[Line]) -> usize {
     let Some(mut quote) = words::open_quote(line, None) else { return 0 };
     for (at, line) in next.iter().take(QUOTED_MAX).enumerate() {
@@ -372,7 +373,7 @@ fn unmarked(line: &str) -> &str {
     code.unwrap_or(line)
 }
 
-/// Whether a line begins with a word that has one capital letter, which no command has.
+/// Whether a line begins with a word that has one capital letter. No command has such a name.
 fn is_capital(line: &str) -> bool {
     let mut letters = line.chars();
     letters.next().is_some_and(char::is_uppercase) && letters.next().is_some_and(char::is_lowercase)

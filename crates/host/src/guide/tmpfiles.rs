@@ -1,4 +1,4 @@
-//! Lines of tmpfiles.d that write a value into a file of the kernel: `w /sys/… - - - - never`.
+//! Lines of tmpfiles.d that write a value to a file of the kernel: `w /sys/… - - - - never`.
 
 use super::line::Content;
 use super::names;
@@ -6,7 +6,7 @@ use super::names;
 /// The number of fields before the value: the type, the path, the mode, the user, the group and the age.
 const BEFORE: usize = 6;
 
-/// The setting of a line. `None` if it is no such line.
+/// The setting of a line. `None` if the line does not write to a file of the kernel.
 pub(super) fn line(line: &str) -> Option<Content> {
     let mut fields = line.split_whitespace();
     let marks = fields.next()?.strip_prefix('w')?;

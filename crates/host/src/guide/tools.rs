@@ -5,7 +5,7 @@ use evenkeel_sys::CpuSet;
 use super::line::{Ask, Skip, Target};
 use super::{boot, commands, hazards, names};
 
-/// Tools whose effect evenkeel cannot set. It lists each of their commands as a step for the user.
+/// Tools whose effect evenkeel cannot set. Each command of such a tool becomes a step for the user.
 const BY_HAND: [&str; 23] = [
     "systemctl",
     "service",
@@ -110,8 +110,8 @@ const LONG: [(&str, &str); 8] = [
 /// The options that set something.
 const SETS: [&str; 8] = ["-C", "-G", "-L", "-N", "-K", "-A", "-X", "-s"];
 
-/// `ethtool -C eth0 rx-usecs 0`: pairs of a name and a value after the device. If no knob expresses a pair exactly, the command is listed
-/// as written.
+/// `ethtool -C eth0 rx-usecs 0`: pairs of a name and a value follow the device.
+/// If no knob expresses a pair exactly, the command is listed as written.
 fn ethtool(arguments: &[&str]) -> Vec<Ask> {
     let [option, rest @ ..] = arguments else { return Vec::new() };
     let Some((device, rest)) = rest.split_first() else { return Vec::new() };
@@ -125,7 +125,7 @@ fn ethtool(arguments: &[&str]) -> Vec<Ask> {
     match (option, rest) {
         ("-N", ["rx-flow-hash", kind, hash]) => known(kind, hash).map_or_else(whole, |ask| vec![ask]),
         ("-L", ["combined", value]) => known("combined", value).map_or_else(whole, |ask| vec![ask]),
-        // The knob switches adaptive moderation off. So a command that switches it on has no knob.
+        // The knob switches adaptive moderation off. So a command that switches adaptive moderation on has no knob.
         ("-C", _) if rest.chunks(2).any(|pair| pair[0] == "adaptive-rx" && pair != ["adaptive-rx", "off"]) => whole(),
         ("-C" | "-G" | "-K" | "-A", _) if rest.len() % 2 == 0 => {
             let pairs = rest.chunks(2);
@@ -150,7 +150,7 @@ pub(super) fn network_option(option: &str, value: &str, devices: Option<&str>) -
     Some(ethtool(&all))
 }
 
-/// `cpupower frequency-set -g performance`, and `cpufreq-set -g performance`, which without `-c` is for CPU 0.
+/// `cpupower frequency-set -g performance`, and `cpufreq-set -g performance`. Without `-c`, `cpufreq-set` changes only CPU 0.
 fn frequency(name: &str, arguments: &[&str]) -> Vec<Ask> {
     let (mut rest, mut governor, mut cpus, mut is_plain) = (arguments, None, None, true);
     let mut verb = (name == "cpufreq-set").then_some("frequency-set");
@@ -163,7 +163,7 @@ fn frequency(name: &str, arguments: &[&str]) -> Vec<Ask> {
         let takes = match option {
             "-g" | "--governor" => governor.insert(value),
             "-c" | "--cpu" => cpus.insert(value),
-            // The CPU's policy has all CPUs that are related to it.
+            // The CPU's policy contains all CPUs that are related to it.
             "-r" | "--related" if name == "cpufreq-set" => {
                 rest = after;
                 continue;

@@ -1,11 +1,11 @@
-//! TuneD profiles: sections of options, variables, and other profiles that they include.
+//! TuneD profiles: sections of options, variables, and other profiles that a profile includes.
 
 use std::collections::BTreeMap;
 
 use super::line::{Ask, Bound, Content, Guide, Skip, Target};
 use super::{boot, names, settings, tools};
 
-/// How deep profiles may include each other, and how many there may be.
+/// How deep profiles may include each other, and how many profiles there may be.
 const DEPTH_MAX: usize = 8;
 const INCLUDES_MAX: usize = 30;
 /// The maximum number of variables.
@@ -16,7 +16,7 @@ const VALUE_CHARS_MAX: usize = 2000;
 /// Finds the text of an included profile by the name or path that the guide gives.
 pub type Include<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Adds the lines of a profile, after those of the profiles that it includes.
+/// Adds the lines of a profile, after the lines of the profiles that it includes.
 pub(super) fn read(guide: &mut Guide, text: &str, include: Include<'_>) {
     let mut reader = Reader { include, variables: BTreeMap::new(), included: Vec::new(), said: Vec::new() };
     reader.profile(guide, None, text, 0);
@@ -78,7 +78,7 @@ impl Reader<'_> {
                     Some(_) => Content::not("it is not an option of a profile"),
                 }),
             }
-            // The earlier profiles set the variables that this one uses.
+            // The earlier profiles set the variables that this profile uses.
             for (name, text) in before.drain(..) {
                 self.profile(guide, Some(&name), &text, depth + 1);
             }
@@ -88,7 +88,7 @@ impl Reader<'_> {
         self.said.extend(own.into_iter().map(|said| Said { at: said.at + profile, profile, ..said }));
     }
 
-    /// The texts of included profiles, each once.
+    /// The texts of included profiles, each text once.
     fn included(&mut self, names: &str, depth: usize) -> (Content, Vec<(String, String)>) {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for name in names.split([',', ';']).map(str::trim).filter(|name| !name.is_empty()) {
@@ -121,7 +121,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A text with its variables. `None` if it needs a function of TuneD, or a variable that has no value.
+    /// A text with its variables replaced. `None` if the text needs a function of TuneD, or a variable that has no value.
     fn expanded(&self, text: &str) -> Option<String> {
         let mut text = text.to_owned();
         for _ in 0..DEPTH_MAX {
@@ -144,7 +144,7 @@ struct Said {
     profile: usize,
     unit: String,
     option: String,
-    /// The value; `None` if it needs a variable without a value, or a function of TuneD.
+    /// The value. `None` if it needs a variable without a value, or a function of TuneD.
     value: Option<String>,
 }
 
@@ -166,11 +166,11 @@ enum Devices {
     #[default]
     All,
     These(String),
-    /// Only udev, or a variable without a value, determines the devices.
+    /// The devices depend on udev, or on a variable without a value.
     Unknown,
 }
 
-/// Options of a unit about itself.
+/// Options of a unit that concern the unit itself.
 const OF_UNIT: [&str; 7] = ["type", "enabled", "replace", "priority", "devices", "devices_udev_regex", "drop"];
 /// Plugins whose settings belong to devices.
 const WITH_DEVICES: [&str; 3] = ["cpu", "disk", "net"];
@@ -291,7 +291,7 @@ fn bounded(value: &str) -> (Bound, &str) {
     }
 }
 
-/// The settings of an option. `None` if it has no meaning outside TuneD.
+/// The settings of an option. `None` if the option has no meaning outside TuneD.
 fn asks(plugin: &str, option: &str, value: &str, devices: Option<&str>) -> Option<Vec<Ask>> {
     let first = value.split('|').next().unwrap_or(value).trim();
     let called = |value: &str| {

@@ -1,4 +1,4 @@
-//! Units of systemd and their drop-ins: properties of the service, and the commands that it starts.
+//! Units of systemd and their drop-ins: properties of the service, and commands of the service.
 
 use super::line::{Ask, Content, Skip, Target};
 use super::shell::Script;
@@ -7,7 +7,7 @@ use super::{names, settings, tuned};
 
 /// Sections of units that start programs.
 const SECTIONS: [&str; 4] = ["Unit", "Service", "Install", "Manager"];
-/// Properties that change the speed of a service, and that no knob has. The user can set them.
+/// Properties that change the speed of a service, but for which no knob exists. The user can set these properties.
 const BY_HAND: [&str; 12] = [
     "Nice",
     "AllowedCPUs",
@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> Vec<Content> {
     };
     let (policy, mask) = (property("NUMAPolicy"), property("NUMAMask"));
     let one = |text: &str| match text.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
-        // The nodes mean what the policy says.
+        // The policy determines the meaning of the nodes.
         Some(("NUMAMask", value)) if !value.is_empty() && policy.is_some_and(|policy| policy != "bind") => {
             Content::Settings(vec![by_hand("NUMAMask", value)])
         }
@@ -62,7 +62,7 @@ pub(super) fn line(line: &str) -> Content {
             Content::Settings(asks) if key.starts_with("ExecStop") => Content::not(taken_back(&asks, key)),
             content => content,
         },
-        // An empty value takes the lines above back.
+        // An empty value cancels the lines above.
         "NUMAMask" | "NUMAPolicy" if value.is_empty() => Content::NotASetting(Skip::Structure),
         "NUMAPolicy" => Content::Settings(vec![by_hand(key, value)]),
         "CPUQuota" => {
@@ -78,7 +78,7 @@ pub(super) fn line(line: &str) -> Content {
     }
 }
 
-/// A command that the unit starts. The characters `-`, `@`, `+`, `!` and `:` before it modify how systemd starts it.
+/// A command that the unit starts. The characters `-`, `@`, `+`, `!` and `:` before the command modify how systemd starts it.
 fn command(command: &str) -> Content {
     Script::default()
         .line(command.trim_start_matches(['-', '@', '+', '!', ':', ' ']))

@@ -7,16 +7,16 @@ use super::words::Word;
 
 /// The maximum number of variables of a script.
 pub(super) const VARIABLES_MAX: usize = 1000;
-/// The maximum length of a word after its variables are replaced. If it would become longer, the variables stay, and evenkeel does not
-/// understand the word.
+/// The maximum length of a word after its variables are replaced.
+/// If the word would become longer, the variables stay, and evenkeel does not understand the word.
 pub(super) const EXPANDED_BYTES_MAX: usize = 4096;
-/// The maximum number of words of a loop. Also the maximum number of commands that loops make of one command.
+/// The maximum number of words of a loop. It also limits the number of commands that loops make from one command.
 pub(super) const LOOP_MAX: usize = 64;
 
 /// The variables up to the current line.
 #[derive(Default)]
 pub(super) struct Variables {
-    /// The possible values of each: in a loop, each of its words.
+    /// The possible values of each variable. The variable of a loop has each word of the loop.
     pub(super) known: BTreeMap<String, Vec<String>>,
 }
 
@@ -34,7 +34,7 @@ impl Variables {
         words.iter().map(one).collect()
     }
 
-    /// The value of a variable, if it has only one.
+    /// The value of a variable. `None` if the variable has several values.
     fn value(&self, name: &str) -> Option<&str> {
         match self.known.get(name).map(Vec::as_slice) {
             Some([value]) => Some(value),

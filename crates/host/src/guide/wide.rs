@@ -1,10 +1,10 @@
-//! Text of scripts that have no blanks between words, such as Chinese and Japanese.
+//! Text of scripts without blanks between words, such as Chinese and Japanese.
 
 /// Marks that end a clause.
 pub(super) const MARKS: [char; 9] =
     ['\u{ff0c}', '\u{3002}', '\u{ff1b}', '\u{ff1a}', '\u{ff01}', '\u{ff1f}', '\u{3001}', '\u{ff08}', '\u{ff09}'];
 
-/// Whether a letter or a mark belongs to such a script. A name or a value ends there.
+/// Whether a letter or a mark belongs to a script without blanks. A name or a value ends at this letter.
 pub(super) fn is_wide(letter: char) -> bool {
     matches!(letter, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}')
 }
@@ -55,15 +55,15 @@ const AGAINST: [&str; 27] = [
     "마세요",
     "금지",
 ];
-/// The word for `avoid`, and what stands before it if its object is something else.
+/// The word for `avoid`, and the words before it if its object is something else.
 const AVOID: &str = "避免";
 const PURPOSES: [&str; 6] = ["为了", "為了", "为", "以", "能", "可"];
 
-/// What a clause has against its settings.
+/// The objections of a clause to its settings.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Against {
     word: Option<&'static str>,
-    /// Where it says to avoid something.
+    /// Where the clause says to avoid something.
     avoids: Option<usize>,
 }
 
@@ -79,7 +79,7 @@ impl Against {
         }
     }
 
-    /// The word that speaks against a setting that begins at `at` in the clause.
+    /// The word that speaks against the setting that begins at `at` in the clause.
     pub(super) fn word(self, at: usize) -> Option<String> {
         self.word.or_else(|| self.avoids.filter(|avoids| *avoids < at).map(|_| AVOID)).map(str::to_owned)
     }

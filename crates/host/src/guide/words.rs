@@ -1,4 +1,4 @@
-//! Words of a shell line, without a shell: quotes are removed, operators are separate words, and nothing is expanded.
+//! Words of a shell line, without a shell. Quotes are removed, operators are separate words, and nothing is expanded.
 
 /// The maximum number of words of a line.
 const WORDS_MAX: usize = 2000;
@@ -21,7 +21,7 @@ pub(super) fn split(line: &str) -> Vec<Word> {
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
         if words.len() > WORDS_MAX {
-            // Like a word that only a shell can expand, this makes the line count as not understood.
+            // Like a word that only a shell can expand, this word makes the line count as not understood.
             words.push(Word { text: "$more".to_owned(), is_operator: false, is_expanded: true });
             return words;
         }
@@ -55,7 +55,7 @@ pub(super) fn split(line: &str) -> Vec<Word> {
             }
             (open, '\\') if open != Some('\'') => {
                 let word = word.get_or_insert_with(fresh);
-                // Between double quotes a backslash is literal before most letters, such as the n of a line's end.
+                // Between double quotes, a backslash is literal before most letters, such as the n of `\n`.
                 let stays = |next: &char| open == Some('"') && !['$', '`', '"', '\\'].contains(next);
                 word.text.extend(letters.peek().is_some_and(stays).then_some('\\'));
                 word.text.extend(letters.next());
@@ -71,7 +71,7 @@ pub(super) fn split(line: &str) -> Vec<Word> {
     words
 }
 
-/// The quote that is open at the end of a line. `open` is the quote that is open at its beginning.
+/// The quote that is open at the end of a line. `open` is the quote that is open at the beginning of the line.
 pub(super) fn open_quote(line: &str, open: Option<char>) -> Option<char> {
     let (mut quote, mut is_word, mut letters) = (open, open.is_some(), line.chars());
     while let Some(letter) = letters.next() {

@@ -1,4 +1,4 @@
-//! CPUs reserved at runtime. Unlike isolcpus= at boot, it can be undone.
+//! CPUs that are reserved at runtime. Unlike a reservation by isolcpus= at boot, this can be undone.
 
 use crate::extras::Extras;
 use crate::facts::Facts;

@@ -11,7 +11,7 @@ use crate::shapes::one;
 
 const PATH: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Sources that a process reads without entering the kernel, the best first. Each has a description.
+/// Sources that a process reads without entering the kernel, the best first. Each source has a description.
 const IN_USER_SPACE: [(&str, &str); 4] = [
     ("tsc", "a process reads it in user space"),
     ("kvm-clock", "a process reads it in user space, like tsc, and KVM corrects it for the host; AWS recommends it"),
@@ -65,8 +65,8 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // No counter shows clock reads. Each switch reads back that the source is in force. For each clock read, the cost is a system call
-        // instead of a read in user space.
+        // No counter shows clock reads. Each switch reads back that the source is in force.
+        // A bad source costs a system call for each clock read, instead of a read in user space.
         effect: Some(Effect::Medium),
         risk_at: RiskAt::Values(&["tsc"]),
         ..Extras::NONE

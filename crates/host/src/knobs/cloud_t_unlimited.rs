@@ -1,4 +1,4 @@
-//! Whether an instance with CPU credits may continue without any.
+//! Whether an instance with CPU credits may continue when its credits run out.
 
 use crate::extras::Extras;
 use crate::facts::Facts;

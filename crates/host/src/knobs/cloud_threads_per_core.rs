@@ -1,4 +1,4 @@
-//! How many threads per core the cloud gives the machine.
+//! How many threads of each core the cloud gives to the machine.
 
 use crate::extras::Extras;
 use crate::facts::{Cloud, Facts};

@@ -1,4 +1,4 @@
-//! The clock source that the kernel uses from boot on: it persists the choice of `clocksource`.
+//! The clock source that the kernel uses from boot on. The argument persists the choice of the knob `clocksource`.
 
 use crate::extras::{CounterPlace, Extras, RiskAt};
 use crate::fact::Fact;

@@ -1,4 +1,4 @@
-//! Whether idle CPUs spin, which guides recommend for the shortest wake-up.
+//! Whether idle CPUs spin instead of sleeping. Guides recommend this for the shortest wake-up.
 
 use crate::extras::{Extras, RiskAt};
 use crate::facts::Facts;

@@ -1,4 +1,4 @@
-//! How Intel processors select their frequency, from boot on, and a value that the mainline kernel never had.
+//! How Intel processors select their frequency, from boot on. Guides also name a value that the mainline kernel never had.
 
 use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;

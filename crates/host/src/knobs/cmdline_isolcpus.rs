@@ -13,7 +13,7 @@ use crate::shapes::{cpus, one, usable_cpus};
 
 const ARGUMENT: &str = "isolcpus";
 
-/// With fewer CPUs, too few remain for everything else.
+/// On a machine with fewer CPUs, too few CPUs remain for everything else.
 const CPUS_MIN: usize = 4;
 
 pub(super) const KNOB: Knob = Knob {
@@ -96,7 +96,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     Ok(Finding::set(ARGUMENT, &apart, reason))
 }
 
-/// The setting for irqbalance: some versions read the list, others the mask.
+/// The setting for irqbalance. Some versions read the list, and others read the mask.
 fn ban(cpus: &CpuSet) -> String {
     format!("irqbalance: IRQBALANCE_BANNED_CPULIST={cpus}, before 1.8 IRQBALANCE_BANNED_CPUS={}", cpus.to_mask(1))
 }

@@ -102,7 +102,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     Ok(Finding::keep(ARGUMENT, reason))
 }
 
-/// Whether first and second threads alternate in the CPU numbers. Then a number of CPUs does not select first threads.
+/// Whether first and second threads alternate in the CPU numbers. If so, a number of CPUs does not select only first threads.
 fn has_neighbours(cores: &Cores) -> bool {
     cores.first_threads() != (0..cores.len()).collect()
 }
@@ -115,7 +115,7 @@ mod tests {
     use crate::fact::Fact;
     use crate::testing::{check, set, two_nodes, with_cpus};
 
-    /// Four CPUs whose siblings are adjacent: 0 and 1, 2 and 3.
+    /// Makes siblings adjacent on a machine with four CPUs: 0 and 1, 2 and 3.
     fn neighbours(facts: &mut Facts) {
         for cpu in &mut facts.cpus.cpus {
             let first = cpu.cpu / 2 * 2;

@@ -12,7 +12,7 @@ use super::cmdline_intel_idle_max_cstate::deepest;
 
 const ARGUMENT: &str = "processor.max_cstate";
 
-/// C1. The kernel treats 0 like 1.
+/// The state C1. The kernel treats 0 like 1.
 const WANTED: u32 = 1;
 
 /// States with a shorter exit latency have no visible effect on a tick.

@@ -1,4 +1,4 @@
-//! The limit on the wake-up time of one CPU; `/dev/cpu_dma_latency` limits all of them.
+//! The limit on the wake-up time of one CPU. `/dev/cpu_dma_latency` limits all CPUs.
 
 use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::fact::Fact;
@@ -12,7 +12,7 @@ use super::cmdline_intel_idle_max_cstate::deepest;
 
 const FILE: &str = "power/pm_qos_resume_latency_us";
 
-/// This limit allows C1 of the drivers with real states, like the knob for all CPUs.
+/// This limit allows C1 of the drivers with real states, like the limit of the knob for all CPUs.
 const TRIED_US: u64 = 2;
 
 pub(super) const KNOB: Knob = Knob {
@@ -75,7 +75,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     vec![Finding::keep(KNOB.id, reason)]
 }
 
-/// The finding for a CPU with a limit, or with an unknown one.
+/// The finding for a CPU with a limit, or with an unknown limit.
 fn decide(cpu: usize, bound: &Fact<String>) -> Option<Finding> {
     let place = format!("cpu{cpu}");
     Some(match bound {

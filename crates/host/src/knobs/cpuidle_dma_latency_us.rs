@@ -12,7 +12,7 @@ use super::cmdline_intel_idle_max_cstate::deepest;
 
 const PATH: &str = "/dev/cpu_dma_latency";
 
-/// This limit allows C1 of the drivers with real states, whose exit latency is at most 2 us, and excludes deeper states.
+/// This limit allows C1 of the drivers with real states, because its exit latency is at most 2 us. It excludes deeper states.
 const WANTED_US: u64 = 2;
 
 pub(super) const KNOB: Knob = Knob {
@@ -60,7 +60,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     one(decide(facts, context.goal).map(|finding| as_held(facts, finding)))
 }
 
-/// Adds the value in force, which only root can read. If a process already requests that limit, another request is not needed.
+/// Adds the value in force, which only root can read. If a process already requests this limit, another request is not needed.
 fn as_held(facts: &Facts, finding: Finding) -> Finding {
     let Some(held_us) = facts.idle.dma_latency_us.known() else { return finding };
     let wanted: Option<u64> = finding.wanted.as_ref().and_then(|wanted| wanted.parse().ok());

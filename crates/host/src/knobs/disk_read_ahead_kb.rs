@@ -1,4 +1,4 @@
-//! How far a file that is read in order is read ahead.
+//! How far the kernel reads ahead in a file that a program reads in order.
 
 use crate::extras::{Counter, CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::fact::Fact;
@@ -8,7 +8,7 @@ use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 
-/// TuneD raises the read-ahead to at least this, in KiB.
+/// TuneD raises the read-ahead to at least this number of KiB.
 const ENOUGH_KB: u64 = 4096;
 
 pub(super) const KNOB: Knob = Knob {

@@ -72,13 +72,13 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     findings
 }
 
-/// The CPUs that the user's server needs, and how they can be reserved.
+/// The CPUs that the user's server needs, and how to reserve them.
 struct Share {
     needed: u64,
     split: Option<Split>,
 }
 
-/// Which CPUs serve interrupts, and which the server uses. The split is by whole cores, because siblings slow each other.
+/// Which CPUs serve interrupts, and which CPUs the server uses. Only whole cores are assigned, because siblings slow each other down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Split {
     /// The first CPU of each core that serves interrupts.
@@ -88,7 +88,8 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// Uses as many cores for interrupts as the server can spare, preferring cores that already serve some. `None` if it cannot spare any.
+    /// Uses as many cores for interrupts as the server can spare. Cores that already serve interrupts come first.
+    /// `None` if the server can spare no core.
     pub(super) fn from_facts(facts: &Facts, needed: u64) -> Option<Split> {
         let online = facts.cpus.online.known()?;
         let usable = facts.limits.cpus_allowed.known().map_or(online.clone(), |allowed| online.and(allowed));
@@ -107,7 +108,7 @@ impl Split {
         let mut split = Split { irqs: Vec::new(), server: usable };
         for core in cores {
             let left = split.server.without(&core);
-            // If the server may not use a core, using it for interrupts costs the server nothing.
+            // If the server may not use a core, it loses nothing when the core serves interrupts.
             if left.len() as u64 >= needed {
                 split.irqs.extend(core.first());
                 split.server = left;
@@ -141,7 +142,7 @@ fn of_nic(facts: &Facts, share: Option<&Share>, nic: &Nic) -> Vec<Finding> {
 struct Choice<'a> {
     /// Running CPUs.
     cpus: usize,
-    /// The CPU to pin it to.
+    /// The CPU to which to pin the interrupt.
     free: Option<usize>,
     /// The server's CPUs, if the user gave them.
     share: Option<&'a Share>,
@@ -159,7 +160,7 @@ fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice<'_>) -> Finding {
         );
         return Finding { state: crate::finding::State::OwnedBy, ..Finding::keep(place, reason) };
     }
-    // Without effective_affinity_list only the requested set is known. A set of one CPU is enough.
+    // Without effective_affinity_list, only the requested set is known. If that set has one CPU, it is enough.
     if let Some(cpu) = irq.effective.known().or(irq.affinity.known()).and_then(only) {
         let reason = format!("{}: {}", irq.name, served_by(facts, cpu));
         return match choice.share {
@@ -191,7 +192,7 @@ struct Served<'a> {
     reason: String,
 }
 
-/// The finding for a pinned interrupt, for a server that needs its own CPUs.
+/// The finding for a pinned interrupt, if the server needs its own CPUs.
 fn with_share(served: Served<'_>, share: &Share, free: Option<usize>) -> Finding {
     let Served { irq, cpu, reason } = served;
     let (place, needed) = (irq.number, share.needed);
@@ -208,12 +209,12 @@ fn with_share(served: Served<'_>, share: &Share, free: Option<usize>) -> Finding
             Finding::keep(place, format!("{reason}; CPUs {} remain for the server's {needed}", split.server))
         }
         (None, _) => {
-            Finding::keep(place, format!("{reason}; {needed} CPUs for the server leave no core to interrupts"))
+            Finding::keep(place, format!("{reason}; {needed} CPUs for the server leave no core for interrupts"))
         }
     }
 }
 
-/// The CPU in the set, if the set has exactly one.
+/// The only CPU in the set. `None` if the set has any other number of CPUs.
 fn only(cpus: &CpuSet) -> Option<usize> {
     (cpus.len() == 1).then(|| cpus.first())?
 }
@@ -301,7 +302,7 @@ mod tests {
                 cpus=2
                   keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; CPUs 1,3 remain for the server's 2
                 cpus=3
-                  keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; 3 CPUs for the server leave no core to interrupts
+                  keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; 3 CPUs for the server leave no core for interrupts
                 cpus=2
                   keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; CPUs 1,3 remain for the server's 2
                   set 25 "1" -> "0": eth0-Tx-Rx-1: CPU 1 serves it, but the server needs that CPU; on CPU 0 it leaves CPUs 1,3 for the 2 that the server needs
@@ -318,8 +319,8 @@ mod tests {
                   keep 60 "23": eth0-Tx-Rx-0: CPU 23 serves it on node 0, and slows CPU 5 of the same core: keep ticks off it; CPUs 0-4,6-14,16-22,24-32,34-35 remain for the server's 32
                   keep 61 "33": eth0-Tx-Rx-1: CPU 33 serves it on node 1, and slows CPU 15 of the same core: keep ticks off it; CPUs 0-4,6-14,16-22,24-32,34-35 remain for the server's 32
                 cpus=36
-                  keep 60 "23": eth0-Tx-Rx-0: CPU 23 serves it on node 0, and slows CPU 5 of the same core: keep ticks off it; 36 CPUs for the server leave no core to interrupts
-                  keep 61 "33": eth0-Tx-Rx-1: CPU 33 serves it on node 1, and slows CPU 15 of the same core: keep ticks off it; 36 CPUs for the server leave no core to interrupts
+                  keep 60 "23": eth0-Tx-Rx-0: CPU 23 serves it on node 0, and slows CPU 5 of the same core: keep ticks off it; 36 CPUs for the server leave no core for interrupts
+                  keep 61 "33": eth0-Tx-Rx-1: CPU 33 serves it on node 1, and slows CPU 15 of the same core: keep ticks off it; 36 CPUs for the server leave no core for interrupts
                 cpus=1
                   keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; CPUs 3 remain for the server's 1
             "#]],

@@ -1,4 +1,4 @@
-//! CPUs that irqbalance must not move interrupts to.
+//! CPUs to which irqbalance must not move interrupts.
 
 use evenkeel_sys::CpuSet;
 
@@ -92,7 +92,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         return Err(Finding::unknown(KNOB.id, "how many CPUs there are", &facts.cpus.online));
     }
     let Some(split) = Split::from_facts(facts, needed) else {
-        let reason = format!("{needed} CPUs for the server leave no core to interrupts: there is none to ban");
+        let reason = format!("{needed} CPUs for the server leave no core for interrupts, so there is no CPU to ban");
         return Ok(Finding::keep(KNOB.id, reason));
     };
     if let Some(done) = already(facts, &split.server) {
@@ -120,7 +120,7 @@ fn already(facts: &Facts, server: &CpuSet) -> Option<Finding> {
     )
 }
 
-/// Whether irqbalance reads a list, by its version. Until 1.7 it reads the mask, and from 1.8.0 on only the list.
+/// Whether irqbalance reads a list, by its version. Up to 1.7 it reads the mask, and from 1.8.0 on it reads only the list.
 fn takes_list(version: &str) -> Option<bool> {
     let version = version.split_once(':').map_or(version, |(_, version)| version);
     let mut numbers = version.split(|letter: char| !letter.is_ascii_digit());
@@ -131,7 +131,7 @@ fn takes_list(version: &str) -> Option<bool> {
 /// The line that irqbalance reads here, and its file. Both lines if its version is unknown.
 fn line(facts: &Facts, banned: &CpuSet) -> String {
     let distribution = facts.machine.distribution.known();
-    // A mask has at least one digit, and more only if needed.
+    // A mask has at least one digit, and has more digits only if they are needed.
     let (list, mask) = (format!("IRQBALANCE_BANNED_CPULIST={banned}"), mask(banned));
     let id = distribution.map(|distribution| distribution.id.as_str());
     let file = match id {
@@ -254,7 +254,7 @@ mod tests {
                 cpus=2
                   set irqbalance.banned_cpus ? -> "1,3": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPULIST=1,3, or before irqbalance 1.8.0 IRQBALANCE_BANNED_CPUS=a, the environment file of its service
                 cpus=4
-                  keep irqbalance.banned_cpus: 4 CPUs for the server leave no core to interrupts: there is none to ban
+                  keep irqbalance.banned_cpus: 4 CPUs for the server leave no core for interrupts, so there is no CPU to ban
                 cpus=34
                   set irqbalance.banned_cpus ? -> "0-4,6-22,24-35": irqbalance moves interrupts to the server's 34 CPUs within 10 s: IRQBALANCE_BANNED_CPUS=f,ff7fffdf in /etc/default/irqbalance
                 cpus=1
@@ -265,7 +265,7 @@ mod tests {
         );
     }
 
-    /// The mask of all of 16 CPUs except 3 and 4. A well-known guide has it wrong.
+    /// The mask of 16 CPUs without CPUs 3 and 4. A well-known guide has a wrong mask here.
     #[test]
     fn all_but_two_of_sixteen() {
         let banned = set("0-2,5-15");

@@ -1,4 +1,4 @@
-//! Whether a counter of each CPU interrupts it to check that it responds.
+//! Whether a performance counter regularly interrupts each CPU to check that the CPU responds.
 
 use crate::extras::{CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
@@ -35,7 +35,8 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["NMI"] }],
-        // Its interrupts come from a performance counter, which guests mostly do not have. There is one interrupt every few seconds.
+        // The interrupts come from a performance counter, which most guests do not have.
+        // There is one interrupt every few seconds.
         effect: Some(Effect::Small),
         tuned: &[TunedProfile::NetworkLatency],
         risk_at: RiskAt::Values(&["0"]),

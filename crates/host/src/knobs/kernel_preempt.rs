@@ -96,8 +96,8 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     }))
 }
 
-/// Whether the kernel does not accept this model. If the architecture has lazy preemption, as x86 does, `sched_dynamic_mode` of 7.x accepts
-/// neither none nor voluntary.
+/// Whether the kernel does not accept this model.
+/// If the architecture has lazy preemption, as x86 does, `sched_dynamic_mode` of 7.x accepts neither none nor voluntary.
 fn is_refused(facts: &Facts, word: &str) -> bool {
     if let Some(on_offer) = facts.preemption.on_offer.known() {
         return !on_offer.iter().any(|offered| offered == word);

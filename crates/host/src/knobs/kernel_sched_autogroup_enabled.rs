@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // The pressure of waiting threads shows it: groups share a CPU only if a thread waits for it.
+        // The pressure of waiting threads shows the effect: groups share a CPU only if a thread waits for it.
         counter: Some(Counter::WaitingThreads),
         effect: Some(Effect::Small),
         worth_a_trial: &["0", "1"],

@@ -1,4 +1,4 @@
-//! How much of each second real-time threads may take.
+//! How much of each second real-time threads may use.
 
 use crate::extras::{Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
@@ -39,8 +39,8 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // The kernel logs throttling of real-time threads once and does not count it. It takes 50 ms of every second from a thread that
-        // spins.
+        // The kernel logs throttling of real-time threads only once, and does not count it.
+        // Throttling takes 50 ms of every second from a thread that spins.
         effect: Some(Effect::Large),
         tuned: &[TunedProfile::Realtime],
         reject_for: Some(reject_for),
@@ -50,7 +50,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-/// One percent of the usual period of a second.
+/// One percent of the usual period, which is one second.
 const LEAST_US: i64 = 10_000;
 
 /// Why the limit would be too small.

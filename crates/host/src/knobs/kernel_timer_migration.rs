@@ -1,4 +1,4 @@
-//! Whether timers set on idle CPUs move to busy ones.
+//! Whether timers that are set on idle CPUs move to busy CPUs.
 
 use crate::extras::{CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;

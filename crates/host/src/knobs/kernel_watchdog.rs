@@ -31,9 +31,9 @@ pub(super) const KNOB: Knob = Knob {
     }],
     extras: Extras {
         read_in: &[],
-        // There is no counter: the kernel counts the wake-ups of this thread only together with all others.
+        // No counter shows this: the kernel counts the wake-ups of the watchdog thread only together with all others.
         side_effects: &["/proc/sys/kernel/nmi_watchdog", "/proc/sys/kernel/soft_watchdog"],
-        // While both are off, a 1 in the other's file has no effect, and the file reads 0.
+        // While both watchdogs are off, writing 1 to the file of the NMI watchdog has no effect, and the file reads 0.
         along: Some(|value| (value == "0").then_some(("/proc/sys/kernel/nmi_watchdog", "0"))),
         risk_at: RiskAt::Values(&["0"]),
         ..Extras::NONE

@@ -1,5 +1,5 @@
-//! The table of knobs: one file and one line each. Tests check that every file is listed, has sources, and is
-//! documented.
+//! The table of knobs, with one file and one line for each knob.
+//! Tests check that every file is listed, has sources, and is documented.
 
 use crate::finding::shown;
 use crate::knob::Knob;
@@ -104,7 +104,7 @@ mod vm_watermark_scale_factor;
 mod vm_zone_reclaim_mode;
 mod workqueue_cpumask;
 
-/// Every knob, in the order they are shown: network, CPU, clock, memory, disk, process.
+/// Every knob, in the order in which knobs are shown: network, CPU, clock, memory, disk, process.
 pub const ALL: &[&Knob] = &[
     &net_core_rmem_max::KNOB,
     &net_core_rmem_default::KNOB,
@@ -208,10 +208,10 @@ pub const ALL: &[&Knob] = &[
 /// The knob with this id. The id of a sysctl without a knob in the list is `sysctl:NAME`.
 ///
 /// # Errors
-/// [`SettingError::UnknownKnob`], with the nearest id if one is near.
+/// [`SettingError::UnknownKnob`], with the nearest id if one is similar.
 pub fn find(id: &str) -> Result<&'static Knob, SettingError> {
     if let Some(key) = id.strip_prefix(sysctl::PREFIX) {
-        // A knob for the same file has more data: its range, its risk, its side effects. So use that knob.
+        // If a knob sets the same file, use that knob, because it has more data: its range, its risk, its side effects.
         let own = sysctl::known_path(key).and_then(|path| of_file(&format!("{}{path}", sysctl::FOLDER)));
         return own.map_or_else(|| sysctl::find(key), Ok);
     }
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(id.chars().count(), 100);
     }
 
-    /// Texts in tables and lists are fragments; only the mechanism consists of sentences.
+    /// Texts in tables and lists are fragments. Only the mechanism consists of sentences.
     #[test]
     fn every_text_is_there_and_of_its_kind() {
         for knob in ALL {
@@ -346,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Requirements for every finding on every machine.
+    /// Checks the requirements for every finding on every machine.
     fn assert_sound(facts: &Facts) {
         for (knob, goal) in ALL.iter().copied().flat_map(|knob| Goal::ALL.map(|goal| (knob, goal))) {
             let advice = advise_on(knob, facts, &goal.into());

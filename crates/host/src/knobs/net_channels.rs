@@ -1,4 +1,4 @@
-//! How many queues, and so interrupts, a network device has.
+//! The number of queues of a network device. Each queue has its own interrupt.
 
 use crate::extras::{CounterPlace, Extras, Lasts};
 use crate::facts::{Facts, Nic};

@@ -13,7 +13,7 @@ const PATH: &str = "/proc/sys/net/core/busy_poll";
 /// The value that the kernel's documentation suggests for several sockets.
 const WANTED_US: i64 = 50;
 
-/// With fewer CPUs, the server or its interrupts need the CPU that polls.
+/// With fewer CPUs, the CPU that polls would be missing for the server or for interrupts.
 const CPUS_MIN: usize = 4;
 
 pub(super) const KNOB: Knob = Knob {
@@ -68,14 +68,14 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     one(decide(facts, context.goal, Polling { path: PATH, on, suits }))
 }
 
-/// One of the two settings that make a thread poll. Whether polling is useful does not depend on which one.
+/// One of the two settings that make a thread poll. Both settings use the same rule for whether polling is useful.
 #[derive(Clone, Copy)]
 pub(super) struct Polling {
-    /// The file.
+    /// The file of the setting.
     pub(super) path: &'static str,
-    /// The reason if it already polls for this many microseconds.
+    /// The reason if the thread already polls for this many microseconds.
     pub(super) on: fn(i64) -> String,
-    /// The reason if it should poll for this many microseconds.
+    /// The reason if the thread should poll for this many microseconds.
     pub(super) suits: fn(i64) -> String,
 }
 
@@ -124,7 +124,7 @@ struct Polled {
     current: i64,
 }
 
-/// Recommends to keep the setting if it is off, and to disable it if it is on.
+/// Recommends to keep the setting if it is off, and to switch it off if it is on.
 fn off(polled: Polled, well: fn(&'static str, String) -> Finding, why: String) -> Finding {
     let Polled { path, current } = polled;
     let finding = if current == 0 { well(path, why) } else { Finding::set(path, 0, why) };

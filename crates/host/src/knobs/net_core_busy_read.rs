@@ -117,7 +117,7 @@ mod tests {
         );
     }
 
-    /// The sources have an error here: an open socket does not follow the setting.
+    /// The sources have an error here: a change of the setting does not affect an open socket.
     #[test]
     fn only_new_sockets_follow() {
         assert_eq!(KNOB.takes_effect, TakesEffect::NewSockets);

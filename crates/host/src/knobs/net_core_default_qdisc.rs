@@ -1,4 +1,4 @@
-//! The queue that packets wait in before a new interface's device takes them.
+//! The queue in which packets wait before the device of a new interface takes them.
 
 use crate::extras::{Extras, RiskAt};
 use crate::facts::Facts;

@@ -45,7 +45,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-/// The packets of one turn of one queue (`NAPI_POLL_WEIGHT`).
+/// The number of packets that one queue may deliver in one turn (`NAPI_POLL_WEIGHT`).
 const TURN: i64 = 64;
 
 /// Why the budget would be too small.
@@ -125,7 +125,7 @@ mod tests {
         );
     }
 
-    /// The reason reports past losses, but they decide nothing, whether zero or not.
+    /// The reason reports past losses, but no decision depends on them, whether zero or not.
     #[test]
     fn the_counter_is_quoted_and_decides_nothing() {
         check(

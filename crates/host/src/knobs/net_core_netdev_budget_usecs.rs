@@ -10,10 +10,10 @@ use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/net/core/netdev_budget_usecs";
 
-/// Two jiffies at the slowest clock a kernel can have (HZ=100).
+/// Two jiffies at the lowest timer frequency that a kernel can have (HZ=100).
 const DEFAULT_MAX_US: i64 = 20_000;
 
-/// Two jiffies at the fastest (HZ=1000).
+/// Two jiffies at the highest timer frequency (HZ=1000).
 const DEFAULT_MIN_US: i64 = 2000;
 
 pub(super) const KNOB: Knob = Knob {

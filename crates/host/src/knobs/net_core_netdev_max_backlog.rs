@@ -14,7 +14,7 @@ const PATH: &str = "/proc/sys/net/core/netdev_max_backlog";
 
 const DEFAULT: i64 = 1000;
 
-/// Twice the default. Amazon's guide for game servers starts there.
+/// Twice the default. Amazon's guide for game servers begins with this value.
 const WITH_RPS: i64 = 2000;
 
 pub(super) const KNOB: Knob = Knob {
@@ -48,7 +48,8 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::SoftnetColumns(&[2])],
-        // Not only drops count: loopback traffic uses the backlog too, so the limit is engaged even if it is never reached.
+        // Drops are not the only sign of use.
+        // Loopback traffic uses the backlog too, so the limit is engaged even if it is never reached.
         counter: Some(Counter::Backlog),
         // A full backlog drops the packets of a whole stall.
         effect: Some(Effect::Large),
@@ -162,7 +163,7 @@ mod tests {
         );
     }
 
-    /// The reason reports past losses, but they decide nothing, whether zero or not.
+    /// The reason reports past losses, but no decision depends on them, whether zero or not.
     #[test]
     fn the_counter_is_quoted_and_decides_nothing() {
         check(

@@ -1,4 +1,4 @@
-//! The receive buffer of a socket that does not set one.
+//! The receive buffer of a socket that does not set its own size.
 
 use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
@@ -12,7 +12,8 @@ use crate::shapes::{full_buffers, one};
 
 const PATH: &str = "/proc/sys/net/core/rmem_default";
 
-/// The maximum recommended value. A server that needs more should set its own buffer, instead of every socket getting one.
+/// The maximum recommended value.
+/// A server that needs more should set the buffer of its own socket, because this value applies to every socket.
 const WANTED_MAX: u64 = 1 << 24;
 
 pub(super) const KNOB: Knob = Knob {
@@ -148,7 +149,7 @@ mod tests {
         );
     }
 
-    /// The reason reports past losses, but they decide nothing, whether zero or not.
+    /// The reason reports past losses, but no decision depends on them, whether zero or not.
     #[test]
     fn the_counter_is_quoted_and_decides_nothing() {
         check_server(

@@ -18,7 +18,7 @@ const WANTED: u64 = 4_194_304;
 /// 64 players that send 60 packets per second each.
 const TYPICAL_PPS: u64 = 64 * PPS_A_PLAYER;
 
-/// The kernel limits a request to half of an `int` before it doubles it, so a higher maximum has no effect.
+/// The kernel limits a request to half of an `int` before it doubles the request, so a higher maximum has no effect.
 const USEFUL_MAX: u64 = 1 << 30;
 
 pub(super) const KNOB: Knob = Knob {
@@ -94,7 +94,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         Some(load) => {
             let room = format!("room for {packets} small packets, {} ms of {}", lasts_ms(buffer, load.pps), load.label);
             let needed = load.stalled_bytes();
-            // The kernel doubles the request, so ask for half.
+            // The kernel doubles the request, so the server requests half.
             let wanted = needed.div_ceil(2).next_power_of_two().min(USEFUL_MAX);
             if buffer >= needed || ceiling >= wanted {
                 let reason =
@@ -195,7 +195,7 @@ mod tests {
         );
     }
 
-    /// The reason reports past losses, but they decide nothing, whether zero or not.
+    /// The reason reports past losses, but no decision depends on them, whether zero or not.
     #[test]
     fn the_counter_is_quoted_and_decides_nothing() {
         check(

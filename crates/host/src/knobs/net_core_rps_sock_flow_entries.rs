@@ -1,4 +1,4 @@
-//! Receive flow steering, the part that all queues share: the table with the CPU that reads each flow.
+//! Receive flow steering: the table that all queues share. It has the CPU that reads each flow.
 
 use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
@@ -41,7 +41,7 @@ pub(super) const KNOB: Knob = Knob {
             CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
             CounterPlace::SoftnetColumns(&[10]),
         ],
-        // It selects the CPU for steered packets; without steering it has no effect.
+        // The table selects the CPU for steered packets. Without steering, it has no effect.
         counter: Some(Counter::SteeredPackets),
         risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE

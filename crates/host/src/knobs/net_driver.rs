@@ -79,8 +79,8 @@ fn decide(facts: &Facts, nic: &Nic) -> Result<Finding, Finding> {
     Ok(finding.at(version))
 }
 
-/// Three numbers of `2.14.2`, `2.12.1-k`, `2.11.0g`, `4.1`; letters after the last one come from the vendor or the
-/// distribution.
+/// The three numbers in `2.14.2`, `2.12.1-k`, `2.11.0g`, `4.1`.
+/// Letters after the last number come from the vendor or the distribution.
 fn parse_version(text: &str) -> Option<[u32; 3]> {
     let mut numbers = [0; 3];
     for (at, part) in text.splitn(3, '.').enumerate() {

@@ -82,7 +82,7 @@ fn decide(facts: &Facts, nic: &Nic) -> Result<Finding, Finding> {
     })
 }
 
-/// How to enable it in this cloud, or why this instance type cannot have it.
+/// How to enable enhanced networking in this cloud, or why this instance type cannot have it.
 fn offered(facts: &Facts) -> Result<&'static str, String> {
     match facts.machine.cloud.known() {
         Some(Cloud::Aws) => of_aws(facts.machine.instance_type.known().map(String::as_str)),

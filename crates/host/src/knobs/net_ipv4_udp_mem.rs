@@ -14,7 +14,7 @@ use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/net/ipv4/udp_mem";
 
-/// The page size in bytes on every x86 kernel. ARM kernels have other sizes too, and no fact shows which.
+/// The page size in bytes on every x86 kernel. ARM kernels also have other sizes, and no fact shows the size.
 const PAGE_BYTES: u64 = 4096;
 
 pub(super) const KNOB: Knob = Knob {
@@ -59,7 +59,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-/// A limit this many times below the kernel's own value starves every UDP socket of the machine, including those for DNS.
+/// A limit below the kernel's own value divided by this number starves every UDP socket of the machine, including sockets for DNS.
 const SHARE_MIN: u64 = 100;
 
 /// Why the machine must not have a limit this small.
@@ -113,7 +113,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
             "only the first number applies, at {gate_bytes} bytes; a stall of {STALL_MS} ms of {as_text} leaves \
                 {needed} bytes"
         );
-        // The kernel's own value may be too small as well. Then no limit helps.
+        // The kernel's own value may be too small as well. If so, no limit helps.
         match wanted == current {
             true => Finding::keep(PATH, format!("{reason}, which is too much of this memory: use more machines")),
             false => Finding::set(PATH, wanted, format!("{reason}; the kernel's default is 3/32 of memory")),
@@ -128,13 +128,13 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     Ok(finding.counting(&refused(facts)).at(current))
 }
 
-/// The reading of the counter of refused packets.
+/// The text with the counter of refused packets.
 fn refused(facts: &Facts) -> String {
     let count = facts.counters.udp_sum(|udp| udp.mem_errors);
     reads("MemErrors", count, "no packet was lost this way", "this many packets were lost at this limit")
 }
 
-/// The kernel's choice if all memory were free for buffers, in the same steps (`udp_init`, `net/ipv4/udp.c`).
+/// The limits that the kernel would choose if all memory were free for buffers, in the same steps (`udp_init`, `net/ipv4/udp.c`).
 fn defaults(memory_bytes: u64) -> String {
     let eighth = (memory_bytes / PAGE_BYTES / 8).max(128);
     let gate = eighth / 4 * 3;
@@ -208,14 +208,14 @@ mod tests {
         assert_eq!(reject_for(&crate::testing::base(), "102400 873800 16777216"), None);
     }
 
-    /// A 6.18 guest with 24,684,084 kB, nearly all of it free, chose 575799 767734 1151598.
+    /// A guest with Linux 6.18 and 24,684,084 kB of memory, nearly all of it free, chose 575799 767734 1151598.
     #[test]
     fn the_kernels_own_is_computed_as_the_kernel_does() {
         assert_eq!(defaults(767_734 * 8 * PAGE_BYTES), "575799 767734 1151598");
         assert_eq!(defaults(0), "96 128 192");
     }
 
-    /// The reason reports past losses, but they decide nothing, whether zero or not.
+    /// The reason reports past losses, but no decision depends on them, whether zero or not.
     #[test]
     fn the_counter_is_quoted_and_decides_nothing() {
         check_server(

@@ -1,4 +1,4 @@
-//! The memory that each UDP socket may keep while all of them together exceed their limit.
+//! The memory that each UDP socket may keep while all UDP sockets together exceed their limit.
 
 use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;

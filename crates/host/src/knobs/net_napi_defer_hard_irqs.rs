@@ -49,7 +49,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     })
 }
 
-/// Decides both knobs that defer interrupts. They help only together, and only threads that poll.
+/// Decides both knobs that defer interrupts. They help only together, and they help only threads that poll.
 pub(super) fn put_off(id: &str, current: u64, facts: &Facts, goal: Goal, nic: &Nic) -> Finding {
     let polled = ["busy_poll", "busy_read"].into_iter().find(|key| {
         let value = facts.sysctl(&format!("/proc/sys/net/core/{key}"));

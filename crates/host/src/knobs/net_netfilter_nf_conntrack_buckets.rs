@@ -52,7 +52,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let finding = if buckets < 1 || most / buckets <= 4 {
         Finding::keep(PATH, format!("{buckets} buckets for {most} flows: a search takes a few steps"))
     } else {
-        // Older kernels have four flows per bucket by default; newer ones have one.
+        // Older kernels have four flows per bucket by default. Newer kernels have one flow per bucket.
         let wanted = (most / 4).clamp(buckets + 1, i64::from(i32::MAX));
         let reason = format!(
             "{buckets} buckets for {most} flows: in a full table each packet searches {} entries",

@@ -50,7 +50,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-/// A quiet machine has tens of flows at a time, and an address scan adds hundreds.
+/// A quiet machine has tens of flows at a time, and a scan of its addresses adds hundreds.
 const FLOWS_MIN: u64 = 1024;
 
 /// Why the table would be too small. A kernel without the table refuses nothing.

@@ -92,7 +92,7 @@ fn decide(facts: &Facts, goal: Goal, nic: &Nic, queue: &Queue) -> Result<Finding
     Ok(finding.at(current))
 }
 
-/// How one queue is steered now.
+/// How one queue is currently steered.
 struct Steering<'a> {
     place: &'a str,
     current: &'a CpuSet,
@@ -143,8 +143,8 @@ fn queues(count: usize) -> String {
     if count == 1 { "1 receive queue".to_owned() } else { format!("{count} receive queues") }
 }
 
-/// The CPUs of the interface's node that neither serve its interrupts nor share a core with a CPU that does. Isolated CPUs are left out
-/// too, because they should not process packets of other programs.
+/// The CPUs of the interface's node that do not serve its interrupts, and share no core with a CPU that serves them.
+/// Isolated CPUs are left out too, because they should not process packets of other programs.
 fn free_of_interrupts(facts: &Facts, nic: &Nic, online: &CpuSet) -> Result<CpuSet, Finding> {
     let serving = serving(nic)?;
     let siblings = facts.cpus.cpus.iter().filter(|cpu| serving.contains(cpu.cpu));

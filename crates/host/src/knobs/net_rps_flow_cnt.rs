@@ -1,4 +1,4 @@
-//! Receive flow steering, the part of each queue: how many flows the queue tracks.
+//! Receive flow steering: how many flows each queue tracks.
 
 use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::{Facts, Nic, Queue};
@@ -39,7 +39,7 @@ pub(super) const KNOB: Knob = Knob {
             CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
             CounterPlace::SoftnetColumns(&[10]),
         ],
-        // It selects the CPU for steered packets; without steering it has no effect.
+        // The number affects only steered packets. Without steering, it has no effect.
         counter: Some(Counter::SteeredPackets),
         risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE

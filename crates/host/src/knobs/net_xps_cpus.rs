@@ -88,7 +88,7 @@ fn decide(facts: &Facts, nic: &Nic, at: usize, queue: &Queue) -> Result<Finding,
     Ok(finding.at(current))
 }
 
-/// The CPU of each transmit queue: known if every CPU has its own queue, and every pair of queues one interrupt.
+/// The CPU of each transmit queue. Known only if every CPU has its own queue, and every pair of queues has one interrupt.
 fn serving(nic: &Nic, online: &CpuSet) -> Option<Vec<usize>> {
     let paired = nic.irqs.len() == nic.tx_queues.len() && nic.rx_queues.len() == nic.tx_queues.len();
     let one = |set: &CpuSet| (set.len() == 1).then(|| set.first())?;

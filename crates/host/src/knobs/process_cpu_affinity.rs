@@ -1,4 +1,4 @@
-//! Which CPUs the server's threads may run on.
+//! The CPUs on which the server's threads may run.
 
 use evenkeel_hostfs::proc::field;
 use evenkeel_sys::CpuSet;

@@ -8,7 +8,7 @@ use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 const PLACE: &str = "process.memory_lock";
 
-/// The line of /proc/PID/limits.
+/// The name of the line in /proc/PID/limits.
 const LIMIT: &str = "Max locked memory";
 
 pub(super) const KNOB: Knob = Knob {

@@ -1,4 +1,4 @@
-//! The memory node where the server runs and allocates its memory.
+//! The memory node on which the server runs and allocates its memory.
 
 use crate::extras::{Extras, Lasts, Owner, Process, ProcessValue, ServerUnit};
 use crate::facts::{Facts, Node};
@@ -49,7 +49,7 @@ pub(super) const KNOB: Knob = Knob {
         }),
         lasts: Some(Lasts::ServerUnit(ServerUnit {
             lines: |node| Some(format!("NUMAPolicy=bind\nNUMAMask=\nNUMAMask={node}\n")),
-            // Memory of one node helps only threads that run there.
+            // Memory of one node helps only threads that run on that node.
             along: Some(("CPUAffinity", "numa")),
             ..ServerUnit::NONE
         })),

@@ -48,7 +48,7 @@ pub(super) const KNOB: Knob = Knob {
 };
 
 fn unit_lines(policy: &str) -> Option<String> {
-    // The lowest priority preempts every normal thread. It leaves room for threads that must preempt the server.
+    // The lowest priority is enough to preempt every normal thread. Higher priorities stay free for threads that must preempt the server.
     let priority = if policy == "other" { "" } else { "CPUSchedulingPriority=1\n" };
     Some(format!("CPUSchedulingPolicy={policy}\n{priority}"))
 }

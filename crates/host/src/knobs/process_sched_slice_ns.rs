@@ -1,4 +1,4 @@
-//! The slice of CPU time that the server's threads request: with a shorter one they start sooner.
+//! The slice of CPU time that the server's threads request. With a shorter slice, the threads start sooner.
 
 use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit, UnitLimit};
 use crate::facts::Facts;

@@ -1,4 +1,4 @@
-//! How long the scheduler considers a thread's cache warm and does not move the thread.
+//! How long the scheduler considers a thread's cache warm, and therefore does not move the thread.
 
 use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::Facts;
@@ -8,13 +8,13 @@ use crate::knob::{Area, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::{one, scheduler_number, usable_cpus};
 
-/// Its place in each kernel.
+/// The knob's file in each kernel.
 const FILES: &[Since] = &[
     Since { kernel: (2, 6), path: Some("/proc/sys/kernel/sched_migration_cost_ns") },
     Since { kernel: (5, 13), path: Some("/sys/kernel/debug/sched/migration_cost_ns") },
 ];
 
-/// The kernel's default, the same from 4.4 to 7.3 and for any number of CPUs.
+/// The kernel's default, which is the same from 4.4 to 7.3 and for any number of CPUs.
 const DEFAULT_NS: i64 = 500_000;
 
 /// The value in TuneD's profiles: ten times the default.
@@ -45,7 +45,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // The pressure of waiting threads shows it: if no thread waits for a CPU, the scheduler moves none.
+        // The pressure of waiting threads shows the effect: if no thread waits for a CPU, the scheduler moves no thread.
         counter: Some(Counter::WaitingThreads),
         risk_at: RiskAt::Higher,
         ..Extras::NONE

@@ -1,4 +1,4 @@
-//! How long a thread runs before another one may take its CPU.
+//! How long a thread runs before another thread may take its CPU.
 
 use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::Facts;
@@ -8,14 +8,14 @@ use crate::knob::{Area, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::{one, scheduler_number, times_by_cpus};
 
-/// Its place in each kernel.
+/// The knob's file in each kernel.
 const FILES: &[Since] = &[
     Since { kernel: (2, 6), path: Some("/proc/sys/kernel/sched_min_granularity_ns") },
     Since { kernel: (5, 13), path: Some("/sys/kernel/debug/sched/min_granularity_ns") },
     Since { kernel: (6, 6), path: Some("/sys/kernel/debug/sched/base_slice_ns") },
 ];
 
-/// The default for one CPU, before the kernel scales it, under CFS and under EEVDF.
+/// The default for one CPU under CFS and under EEVDF, before the kernel scales it.
 const CFS_NS: i64 = 750_000;
 const EEVDF_NS: i64 = 700_000;
 

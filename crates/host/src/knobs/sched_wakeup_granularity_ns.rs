@@ -1,4 +1,4 @@
-//! How far a waking thread must be behind the running one to preempt it.
+//! How far a waking thread must be behind the running thread to preempt it.
 
 use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::Facts;
@@ -8,7 +8,7 @@ use crate::knob::{Area, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::{one, scheduler_number, times_by_cpus};
 
-/// Its place in each kernel.
+/// The knob's file in each kernel.
 const FILES: &[Since] = &[
     Since { kernel: (2, 6), path: Some("/proc/sys/kernel/sched_wakeup_granularity_ns") },
     Since { kernel: (5, 13), path: Some("/sys/kernel/debug/sched/wakeup_granularity_ns") },

@@ -85,7 +85,8 @@ enum Whose {
     All,
 }
 
-/// The widest of the main setting and of the settings for single sizes. `None` if the main setting is unknown.
+/// Whose memory gets the pages: the widest answer of the main setting and of the settings for single sizes.
+/// `None` if the main setting is unknown.
 fn who_gets_them(facts: &Facts) -> Option<Whose> {
     let whose = |word: &str| match word {
         "always" => Whose::All,

@@ -1,4 +1,4 @@
-//! Transparent huge pages: whether the kernel gives 2 MiB pages without a request.
+//! Transparent huge pages: whether the kernel uses 2 MiB pages without a request of the program.
 
 use crate::extras::{Counter, CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
@@ -50,7 +50,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["compact_stall", "thp_fault_alloc"] }],
-        // This counts faults, not existing pages: memory that a server touched before the switch does not change.
+        // The counter shows faults, not existing pages. Memory that a server touched before the switch does not change.
         counter: Some(Counter::HugePageFaults),
         side_effects: &["/proc/sys/vm/min_free_kbytes"],
         // A page fault waits while the kernel moves memory and clears 2 MiB.
@@ -72,7 +72,8 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own(PATH, &facts.memory.thp_enabled)?;
     let finding = match (current.as_str(), goal) {
         ("always", Goal::Latency) => {
-            // Only defrag=always makes every page fault wait. With the other words the kernel makes huge pages in the background.
+            // Only defrag=always makes every page fault wait.
+            // With the other words, the kernel makes huge pages in the background.
             let cost = match facts.memory.thp_defrag.known().map(String::as_str) {
                 Some("always") => {
                     "with defrag at \"always\" any page fault may wait while the kernel moves memory together"

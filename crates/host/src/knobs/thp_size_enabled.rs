@@ -1,4 +1,4 @@
-//! Transparent pages of sizes between small and huge, which the kernel makes faster than huge ones.
+//! Transparent pages of sizes between small and huge. The kernel makes them faster than huge pages.
 
 use crate::extras::{Counter, Extras, RiskAt};
 use crate::fact::Fact;

@@ -32,7 +32,7 @@ pub(super) const KNOB: Knob = Knob {
     sources: &[KERNEL, HANDLERS, Source { title: "TuneD, profile latency-performance", says: "3 % of memory" }],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] }],
-        // Count written pages, not dirtied ones: a line in any log dirties a page.
+        // Count written pages, not dirtied pages, because each line in a log dirties a page.
         counter: Some(Counter::WrittenPages),
         side_effects: &[EXCLUSIVE_WITH],
         // A write waits for a disk.

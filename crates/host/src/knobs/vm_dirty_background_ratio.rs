@@ -46,7 +46,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty", "nr_dirty_background_threshold"] }],
-        // Count written pages, not dirtied ones: a line in any log dirties a page.
+        // Count written pages, not dirtied pages, because each line in a log dirties a page.
         counter: Some(Counter::WrittenPages),
         side_effects: &[EXCLUSIVE_WITH],
         // A write waits for a disk.

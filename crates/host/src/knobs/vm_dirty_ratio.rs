@@ -58,7 +58,7 @@ pub(super) const KNOB: Knob = Knob {
             CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty_threshold"] },
             CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] },
         ],
-        // Count written pages, not dirtied ones: a line in any log dirties a page.
+        // Count written pages, not dirtied pages, because each line in a log dirties a page.
         counter: Some(Counter::WrittenPages),
         side_effects: &[EXCLUSIVE_WITH],
         // A write waits for a disk.
@@ -111,12 +111,12 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
-/// The limit in bytes, if that form is in use.
+/// The limit in bytes, if the knob in bytes is in use.
 pub(super) fn bytes_in_use(facts: &Facts, path: &str) -> Option<u64> {
     facts.sysctl(path).known()?.parse().ok().filter(|bytes| *bytes > 0)
 }
 
-/// A share of all memory, as text. The kernel counts only memory that is free or holds files, so this is an upper limit.
+/// A share of all memory, as text. The kernel counts only memory that is free or holds files, so the text is an upper limit.
 pub(super) fn share_of_memory(facts: &Facts, percent: i64) -> Option<String> {
     let percent = u64::try_from(percent).unwrap_or(0).min(100);
     Some(size(facts.memory.total_bytes.known()? / 100 * percent))

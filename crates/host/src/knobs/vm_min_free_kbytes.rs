@@ -11,12 +11,12 @@ use crate::shapes::{one, size};
 
 const PATH: &str = "/proc/sys/vm/min_free_kbytes";
 
-/// The largest share of memory that the advice accepts, in percent. The kernel's own reserve for huge pages is smaller, so more is a
-/// mistake.
+/// The largest share of memory that the advice accepts, in percent.
+/// The kernel's own reserve for huge pages is smaller, so a larger share is an error.
 const PERCENT_MAX: i64 = 5;
 
-/// The share of memory from which on a setting is refused, in percent. Nobody recommends that much, and the kernel reclaims the missing
-/// memory at once.
+/// From this share of memory on, evenkeel refuses a setting, in percent.
+/// Nobody recommends as much, and the kernel reclaims the missing memory at once.
 const PERCENT_REFUSED: u64 = 10;
 
 pub(super) const KNOB: Knob = Knob {
@@ -60,11 +60,11 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-/// Why the machine cannot keep this much free. The kernel would end programs to get it.
+/// Why the machine cannot keep this much memory free. The kernel would end programs to free it.
 fn reject_for(facts: &Facts, wanted: &str) -> Option<String> {
     let (wanted_kb, total): (u64, u64) = (wanted.parse().ok()?, *facts.memory.total_bytes.known()?);
     let most_kb = total / 100 * PERCENT_REFUSED / 1024;
-    // If somebody has set more by other means, reducing it is allowed.
+    // If somebody has set a larger value by other means, evenkeel allows a smaller one.
     let is_less = own_number(facts, PATH).is_ok_and(|current| u64::try_from(current).is_ok_and(|now| wanted_kb <= now));
     (wanted_kb > most_kb && !is_less).then(|| {
         format!(
@@ -84,7 +84,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let Some(total) = facts.memory.total_bytes.known() else {
         return Err(Finding::unknown(PATH, "how much memory there is", &facts.memory.total_bytes).at(current));
     };
-    // At most 2^64 / 1024 / 100, so it cannot overflow.
+    // The value is at most 2^64 / 1024 / 100, so it cannot overflow.
     let percent_kb = (total / 1024 / 100) as i64;
     let finding = match facts.network.hardware().next() {
         _ if percent_kb > 0 && current > percent_kb * PERCENT_MAX => {

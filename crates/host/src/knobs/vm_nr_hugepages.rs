@@ -77,15 +77,15 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
-/// Why the machine cannot spare this many pages. The kernel would take them all, and kill processes to make room.
+/// Why the machine cannot spare this many pages. The kernel would take all of them, and kill processes to make room.
 fn reject_for(facts: &Facts, wanted: &str) -> Option<String> {
     let current = own_number(facts, PATH).unwrap_or(0);
     let page = default_page_bytes(facts, current)?;
     reserve::too_many_pages(facts, wanted.parse().ok()?, page, u64::try_from(current).unwrap_or(0))
 }
 
-/// The size of the counted pages, as far as known: from the command line, otherwise the one size with this count, the usual size, or the
-/// smallest.
+/// The size of the counted pages, as far as known.
+/// The command line decides first. Next comes the only size with this count, then the usual size, and last the smallest size.
 fn default_page_bytes(facts: &Facts, count: i64) -> Option<u64> {
     let usual = || page_bytes(facts, count).or_else(|| reserve::usual_page_bytes(facts));
     reserve::asked_page_bytes(facts).or_else(usual)

@@ -1,4 +1,4 @@
-//! How often each CPU adds its memory counters to the global ones.
+//! How often each CPU adds its memory counters to the global counters.
 
 use crate::extras::{Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
@@ -35,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // There is no counter: the kernel counts this deferred work only together with all other work.
+        // No counter shows this: the kernel counts this deferred work only together with all other work.
         tuned: &[TunedProfile::NetworkLatency],
         risk_at: RiskAt::Higher,
         ..Extras::NONE

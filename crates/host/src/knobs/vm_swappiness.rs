@@ -11,7 +11,7 @@ use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/vm/swappiness";
 
-/// Half the kernel's default. Amazon's guide for game servers starts there.
+/// Half the kernel's default. Amazon's guide for game servers begins with this value.
 const WANTED: i64 = 30;
 
 pub(super) const KNOB: Knob = Knob {
@@ -43,7 +43,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["pswpin", "pswpout"] }],
         counter: Some(Counter::Reclaim),
-        // A page must be read from a disk.
+        // A swapped page must be read from a disk.
         effect: Some(Effect::Large),
         worth_a_trial: &["10"],
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],

@@ -1,4 +1,4 @@
-//! Whether the kernel reclaims memory of the local node before it uses a remote one.
+//! Whether the kernel reclaims memory of the local node before it uses a remote node.
 
 use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
@@ -35,7 +35,8 @@ pub(super) const KNOB: Knob = Knob {
             file: "/proc/vmstat",
             names: &["zone_reclaim_failed", "zone_reclaim_success"],
         }],
-        // Its own counters only show reclaim within a node. If nothing was scanned, there was no such reclaim either.
+        // The knob's own counters show only reclaim within a node.
+        // If the kernel scanned nothing, it reclaimed nothing within a node either.
         counter: Some(Counter::Reclaim),
         // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),

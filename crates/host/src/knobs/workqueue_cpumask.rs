@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // There is no counter: without tracing, the kernel does not count work items by CPU.
+        // No counter shows this: without tracing, the kernel does not count work items by CPU.
         ..Extras::NONE
     },
     advise,
@@ -57,7 +57,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
-/// The isolated CPUs. Otherwise the CPUs that could be reserved for the server that the user describes.
+/// The isolated CPUs. Without isolated CPUs, the CPUs that could be reserved for the server that the user describes.
 fn servers_cpus(facts: &Facts, context: &AdviceContext) -> Option<CpuSet> {
     if let Some(isolated) = facts.cpus.isolated.known().filter(|isolated| !isolated.is_empty()) {
         return Some(isolated.clone());

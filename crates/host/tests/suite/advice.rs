@@ -1,5 +1,5 @@
-//! Advice for whole machines: compares the advice for every captured host under `hosts/` with the golden advice, and with what an engineer
-//! who knows the machine would recommend.
+//! Advice for whole machines: compares the advice for every captured host under `hosts/` with the golden advice.
+//! Also compares the advice with what an engineer who knows the machine would recommend.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ fn advice_for(file: &Path, goal: Goal) -> Vec<Advice> {
     advise(&Facts::probe(&Root::captured(Capture::load(file).unwrap())), &goal.into())
 }
 
-/// The parts that depend on the machine. The rest of an advice is the knob's own data, which docs/knobs.md has.
+/// The parts of the advice that depend on the machine. The other parts are the knob's own data, which docs/knobs.md contains.
 fn shown(advice: &[Advice]) -> String {
     let row = |advice: &Advice| -> Value {
         json!({
@@ -75,7 +75,7 @@ fn a_capture_older_than_a_look_makes_it_unknown() {
         let root = Root::captured(without(&text, path));
         assert_eq!(root.text(path).unwrap_err().why, Why::NotCaptured, "{path}");
         let after = of(&advise(&Facts::probe(&root), &goal), knob.id);
-        // If other facts rule the knob out, its own file is not needed.
+        // If other facts already exclude the knob, its own file is not needed.
         if after == of(&before, knob.id) {
             continue;
         }

@@ -1,5 +1,6 @@
-//! Compares facts of this machine with independent tools. A tool that is not installed is visibly skipped. So is a value that changed
-//! during the comparison, because other programs run here too.
+//! Compares facts of this machine with independent tools.
+//! A tool that is not installed is visibly skipped.
+//! A value that changed during the comparison is skipped too, because other programs run here.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ fn probe() -> Facts {
     Facts::probe(&Root::live())
 }
 
-/// Whether two readings are equal. Records a skip if they are not.
+/// Whether two readings are equal. Records a skip if they differ.
 fn same<T: PartialEq>(before: &T, after: &T, what: &str) -> bool {
     if before != after {
         skipped(format_args!("{what}: it changed meanwhile"));
@@ -27,7 +28,7 @@ fn same<T: PartialEq>(before: &T, after: &T, what: &str) -> bool {
     before == after
 }
 
-/// The CPUs whose rows have the same value in `column` as the row of `cpu`.
+/// The CPUs that have the same value in `column` as `cpu`.
 fn alike(rows: &[Value], cpu: usize, column: impl Fn(&Value) -> String) -> CpuSet {
     let of = rows.iter().find(|row| row["cpu"] == cpu).map(&column).unwrap();
     let mut cpus = CpuSet::default();
@@ -49,7 +50,7 @@ fn lscpu_sees_the_same_cpus() {
     let online = alike(&rows, facts.online.known().unwrap().first().unwrap(), |row| row["online"].to_string());
     assert_eq!(facts.online.known(), Some(&online));
     for cpu in facts.cpus.iter().filter(|cpu| online.contains(cpu.cpu)) {
-        // If a hypervisor does not number sockets, they are -1 or "-". Then only the core is compared.
+        // If a hypervisor does not number sockets, they are -1 or "-". In this case, compare only the core.
         let siblings = alike(&rows, cpu.cpu, |row| format!("{} {}", row["core"], row["socket"]));
         assert_eq!(cpu.siblings.known(), Some(&siblings), "cpu{}", cpu.cpu);
         let (Some(last), Some(key)) = (cpu.caches.last(), cache_column(&rows)) else {
@@ -73,7 +74,7 @@ fn lscpu_and_getconf_count_and_name_alike() {
         let rows = json["lscpu"].as_array().unwrap();
         let named = rows.iter().find(|row| row["field"] == "Model name:").and_then(|row| row["data"].as_str());
         match (named, facts.cpus.model.known()) {
-            // lscpu omits the maker in an Arm core's name.
+            // lscpu leaves out the maker in the name of an Arm core.
             (Some(named), Some(model)) => assert!(model.contains(named), "{model:?}, lscpu {named:?}"),
             _ => skipped("the model's name: not both know it"),
         }
@@ -113,7 +114,7 @@ fn sysctl_reads_the_same_values() {
     let (mut compared, mut all) = (0, 0);
     for name in paths {
         all += 1;
-        // With `-e`, a missing key is not an error, because a fact may be absent too.
+        // With `-e`, a missing key is not an error, because a fact may also be absent.
         let Some(value) = said("sysctl", &["-n", "-e", &name.replace('/', ".")]) else { continue };
         let path = format!("/proc/sys/{name}");
         let fact = before.sysctl(&path);

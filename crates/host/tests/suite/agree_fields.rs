@@ -1,6 +1,7 @@
-//! Compares facts, field by field, with independent tools on the same machine: this one, or a guest of the lab (`EVENKEEL_AGREE`, a
-//! folder with `capture.txt` and `said.txt`; `lab/agree.sh` makes it). A field that either side lacks is counted and visibly skipped.
-//! A field on which they differ fails the test.
+//! Compares facts, field by field, with independent tools on the same machine.
+//! The machine is this one, or a guest of the lab (`EVENKEEL_AGREE`, a folder with `capture.txt` and `said.txt`; `lab/agree.sh` makes it).
+//! If either side lacks a field, the field is counted and visibly skipped.
+//! If both sides have a field and the values differ, the test fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,7 +36,7 @@ fn asked_here(list: &str) -> Said {
     list.lines().map(|line| (line.to_owned(), ask(line))).collect()
 }
 
-/// The output of a guest's tools, with `==== LINE` before each and `==== STATUS` after it.
+/// The output of a guest's tools. `==== LINE` comes before each output, and `==== STATUS` comes after it.
 fn asked_there(text: &str) -> Said {
     let mut said = Said::new();
     let mut parts = text.split("==== ").skip(1);
@@ -56,7 +57,7 @@ fn guest() -> Option<(Root, String)> {
     Some((Root::captured(capture), fs::read_to_string(dir.join("said.txt")).unwrap()))
 }
 
-/// Facts as JSON, as `inspect --json` has them.
+/// Facts as JSON, in the form of `inspect --json`.
 fn facts(root: &Root) -> Value {
     serde_json::to_value(Facts::probe(root)).unwrap()
 }
@@ -86,7 +87,7 @@ impl Count {
     }
 }
 
-/// Probes, runs the tools, and probes again. A guest was probed once.
+/// Probes, runs the tools, and probes again. A guest was probed only once.
 fn compare(guest: Option<&(Root, String)>) -> Count {
     let (before, said, after) = match guest {
         Some((root, said)) => (facts(root), asked_there(said), facts(root)),
@@ -153,7 +154,7 @@ fn counted(root: &Root) -> (Value, Counts) {
     (serde_json::to_value(&probed).unwrap(), ours(&serde_json::to_value(&probed.counters).unwrap()))
 }
 
-/// The counters in all answers. `when` precedes the question.
+/// The counters in all answers. `when` is the prefix of each question.
 fn counts_in(said: &Said, when: &str, facts: &Value) -> Counts {
     let of = |(name, asked): (&str, &str)| match said.get(&format!("{when}{asked}")) {
         Some(Ok(text)) => as_text(facts, name, text),
@@ -166,13 +167,14 @@ fn counts_in(said: &Said, when: &str, facts: &Value) -> Counts {
     ASKED.into_iter().flat_map(of).collect()
 }
 
-/// Counters only grow, so a reading between two others must lie between them. Here a tool reads between two readings of evenkeel. In a
-/// guest we read once, and the tools before and after.
+/// Counters only grow, so a reading between two other readings must lie between their values.
+/// Here, a tool reads between two readings of evenkeel. For a guest, evenkeel reads once, and the tools read before and after.
 #[test]
 fn every_counter_lies_between_two_readings() {
     let guest = guest();
     let mut said = out_of_order(guest.as_ref());
-    // While the kernel moves a CPU's counts into sums, another reader sees them in neither. A real difference remains at the second try.
+    // While the kernel adds a CPU's counts to sums, another reader sees the counts in neither place.
+    // A real difference remains at the second try.
     for _ in 0..2 {
         if !said.is_empty() && guest.is_none() {
             println!("once more: {said:#?}");
@@ -182,7 +184,7 @@ fn every_counter_lies_between_two_readings() {
     assert!(said.is_empty(), "{said:#?}");
 }
 
-/// The counters that do not lie between two readings.
+/// The counters that do not lie between the other two readings.
 fn out_of_order(guest: Option<&(Root, String)>) -> Vec<String> {
     let (earlier, between, later, facts) = match guest {
         Some((root, said)) => {
@@ -196,7 +198,7 @@ fn out_of_order(guest: Option<&(Root, String)>) -> Vec<String> {
             (earlier, counts_in(&said, "", &facts), later, facts)
         }
     };
-    // If a CPU never served an interrupt, the file has 0, and our JSON omits it.
+    // If a CPU never served an interrupt, the file has 0, and our JSON leaves out the count.
     let read = |counts: &Counts, name: &str| counts.get(name).copied().or(name.starts_with("irqs[").then_some(0));
     let names: BTreeSet<&String> = earlier.keys().chain(between.keys()).chain(later.keys()).collect();
     let (mut compared, mut moved, mut skipped, mut differ) = (0, 0, Vec::new(), Vec::new());

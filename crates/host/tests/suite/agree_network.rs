@@ -1,5 +1,5 @@
-//! Compares the drivers' reports, and which device is on top of which, with `ethtool` and `ip`. Visibly skips a tool that is not installed,
-//! a device that this kernel cannot create, and a check without the necessary privileges.
+//! Compares the reports of drivers, and the order of devices on top of each other, with `ethtool` and `ip`.
+//! The test visibly skips a missing tool, a device that this kernel cannot create, and a check without the necessary privileges.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn pairs(text: &str) -> BTreeMap<&str, &str> {
     text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.trim(), value.trim())).collect()
 }
 
-/// ethtool's names for some offloads, from before the kernel had names for them.
+/// ethtool's own names for some offloads, which are older than the kernel's names.
 const OLD_NAMES: [(&str, &str); 8] = [
     ("rx-checksum", "rx-checksumming"),
     ("rx-gro", "generic-receive-offload"),
@@ -46,7 +46,7 @@ fn compare_offloads(interface: &str) -> usize {
     let mut compared = 0;
     for (name, value) in before.lines().map(|line| line.split_once('=').unwrap()) {
         let old = OLD_NAMES.iter().find(|(new, _)| *new == name).map(|(_, old)| *old);
-        // An older ethtool omits offloads for which it has no name.
+        // An older ethtool leaves out offloads for which it has no name.
         let Some(theirs) = as_text.get(name).or_else(|| as_text.get(old?)) else { continue };
         let on = theirs.split_whitespace().next().unwrap();
         let fixed = if theirs.ends_with("[fixed]") { ",fixed" } else { "" };

@@ -1,5 +1,6 @@
-//! Errors and outdated advice in well-known tuning guides, one test for each. They use only public functions: a machine of `hosts/`,
-//! perhaps with a few readings changed, and the resulting advice, refusal or explanation.
+//! Errors and outdated advice in well-known tuning guides, with one test for each.
+//! The tests use only public functions.
+//! A test takes a machine of `hosts/`, perhaps with a few readings changed, and checks the resulting advice, refusal or explanation.
 
 use std::path::Path;
 
@@ -90,7 +91,7 @@ fn the_migration_cost_is_500_us_and_not_scaled() {
         assert_eq!(facts.cpus.online.known().unwrap().len(), count);
         says(&facts, "sched.migration_cost_ns", State::Keep, "Amazon's guide doubles it");
     }
-    // The two others are scaled: on 8 CPUs or more the guide's 3 and 4 ms are the kernel's own values.
+    // The other two values are scaled: on 8 CPUs or more, the guide's 3 and 4 ms are the kernel's own values.
     let facts = host(CPUS_128, &[]);
     says(&facts, "sched.wakeup_granularity_ns", State::Set, "the default of 4000000 ns");
 }
@@ -149,7 +150,7 @@ fn the_path_of_the_clock_source_is_its_own() {
 #[test]
 fn maxcpus_is_64_of_128_and_goes_by_neighbours() {
     let booted = |arguments: &str| format!("console=ttyS0 {arguments}");
-    // Siblings are N and N+1 there. 63 or 64 CPUs are whole cores, so half of the cores would be lost.
+    // On this machine, siblings are N and N+1. 63 or 64 CPUs are whole cores, so half of the cores would be lost.
     let line = booted("maxcpus=63");
     says(
         &host(CPUS_128, &[("/proc/cmdline", &line)]),
@@ -159,7 +160,7 @@ fn maxcpus_is_64_of_128_and_goes_by_neighbours() {
     );
     let refusal = says(&host(CPUS_128, &[]), "cmdline.maxcpus", State::NotHere, "both threads of half of the cores");
     assert_eq!(refusal.wanted, None);
-    // Siblings are N and N+18 here.
+    // On this machine, siblings are N and N+18.
     let line = booted("maxcpus=17");
     let found =
         says(&host(C4, &[("/proc/cmdline", &line)]), "cmdline.maxcpus", State::Set, "one less than half of 36 CPUs");
@@ -245,7 +246,7 @@ fn siblings_pair_as_the_guide_lists_them() {
 
 #[test]
 fn a_governor_is_no_service_to_stop() {
-    // Guides stop the service ondemand. evenkeel sets the governor itself, and other policies than CPU 0's may exist.
+    // Guides stop the service ondemand. evenkeel sets the governor of each policy itself, not only of CPU 0's policy.
     assert!(matches!(knob("cpufreq.governor").place, evenkeel_host::Place::Each { .. }));
     says(&host(C5N, &[]), "cpufreq.governor", State::NotHere, "there is no frequency driver here");
 }
@@ -278,7 +279,7 @@ fn harm_is_refused_with_its_reason() {
     }
 }
 
-/// An old capture shows nothing about a file that evenkeel did not read then.
+/// An old capture shows nothing about a file that evenkeel did not read at that time.
 #[test]
 fn unread_facts_are_unknown() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../hosts/{C5N}.txt"));
@@ -300,11 +301,11 @@ fn unread_facts_are_unknown() {
     }
 }
 
-/// A guide's misspelled commands (`sysctrl`, one dash before `physcpubind`, `--mempbind`) fail when they are pasted. Ours are pasted too,
-/// so they must be right.
+/// A guide's misspelled commands (`sysctrl`, one dash before `physcpubind`, `--mempbind`) fail when a user pastes them.
+/// Users also paste our commands, so these must be right.
 #[test]
 fn commands_are_spelled_as_their_programs_take_them() {
-    // The text of `explain`, which another test compares with the knobs.
+    // The text of `explain`. Another test compares that text with the knobs.
     let page = include_str!("../../../../docs/knobs.md");
     for wrong in ["sysctrl", " -physcpubind", " -cpunodebind", "mempbind", " -membind"] {
         assert!(!page.contains(wrong), "{wrong:?}");

@@ -1,5 +1,5 @@
-//! Facts of whole machines: compares every captured host under `hosts/` with its golden facts, and this machine with its own capture. Also
-//! hostile captures.
+//! Facts of whole machines. Compares every captured host under `hosts/` with its golden facts, and this machine with its own capture.
+//! Also tests hostile captures.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ fn captured_hosts() -> Vec<(String, Capture)> {
     hosts
 }
 
-/// Facts as JSON without the texts of sysctls, which are copies and grow with the table of knobs.
+/// Facts as JSON, without the texts of sysctls. These texts are copies, and grow with the table of knobs.
 fn shown(facts: &Facts) -> String {
     let facts = Facts { sysctls: BTreeMap::new(), ..facts.clone() };
     serde_json::to_string_pretty(&facts).unwrap() + "\n"
 }
 
-/// Leaves out the texts of sysctls. A new knob reads a file that an old capture lacks, so its value is unknown there.
+/// Leaves out the texts of sysctls. A new knob reads a file that an old capture lacks, so the value is unknown in that capture.
 #[test]
 fn captured_hosts_answer_every_look_of_a_fact() {
     for (name, capture) in captured_hosts() {

@@ -1,5 +1,5 @@
-//! The facts of each guest of the lab against its configuration. `lab/machines.sh` sets the command line, the clock, the devices and
-//! the topology, so the expected facts are known.
+//! Compares the facts of each guest of the lab with its configuration.
+//! `lab/machines.sh` sets the command line, the clock, the devices and the topology, so the expected facts are known.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use evenkeel_host::{Facts, Goal, State, advise};
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_sys::CpuSet;
 
-/// A number for each of several names.
+/// A number for each name in a list.
 type Named<T> = &'static [(&'static str, T)];
 
 fn guest(name: &str) -> Facts {
@@ -97,7 +97,8 @@ fn memory_is_as_far_as_the_firmware_says() {
 
 #[test]
 fn the_clock_is_the_one_that_was_ordered() {
-    // Columns: guest, current source, whether the fast one may be chosen. On acpi-idle the firmware offers C2, so the kernel drops the TSC.
+    // Columns: guest, current source, whether the fast source may be chosen.
+    // On acpi-idle, the firmware offers C2, so the kernel drops the TSC.
     let table = [
         ("hpet-6.1", "hpet", true),
         ("notsc-6.1", "hpet", false),
@@ -134,7 +135,7 @@ fn idle_states_are_those_of_the_table() {
 
 #[test]
 fn cards_have_the_queues_that_they_were_given() {
-    // Columns: guest, driver of each NIC with its receive queues, interrupts of the first.
+    // Columns: guest, driver of each NIC with the number of its receive queues, number of interrupts of the first NIC.
     let table: [(&str, Named<usize>, usize); 6] = [
         ("4cpu-5.10", &[("virtio_net", 1)], 2),
         ("4cpu-6.12", &[("virtio_net", 1)], 2),
@@ -169,7 +170,7 @@ fn dmi_gives_the_cloud_and_cpuid_the_hypervisor() {
             ["vendor", "cloud", "hypervisor"].map(|field| machine[field].as_str().unwrap_or_default().to_owned());
         assert_eq!(found, [vendor, cloud, hypervisor], "{name}");
     }
-    // Arm has no CPUID, and QEMU gives it no DMI without UEFI. So the hypervisor is unknown, not missing.
+    // Arm has no CPUID, and without UEFI, QEMU gives an Arm guest no DMI. So the hypervisor is unknown, not missing.
     let arm = guest("arm64-4cpu-6.1").machine;
     assert!(arm.hypervisor.is_absent() && arm.vendor.is_absent(), "{arm:?}");
 }
@@ -215,7 +216,7 @@ fn advice_heeds_what_is_in_force() {
         ("max-cstate-6.1", "cpuidle.dma_latency_us", State::Keep),
         ("acpi-idle-6.1", "cmdline.intel_idle.max_cstate", State::NotHere),
         ("4cpu-6.1", "cpuidle.dma_latency_us", State::NotHere),
-        // The kernel itself dropped the TSC of acpi-idle, because it halts in C2.
+        // On acpi-idle, the kernel itself dropped the TSC, because the TSC halts in C2.
         ("acpi-idle-6.1", "clocksource", State::NotHere),
         ("max-cstate-6.1", "clocksource", State::Keep),
         ("notsc-6.1", "clocksource", State::NotHere),

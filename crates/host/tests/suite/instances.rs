@@ -1,4 +1,4 @@
-//! docs/instances.md agrees with the catalogue.
+//! Checks that docs/instances.md agrees with the catalogue.
 
 use evenkeel_host::catalogue;
 use expect_test::expect_file;

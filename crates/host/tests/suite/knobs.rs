@@ -25,7 +25,7 @@ fn rust_files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A knob's file is named after its id, with `_` for dots. Nobody could find a knob in any other file.
+/// A knob's file has the name of the knob's id, with `_` for dots, so that people can find the file.
 #[test]
 fn every_file_is_listed_and_every_knob_has_its_file() {
     let files = rust_files(&here().join("src/knobs")).unwrap();
@@ -70,7 +70,7 @@ fn the_page_is_fresh() {
     expect_file!["../../../../docs/knobs.md"].assert_eq(&evenkeel_host::knobs_page());
 }
 
-/// This crate cannot write, because it never names the type that can.
+/// This crate cannot write to a host, because it never names the type of the writer.
 #[test]
 fn the_crate_never_names_the_host_writer() {
     for path in rust_files(&here().join("src")).unwrap() {

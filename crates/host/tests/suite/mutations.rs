@@ -1,5 +1,5 @@
-//! Captures may come from strangers. Captured hosts are cut, changed and spliced at random but reproducibly. Each must give facts and
-//! advice, or an error. It must never panic, or use unlimited time or memory.
+//! Captures may come from strangers. The test cuts, changes and splices captured hosts at random but reproducibly.
+//! Each capture must give facts and advice, or an error. It must never cause a panic, or use unlimited time or memory.
 
 use std::fs;
 use std::process::Command;
@@ -12,19 +12,19 @@ use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated};
 /// The default number of mutations. `make lab` tries 100,000 of them, in a release build.
 const MUTATIONS: u64 = 1_000;
 
-/// The maximum CPU time for one capture. The largest captured host takes a tenth of that in a debug build.
+/// The maximum CPU time for one capture. The largest captured host takes a tenth of this time in a debug build.
 const CPU_NS_MAX: u64 = 1_000_000_000;
 
 /// The limit of the process's address space.
 const ADDRESS_KIB_MAX: u64 = 512 * 1024;
 
-/// The maximum by which one capture may raise the peak of the resident memory.
+/// One capture may raise the peak of the resident memory by at most this much.
 const PEAK_KIB_MAX: u64 = 64 * 1024;
 
 const TEST: &str = "mutations::hostile_input_gives_answers_or_errors";
 const CONFINED: &str = "EVENKEEL_CONFINED";
 
-/// Does what inspect, audit, and a plan of all advice do before they print. `None` if the text is not a capture.
+/// Does the work of inspect, audit, and a plan of all advice, without printing. `None` if the text is not a capture.
 fn answered(text: &str, seed: u64) -> Option<usize> {
     let facts = Facts::probe(&Root::captured(Capture::parse(text).ok()?));
     let mut bytes = serde_json::to_string(&facts).unwrap().len();
@@ -38,7 +38,7 @@ fn answered(text: &str, seed: u64) -> Option<usize> {
             let settings: Vec<Setting> = wanted
                 .filter_map(|advice| Setting::parse(&format!("{}={}", advice.knob, advice.wanted.as_ref()?)).ok())
                 .collect();
-            // An inconsistent machine may have no plan; then there must be an error text.
+            // An inconsistent machine may have no plan. In that case, there must be an error text.
             bytes += Plan::from_settings(&facts, &settings)
                 .map_or_else(|error| error.to_string().len(), |plan| plan.steps.len());
         }
@@ -46,7 +46,7 @@ fn answered(text: &str, seed: u64) -> Option<usize> {
     Some(bytes)
 }
 
-/// A field of this process's status in KiB, and 0 if the kernel does not report it.
+/// A field of this process's status in KiB. 0 if the kernel does not report the field.
 fn status_kib(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -90,7 +90,7 @@ fn try_all(mutations: u64) {
     assert!(answers * 3 > mutations, "{answers} of {mutations}");
 }
 
-/// Runs itself again with a limited address space, which a limit inside the process could not enforce.
+/// Runs this test again in a process with a limited address space, because the process itself could not enforce that limit.
 #[test]
 fn hostile_input_gives_answers_or_errors() {
     if std::env::var_os(CONFINED).is_some() {

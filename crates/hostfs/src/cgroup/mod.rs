@@ -1,5 +1,5 @@
-//! Control groups: finds those of a process, and removes those that evenkeel created for one command, together with the processes
-//! that still run in them.
+//! Control groups: finds the groups of a process.
+//! Removes the groups that evenkeel created for one command, together with the processes that still run in them.
 
 mod place;
 
@@ -13,17 +13,17 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 pub use place::{Membership, Place, parse_membership};
 
-/// The name prefix of the groups that evenkeel creates. It removes only groups with this prefix.
+/// The name prefix of the groups that evenkeel creates. evenkeel removes only groups with this prefix.
 pub const PREFIX: &str = "evenkeel-";
 
-/// Limits on the groups that a command may have created below its own: their depth and their number. Deeper or further groups are ignored.
+/// Limits on the depth and the number of groups that a command may have created below its own. Deeper or further groups are ignored.
 const DEPTH_MAX: usize = 8;
 const GROUPS_MAX: usize = 1000;
 
 /// The pause between two checks of a group that is not empty yet.
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
-/// The maximum size of a process list that is read, in bytes. It is enough for 8,192 processes.
+/// The maximum size of a process list that is read, in bytes. This size is enough for 8,192 processes.
 const LIST_BYTES_MAX: u64 = 1 << 16;
 
 /// Whether `path` is a control group that may be removed: below a mount of control groups, and with our name.
@@ -33,8 +33,7 @@ pub fn is_ours(path: &Path) -> bool {
     named && plain && path.starts_with("/sys/fs/cgroup")
 }
 
-/// Kills every process in the group at `path` and in those below it, and removes them all. A missing group counts as
-/// removed.
+/// Kills every process in the group at `path` and in the groups below it, and removes all these groups. A missing group counts as removed.
 ///
 /// # Errors
 /// `EINVAL` if the group is not ours ([`is_ours`]); `EBUSY` if it is not empty within `limit`; else the kernel's error.
@@ -67,7 +66,7 @@ fn remove_all(path: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The group and all below it, parents first.
+/// The group and all groups below it, parents first.
 fn with_inner(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![(path.to_owned(), 0)];
     let mut at = 0;
@@ -83,7 +82,7 @@ fn with_inner(path: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(group, _)| group).collect()
 }
 
-/// Kills the processes in one group. If one cannot be killed, the group is not empty, and its removal fails with `EBUSY`.
+/// Kills the processes in one group. If a process cannot be killed, the group is not empty, and its removal fails with `EBUSY`.
 fn kill_all(group: &Path) {
     let at_once = std::fs::OpenOptions::new().write(true).open(group.join("cgroup.kill"));
     if at_once.and_then(|mut file| file.write_all(b"1")).is_ok() {
@@ -92,14 +91,14 @@ fn kill_all(group: &Path) {
     for pid in members(group) {
         let Some(named) = Pid::from_raw(pid) else { continue };
         let Ok(held) = rustix::process::pidfd_open(named, PidfdFlags::empty()) else { continue };
-        // The kernel may have given the pid to another process before we opened it. The open pidfd stays with one process, so check again.
+        // The kernel may have reused the pid before we opened it. The open pidfd stays with one process, so check again.
         if members(group).contains(&pid) {
             let _ = rustix::process::pidfd_send_signal(&held, Signal::KILL);
         }
     }
 }
 
-/// The processes in a group. Empty if it cannot be read.
+/// The processes in a group. Empty if the group cannot be read.
 pub fn members(group: &Path) -> Vec<i32> {
     let mut text = String::new();
     let read = std::fs::File::open(group.join("cgroup.procs"))

@@ -15,27 +15,27 @@ pub struct Place {
     pub mount: String,
     /// The group below the mount: empty for the mount itself, or begins with `/`.
     pub path: String,
-    /// Whether it is version 2, which has one hierarchy for all controllers.
+    /// Whether the hierarchy is version 2, which has one hierarchy for all controllers.
     pub is_v2: bool,
 }
 
 /// A line of /proc/PID/cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership<'a> {
-    /// The controllers of a hierarchy of version 1, with commas between; empty for version 2.
+    /// The controllers of a version 1 hierarchy, separated by commas. Empty for version 2.
     pub controllers: &'a str,
-    /// The group; begins with `/`.
+    /// The path of the group, which begins with `/`.
     pub path: &'a str,
 }
 
 impl Membership<'_> {
-    /// Whether the hierarchy has this controller; the empty name is that of version 2.
+    /// Whether the hierarchy has this controller. The empty name means version 2.
     pub fn has(&self, controller: &str) -> bool {
         self.controllers.split(',').any(|name| name == controller)
     }
 }
 
-/// Parses one `NUMBER:CONTROLLERS:PATH` per line; `None` if a line has another form. Empty if no hierarchy was ever mounted.
+/// Parses one `NUMBER:CONTROLLERS:PATH` per line. `None` if a line has another form. Empty if no hierarchy was ever mounted.
 pub fn parse_membership(text: &str) -> Option<Vec<Membership<'_>>> {
     let lines = text.lines().take(HIERARCHIES_MAX).map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -46,8 +46,9 @@ pub fn parse_membership(text: &str) -> Option<Vec<Membership<'_>>> {
 }
 
 impl Place {
-    /// The group for `controller`, by the usual mount points. A controller belongs to version 1 if a line names it, else to version 2. The
-    /// empty name is the hierarchy of version 2 itself.
+    /// The group for `controller`, by the usual mount points.
+    /// A controller belongs to version 1 if a line names it, and otherwise to version 2.
+    /// The empty name is the hierarchy of version 2 itself.
     pub fn from_membership(controller: &str, membership: &[Membership<'_>]) -> Option<Place> {
         let is_hybrid = membership.iter().any(|line| !line.controllers.is_empty());
         let own = membership.iter().find(|line| !controller.is_empty() && line.has(controller));
@@ -60,8 +61,8 @@ impl Place {
         Some(Place::new(mount, line.path, line.controllers.is_empty()))
     }
 
-    /// As [`Place::from_membership`], but with the mount points in the text of /proc/self/mountinfo. It also works in a container, whose
-    /// mount may show only a part of the tree.
+    /// As [`Place::from_membership`], but with the mount points in the text of /proc/self/mountinfo.
+    /// This function also works in a container, whose mount may show only a part of the tree.
     pub fn from_mounts(controller: &str, mountinfo: &str, membership: &[Membership<'_>]) -> Option<Place> {
         let mounts: Vec<Mount<'_>> = parse_mounts(mountinfo).collect();
         let has = |mount: &&Mount<'_>| mount.options.split(',').any(|name| name == controller);
@@ -83,15 +84,17 @@ impl Place {
         format!("{}{}", self.mount, self.path)
     }
 
-    /// Whether the group is visible in this cgroup namespace. The kernel shows a group outside as `/../NAME`, and it has no directory here.
+    /// Whether the group is visible in this cgroup namespace. The kernel shows an outside group as `/../NAME`, which has no directory here.
     pub fn is_visible(&self) -> bool {
         self.path.split('/').all(|part| part != "..")
     }
 
-    /// The directories of the group and its ancestors, the innermost first; `None` if it is not visible, or deeper than any real group.
+    /// The directories of the group and its ancestors, the innermost first.
+    /// `None` if the group is not visible, or deeper than any real group.
     ///
-    /// In a version 1 container, the path is the host's, but the mount shows only our own group. So the inner directories do not exist. The
-    /// last one, the mount itself, is the right one.
+    /// In a version 1 container, the path is the host's path, but the mount shows only our own group.
+    /// So the inner directories do not exist.
+    /// The last directory is the mount itself, and it is the right directory.
     pub fn levels(&self) -> Option<Vec<String>> {
         let ends = self.path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0);
         let inner = (!self.path.is_empty()).then_some(self.path.len());

@@ -1,5 +1,5 @@
-//! Reads lists that a driver names itself: its offloads, its counters, and how it spreads packets over queues. The names come from the
-//! running kernel, so none is missing or guessed.
+//! Reads lists whose names the driver defines: its offloads, its counters, and how it spreads packets over queues.
+//! The names come from the running kernel, so the lists are complete and nothing is guessed.
 
 use evenkeel_sys::Errno;
 use evenkeel_sys::ethtool::{Question, Room};
@@ -16,7 +16,7 @@ const NAME_BYTES: usize = 32;
 const TABLE_MAX: u32 = 1 << 16;
 /// The maximum number of counters that are reported. A driver has several for each queue.
 const STATS_MAX: usize = 256;
-/// Parts of the names of loss counters; the other counters are not reported.
+/// Parts of the names of loss counters. evenkeel does not report other counters.
 const LOSSES: [&str; 5] = ["allowance", "drop", "overrun", "miss", "error"];
 
 /// Each offload that the kernel knows: `rx-gro=on`, `tx-udp-segmentation=off,fixed`.
@@ -45,7 +45,7 @@ pub(crate) fn stats(interface: &str) -> Result<String, Errno> {
     let names = names(&mut room, interface, ETH_SS_STATS)?;
     room.ask(interface, Question::Counters, &[u32::try_from(names.len()).map_err(|_| Errno::OVERFLOW)?])?;
     if room.word(1).map(|count| count as usize) != Some(names.len()) {
-        // If the queues changed between the two calls, names and counters do not match.
+        // The queues changed between the two calls, so the names do not match the counters.
         return Err(Errno::AGAIN);
     }
     let is_loss = |name: &str| LOSSES.iter().any(|loss| name.contains(loss));
@@ -58,13 +58,13 @@ pub(crate) fn stats(interface: &str) -> Result<String, Errno> {
     Ok(lines)
 }
 
-/// How the device spreads packets over receive queues, as far as the driver reports it: the size of its table and how
-/// many queues are in it, the bytes of its key, the hash function, and the hashed fields of UDP packets, in ethtool's
-/// letters.
+/// How the device spreads packets over receive queues, as far as the driver reports it.
+/// The answer has the size of the table, the number of queues in the table, the bytes of the key, and the hash function.
+/// The answer also has the hashed fields of UDP packets, in ethtool's letters.
 pub(crate) fn rss(interface: &str) -> Result<String, Errno> {
     let mut room = Room::new()?;
     let mut lines = String::new();
-    // `struct ethtool_rxfh` without room for table or key: the driver then only reports their sizes.
+    // `struct ethtool_rxfh` without room for table or key. The driver then reports only their sizes.
     let asked = room.ask(interface, Question::Hashing, &[0, 0, 0, 0, 0]);
     if asked.is_ok() {
         let [table, key, functions] = [2, 3, 4].map(|at| room.word(at).unwrap_or_default());
@@ -76,10 +76,10 @@ pub(crate) fn rss(interface: &str) -> Result<String, Errno> {
             lines.push_str(&format!("queues={}\n", queues.len()));
         }
     }
-    // The first 16 bytes of `struct ethtool_rxnfc`; the kernel reads no more for this command.
+    // The first 16 bytes of `struct ethtool_rxnfc`. The kernel reads no more for this command.
     let hashed = room.ask(interface, Question::HashedFields, &[UDP_V4_FLOW, 0, 0]);
     if hashed.is_ok() {
-        // All these bits are in the lower half of the 64.
+        // All these bits are in the lower half of the 64-bit number.
         let low = if cfg!(target_endian = "little") { 2 } else { 3 };
         lines.push_str(&format!("udp4={}\n", hash_fields(room.word(low).unwrap_or_default())));
     }
@@ -89,7 +89,7 @@ pub(crate) fn rss(interface: &str) -> Result<String, Errno> {
     }
 }
 
-/// The strings of a set, in the order of their numbers; unused ones are empty.
+/// The strings of a set, in the order of their numbers. Unused strings are empty.
 fn names(room: &mut Room, interface: &str, set: u32) -> Result<Vec<String>, Errno> {
     // `struct ethtool_gstrings`: the kernel returns the number of strings, and then the strings.
     room.ask(interface, Question::Strings, &[set, 0])?;
@@ -109,7 +109,7 @@ fn function(bits: u8) -> String {
     }
 }
 
-/// The letters that `ethtool -N … rx-flow-hash` accepts for the fields. `none` without a field.
+/// The letters that `ethtool -N … rx-flow-hash` accepts for the fields. `none` if no field is hashed.
 fn hash_fields(bits: u32) -> String {
     const LETTERS: [(u32, char); 8] = [(1, 'm'), (2, 'v'), (3, 't'), (4, 's'), (5, 'd'), (6, 'f'), (7, 'n'), (31, 'r')];
     let letters: String = LETTERS.iter().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, letter)| *letter).collect();

@@ -13,7 +13,7 @@ pub fn field<'a>(text: &'a str, key: &str, separator: char) -> Option<&'a str> {
     pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
 }
 
-/// The number on the line `NAME: NUMBER`, in bytes if its unit is kB (/proc/meminfo, /proc/PID/status, smaps).
+/// The number on the line `NAME: NUMBER`, in bytes if the line's unit is kB (/proc/meminfo, /proc/PID/status, smaps).
 pub fn amount(text: &str, name: &str) -> Option<u64> {
     parse_amount(field(text, name, ':')?)
 }
@@ -34,12 +34,12 @@ pub fn parse_amount(value: &str) -> Option<u64> {
     }
 }
 
-/// All lines `NAME NUMBER`, as [`count`]. Other lines are skipped; `None` if no line has this form.
+/// All lines `NAME NUMBER`, as [`count`]. Other lines are skipped. `None` if no line has this form.
 pub fn parse_pairs(text: &str) -> Option<Pairs> {
     pairs(text, ' ', |number| number.trim().parse().ok())
 }
 
-/// All lines `NAME: NUMBER`, as [`amount`]. Other lines are skipped; `None` if no line has this form.
+/// All lines `NAME: NUMBER`, as [`amount`]. Other lines are skipped. `None` if no line has this form.
 pub fn parse_fields(text: &str) -> Option<Pairs> {
     pairs(text, ':', parse_amount)
 }
@@ -58,11 +58,11 @@ fn pairs(text: &str, separator: char, parse: fn(&str) -> Option<u64>) -> Option<
 pub struct Switches {
     /// The thread gave up the CPU, for example to sleep.
     pub voluntary: u64,
-    /// The kernel gave the CPU to another thread, although this one was ready to run.
+    /// The kernel gave the CPU to another thread, although this thread was ready to run.
     pub involuntary: u64,
 }
 
-/// The switches in /proc/PID/task/TID/status. The file of a process has those of its first thread.
+/// The switches in /proc/PID/task/TID/status. The file of a process has the switches of the process's first thread.
 pub fn parse_switches(status: &str) -> Option<Switches> {
     Some(Switches {
         voluntary: amount(status, "voluntary_ctxt_switches")?,

@@ -10,7 +10,7 @@ pub struct PerCpu<'a> {
     rows: &'a str,
 }
 
-/// A line of such a table.
+/// A line of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     /// A number, or letters such as `LOC` or `NET_RX`.
@@ -36,12 +36,12 @@ impl<'a> PerCpu<'a> {
         })
     }
 
-    /// The column of a CPU; `None` if it is offline.
+    /// The column of a CPU. `None` if the CPU is offline.
     pub fn column(&self, cpu: usize) -> Option<usize> {
         self.cpus.iter().position(|of| *of == cpu)
     }
 
-    /// The count of a CPU in the row with this label; `None` if either is missing.
+    /// The count of a CPU in the row with this label. `None` if the row or the CPU is missing.
     pub fn count(&self, label: &str, cpu: usize) -> Option<u64> {
         let column = self.column(cpu)?;
         self.rows().find(|row| row.label == label)?.counts().nth(column)
@@ -54,10 +54,10 @@ impl<'a> Row<'a> {
         self.rest.split_ascii_whitespace().take(self.columns).map_while(|word| word.parse().ok())
     }
 
-    /// The name of the device, or the kernel's explanation of the letters; empty if the line has neither.
+    /// The name of the device, or the kernel's explanation of the letters. Empty if the line has neither.
     ///
-    /// Whatever columns a kernel and an interrupt controller print, the name comes last, after two spaces (`show_interrupts` of the
-    /// kernel's `kernel/irq/proc.c`).
+    /// Whatever columns a kernel and an interrupt controller print, the name comes last, after two spaces.
+    /// The kernel function is `show_interrupts` of `kernel/irq/proc.c`.
     pub fn name(&self) -> &'a str {
         let mut words = self.rest.trim();
         for _ in 0..self.columns {

@@ -1,8 +1,8 @@
-//! Parsers of the kernel's files in /proc, and of files in /sys with the same form. There is one parser per file, which every meter, fact
-//! and trial uses.
+//! Parsers of the kernel's files in /proc, and of files in /sys with the same form.
+//! Each file has one parser, which every meter, fact and trial uses.
 //!
-//! Every function accepts any text, and returns nothing if the text has the wrong form. Files that the runtime library also reads have
-//! their parsers in `evenkeel-sys`: schedstat, pressure, the limits of control groups.
+//! Every function accepts any text, and returns nothing if the text has the wrong form.
+//! Files that the runtime library also reads have their parsers in `evenkeel-sys`: schedstat, pressure, the limits of control groups.
 
 mod devices;
 mod fields;
@@ -24,8 +24,8 @@ pub use run_queues::{RunQueueCounts, parse_run_queues};
 pub use sockets::{SocketRow, parse_sockets};
 pub use stat::{CpuTicks, Stat, parse_stat};
 
-/// The unit of the times in /proc in nanoseconds: hundredths of a second, whatever the kernel's own tick is (`USER_HZ`).
+/// The unit of the times in /proc, in nanoseconds: a hundredth of a second, whatever the kernel's own tick is (`USER_HZ`).
 pub const TICK_NS: u64 = 10_000_000;
 
-/// The maximum number of lines of a text to read. /proc/vmstat has under 200, /proc/stat one for each CPU.
+/// The maximum number of lines to read from a text. /proc/vmstat has under 200 lines, and /proc/stat has one for each CPU.
 const LINES_MAX: usize = 8192;

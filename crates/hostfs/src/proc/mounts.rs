@@ -1,25 +1,25 @@
-//! /proc/PID/mountinfo, and the escapes that it shares with /proc/swaps.
+//! /proc/PID/mountinfo, and the escapes that /proc/swaps also uses.
 
 use super::LINES_MAX;
 
 /// A line of mountinfo: `36 25 254:0 / /mnt rw,relatime shared:5 - ext4 /dev/vda rw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mount<'a> {
-    /// The device's number, major and minor; the major one is 0 for file systems without a device.
+    /// The device's major and minor number. The major number is 0 for file systems without a device.
     pub device: (u32, u32),
     /// The folder of the file system that is mounted, [escaped](unescape).
     pub root: &'a str,
-    /// Where it is mounted, [escaped](unescape).
+    /// Where the file system is mounted, [escaped](unescape).
     pub at: &'a str,
     /// The type of the file system.
     pub kind: &'a str,
     /// The source, such as a device's file, [escaped](unescape).
     pub source: &'a str,
-    /// The options of the file system, with commas between.
+    /// The options of the file system, separated by commas.
     pub options: &'a str,
 }
 
-/// The lines of mountinfo in order: a later mount hides earlier ones at the same place. Other lines are skipped.
+/// The lines of mountinfo in order. A later mount hides earlier mounts at the same place. Other lines are skipped.
 pub fn parse_mounts(text: &str) -> impl Iterator<Item = Mount<'_>> {
     text.lines().take(LINES_MAX).filter_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;
@@ -34,7 +34,7 @@ pub fn parse_mounts(text: &str) -> impl Iterator<Item = Mount<'_>> {
 }
 
 impl Mount<'_> {
-    /// The device's number as the names in /sys/dev/block have it: `254:0`.
+    /// The device's number in the form of the names in /sys/dev/block: `254:0`.
     pub fn device_name(&self) -> String {
         format!("{}:{}", self.device.0, self.device.1)
     }

@@ -1,6 +1,7 @@
-//! Tables of /proc/net: snmp and netstat have a line of names and below it one of numbers; softnet_stat has columns of hexadecimal numbers.
+//! Tables of /proc/net.
+//! snmp and netstat have a line of names, and then a line of numbers. softnet_stat has columns of hexadecimal numbers.
 
-/// The number under a name in /proc/net/snmp or netstat; only in the lines of `group`, such as `Udp`, if it is given.
+/// The number under a name in /proc/net/snmp or netstat. If `group` is given (such as `Udp`), only lines of that group count.
 pub fn under_name<'a>(text: &'a str, group: Option<&str>, name: &str) -> Option<&'a str> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     let mut lines = lines.filter(|(found, _)| group.is_none_or(|group| group == *found));
@@ -12,7 +13,7 @@ pub fn under_name<'a>(text: &'a str, group: Option<&str>, name: &str) -> Option<
     None
 }
 
-/// The sum of a column of hexadecimal numbers, counted from 0; `None` without lines, or if a line lacks the column.
+/// The sum of a column of hexadecimal numbers. Columns are counted from 0. `None` if the text has no lines, or if a line lacks the column.
 pub fn hex_column(text: &str, column: usize) -> Option<u64> {
     let of_line = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(column)?, 16).ok();
     text.lines().map(of_line).reduce(|sum, number| Some(sum?.saturating_add(number?)))?

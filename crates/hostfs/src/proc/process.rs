@@ -1,4 +1,4 @@
-//! /proc/PID/stat, which threads have too, and the numbers of processes and threads.
+//! /proc/PID/stat, also of threads, and the numbers of processes and threads.
 
 /// The contents of /proc/PID/stat, without the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,28 +7,28 @@ pub struct ProcessStat {
     pub pid: u32,
     /// `R`, `S`, `Z` and so on.
     pub state: char,
-    /// The number of its parent process; 0 for none.
+    /// The number of the parent process. 0 without a parent.
     pub parent: u32,
-    /// Its process group; 0 if it has ended, and for groups of another namespace.
+    /// The process group. 0 if the group has ended, or belongs to another namespace.
     pub group: u32,
-    /// Its session; 0 as for the group.
+    /// The session. 0 if the session has ended, or belongs to another namespace.
     pub session: u32,
-    /// Page faults without disk access, of all its threads, including ended ones.
+    /// Page faults without disk access, of all the process's threads, including ended ones.
     pub minor_faults: u64,
     /// Page faults that waited for a disk or for swap.
     pub major_faults: u64,
     /// CPU time in user space and the kernel, in [ticks](super::TICK_NS).
     pub cpu_ticks: u64,
-    /// When it started, in [ticks](super::TICK_NS) since boot. Together with `pid` this identifies a process.
+    /// When the process started, in [ticks](super::TICK_NS) since boot. Together with `pid`, the start time identifies a process.
     pub start_ticks: u64,
-    /// The CPU that it last ran on; `None` before Linux 2.2.
+    /// The CPU on which the process last ran. `None` before Linux 2.2.
     pub cpu: Option<usize>,
-    /// The number of its scheduling policy, as of sched(7).
+    /// The number of the scheduling policy, as in sched(7).
     pub policy: Option<u32>,
 }
 
 impl ProcessStat {
-    /// Reads the process, or a thread by its number, if it exists.
+    /// Reads the process, or a thread by its number. `None` if it does not exist.
     pub fn read(pid: u32) -> Option<ProcessStat> {
         read_live(&format!("/proc/{pid}/stat")).map(|(stat, _)| stat)
     }
@@ -45,7 +45,7 @@ impl ProcessStat {
 }
 
 fn read_live(path: &str) -> Option<(ProcessStat, String)> {
-    // A name may hold any bytes.
+    // A name may contain any bytes.
     let text = std::fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&text);
     parse_process(&text).map(|(stat, name)| (stat, name.to_owned()))
@@ -57,7 +57,7 @@ pub fn parse_process(text: &str) -> Option<(ProcessStat, &str)> {
     let (pid, name) = before.split_once('(')?;
     let mut words = rest.split_ascii_whitespace();
     let mut state = words.next()?.chars();
-    // From here on, field numbers are those of proc_pid_stat(5), where the parent is field 4.
+    // From here on, the field numbers are those of proc_pid_stat(5), where the parent is field 4.
     let mut at = 4;
     let mut word = |field: usize| {
         let word = words.nth(field - at);
@@ -82,12 +82,12 @@ pub fn parse_process(text: &str) -> Option<(ProcessStat, &str)> {
     Some((stat, name))
 }
 
-/// The numbers of all processes that /proc shows, in no order.
+/// The numbers of all processes in /proc, in no particular order.
 pub fn processes() -> impl Iterator<Item = u32> {
     numbers("/proc")
 }
 
-/// The numbers of a process's threads, in no order; none if it does not exist.
+/// The numbers of a process's threads, in no particular order. Empty if the process does not exist.
 pub fn threads(pid: u32) -> impl Iterator<Item = u32> {
     numbers(&format!("/proc/{pid}/task"))
 }

@@ -16,8 +16,8 @@ pub struct RunQueueCounts {
     pub waited_ns: u64,
 }
 
-/// Parses the CPUs of /proc/schedstat; `None` if it has no CPU, or a line of a CPU is too short. Versions 15 to 17 have these numbers in
-/// the same columns (`show_schedstat` of `kernel/sched/stats.c`).
+/// Parses the CPUs of /proc/schedstat. `None` if the text has no CPU, or if a line of a CPU is too short.
+/// Versions 15 to 17 have these numbers in the same columns (`show_schedstat` of `kernel/sched/stats.c`).
 pub fn parse_run_queues(text: &str) -> Option<BTreeMap<usize, RunQueueCounts>> {
     let lines = text.lines().take(LINES_MAX).filter_map(|line| line.strip_prefix("cpu")?.split_once(' '));
     let queue = |(cpu, counts): (&str, &str)| {
@@ -25,7 +25,7 @@ pub fn parse_run_queues(text: &str) -> Option<BTreeMap<usize, RunQueueCounts>> {
         let mut words = counts.split_ascii_whitespace().skip(6);
         let mut next = || words.next()?.parse::<u64>().ok();
         let (ran_ns, waited_ns) = (next()?, next()?);
-        // The last column counts time slices. A line without it is cut off.
+        // The last column counts time slices. A line without this column is incomplete.
         next()?;
         Some((cpu, RunQueueCounts { ran_ns, waited_ns }))
     };

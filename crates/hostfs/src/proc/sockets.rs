@@ -1,4 +1,4 @@
-//! /proc/net/udp, udp6, tcp and tcp6: one line a socket.
+//! /proc/net/udp, udp6, tcp and tcp6, which have one line per socket.
 
 /// The maximum number of sockets in a table. The caller's limit on the size of the text is usually reached first.
 const SOCKETS_MAX: usize = 1 << 19;
@@ -8,13 +8,13 @@ const SOCKETS_MAX: usize = 1 << 19;
 pub struct SocketRow {
     /// The socket's local port.
     pub port: u16,
-    /// The socket's state in the numbers of TCP: 0x0A listens, and 0x07 is a UDP socket without a peer.
+    /// The socket's state, as a number of TCP. 0x0A is a listening socket, and 0x07 is a UDP socket without a peer.
     pub state: u8,
-    /// The bytes that wait in the receive buffer. For UDP they include the kernel's overhead of each datagram.
+    /// The bytes that wait in the receive buffer. For UDP, this number includes the kernel's overhead for each datagram.
     pub receive_queue_bytes: u64,
-    /// The socket's inode, which the links in /proc/PID/fd name; 0 if no process has the socket open any more.
+    /// The socket's inode, which the links in /proc/PID/fd name. 0 if no process has the socket open any more.
     pub inode: u64,
-    /// Datagrams that the socket dropped; `None` for TCP, which does not count them.
+    /// Datagrams that the socket dropped. `None` for TCP, which does not count them.
     pub drops: Option<u64>,
 }
 
@@ -26,7 +26,7 @@ pub fn parse_sockets(text: &str) -> impl Iterator<Item = SocketRow> {
         let state = u8::from_str_radix(words.nth(1)?, 16).ok()?;
         let receive_queue_bytes = u64::from_str_radix(words.next()?.split_once(':')?.1, 16).ok()?;
         let inode = words.nth(4)?.parse().ok()?;
-        // UDP: `ref pointer drops` follow, and nothing else.
+        // For UDP, `ref pointer drops` follow, and nothing else.
         let mut rest = words.skip(2);
         let drops = rest.next().and_then(|word| word.parse().ok()).filter(|_| rest.next().is_none());
         Some(SocketRow { port, state, receive_queue_bytes, inode, drops })

@@ -18,7 +18,7 @@ pub struct CpuTicks {
     pub irq: u64,
     /// Time in softirqs.
     pub softirq: u64,
-    /// Time that the hypervisor stole, as far as it reports it.
+    /// Time that the hypervisor reports as stolen.
     pub steal: u64,
     /// Idle time, including waiting for disks.
     pub idle: u64,
@@ -65,7 +65,7 @@ impl CpuTicks {
     }
 }
 
-/// The contents of /proc/stat. A number without its line is absent.
+/// The contents of /proc/stat. A number is `None` if its line is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// The sum of all CPUs, including CPUs that went offline.
@@ -84,12 +84,12 @@ pub struct Stat {
     pub boot_s: Option<u64>,
 }
 
-/// Parses /proc/stat. `None` without any CPU times, if a line that this function reads has no number, or if a CPU has two lines.
+/// Parses /proc/stat. `None` if no line has CPU times, if a line that this function reads has no number, or if a CPU has two lines.
 pub fn parse_stat(text: &str) -> Option<Stat> {
     let mut stat = Stat::default();
     for line in text.lines().take(LINES_MAX) {
         let Some((name, rest)) = line.split_once(' ') else { continue };
-        // Of the interrupt line only the sum is read: with 200 CPUs the rest is thousands of numbers.
+        // Read only the sum from the interrupt line: with 200 CPUs, the rest is thousands of numbers.
         let first = || rest.split_ascii_whitespace().next()?.parse::<u64>().ok();
         match name {
             "cpu" => stat.all = Some(parse_ticks(rest)?),
@@ -145,7 +145,7 @@ mod tests {
         let mut sum = ticks;
         sum.add(&other);
         assert_eq!(sum.since(&other), ticks);
-        // Every line may be missing.
+        // Every line of /proc/stat may be missing.
         let stat = parse_stat("cpu0 1 2 3 4 5 6 7 8\n").unwrap();
         assert_eq!(stat, Stat { cpus: BTreeMap::from([(0, other)]), ..Stat::default() });
     }

@@ -1,4 +1,5 @@
-//! Finds the separate debug file of a program or library, which has the names, source lines and unwind tables that were stripped from it.
+//! Finds the separate debug file of a program or library.
+//! The debug file has the names, source lines and unwind tables that were stripped from the program.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -51,7 +52,7 @@ pub(crate) fn by_build_id(id: &[u8], lookup: &Lookup) -> Option<(Source, PathBuf
     })
 }
 
-/// The files that may have the separate debug information of a build ID. If the ID was padded with zeros, the file's name has no zeros.
+/// The files that may have the debug information of a build ID. If the ID was padded with zeros, the file's name leaves out these zeros.
 pub(crate) fn debug_paths(id: &[u8], lookup: &Lookup) -> impl Iterator<Item = PathBuf> {
     let as_given = Some(id).into_iter();
     let ids = as_given.chain(Some(bare(id)).filter(|bare| *bare != id));

@@ -1,5 +1,6 @@
-//! `.gnu_debugdata`: the names of a stripped program's own functions, as a small ELF file packed with xz inside the program. Fedora, RHEL
-//! and similar distributions build all their packages like this.
+//! `.gnu_debugdata`: the names of a stripped program's own functions.
+//! The section is a small ELF file, packed with xz, inside the program.
+//! Fedora, RHEL and similar distributions build all their packages like this.
 
 use std::io::Read as _;
 
@@ -12,7 +13,7 @@ const PACKED_MAX_BYTES: usize = 32 << 20;
 /// The maximum memory of the decoder, in KiB. Files of `xz -9` need 64 MiB.
 const DECODER_MAX_KIB: u32 = 80 << 10;
 
-/// Unpacks the small file from the section's bytes. None if it is damaged or exceeds the limit.
+/// Unpacks the small ELF file from the section's bytes. None if it is damaged or exceeds the limit.
 pub(crate) fn unpacked(section: &[u8]) -> Option<Vec<u8>> {
     if section.len() > PACKED_MAX_BYTES {
         return None;
@@ -37,7 +38,7 @@ mod tests {
                             \xa5f\x93b\xcd>\xf6\x80\0\0\0\0w\x88-\xcf\x95bcf\0\x01+\x1a8\xb1\x94\xab\x1f\xb6\xf3}\x01\0\0\0\
                             \0\x04YZ";
 
-    /// Packs bytes with xz. None if xz is not installed; the test then reports itself as skipped.
+    /// Packs bytes with xz. None if xz is not installed: the test then reports itself as skipped.
     fn packed(bytes: &[u8], options: &[&str]) -> Option<Vec<u8>> {
         let xz = Command::new("xz").args(["-c"]).args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut xz) = xz else {

@@ -1,6 +1,7 @@
-//! Finds the programs and libraries of a recording, and their debug files. Both the search for names and the unwinder use it, so they read the same
-//! file. A container's file is looked for in the container. A file is used only if its build ID matches, or, without a build ID, if its time does
-//! not show another file.
+//! Finds the programs and libraries of a recording, and their debug files.
+//! The search for names and the unwinder both use this module, so they read the same file.
+//! The file of a container is looked for in the container.
+//! A file is used only if its build ID matches. Without a build ID, a file is used unless its time shows that it is another file.
 
 mod debug;
 mod mini;
@@ -26,7 +27,7 @@ use crate::stack::Module;
 /// The kernel's suffix for deleted files.
 const DELETED: &str = " (deleted)";
 
-/// The folders in which files are looked for.
+/// Where to look for files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// The end of the recording, if known. A file that changed later is not the file that ran.
@@ -59,7 +60,7 @@ pub enum NotFound {
     /// Another file is now at the module's path.
     #[error("another file now has its path{}", detail_text(detail))]
     Replaced {
-        /// The difference that shows this, such as another build ID.
+        /// The difference that shows that the file is another one, such as another build ID.
         detail: Option<String>,
     },
     /// The file is unreadable, or is not a supported file.
@@ -119,7 +120,7 @@ pub(crate) struct Sought<'r> {
 }
 
 impl<'r> Sought<'r> {
-    /// Describes the file of `module`, which these mappings' processes had mapped.
+    /// Describes the file of `module`. The processes of `mappings` had this file mapped.
     pub(crate) fn new(machine: &Machine, mappings: &[Mapping], module: &'r Module, lookup: &Lookup) -> Sought<'r> {
         let here = rustix::system::uname();
         let is_other = |recorded: &Option<String>, here: &std::ffi::CStr| {
@@ -146,7 +147,7 @@ impl<'r> Sought<'r> {
         of_containers.find_map(|live| Some(place::open_of(live, path).ok()?.file))
     }
 
-    /// Opens the file that ran, and returns its path. A file that is another one, or may be, is never opened.
+    /// Opens the file that ran, and returns its path. A file that is, or may be, a different file is never opened.
     ///
     /// # Errors
     /// If no such file is available.
@@ -169,7 +170,7 @@ impl<'r> Sought<'r> {
                 Err(why) => not(why),
             }
         }
-        // The host's file at a container's path is another file, unless its build ID matches.
+        // At a container's path, the host has a different file, unless the build ID matches.
         if !self.live.iter().all(|(live, _)| live.has_own_root)
             || self.live.is_empty()
             || self.module.build_id.is_some()

@@ -1,5 +1,5 @@
-//! Finds where a file of a recording is now: on this machine, or in the root of a process that still runs (a container's). No link is
-//! followed out of that root, and only regular files are opened.
+//! Finds where a file of a recording is now: on this machine, or in the root of a running process, such as a container's process.
+//! No link is followed out of that root, and only regular files are opened.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 /// The maximum number of bytes to read of one of the kernel's text files.
 const TEXT_MAX_BYTES: u64 = 4 << 20;
-/// The maximum difference between a file's timestamp and a process's start that is still considered equal.
+/// A file's timestamp and a process's start count as equal up to this difference.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// The error for a folder, a device or a pipe.
@@ -49,11 +49,11 @@ pub(crate) struct Live {
     pub(crate) uid: u32,
     /// The pid of the process in its own pid namespace.
     pub(crate) own_pid: u32,
-    /// Whether the process has another root directory than we do.
+    /// Whether the process has another root directory than this process.
     pub(crate) has_own_root: bool,
 }
 
-/// Opens a regular file, without waiting for any other process.
+/// Opens a regular file, and never waits for another process.
 ///
 /// # Errors
 /// If the file can't be opened, or is not a regular file.

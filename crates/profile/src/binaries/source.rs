@@ -1,5 +1,6 @@
-//! `Source`: an untrusted file, read in pieces. Nothing is mapped into memory, because this program would be killed if another process
-//! truncated the file. The number of bytes that are read is limited, whatever lengths the file claims.
+//! `Source`: an untrusted file, read in pieces.
+//! The file is never mapped into memory, because the kernel would kill this program if another process truncated the file.
+//! The number of bytes to read is limited, whatever lengths the file claims.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -59,6 +60,6 @@ pub(crate) fn source(file: File) -> Result<Source, Odd> {
     if length > FILE_MAX_BYTES {
         return Err(Odd(format!("it has {length} bytes; no more than {FILE_MAX_BYTES} are read")));
     }
-    // Sections of a valid file do not overlap. The limit allows one read of each, and one more for names.
+    // Sections of a valid file do not overlap. The limit allows one read of each section, and a second read of the names.
     Ok(ReadCache::new(Bounded { file, left_bytes: length.saturating_mul(2).saturating_add(1 << 20) }))
 }

@@ -13,10 +13,10 @@ const SOURCE: &str = "#include <unistd.h>\n\
                       int main(void) { write(1, \"r\", 1); for (;;) pause(); }\n\
                       int NAME(int x) { volatile int y[SIZE]; y[x] = x; return y[0]; }\n";
 
-/// A process in a root of its own. Dropping this ends it.
+/// A process in its own root. Dropping this value ends the process.
 pub(crate) struct Contained {
     child: Child,
-    /// The temporary folder with all files; dropping this removes it.
+    /// The temporary folder with all files. Dropping this value removes the folder.
     _folder: tempfile::TempDir,
     /// The program's path, both inside the process's root and outside.
     pub(crate) path: PathBuf,
@@ -41,8 +41,8 @@ fn compile(to: &Path, build_id: &str, name: &str, size: u32) {
 }
 
 impl Contained {
-    /// Starts a process whose program's path is, outside its root, the path of another program. None if the user may not change the root;
-    /// the test is then recorded as skipped.
+    /// Starts a process in its own root. Outside that root, another program has the same path.
+    /// None if the user may not change the root. The test is then recorded as skipped.
     pub(crate) fn start(build_id: &str) -> Option<Contained> {
         if evenkeel_testkit::needs_root("a process with a root of its own") {
             return None;
@@ -55,12 +55,12 @@ impl Contained {
         compile(&inside, build_id, "inside", 16);
         compile(&path, build_id, "outside", 4096);
         let mut child = Command::new("chroot").arg(&root).arg(&path).stdout(Stdio::piped()).spawn().unwrap();
-        // The program writes a byte when it runs.
+        // The program writes one byte as soon as it runs.
         child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
         Some(Contained { child, _folder: folder, path, inside })
     }
 
-    /// The program as a module of a recording. Its address has no mapping in the process, so only its name leads to the file.
+    /// The program as a module of a recording. The module's address has no mapping in the process, so only its name leads to the file.
     pub(crate) fn module(&self, build_id: Option<Vec<u8>>) -> (Module, Mapping) {
         let module = Module { path: self.path.to_str().unwrap().to_owned(), build_id };
         let number: ModuleId = Modules::default().number(module.clone());
@@ -77,7 +77,7 @@ fn opened(module: &Module, mapping: Mapping) -> Result<Vec<u8>, NotFound> {
     let lookup = Lookup::default();
     let (opened, _) = Sought::new(&Machine::default(), &[mapping], module, &lookup).open(&lookup)?;
     let mut bytes = Vec::new();
-    // The search for the build ID moved the position in the file, so rewind it.
+    // The search for the build ID moved the position in the file, so rewind the file.
     let mut file = opened.file;
     file.rewind().unwrap();
     file.read_to_end(&mut bytes).unwrap();

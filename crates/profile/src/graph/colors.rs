@@ -1,9 +1,10 @@
-//! The colours of flame graphs. All bars have a medium luminance, so one palette has enough contrast on a white and on a dark background.
-//! Black text on a bar has a contrast of at least 4.5:1. A bar has at least 3:1 to the background.
+//! The colours of flame graphs.
+//! All bars have a medium luminance, so one palette has enough contrast on a white and on a dark background.
+//! Black text on a bar has a contrast of at least 4.5:1. A bar has a contrast of at least 3:1 to the background.
 
 use crate::tree::Kind;
 
-/// The relative luminance of bars. Black text needs at least 0.175 for 4.5:1, a white background at most 0.3 for 3:1.
+/// The relative luminance of bars. Black text needs at least 0.175 for a contrast of 4.5:1. A white background needs at most 0.3 for 3:1.
 const LUMINANCE: (f64, f64) = (0.19, 0.285);
 /// The hues of functions of one kind differ from the kind's hue by at most this many degrees.
 const HUE_SPREAD: f64 = 12.0;
@@ -20,14 +21,14 @@ impl Rgb {
         format!("#{:02x}{:02x}{:02x}", self.0, self.1, self.2)
     }
 
-    /// Mixes this share of this colour with the rest of the other colour, as a browser does.
+    /// Mixes this colour, with the share `share`, and the other colour, as a browser does.
     fn mix(self, share: f64, other: Rgb) -> Rgb {
         let one = |of: u8, with: u8| (f64::from(of) * share + f64::from(with) * (1.0 - share)).round() as u8;
         Rgb(one(self.0, other.0), one(self.1, other.1), one(self.2, other.2))
     }
 }
 
-/// A function's colour: its kind gives the hue, its name the shade. It is the same in every graph.
+/// The colour of a function. The function's kind gives the hue, and its name gives the shade. The colour is the same in every graph.
 pub(super) fn of_function(kind: Kind, name: &str) -> Rgb {
     // FNV-1a has the same result on every machine and in every version.
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

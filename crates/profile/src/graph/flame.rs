@@ -1,6 +1,7 @@
 //! Flame graphs as SVG, drawn by inferno.
 //!
-//! Frames too narrow to see are left out before inferno gets them, so a recording of millions of stacks is a graph of some thousand frames.
+//! Frames that are too narrow to see are left out before inferno gets them.
+//! So the graph of a recording with millions of stacks has only some thousand frames.
 
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
@@ -11,14 +12,14 @@ use super::pair::Pair;
 use super::style::{Direction, Quantity, Style};
 use crate::tree::{DEPTH_MAX, Kind, MORE, NodeId, ROOT, Tree};
 
-/// Narrower frames are not drawn: a tenth of a pixel of 1200.
+/// Frames below this share are not drawn: a tenth of a pixel in a width of 1200 pixels.
 const SHARE_MIN: f64 = 1e-4;
-/// The maximum number of bytes that inferno gets for one graph. If a tree needs more, the innermost frames are left out first, then the
-/// narrow frames.
+/// The maximum number of bytes that inferno gets for one graph.
+/// If a tree needs more bytes, the innermost frames are left out first, and then the narrow frames.
 const LINES_MAX_BYTES: u64 = 16 << 20;
-/// Frames up to this depth are not left out for being too deep. If the input is still too long, narrow frames are left out.
+/// Frames up to this depth are never left out for their depth. If the input is still too long, narrow frames are left out.
 const DEPTH_KEPT: u32 = 32;
-/// The maximum sum of weights. Sums up to this are exact in the floating-point arithmetic of graphs.
+/// The maximum sum of weights. Up to this value, sums are exact in the floating-point arithmetic of graphs.
 const TOTAL_MAX: u64 = 1 << 52;
 
 /// The maximum length in characters of the line with host, date and command. A longer line does not fit the width.
@@ -50,12 +51,12 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
     if total == 0 {
         return nothing(style);
     }
-    // A hostile file may have weights that would overflow sums in inferno.
+    // The weights in a hostile file may overflow the sums in inferno.
     let shift = (u64::BITS - (total / TOTAL_MAX).leading_zeros()).min(63);
     let scale = 1_u64 << shift;
     let (divisor, words, factor) = match (before, &style.quantity) {
         (None, quantity) => (scale, quantity.words().to_owned(), quantity.factor() * scale as f64),
-        // Inferno applies the factor to weights but not to changes, so both are scaled here.
+        // Inferno applies the factor to weights but not to changes, so scale both here.
         (Some(_), Quantity::CpuTime) => (scale.saturating_mul(1000), "us of CPU".to_owned(), 1.0),
         (Some(_), Quantity::OffCpuTime) => (scale.saturating_mul(1000), "us without a CPU".to_owned(), 1.0),
         (Some(_), quantity) => (scale, quantity.words().to_owned(), 1.0),
@@ -75,8 +76,8 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
         Direction::Icicle => flamegraph::Direction::Inverted,
     };
     options.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
-    // As a flame chart, inferno takes the lines in this order, starting with the last one. If it sorted them, it would separate stacks with
-    // names such as `a b`, which sorts between `a` and `a;c`.
+    // With the flame chart option, inferno takes the lines in this order, starting with the last one.
+    // Sorted lines would separate stacks with names such as `a b`, which sorts between `a` and `a;c`.
     options.flame_chart = true;
     let mut drawn = Vec::new();
     match flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut drawn) {
@@ -89,8 +90,8 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
     }
 }
 
-/// Completes inferno's graph with legend and origin. The pale colours of changes, of frames below the zoomed one, and of the search button
-/// are replaced.
+/// Adds legend and origin to inferno's graph.
+/// Replaces the pale colours of changes, of frames below the zoomed frame, and of the search button.
 fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
     let colored = if is_pair { with_changes(svg) } else { svg.to_owned() };
     let height = colored.split_once("height=\"").and_then(|(_, rest)| rest.split('"').next()?.parse::<u32>().ok());
@@ -110,7 +111,7 @@ fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
     colored.replacen("</style>", &format!("{css}</style>"), 1).replacen("<svg id=\"frames\"", &frames, 1)
 }
 
-/// Replaces inferno's colours of changes, from near white to light red or light blue, by colours of this palette.
+/// Replaces inferno's colours of changes, which range from near white to light red or light blue, by colours of this palette.
 fn with_changes(svg: &str) -> String {
     const FILL: &str = " fill=\"rgb(";
     let mut parts = svg.split(FILL);
@@ -201,7 +202,7 @@ impl Cut<'_> {
         id != ROOT && (self.totals[id as usize] < self.least || self.tree.nodes()[id as usize].depth > self.deepest)
     }
 
-    /// For each drawn node, the weight of its children that are left out: in the second recording, and in the first.
+    /// For each drawn node, the weight of its children that are left out: first in the second recording, then in the first recording.
     fn left_out(&self) -> Vec<(u64, u64)> {
         let mut left_out = vec![(0_u64, 0_u64); self.tree.nodes().len()];
         for id in self.ordered.iter().copied().filter(|id| self.is_out(*id)) {
@@ -231,7 +232,7 @@ impl Cut<'_> {
     }
 }
 
-/// A node's stack. A name that ends in a space and a number gets a no-break space, because inferno would take the number for a weight.
+/// The stack of a node. A name that ends in a space and a number gets a no-break space, because inferno would take the number for a weight.
 fn line(tree: &Tree, id: NodeId) -> String {
     let mut line = tree.line(id);
     if let Some(space) = line.rfind(' ')

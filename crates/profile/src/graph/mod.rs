@@ -1,4 +1,5 @@
-//! Draws graphs as SVG or as a self-contained page: flame graphs and icicles, differential ones in red and blue, and timelines of threads.
+//! Draws flame graphs and icicles, differential graphs in red and blue, and timelines of threads.
+//! The result is an SVG or a self-contained page.
 
 mod colors;
 mod flame;
@@ -22,8 +23,8 @@ pub fn svg(folded: &Folded, style: &Style) -> String {
     svg_of(&Tree::from(folded), style)
 }
 
-/// A differential flame graph as SVG. The widths are the weights in `after`. Red means more weight than in `before`, blue means less. Both
-/// are scaled to the same total.
+/// A differential flame graph as SVG. The widths are the weights in `after`.
+/// Red means more weight than in `before`, and blue means less. Both recordings are scaled to the same total.
 pub fn differential(before: &Folded, after: &Folded, style: &Style) -> String {
     differential_of(&Pair::new(&Tree::from(before), &Tree::from(after), Totals::Equal), style)
 }

@@ -1,5 +1,6 @@
-//! Flame graphs as one self-contained HTML page. The script receives the tree as JSON and writes names as text only, and the page may load
-//! nothing. So even a hostile function name cannot become markup.
+//! Flame graphs as one self-contained HTML page.
+//! The script receives the tree as JSON and writes names as text only, and the page may load nothing.
+//! So even a hostile function name cannot become markup.
 
 use maud::{Markup, html};
 use serde::Serialize;
@@ -10,11 +11,11 @@ use super::shell::Shell;
 use super::style::{Direction, Quantity, Style};
 use crate::tree::{Kind, MORE, NodeId, Tree, clean};
 
-/// The maximum number of frames of a page. If there are more, the narrowest are left out, and the page shows how many.
+/// The maximum number of frames of a page. If there are more frames, the narrowest are left out, and the page shows how many.
 const NODES_MAX: usize = 60_000;
 /// The number of rows of the table below the graph.
 const ROWS: usize = 40;
-/// Sums up to here are exact in JavaScript numbers.
+/// Up to this value, sums are exact in JavaScript numbers.
 const TOTAL_MAX: u64 = 1 << 52;
 
 /// A flame graph as a page.
@@ -142,7 +143,7 @@ fn data<'a>(tree: &'a Tree, before: Option<&[u64]>, style: &'a Style) -> (Data<'
     (data, left_out)
 }
 
-/// The smallest total of a node that is shown.
+/// The smallest total of a node for which the page shows the node.
 fn least(totals: &[u64]) -> u64 {
     if totals.len() <= NODES_MAX {
         return 1;
@@ -152,7 +153,7 @@ fn least(totals: &[u64]) -> u64 {
     at_limit.saturating_add(1)
 }
 
-/// The number by which the page's script knows a kind.
+/// The number of a kind in the page's script.
 fn kind_number(kind: Kind) -> u8 {
     match kind {
         Kind::User => 0,

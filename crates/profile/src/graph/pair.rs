@@ -1,4 +1,4 @@
-//! `Pair`: two trees merged into one, to see what grew and what shrank.
+//! `Pair`: two trees that are merged into one tree, to see what grew and what shrank.
 
 use crate::tree::{NodeId, ROOT, Tree};
 
@@ -14,7 +14,7 @@ pub enum Totals {
 /// Two merged trees.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// All stacks of both recordings, with the weights of the second one.
+    /// All stacks of both recordings, with the weights of the second recording.
     pub tree: Tree,
     /// The own weight of each node in the first recording, after scaling.
     pub before: Vec<u64>,
@@ -27,7 +27,7 @@ pub struct Pair {
 pub struct Changed {
     /// The name of the function.
     pub name: String,
-    /// The function's weight in the first recording, after scaling: its own, and with what it calls.
+    /// The function's weight in the first recording, after scaling: without and with its callees.
     pub before: (u64, u64),
     /// The same weights in the second recording.
     pub after: (u64, u64),
@@ -60,8 +60,8 @@ impl Pair {
         Pair { tree, before: weights, scale }
     }
 
-    /// The weights of each function in both recordings. Functions whose own weight changed most come first. If that is equal, the weight
-    /// with callees decides.
+    /// The weights of each function in both recordings. Functions whose own weight changed most come first.
+    /// If the own weights changed equally, the weight with callees decides.
     pub fn changed(&self) -> Vec<Changed> {
         let after = self.tree.by_name();
         let before = self.old().by_name();

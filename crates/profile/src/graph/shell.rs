@@ -1,4 +1,4 @@
-//! The common frame of all pages. A page loads nothing and runs only its own script. No name in the data can end that script.
+//! The common frame of all pages. A page loads nothing and runs only its own script, and no name in the data can end that script.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
@@ -21,7 +21,7 @@ impl Shell<'_> {
     pub(super) fn html(&self, data: &impl Serialize) -> String {
         // The data consists of numbers and texts, so the conversion to JSON cannot fail.
         let json = serde_json::to_string(data).unwrap_or_default();
-        // Characters that could end a script, or begin a comment in one, are escaped in JSON.
+        // In the JSON, escape characters that could end a script, or begin a comment in a script.
         let json = json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
         let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
         let title = clean(self.title);

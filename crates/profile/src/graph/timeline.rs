@@ -1,5 +1,5 @@
-//! Off-CPU intervals as one self-contained HTML page: a lane for each thread, each interval in the colour of its reason. As on the page of a
-//! flame graph, the script writes names as text only, and the page may load nothing.
+//! Off-CPU intervals as one self-contained HTML page, with a lane for each thread and a colour for each reason.
+//! As on the page of a flame graph, the script writes names as text only, and the page may load nothing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +19,7 @@ pub struct PageHead {
     pub title: String,
     /// The host, date and command of the recording.
     pub subtitle: String,
-    /// Caveats, a sentence each.
+    /// Caveats, one sentence each.
     pub caveats: Vec<String>,
 }
 
@@ -36,8 +36,8 @@ pub struct Row {
     pub cells: [String; 5],
 }
 
-/// The input of the page's script. Times are in nanoseconds since the start of the recording. The lists of a lane have one element for each
-/// piece.
+/// The input of the page's script. Times are in nanoseconds since the start of the recording.
+/// The lists of a lane have one element for each piece.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Data<'a> {
@@ -45,8 +45,8 @@ struct Data<'a> {
     length: u64,
     reasons: Vec<&'static str>,
     texts: Vec<&'a str>,
-    /// Indexes into `texts`: first the program's own function that called the waiting function (-1 if unknown), then the innermost
-    /// functions.
+    /// Indexes into `texts`. The first index is the program's own function that called the waiting function (-1 if unknown).
+    /// The indexes of the innermost functions follow.
     stacks: Vec<Vec<i64>>,
     threads: BTreeMap<u32, &'a str>,
     merged: usize,
@@ -73,7 +73,7 @@ struct LaneData<'a> {
     by: Vec<i64>,
     woken_by: Vec<i64>,
     woken: Vec<i64>,
-    /// Only for incomplete pieces: the index of the piece, and which end is unknown (1 the start, 2 the end, 3 records were lost).
+    /// Only for incomplete pieces: the index of the piece, and the unknown end (1: the start, 2: the end, 3: records were lost).
     edges: Vec<[u64; 2]>,
     /// Only for merged pieces: the index of the piece, the number of its intervals, and their total length.
     several: Vec<[u64; 3]>,
@@ -143,7 +143,7 @@ pub fn timeline_html(timeline: &Timeline, head: &PageHead, longest: &[Row]) -> S
     Shell { title: &head.title, subtitle: &head.subtitle, css, main, js }.html(&data)
 }
 
-/// Collects the texts of the page, each once.
+/// Collects the texts of the page, each text once.
 #[derive(Default)]
 struct Texts<'a> {
     all: Vec<&'a str>,
@@ -199,13 +199,13 @@ fn tick_data(timeline: &Timeline, ticks: &Ticks) -> TickData {
     }
 }
 
-/// The differences between neighbours. They are small numbers, which make the page shorter.
+/// The differences between neighbours. These are small numbers, so the page is shorter.
 fn steps(sorted: &[u64]) -> Vec<u64> {
     let before = std::iter::once(0).chain(sorted.iter().copied());
     sorted.iter().zip(before).map(|(at, before)| at.saturating_sub(before)).collect()
 }
 
-/// The number by which the page's script knows a reason.
+/// The number of a reason in the page's script.
 fn number_of(reason: Reason) -> u8 {
     Reason::ALL.iter().position(|other| *other == reason).map_or(u8::MAX, |at| at as u8)
 }

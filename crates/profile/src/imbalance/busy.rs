@@ -1,4 +1,4 @@
-//! Computes which thread had which CPU, and when. Switches give exact times; samples give estimates.
+//! Computes which thread had which CPU, and when. Switches give exact times, and samples give estimates.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub(super) const CPUS_MAX: u32 = evenkeel_sys::MAX_CPUS as u32;
 /// The use of one CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cpu {
-    /// The time in which the CPU was not idle, in nanoseconds. With samples, the weight of the threads other than the idle one.
+    /// The time in which the CPU was not idle, in nanoseconds. With samples, the total weight of all threads except the idle thread.
     pub(super) busy: u64,
     /// The busy time in each part of the recording.
     pub(super) parts: Vec<u64>,
@@ -27,9 +27,9 @@ pub(super) struct Cpu {
     pub(super) unknown_ns: u64,
     /// How long preempted threads waited to get this CPU again.
     pub(super) waited_ns: u64,
-    /// The number of switch records on this CPU. With samples, the number of samples, including those of the idle thread.
+    /// The number of switch records on this CPU. With samples, the number of samples, including samples of the idle thread.
     pub(super) count: u64,
-    /// The number of samples of threads other than the idle one. None if switches are used.
+    /// The number of samples of threads other than the idle thread. None if switches are used.
     pub(super) samples: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Divides the time into at most `most` parts, none of them shorter than `shortest_ns`.
+    /// Divides the time into at most `most` parts, each at least `shortest_ns` long.
     pub(super) fn divide(span: Span, most: u64, shortest_ns: u64) -> Parts {
         let part_ns = span.length_ns().div_ceil(most.max(1)).max(shortest_ns).max(1);
         Parts { span, part_ns, count: usize::try_from(span.length_ns().div_ceil(part_ns)).unwrap_or(0) }
@@ -88,9 +88,9 @@ impl Cpu {
 /// Which thread has a CPU, and since when.
 #[derive(Clone, Copy, Debug)]
 enum Holder {
-    /// No record has shown it yet.
+    /// No record has shown the thread yet.
     Unknown,
-    /// This thread, which may be the idle one, since this time.
+    /// This thread, which may be the idle thread, since this time.
     Thread(Who, u64),
     /// A thread that is not recorded, or no thread.
     Other,
@@ -99,7 +99,7 @@ enum Holder {
 /// Computes the use of each CPU from switches. CPUs without switches are left out.
 pub(super) fn from_switches(recording: &Recording, parts: &Parts) -> HashMap<u32, Cpu> {
     let mut cpus: HashMap<u32, (Cpu, Holder)> = HashMap::new();
-    // For each preempted thread: since when it waits, and for which CPU.
+    // For each preempted thread: since when it has waited, and for which CPU.
     let mut waiting: HashMap<u32, (u64, u32)> = HashMap::new();
     for switch in recording.switches.iter().filter(|switch| switch.cpu < CPUS_MAX) {
         let (cpu, holder) = cpus.entry(switch.cpu).or_insert_with(|| (Cpu::new(parts), Holder::Unknown));
@@ -135,7 +135,7 @@ fn after(cpu: &mut Cpu, holder: Holder, switch: &Switch, parts: &Parts) -> Holde
     let is_in = switch.turn == Turn::In;
     let before = if is_in { switch.other } else { Some(ours) };
     match (holder, before) {
-        // The kernel writes switch-out and switch-in as a pair. The second record adds nothing.
+        // The kernel writes a switch-out and a switch-in as a pair. The second record adds nothing.
         (Holder::Thread(who, since_ns), _) if is_in && who.1 == ours.1 => return Holder::Thread(who, since_ns),
         (Holder::Thread(who, since_ns), Some(before)) if before.1 == who.1 || before.1 == ENDED_TID => {
             cpu.ran(who, Span { start_ns: since_ns, end_ns: at_ns }, parts);
@@ -177,7 +177,7 @@ pub(super) fn from_samples(recording: &Recording, parts: &Parts) -> (HashMap<u32
     (cpus, unit)
 }
 
-/// The event whose samples are used. A clock is preferred, because its weights are time.
+/// The event whose samples are used. A clock is preferred, because the weights of its samples are times.
 fn on_cpu_event(recording: &Recording) -> Option<(u16, Unit)> {
     let events = recording.events.iter().enumerate().filter(|(_, event)| event.is_on_cpu());
     let best = events.min_by_key(|(_, event)| event.unit != Unit::Nanoseconds)?;

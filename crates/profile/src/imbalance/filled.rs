@@ -10,7 +10,7 @@ use crate::names::Names;
 use crate::recording::{Recording, Sample};
 use crate::stack::StackId;
 
-/// The maximum number of functions, and of stacks, that are reported.
+/// The maximum number of functions and of stacks in the report.
 const FUNCTIONS_MAX: usize = 10;
 const STACKS_MAX: usize = 5;
 
@@ -32,7 +32,7 @@ const INTERRUPTS: &[&str] = &[
 /// Prefixes of functions for interrupts from other CPUs and the local timer.
 const VECTORS: [&str; 2] = ["sysvec_", "asm_sysvec_"];
 
-/// The code that a CPU ran. Shares are of the CPU's busy time, from 0 to 1; samples of the idle thread are left out.
+/// The code that a CPU ran. Shares are of the CPU's busy time, from 0 to 1, without samples of the idle thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Filled {
@@ -58,7 +58,7 @@ pub struct Filled {
 pub struct Place {
     /// The function's name, or a placeholder.
     pub name: String,
-    /// Whether it is a function of the kernel.
+    /// Whether the function is a function of the kernel.
     pub is_kernel: bool,
     /// The share of the function's own code.
     pub self_share: f64,
@@ -146,7 +146,7 @@ impl Kinds {
     }
 }
 
-/// A function's name, and whether it is the kernel's.
+/// A function's name, and whether the function is part of the kernel.
 type Function<'a> = (&'a str, bool);
 /// The weight of a function's own code, and its weight including callees.
 type Sums = (u64, u64);
@@ -162,7 +162,7 @@ fn functions(
         let mut on_stack: BTreeSet<Function<'_>> = BTreeSet::new();
         for (depth, frame) in recording.stacks.innermost_first(*stack).enumerate() {
             let named = names.get(frame);
-            // If code is inlined, an address has several names. The last one is the function with the code.
+            // If code is inlined, an address has several names. The last name is the function that contains the code.
             if depth == 0 {
                 let innermost =
                     named.functions.last().map_or(named.in_place.as_str(), |function| function.name.as_str());

@@ -7,9 +7,9 @@ use crate::recording::Recording;
 
 /// If one thread does at least this share of a CPU's work, the thread is the cause.
 const ALONE: f64 = 0.85;
-/// If interrupts are at least this share of a CPU's work, they are the cause.
+/// If interrupts are at least this share of a CPU's work, interrupts are the cause.
 const INTERRUPTED: f64 = 0.5;
-/// Shorter recordings get a caveat.
+/// A recording that is shorter than this gets a caveat.
 const SHORT_NS: u64 = 2_000_000_000;
 /// If at least this share of the time is unknown, the result gets a caveat.
 const UNKNOWN_MIN: f64 = 0.01;
@@ -49,7 +49,7 @@ impl Imbalance {
         }
     }
 
-    /// The CPUs that were full. If none was, the busiest CPU.
+    /// The CPUs that were full. If no CPU was full, the busiest CPU.
     pub fn full_cpus(&self) -> BTreeSet<u32> {
         let full = self.cpus.iter().filter(|cpu| self.source != Source::Counter && cpu.busy_share >= FULL);
         let full: BTreeSet<u32> = full.map(|cpu| cpu.cpu).collect();

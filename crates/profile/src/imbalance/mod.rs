@@ -1,5 +1,5 @@
-//! `Imbalance`: which CPU was full while others idled, and with which threads and functions. The machine's average hides a full CPU, and so does a
-//! flame graph of all CPUs.
+//! `Imbalance`: which CPU was full while others idled, and with which threads and functions.
+//! The machine's average hides a full CPU, and so does a flame graph of all CPUs.
 
 mod busy;
 mod filled;
@@ -22,7 +22,7 @@ const PART_OF_SWITCHES_NS: u64 = 50_000_000;
 const PART_OF_SAMPLES_NS: u64 = 1_000_000_000;
 /// The maximum number of threads listed for a CPU.
 const THREADS_MAX: usize = 5;
-/// The error of a share in standard errors. Nineteen of twenty measurements are at most this far from the truth.
+/// The error of a share, in standard errors. Nineteen of twenty measurements are at most this far from the truth.
 const ERRORS: f64 = 2.0;
 
 /// The data from which busy shares are computed.
@@ -262,7 +262,7 @@ fn seen(recording: &Recording) -> (Parts, Source, BTreeMap<u32, busy::Cpu>) {
     (parts, source, samples.into_iter().collect())
 }
 
-/// A thread with its time on all CPUs together.
+/// A thread with the thread's time on all CPUs together.
 #[derive(Debug, Default)]
 struct Everywhere {
     time: u64,
@@ -285,8 +285,8 @@ fn all_cpus(seen: &BTreeMap<u32, busy::Cpu>) -> HashMap<Who, Everywhere> {
 struct Scale<'a> {
     source: Source,
     parts: &'a Parts,
-    /// The total of a CPU: the length of the recording, or with a counter the work of the busiest CPU. `whole_part` is the same for one
-    /// part.
+    /// The total of a CPU: the length of the recording, or with a counter the work of the busiest CPU.
+    /// `whole_part` is the total for one part.
     whole: u64,
     whole_part: u64,
 }
@@ -334,7 +334,7 @@ fn part_of(time: u64, whole: u64) -> f64 {
 /// Two standard errors of a share of `all` samples.
 fn error(share: f64, samples: u64, all: u64) -> f64 {
     if samples == 0 {
-        // If no sample of n is busy, the upper bound is about 3/n.
+        // If none of n samples is busy, the upper bound is about 3/n.
         return (3.0 / all.max(1) as f64).min(1.0);
     }
     ERRORS * share * ((1.0 - share).max(0.0) / samples as f64).sqrt()

@@ -8,8 +8,8 @@ const MS: u64 = 1_000_000;
 /// Recordings begin at an arbitrary time of the clock, not at 0.
 const BEGIN_NS: u64 = 5_000 * MS;
 
-/// A recording in which each listed CPU runs the given threads from the given times on, in milliseconds, until `end_ms`. Switch records
-/// come in pairs, as the kernel writes them.
+/// A recording in which each CPU runs the given threads from the given times on, in milliseconds, until `end_ms`.
+/// Switch records come in pairs, as the kernel writes them.
 fn switched(end_ms: u64, turns: &[(u32, Turns<'_>)]) -> Recording {
     let mut recording = Recording {
         span: Span { start_ns: BEGIN_NS, end_ns: BEGIN_NS + end_ms * MS },
@@ -21,7 +21,7 @@ fn switched(end_ms: u64, turns: &[(u32, Turns<'_>)]) -> Recording {
             let [(_, before), (at_ms, next)] = pair else { continue };
             let at_ns = BEGIN_NS + at_ms * MS;
             let (out, into) = (Some((*next, *next)), Some((*before, *before)));
-            // Threads from number 50 on are preempted; the others sleep.
+            // Threads from number 50 on are preempted, and the others sleep.
             let turn = if *before >= 50 { Turn::Preempted } else { Turn::Slept };
             recording.switches.push(Switch { at_ns, cpu: *cpu, pid: *before, tid: *before, turn, other: out });
             recording.switches.push(Switch { at_ns, cpu: *cpu, pid: *next, tid: *next, turn: Turn::In, other: into });
@@ -63,7 +63,7 @@ fn sampled(period_ns: u64, cpus: &[(u32, &[(u32, u64)])]) -> Recording {
 
 #[test]
 fn switches_tell_busy_shares_to_the_nanosecond() {
-    // The first turn of each CPU began before the recording, and the last one continues after it.
+    // The first time slice of each CPU began before the recording, and the last one continues after the recording.
     let recording = switched(1000, &[(0, &[(0, 7), (100, 0), (600, 7), (700, 0)]), (1, &[(0, 0), (250, 9)])]);
     let seen = find_imbalance(&recording);
     let shares: Vec<f64> = seen.cpus.iter().map(|cpu| cpu.busy_share).collect();
@@ -93,7 +93,7 @@ fn one_thread_and_many_have_different_shapes() {
         assert_eq!((seen.shape, seen.cause, seen.uneven_parts), (Shape::Uneven, Some(cause), 20), "{may:?}");
         assert_eq!(seen.thread.is_some(), cause == Cause::OneThread);
     }
-    // Three threads share the CPU in time slices, so two wait at any moment, except at the ends.
+    // Three threads share the CPU in time slices, so two threads wait at any moment, except at the ends.
     let waiting = find_imbalance(&switched(1000, &[(0, idle), (1, &many)])).cpus[1].waiting.unwrap();
     assert!((1.9..=2.0).contains(&waiting), "{waiting}");
 }

@@ -1,4 +1,5 @@
-//! Writes records for what existed before the recording: thread names and mappings, from /proc, in the form that the kernel uses.
+//! Writes records for what existed before the recording: thread names and mappings.
+//! The state is read from /proc, and written in the kernel's form.
 
 use std::io::BufRead;
 
@@ -18,8 +19,8 @@ const MISC_MMAP_DATA: u16 = 1 << 13;
 const MISC_KERNEL: u16 = 1;
 /// The length of a thread name including the terminating zero (`TASK_COMM_LEN`).
 const NAME_BYTES: usize = 16;
-/// The assumed length of the kernel's code if the real one is unknown. No kernel is longer, and no kernel module lies within it (x86-64,
-/// ARM64).
+/// The assumed length of the kernel's code if the real length is unknown.
+/// No kernel is longer, and no kernel module lies within this length (x86-64, ARM64).
 const KERNEL_BYTES: u64 = 64 << 20;
 /// The maximum number of mappings to read of one process. The default of vm.max_map_count is 65,530.
 const MAPS_MAX: usize = 1 << 17;
@@ -29,7 +30,7 @@ const BYTES_MAX: usize = 256 << 20;
 /// Which mappings to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mappings {
-    /// Mappings of code.
+    /// Only mappings of code.
     Code,
     /// All mappings, because addresses of data are looked up too.
     All,
@@ -40,7 +41,7 @@ pub(super) fn processes() -> Vec<u32> {
     sorted(proc::processes())
 }
 
-/// The tids of a process's threads; empty if the process has ended.
+/// The tids of a process's threads. Empty if the process has ended.
 pub(super) fn threads(pid: u32) -> Vec<u32> {
     sorted(proc::threads(pid))
 }
@@ -69,14 +70,14 @@ pub(super) struct Missing {
     pub(super) left_out: u64,
 }
 
-/// Whether the mappings of a process are written.
+/// Whether to write the mappings of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The mappings are not needed.
     No,
-    /// The mappings are written if they are readable. Failures are not reported.
+    /// Write the mappings if they are readable. Failures are not reported.
     IfMay,
-    /// The mappings are written, and failures are reported.
+    /// Write the mappings, and report failures.
     Yes,
 }
 
@@ -108,7 +109,7 @@ pub(super) fn records(
         }
         match std::fs::read(format!("/proc/{pid}/maps")) {
             Ok(text) => {
-                // A path may hold any bytes.
+                // A path may contain any bytes.
                 let text = String::from_utf8_lossy(&text);
                 let maps = text.lines().take(MAPS_MAX).filter_map(parse_map);
                 for map in maps.filter(|map| map.is_code || mappings == Mappings::All) {
@@ -138,8 +139,9 @@ pub(super) fn kernel(layout: &Layout) -> Vec<u8> {
     record(kind::MMAP, MISC_KERNEL, &body, layout).unwrap_or_default()
 }
 
-/// The start of the kernel's code, and the symbol there. The symbol is near the beginning of the file, so only the first lines are read.
-/// The file has about 200,000 lines, and the kernel generates each of them on read.
+/// The start of the kernel's code, and the symbol there.
+/// The symbol is near the beginning of the file, so only the first lines are read.
+/// The file has about 200,000 lines, and the kernel generates each line when it is read.
 fn parse_kernel_start(text: impl BufRead) -> Option<(&'static str, u64)> {
     const LINES_MAX: usize = 20_000;
     let mut other = None;
@@ -156,7 +158,7 @@ fn parse_kernel_start(text: impl BufRead) -> Option<(&'static str, u64)> {
     other
 }
 
-/// The length of the kernel's code in bytes, from its physical addresses. None if the user may not see them.
+/// The length of the kernel's code in bytes, from its physical addresses. None if the user may not see these addresses.
 fn parse_kernel_length(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.ends_with(": Kernel code"))?;
     let (start, end) = line.trim_start().split_once(" : ")?.0.split_once('-')?;
@@ -215,10 +217,10 @@ impl<'m> Map<'m> {
         Mapped { pid, start, end, device, inode, path }
     }
 
-    /// The mapping as a record in the kernel's format: with the file's build ID, or with its device and inode. Anonymous memory has the
-    /// kernel's name for it.
+    /// The mapping as a record in the kernel's format: with the file's build ID, or with the file's device and inode.
+    /// For anonymous memory, the record has the name that the kernel uses.
     fn record(&self, pid: u32, build_id: Option<&[u8]>, layout: &Layout) -> Option<Vec<u8>> {
-        /// The field has four bytes for the ID's length, then this many for the ID.
+        /// The field has four bytes for the ID's length, and then this many bytes for the ID.
         const BUILD_ID_BYTES: usize = 20;
         let build_id = build_id.filter(|id| id.len() <= BUILD_ID_BYTES);
         let mut body = [pid.to_ne_bytes(), pid.to_ne_bytes()].concat();

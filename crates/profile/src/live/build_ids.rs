@@ -1,5 +1,5 @@
-//! `BuildIds`: the build IDs of files that were mapped before the recording. They are read from the mapped files themselves, so replaced files are
-//! recognized. For later mappings the kernel writes build IDs.
+//! `BuildIds`: the build IDs of files that were mapped before the recording.
+//! The IDs are read from the mapped files themselves, so replaced files are recognized. For later mappings, the kernel writes build IDs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::symbols::parse_build_id;
 const FILES_MAX: usize = 8192;
 /// The maximum time for reading, because a file may be on a network file system.
 const READ_NS_MAX: u64 = 1_000_000_000;
-/// The maximum number of program headers, and of bytes of notes.
+/// The maximum number of program headers, and the maximum number of bytes of notes.
 const SEGMENTS_MAX: usize = 4096;
 const NOTES_BYTES_MAX: u64 = 1 << 20;
 /// The maximum length of a build ID in a record (`BUILD_ID_SIZE_MAX`).
@@ -32,7 +32,7 @@ pub(super) struct Mapped<'m> {
     pub(super) pid: u32,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Major and minor number of its device.
+    /// Major and minor number of the file's device.
     pub(super) device: (u32, u32),
     pub(super) inode: u64,
     pub(super) path: &'m str,
@@ -88,7 +88,7 @@ impl BuildIds {
         let kernel = std::fs::read("/sys/kernel/notes").ok().as_deref().and_then(parse_build_id);
         let kernel = kernel.map(|id| BuildId { path: "[kernel.kallsyms]".to_owned(), id, is_kernel: true });
         let files = self.by_path.iter().filter_map(|(path, id)| {
-            // The path of a deleted file no longer names this file.
+            // The path of a deleted file may now lead to another file.
             let id = id.clone().filter(|_| !path.ends_with(" (deleted)"))?;
             Some(BuildId { path: path.clone(), id, is_kernel: false })
         });
@@ -96,8 +96,8 @@ impl BuildIds {
     }
 }
 
-/// Opens exactly the mapped file. The kernel's link is used if permitted, else the path as the process sees it, if the same file is still
-/// there.
+/// Opens exactly the mapped file.
+/// The kernel's link is used if permitted. Otherwise, the path as the process sees it is used, if the same file is still there.
 fn opened(mapped: &Mapped<'_>) -> Option<File> {
     let Mapped { pid, start, end, device, inode, path } = *mapped;
     let held = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
@@ -171,7 +171,7 @@ mod tests {
         let path = std::env::current_exe().unwrap();
         let own = |ids: &BuildIds| ids.table().into_iter().find(|one| path.to_str() == Some(&one.path));
         assert_eq!(own(&ids).map(|one| one.id), expected);
-        // Another file has the same path, as in a container. So neither is identified by the path alone.
+        // Another file has the same path, as in a container. So the path alone identifies neither of the two files.
         let map = mapped(&line);
         let other = Mapped { start: 1, end: 2, inode: map.inode + 1, ..map };
         assert_eq!(ids.build_id(&other), None, "it is not the file that is at its path");

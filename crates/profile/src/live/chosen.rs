@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use crate::perf::record::{Record, What};
 
-/// The maximum number of generations within one read that are resolved. One ring may report a child before another ring reports its parent.
+/// The maximum number of generations that are resolved within one read. One ring may report a child before another ring reports its parent.
 const GENERATIONS_MAX: usize = 64;
 
-/// The threads whose samples and switches are kept. Mappings and names are kept for all: they are small, and a thread may be selected
-/// later.
+/// The threads whose samples and switches are kept.
+/// Mappings and names of all threads are kept: they are small, and a thread may be selected later.
 #[derive(Clone, Debug)]
 pub(super) enum Chosen {
     /// All threads.
@@ -25,7 +25,7 @@ pub(super) enum Chosen {
         name: Vec<u8>,
         /// The processes whose threads may be selected. Empty means all processes.
         pids: HashSet<u32>,
-        /// The threads that have the name now.
+        /// The threads that currently have the name.
         tids: HashSet<u32>,
     },
 }
@@ -50,7 +50,7 @@ impl Chosen {
         });
         let made: HashSet<u32> = made.collect();
         for (pid, tid) in ended.extract_if(.., |(_, tid)| made.contains(tid)) {
-            // A new thread now has the number of an ended one.
+            // A new thread now has the number of an ended thread.
             self.forget(pid, tid);
         }
         for _ in 0..GENERATIONS_MAX {
@@ -62,8 +62,8 @@ impl Chosen {
         }
     }
 
-    /// Drops threads that ended in the previous read, and remembers those of this read. Another CPU's ring may deliver their last records only in
-    /// the next read.
+    /// Drops threads that ended in the previous read, and remembers the threads that ended in this read.
+    /// Another CPU's ring may deliver the last records of an ended thread only in the next read.
     pub(super) fn forget_all(&mut self, lives: &[Record<'_>], ended: &mut Vec<(u32, u32)>) {
         for (pid, tid) in ended.drain(..) {
             self.forget(pid, tid);
@@ -179,7 +179,7 @@ mod tests {
         said(What::Forked { pid, parent_pid: parent, tid: pid, parent_tid: parent })
     }
 
-    /// Records of one moment are in several rings, which are read one after another.
+    /// Records of one moment are in several rings, which the recorder reads one after another.
     #[test]
     fn threads_recorded_before_their_parent_or_after_it_ended_are_found() {
         let mut chosen = Chosen::processes([(7, 7)]);

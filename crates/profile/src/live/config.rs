@@ -9,7 +9,7 @@ use super::probe;
 /// The size of a CPU's ring buffer in bytes: about a second of switches with stacks on a busy CPU.
 pub const RING_BYTES: usize = 1 << 20;
 
-/// The default sampling rate in Hz. It costs almost nothing, and it does not run in step with work that is done 100 times a second.
+/// The default sampling rate in Hz. It costs almost nothing, and it does not run in step with work that a program does 100 times a second.
 pub const CLOCK_HZ: u32 = 99;
 
 /// The settings of a recording.
@@ -17,8 +17,8 @@ pub const CLOCK_HZ: u32 = 99;
 pub struct RecordConfig {
     /// The processes, threads or CPUs.
     pub targets: Targets,
-    /// The processes of interest, if more than these are recorded. At least one of them must exist. The recording ends when the last of
-    /// them ends.
+    /// The processes of interest, if more processes are recorded. At least one of them must exist.
+    /// The recording ends when the last process of interest ends.
     pub about: Vec<u32>,
     /// Samples per second, from 1 to 10,000. None takes no samples.
     pub clock_hz: Option<u32>,
@@ -28,21 +28,21 @@ pub struct RecordConfig {
     pub faults: bool,
     /// Whether to record wake-ups (`sched:sched_waking`), with the stack of the waker.
     pub wakes: bool,
-    /// Whether to record which files the processes run. This is needed for names of functions, but not without stacks.
+    /// Whether to record which files the processes run. Names of functions need these files. Without stacks, they are not needed.
     pub mappings: bool,
     /// Whether to record each packet that is passed to a network interface (`net:net_dev_queue`).
     pub packets: bool,
     /// Probes in programs.
     pub probes: Vec<probe::Probed>,
-    /// How many bytes of the user stack to copy with each sample, for code without frame pointers: a multiple of 8, from 8 to 65,528. None
-    /// copies nothing.
+    /// How many bytes of the user stack to copy with each sample, for code without frame pointers: a multiple of 8, from 8 to 65,528.
+    /// None copies nothing.
     pub user_stack_bytes: Option<u32>,
     /// The size of each CPU's ring buffer, rounded up to a power of two.
     pub ring_bytes: usize,
 }
 
 impl RecordConfig {
-    /// The processes that the configuration names: those of interest, or else those to record.
+    /// The processes that the configuration names: the processes of interest, or else the processes to record.
     pub(super) fn named(&self) -> &[u32] {
         match &self.targets {
             Targets::Processes(pids) | Targets::Threads { pids, .. } if !pids.is_empty() => pids,

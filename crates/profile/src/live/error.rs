@@ -40,7 +40,7 @@ pub enum LiveError {
         event: String,
         /// The kernel's error.
         errno: Errno,
-        /// Why the kernel refused it.
+        /// Why the kernel refused the probe.
         why: String,
         /// What to do instead.
         mend: String,

@@ -1,5 +1,4 @@
-//! Chooses the events and flags for a configuration. From what the configuration requests, it takes as much as the kernel and the user's
-//! privileges allow.
+//! Chooses the events and flags for a configuration: as much of its requests as the kernel and the user's privileges allow.
 
 use evenkeel_sys::perf_probe::{Probe, ProbeKind};
 use evenkeel_sys::perf_sampler::{SampledEvent, Spec, Whose, flag};
@@ -56,7 +55,7 @@ impl Planned {
 /// The events of a recording.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The events. The first one counts nothing: it delivers mappings, names, new threads and switches.
+    /// The events. The first event counts nothing: it delivers mappings, names, new threads and switches.
     pub(super) events: Vec<Planned>,
     /// The name of the sampling event, if samples are taken.
     pub(super) clock: Option<String>,
@@ -67,7 +66,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Chooses the events for these settings, by trying them on the first of these CPUs.
+    /// Chooses the events for these settings. Tries each event on the first of these CPUs.
     ///
     /// # Errors
     /// The kernel's error if even the simplest event cannot be opened.
@@ -107,7 +106,7 @@ impl Plan {
                 Spec { flags: spec.flags | flag::FREQUENCY, ..spec }
             };
             let cycles = of(HARDWARE, HARDWARE_CYCLES);
-            // A guest without hardware counters does not have this event. The clock exists everywhere.
+            // A guest without hardware counters does not have this event, so use the clock, which every machine has.
             let (name, spec) =
                 if try_one(&cycles).is_ok() { ("cycles", cycles) } else { ("cpu-clock", of(SOFTWARE, CPU_CLOCK)) };
             drop(try_one(&spec)?);
@@ -165,7 +164,7 @@ impl Plan {
     }
 }
 
-/// An event whose samples only need thread and time. These come first, as in the samples of all other events.
+/// An event whose samples need only thread and time. These fields come first, as in the samples of all other events.
 fn short(sideband: &Spec) -> Spec {
     let sample_type = sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::PERIOD;
     let flags = sideband.flags & flag::INHERIT | flag::DISABLED;
@@ -181,7 +180,7 @@ fn planned(probed: &Probed, kind: ProbeKind, sideband: &Spec) -> Planned {
     Planned { probe: Some(probed.probe.clone()), ..Planned::new(&probed.event, spec) }
 }
 
-/// Checks whether the probes can be set. They are tried on this process, which does not run the probed code.
+/// Checks whether the kernel accepts the probes. The check sets them on this process, which does not run the probed code.
 ///
 /// # Errors
 /// [`LiveError::NoProbe`].
@@ -246,7 +245,7 @@ fn sideband(settings: &RecordConfig, whose: Whose<'_>) -> Spec {
     Spec { kind: SOFTWARE, config: DUMMY, rate: 1, sample_type, flags, user_registers, user_stack_bytes }
 }
 
-/// The flags for call chains. If the user stack is copied, the kernel need not follow the user's frame pointers.
+/// The flags for call chains. If the user stack is copied, the kernel does not need to follow the user's frame pointers.
 fn chain_flags(settings: &RecordConfig) -> u64 {
     if settings.user_stack_bytes.is_some() { flag::EXCLUDE_CALLCHAIN_USER } else { 0 }
 }

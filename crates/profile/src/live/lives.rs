@@ -1,5 +1,5 @@
-//! `Lives`: whether any recorded process, or a recorded child of one, still runs. The recording ends early after the last of them has
-//! ended.
+//! `Lives`: whether a recorded process, or a recorded child of such a process, still runs.
+//! The recording ends early after the last of these processes has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ const NEVER: u64 = u64::MAX;
 /// The processes that keep the recording going.
 #[derive(Debug, Default)]
 pub(super) struct Lives {
-    /// Processes that may still run. Their start times distinguish them from later processes with the same pid.
+    /// Processes that may still run. A process's start time distinguishes it from later processes with the same pid.
     here: BTreeMap<u32, u64>,
     /// Processes that had ended at the last read of the rings. The rings may still contain records of their children.
     gone: BTreeSet<u32>,
@@ -32,7 +32,7 @@ impl Lives {
             forks.retain(|(pid, parent)| {
                 let is_of_ours = self.here.contains_key(parent) || self.gone.contains(parent);
                 if is_of_ours {
-                    // A process that has already ended may have started children before that.
+                    // A process that has already ended may have started children earlier.
                     self.here.insert(*pid, started(*pid));
                 }
                 !is_of_ours
@@ -43,7 +43,7 @@ impl Lives {
         }
     }
 
-    /// Whether none of the known processes runs.
+    /// Whether all known processes seem to have ended.
     pub(super) fn seem_over(&mut self) -> bool {
         while let Some((pid, started)) = self.here.first_key_value() {
             if runs(*pid, *started) {
@@ -54,7 +54,7 @@ impl Lives {
         true
     }
 
-    /// Called after the rings were read once more after the processes ended. Returns whether no new children appeared.
+    /// Call this after one more read of the rings since the processes ended. Returns true if no new children appeared.
     pub(super) fn settle(&mut self) -> bool {
         self.gone.clear();
         self.here.is_empty()
@@ -70,7 +70,7 @@ fn runs(pid: u32, started: u64) -> bool {
     match ProcessStat::read(pid) {
         Some(stat) if stat.start_ticks != started => false,
         Some(stat) if stat.is_alive() => true,
-        // The first thread of a process may end before the others.
+        // The first thread of a process may end before the other threads.
         Some(_) => proc::threads(pid)
             .any(|tid| ProcessStat::read_thread(pid, tid).is_some_and(|(thread, _)| thread.is_alive())),
         // /proc may hide other users' processes (hidepid).

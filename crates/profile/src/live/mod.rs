@@ -1,7 +1,7 @@
 //! Records a machine, processes, threads or a control group through perf_event_open(2), as a complete `perf.data` file.
 //!
-//! The ring of each CPU is read periodically. Its records go unchanged to a [`Sink`]: a file, memory, or a window of the last seconds. The normal
-//! reader of `perf.data` reads the result, so live and recorded data take one path.
+//! The ring of each CPU is read periodically. Its records go unchanged to a [`Sink`]: a file, memory, or a window of the last seconds.
+//! The normal reader of `perf.data` reads the result. So live and recorded data use the same code.
 
 mod already;
 mod build_ids;
@@ -28,10 +28,10 @@ pub use sink::{FileSink, Memory, Sink};
 pub use summary::{RecordSummary, Status, Unseen};
 pub use window::{Outlet, Window};
 
-/// Checks whether the probes can be set.
+/// Checks whether the kernel accepts the probes.
 ///
 /// # Errors
-/// [`LiveError::NoProbe`] if one of them cannot be set.
+/// [`LiveError::NoProbe`] if a probe cannot be set.
 pub fn try_probes(config: &RecordConfig) -> Result<(), LiveError> {
     events::try_probes(config, &targets::cpus(config))
 }

@@ -1,10 +1,12 @@
-//! `in_order`: sorts the records of one read of all CPUs' rings. Each ring has its own order, and they are read one after another.
+//! `in_order`: sorts the records of one read of all CPUs' rings.
+//! Each ring has its own order, and the recorder reads one ring after another.
 
 use crate::perf::layout::Layout;
 use crate::perf::record::{self, Head, Record, kind};
 
-/// Sorts records of threads and mappings by time and puts them first. All other records follow in their order. A thread's new name may be
-/// in the ring of its CPU before its creation is in the parent's ring. Without sorting, the thread would get its parent's name.
+/// Sorts records of threads and mappings by time and puts them first. All other records follow in their order.
+/// A thread's new name may be in the ring of its CPU before the parent's ring has the thread's creation.
+/// Without sorting, the thread would get its parent's name.
 pub(super) fn in_order<'b>(bytes: &'b [u8], layout: &Layout) -> (Vec<Record<'b>>, Vec<&'b [u8]>) {
     let is_about_lives = |bytes: &&[u8]| {
         let kinds = [kind::COMM, kind::FORK, kind::EXIT, kind::MMAP, kind::MMAP2];
@@ -18,7 +20,7 @@ pub(super) fn in_order<'b>(bytes: &'b [u8], layout: &Layout) -> (Vec<Record<'b>>
     (lives.into_iter().filter_map(|(record, _)| record).collect(), all)
 }
 
-/// Iterates over the records in these bytes, up to the first incomplete one.
+/// Iterates over the records in these bytes, up to the first incomplete record.
 fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! `Pace`: the rate at which probes fire. Each hit costs the program some microseconds, so a probe that fires many thousand times a second would
-//! slow it down.
+//! `Pace`: the rate at which probes fire.
+//! Each hit costs the program some microseconds. A probe that fires many thousand times a second would slow the program down.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ mod tests {
         };
         let events = vec![event("cpu-clock", None), event("probe_server:tick", Some(probe))];
         let plan = Plan { events, clock: None, layout: Layout::default(), unseen: Vec::new() };
-        // Each row: the number of the event, its hits in 200 ms, and whether the rate is accepted.
+        // The columns of a row: the number of the event, its hits in 200 ms, and whether the rate is accepted.
         for (event, hits, is_well) in [(1, 1_900, true), (1, 2_100, false), (0, 2_100, true)] {
             let mut pace = Pace::default();
             pace.check(&plan, 1_000).unwrap();

@@ -1,5 +1,5 @@
-//! `Packer` and `Packed`: the records of a window, compressed if the window requests it. Compressed switch records take an eighth of the
-//! memory.
+//! `Packer` and `Packed`: the records of a window, compressed if the window requests it.
+//! Compressed switch records take an eighth of the memory.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,11 +7,12 @@ use std::io;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// Compresses the records of each read on its own.
+/// Compresses the records of each read separately.
 pub(super) struct Packer {
     stream: Compress,
-    /// One buffer for all reads. If each read had a new buffer that is shrunk afterwards, each would leave a hole in the heap, and
-    /// compression would save no memory.
+    /// One buffer for all reads.
+    /// If each read had a new buffer that is shrunk later, each buffer would leave a hole in the heap.
+    /// Compression would then save no memory.
     scratch: Vec<u8>,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Compresses the records. Without a packer, or if the compressed form is not smaller, it stores them unchanged.
+    /// Compresses the records. Stores them unchanged without a packer, or if compression does not make them smaller.
     pub(super) fn new(records: &[u8], packer: Option<&mut Packer>) -> Packed {
         if let Some(Packer { stream, scratch }) = packer {
             stream.reset();
@@ -58,7 +59,7 @@ impl Packed {
 
     pub(super) fn records(&self) -> io::Result<Cow<'_, [u8]>> {
         let Some(length) = self.unpacked_bytes else { return Ok(Cow::Borrowed(&self.bytes)) };
-        // One byte more, so that the decoder can detect the end.
+        // Reserve one byte more, so that the decoder can detect the end.
         let mut records = Vec::with_capacity(length.saturating_add(1));
         Decompress::new(false).decompress_vec(&self.bytes, &mut records, FlushDecompress::Finish)?;
         match records.len() == length {

@@ -1,4 +1,4 @@
-//! `record`: opens the events, reads their rings periodically, and follows CPUs that go online and offline.
+//! `record`: opens the events, reads the events' rings periodically, and follows CPUs that go online and offline.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -23,7 +23,7 @@ use crate::recording::Machine;
 const LOOK_EVERY_MS: u32 = 100;
 /// The maximum time between two reads of the rings.
 const READ_EVERY_NS: u64 = 1_000_000_000;
-/// The minimum time between two reads of the rings. Without it, the records that a read itself causes would trigger the next read.
+/// The minimum time between two reads of the rings. Without it, the records that one read causes would trigger the next read.
 const READ_APART_NS: u64 = 5_000_000;
 /// If a ring is filled to this share, the rings are read at once.
 const FULL_ENOUGH: f64 = 0.25;
@@ -31,11 +31,11 @@ const FULL_ENOUGH: f64 = 0.25;
 const CPUS_EVERY_NS: u64 = 100_000_000;
 /// The minimum size of a ring, for users who may lock little memory.
 const RING_BYTES_MIN: usize = 1 << 17;
-/// `PERF_RECORD_FINISHED_ROUND`: all records before it are older than those after the next one.
+/// `PERF_RECORD_FINISHED_ROUND`: all records before this record are older than the records after the next `FINISHED_ROUND`.
 const FINISHED_ROUND: u32 = 68;
 
-/// Records until `until` returns false (it is called about ten times a second), the sink is full, or all named processes and their recorded
-/// children have ended.
+/// Records until `until` returns false or the sink is full. `until` is called about ten times a second.
+/// Also ends when all named processes and their recorded children have ended.
 ///
 /// # Errors
 /// [`LiveError`] if the user lacks a privilege, a target does not exist, or the sink fails.
@@ -146,7 +146,7 @@ impl<'w> Recorder<'w> {
         if recorder.rings.is_empty() {
             return Err(targets::refused(config, Errno::NODEV));
         }
-        // From here on the rings report new threads and names, so list once more what existed before.
+        // From here on, the rings report new threads and names. So list again what existed before.
         targets::look_again(&mut recorder.chosen);
         Ok(recorder)
     }
@@ -154,7 +154,7 @@ impl<'w> Recorder<'w> {
     fn open_cpu(&mut self, cpu: usize) -> Result<(), Errno> {
         let whose = self.watch.whose();
         let sideband = self.plan.events[0].spec;
-        // With single threads, the ring's own event counts this process, so the ring outlives each of the threads.
+        // If single threads are recorded, the ring's own event counts this process. So the ring outlives each of these threads.
         let (leader, leads) = match &self.watch {
             Watch::Everybody => (sideband, Whose::Everybody),
             Watch::Group(group) => (sideband, Whose::Group(group)),
@@ -172,7 +172,7 @@ impl<'w> Recorder<'w> {
         let mut events = Vec::new();
         for whose in whose {
             for (number, planned) in self.plan.events.iter_mut().enumerate() {
-                // Except for single threads, the ring's own event is the first one.
+                // Unless single threads are recorded, the ring's own event is the first event.
                 if number == 0 && !matches!(whose, Whose::Thread(_)) {
                     continue;
                 }
@@ -194,13 +194,13 @@ impl<'w> Recorder<'w> {
         Ok(())
     }
 
-    /// Writes the earlier state, then enables all events.
+    /// Writes the state before the recording, then enables all events.
     fn begin(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let mappings = if self.config.faults { Mappings::All } else { Mappings::Code };
         let wants_maps = |pid| match (self.chosen.may_have(pid), self.config.wakes) {
             _ if !self.config.mappings => Wanted::No,
             (true, _) => Wanted::Yes,
-            // Any thread may be a waker. The report shows the waker's stack, so mappings of all processes are useful.
+            // Any thread may be a waker. The report shows the waker's stack, so the mappings of all processes are useful.
             (false, true) => Wanted::IfMay,
             (false, false) => Wanted::No,
         };
@@ -251,7 +251,7 @@ impl<'w> Recorder<'w> {
             return Ok(false);
         }
         while self.lives.seem_over() {
-            // The rings may still contain children that these processes started last.
+            // The rings may still contain the last children that these processes started.
             self.read(into)?;
             if self.is_settled {
                 self.has_ended = true;
@@ -263,7 +263,8 @@ impl<'w> Recorder<'w> {
 
     fn pass_on(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let bytes = std::mem::take(&mut self.bytes);
-        // Handle the thread records of all rings first. A later ring may contain the record that selects a thread of an earlier ring.
+        // Handle the thread records of all rings first.
+        // A later ring may contain the record that selects a thread of an earlier ring.
         let (lives, all) = in_order(&bytes, &self.plan.layout);
         self.chosen.learn_all(&lives, &mut self.ended);
         self.follow_children(&lives);
@@ -280,7 +281,7 @@ impl<'w> Recorder<'w> {
         into.take(&kept).map_err(not_written)
     }
 
-    /// Adds recorded children, because they keep the recording going too.
+    /// Adds recorded children, because recorded children also keep the recording running.
     fn follow_children(&mut self, lives: &[Record<'_>]) {
         if !self.config.about.is_empty() || self.config.named().is_empty() {
             return;
@@ -326,7 +327,7 @@ impl<'w> Recorder<'w> {
         true
     }
 
-    /// The index of the event that a sample belongs to, if known.
+    /// The index of the event to which a sample belongs, if known.
     fn event_of(&self, bytes: &[u8], head: Head) -> Option<usize> {
         // A sample begins with the ID of its event.
         let id = bytes.get(HEAD_BYTES..HEAD_BYTES + 8).filter(|_| head.kind == kind::SAMPLE)?;
@@ -337,7 +338,8 @@ impl<'w> Recorder<'w> {
         if matches!(self.chosen, Chosen::All) {
             return true;
         }
-        // In a sample, process and thread follow the event's ID and the address. In other records, the trailing fields begin with them.
+        // In a sample, process and thread follow the event's ID and the address.
+        // In other records, the trailing fields begin with process and thread.
         let at = if head.kind == kind::SAMPLE {
             HEAD_BYTES + 16
         } else {
@@ -364,7 +366,7 @@ impl<'w> Recorder<'w> {
         tid.is_some_and(|tid| self.chosen.has_thread(tid))
     }
 
-    /// Reads CPUs that went offline a last time, and opens new ones.
+    /// Reads CPUs that went offline one last time, and opens new CPUs.
     fn follow_cpus(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let now = targets::cpus(self.config);
         let gone: Vec<usize> = self.rings.keys().copied().filter(|cpu| !now.contains(*cpu)).collect();
@@ -392,8 +394,8 @@ impl<'w> Recorder<'w> {
         let elapsed_ns = self.status().elapsed_ns;
         self.rings.values().for_each(OfCpu::pause);
         self.read(into)?;
-        // The kernel reports lost records only with the next record in the ring. The last losses are therefore read from the events'
-        // counters.
+        // The kernel reports lost records only with the next record in the ring.
+        // So the events' counters show the last losses.
         let counted = self.rings.values().map(OfCpu::lost).sum::<u64>() + self.lost_closed;
         let unreported = counted.saturating_sub(self.lost_reported);
         if unreported > 0 {
@@ -430,7 +432,7 @@ impl<'w> Recorder<'w> {
 impl OfCpu {
     fn resume(&self) {
         for (_, event) in &self.events {
-            // An event of a thread that has ended cannot be resumed, and need not be.
+            // An event of an ended thread cannot be resumed, and does not need to be.
             let _ = event.resume();
         }
     }

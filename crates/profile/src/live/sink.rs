@@ -17,12 +17,12 @@ pub trait Sink {
         false
     }
 
-    /// Whether a window should be written now, while the recording continues. Called about ten times a second.
+    /// Whether to write a window now, while the recording continues. Called about ten times a second.
     fn is_triggered(&mut self) -> bool {
         false
     }
 
-    /// Writes a window. It is called after all records up to now were added.
+    /// Writes a window. Called after the sink got all records up to now.
     ///
     /// # Errors
     /// If writing fails.
@@ -38,7 +38,7 @@ pub trait Sink {
     fn finish(&mut self, described: &Described) -> io::Result<()>;
 }
 
-/// A sink that writes a file, or to another writer.
+/// A sink that writes to a file or to another writer.
 #[derive(Debug)]
 pub struct FileSink<W> {
     writer: Option<PerfWriter<W>>,
@@ -73,7 +73,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Starts a file for at most `bytes_max` bytes of records. Only the last read may exceed this.
+    /// Starts a file for at most `bytes_max` bytes of records. Only the last read may exceed this limit.
     pub fn new(bytes_max: usize) -> Memory {
         // Writing to memory can't fail.
         Memory {

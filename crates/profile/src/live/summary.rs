@@ -26,7 +26,7 @@ pub struct RecordSummary {
     pub ended_with: Vec<u32>,
     /// The name of the sampling event, such as `cpu-clock`. None if no samples were requested.
     pub clock: Option<String>,
-    /// The name of each sampled event, and the number of its samples.
+    /// The name of each sampled event, and the number of samples of that event.
     pub events: Vec<(String, u64)>,
     /// Events and data that could not be recorded.
     pub unseen: Vec<Unseen>,
@@ -61,7 +61,7 @@ impl RecordSummary {
         }
     }
 
-    /// The data that could not be recorded of these processes, or of all if `pids` is empty.
+    /// The data of these processes that could not be recorded. An empty `pids` means all processes.
     pub fn unseen_of(&self, pids: &[u32]) -> Vec<String> {
         let concerns = |of: &[u32]| pids.is_empty() || of.is_empty() || of.iter().any(|pid| pids.contains(pid));
         self.unseen.iter().filter(|unseen| concerns(&unseen.of)).map(|unseen| unseen.what.clone()).collect()

@@ -14,7 +14,7 @@ use super::error::LiveError;
 use super::events::Plan;
 use super::summary::numbers;
 
-/// The maximum number of open files. If single threads need more, whole CPUs are recorded, or only some of the threads.
+/// The maximum number of open files. If single threads need more, evenkeel records whole CPUs, or only some of the threads.
 const FILES_MAX: u64 = 4096;
 /// The number of open files that remain for other purposes.
 const FILES_FREE: u64 = 64;
@@ -100,7 +100,7 @@ pub(super) fn cpus(config: &RecordConfig) -> CpuSet {
 /// Finds the targets.
 ///
 /// # Errors
-/// [`LiveError`] if they do not exist, or the user lacks a privilege.
+/// [`LiveError`] if a target does not exist, or if the user lacks a privilege.
 pub(super) fn find(config: &RecordConfig) -> Result<Found, LiveError> {
     let cpus = cpus(config);
     if cpus.is_empty() {
@@ -165,7 +165,7 @@ fn by_targets(config: &RecordConfig, cpus: &CpuSet) -> Result<Found, LiveError> 
             let group = Group::open(path).map_err(|errno| not_there(&format!("{}: {errno}", path.display())))?;
             match Plan::probe(config, Whose::Group(&group), cpus) {
                 Ok(plan) => Ok(Found::new(Watch::Group(group), Chosen::All, plan)),
-                // The perf_event controller does not have this group, so its processes are recorded.
+                // The perf_event controller does not have this group, so record the group's processes.
                 Err(errno) if !errno.is_denial() => of_group(path, &everybody),
                 Err(errno) => Err(refused(config, errno)),
             }
@@ -204,14 +204,14 @@ fn one_by_one(
     {
         return Ok(found);
     }
-    // The first thread may have ended, so try the next one.
+    // The first thread may have ended, so try the next thread.
     let planned = threads.tids.iter().find_map(|tid| match Plan::probe(config, Whose::Thread(*tid), cpus) {
         Err(Errno::SRCH) => None,
         planned => Some(planned),
     });
     let planned = planned.unwrap_or(Err(Errno::SRCH));
     let plan = planned.map_err(|errno| refused(config, errno))?;
-    // If not all threads can be recorded, choose those with most CPU time.
+    // If not all threads can be recorded, choose the threads with most CPU time.
     if count > room {
         threads.tids.sort_by_cached_key(|tid| std::cmp::Reverse(already::cpu_ns(*tid)));
     }
@@ -311,7 +311,7 @@ mod tests {
 
     use super::*;
 
-    /// The thread starts after the first listing and gets its name before the rings are open.
+    /// The thread starts after the first listing, and gets its name before the rings are open.
     #[test]
     fn a_thread_that_starts_before_the_rings_open_is_found() {
         let us = std::process::id();

@@ -1,5 +1,5 @@
-//! `Window`: a sink that keeps the last seconds in memory and writes them to a file on request. So it can show what led to an event that
-//! nobody can predict.
+//! `Window`: a sink that keeps the last seconds in memory and writes them to a file on request.
+//! So the file can show what led to an event that nobody can predict.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Seek, Write};
@@ -16,7 +16,7 @@ use crate::perf::write::{self, Described, PerfWriter};
 /// The maximum number of mappings remembered for a process.
 const MAPS_MAX: usize = 1 << 16;
 
-/// Decides when a window is written, and to where.
+/// Decides when and where a window is written.
 pub trait Outlet {
     /// The type of a window's file.
     type File: Write + Seek;
@@ -52,14 +52,14 @@ pub struct Window<O> {
 }
 
 impl<O: Outlet> Window<O> {
-    /// Keeps the last `length_ns`, or less if that is more than `bytes_max` of records.
+    /// Keeps the last `length_ns`, or less if those records exceed `bytes_max`.
     pub fn new(length_ns: u64, bytes_max: usize, outlet: O) -> Window<O> {
         let (pieces, known) = (VecDeque::new(), Known::default());
         Window { length_ns, bytes_max, pieces, packer: None, bytes: 0, known, was_cut: false, outlet }
     }
 
-    /// Compresses the records, and counts their compressed size against `bytes_max`. Compression costs well under a microsecond for each
-    /// switch.
+    /// Compresses the records, and counts their compressed size against `bytes_max`.
+    /// Compression costs well under a microsecond for each switch.
     #[must_use]
     pub fn compressed(mut self) -> Window<O> {
         self.packer = Some(Packer::new());
@@ -92,7 +92,7 @@ impl<O: Outlet> Window<O> {
             self.was_cut |= !is_old;
             if let Some((_, records)) = self.pieces.pop_front() {
                 self.bytes -= records.room_bytes();
-                // A damaged piece is skipped. At most, names and mappings are missing then.
+                // A damaged piece is skipped. The loss is at most some names and mappings.
                 records.records().iter().for_each(|records| self.known.learn_all(records));
             }
         }
@@ -144,7 +144,7 @@ struct Known {
 
 #[derive(Clone, Debug, Default)]
 struct Process {
-    /// The mappings by start address, each with its end. A new process shares those of its parent.
+    /// The mappings by start address, each with its end. A new process shares the mappings of its parent.
     maps: Rc<BTreeMap<u64, (u64, Vec<u8>)>>,
     /// The last name record of each thread, by thread number.
     names: BTreeMap<u32, Vec<u8>>,
@@ -192,7 +192,7 @@ impl Known {
             }
             What::Forked { pid, parent_pid, tid, parent_tid } => {
                 let parent = self.processes.get(&parent_pid);
-                // If a name record of the thread has already arrived, it stays.
+                // If the thread already has a name record, keep it.
                 let is_known =
                     |tid: u32| self.processes.get(&pid).is_some_and(|process| process.names.contains_key(&tid));
                 let name = parent.and_then(|parent| parent.names.get(&parent_tid)).filter(|_| !is_known(tid)).cloned();
@@ -222,8 +222,8 @@ impl Known {
         }
     }
 
-    /// The state as records with time zero, to be written before all others. Names come first, because a name record after exec clears the
-    /// mappings.
+    /// The state as records with time zero, to be written before all others.
+    /// Names come first, because a name record after exec clears the mappings.
     fn records(&self, layout: &Layout) -> Vec<u8> {
         let tail_bytes = write::id_bytes(layout);
         let time_at = if layout.has(sample::TID) { 8 } else { 0 };

@@ -1,5 +1,5 @@
-//! `Cpus`: which thread had which CPU at which time, if whole CPUs were recorded. It shows when a CPU was idle while a thread was ready,
-//! and when records are missing.
+//! `Cpus`: which thread had which CPU at which time, if whole CPUs were recorded.
+//! `Cpus` shows when a CPU was idle while a thread was ready, and when records are missing.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::pair::Pair;
 use super::recorded::Recorded;
 use crate::recording::{Recording, Span, Switch, Turn};
 
-/// If a ready thread's CPU was idle for at least this share of the wait, the thread was throttled. If the share is smaller, the thread may
-/// have waited until another CPU took it.
+/// If a ready thread's CPU was idle for at least this share of the wait, the thread was throttled.
+/// If the share is smaller, the thread may have waited until another CPU took it.
 const IDLE_SHARE: f64 = 0.25;
 /// A shorter wait next to an idle CPU is normal, because the scheduler moves threads only at its next tick.
 const KEPT_LEAST_NS: u64 = 4_000_000;
-/// After the kernel's throttling work, a shorter interval may also be an ordinary preemption.
+/// If the stack shows the kernel's throttling work, a shorter interval may still be an ordinary preemption.
 const THROTTLED_LEAST_NS: u64 = 500_000;
 /// The maximum number of time slices that are summed to find who had a CPU longest.
 const TURNS_MAX: usize = 4096;
@@ -28,7 +28,8 @@ struct Given {
 }
 
 impl Given {
-    /// `from` is the thread that had the CPU until now, if recorded. If it is not the last one that is known, others had the CPU in between.
+    /// `from` is the thread that had the CPU until now, if recorded.
+    /// If `from` is not the last known thread, other threads had the CPU in between.
     fn after(before: Option<&Given>, at_ns: u64, (pid, tid): (u32, u32), from: Option<(u32, u32)>) -> Given {
         let was_idle = |before: &Given| before.tid == 0 && from.is_none_or(|(_, tid)| tid == 0);
         let idle_ns = before
@@ -37,11 +38,11 @@ impl Given {
     }
 }
 
-/// The thread that had each CPU over time.
+/// Which thread had each CPU, over time.
 #[derive(Debug, Default)]
 pub(super) struct Cpus {
     by_cpu: BTreeMap<u32, Vec<Given>>,
-    /// Times in which records are missing, sorted by start. None lies inside another.
+    /// Times in which records are missing, sorted by start. No time lies inside another.
     holes: Vec<Span>,
 }
 
@@ -50,7 +51,7 @@ impl Cpus {
         let mut cpus = Cpus::default();
         let mut last: BTreeMap<u32, &Switch> = BTreeMap::new();
         let recorded = Recorded::from_recording(recording);
-        // If only some threads were recorded, it is unknown who else used a CPU.
+        // If only some threads were recorded, it is unknown which other threads used a CPU.
         for switch in recording.switches.iter().filter(|switch| switch.other.is_some()) {
             let before = last.insert(switch.cpu, switch);
             if before.is_some_and(|before| !recorded.follows(before, switch)) {
@@ -62,7 +63,8 @@ impl Cpus {
                     let next = Given::after(given.last(), switch.at_ns, (switch.pid, switch.tid), from);
                     given.push(next);
                 }
-                // Threads that are left out have no records of their own. Nor has the idle thread of some CPUs on some guests.
+                // Threads that are left out have no records of their own.
+                // On some guests, the idle threads of some CPUs have no records either.
                 (_, Some(next)) if next.1 == 0 || !recorded.has(next.1, switch.cpu, switch.at_ns) => {
                     let next = Given::after(given.last(), switch.at_ns, next, None);
                     given.push(next);
@@ -81,7 +83,7 @@ impl Cpus {
         self.holes.get(first).is_some_and(|hole| hole.start_ns < span.end_ns)
     }
 
-    /// The thread other than the idle one that had the CPU longest during this interval. None if unknown.
+    /// The thread that had the CPU longest during this interval, except the idle thread. None if unknown.
     pub(super) fn longest(&self, pair: &Pair) -> Option<(u32, u32)> {
         let given = self.by_cpu.get(&pair.cpu)?;
         let first = given.partition_point(|given| given.at_ns < pair.span.start_ns);
@@ -99,11 +101,11 @@ impl Cpus {
         sums.into_iter().max_by_key(|(_, sum_ns)| *sum_ns).map(|(who, _)| who)
     }
 
-    /// Whether the CPU limit of its control group kept a ready thread from running. `after_work` says that its stack shows the kernel's
-    /// throttling work.
+    /// Whether a CPU limit kept a ready thread of a control group from running.
+    /// `after_work` says that the thread's stack shows the kernel's throttling work.
     pub(super) fn was_throttled(&self, pair: &Pair, after_work: bool) -> bool {
         let length_ns = pair.span.length_ns();
-        // A CPU with a runnable thread does not go idle.
+        // A CPU does not go idle while it has a runnable thread.
         let went_idle = pair.next.is_some_and(|(_, tid)| tid == 0);
         if after_work {
             return went_idle || length_ns >= THROTTLED_LEAST_NS;

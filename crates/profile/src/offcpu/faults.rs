@@ -1,5 +1,5 @@
-//! Page faults that waited for a disk, by mapped file. The event `major-faults` gives the address, the mappings give the file, and the off-CPU
-//! intervals give the time.
+//! Page faults that waited for a disk, by mapped file.
+//! The event `major-faults` gives the address, the mappings give the file, and the off-CPU intervals give the time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,9 +11,9 @@ use crate::names::Names;
 use crate::recording::{Mapping, Recording};
 use crate::stack::{ModuleId, StackId};
 
-/// The kernel reports a fault when it has handled it. An interval that ended longer before that belongs to another fault.
+/// The kernel reports a fault after it has handled the fault. An interval that ended longer before the report belongs to another fault.
 const SAME_FAULT_NS: u64 = 5_000_000;
-/// A child inherits mappings; this limits how many ancestors are searched.
+/// The maximum number of ancestors to search for a mapping, because a child inherits mappings.
 const PARENTS_MAX: usize = 8;
 const FRAMES_MAX: usize = 64;
 
@@ -37,7 +37,8 @@ pub struct Faults {
     pub max_ns: u64,
 }
 
-/// The faults of the wanted processes, those with the longest total wait first. `intervals` must only have intervals of these processes.
+/// The faults of the wanted processes. Faults with the longest total wait come first.
+/// `intervals` must only have intervals of these processes.
 pub fn faults(
     recording: &Recording,
     names: &Names,
@@ -114,7 +115,7 @@ impl<'a> Memory<'a> {
         Memory { rest: recording.mappings.iter().peekable(), maps: HashMap::new(), parents }
     }
 
-    /// The mapping at an address at a time. Calls must come with ascending times.
+    /// The mapping of an address at a given time. The times of successive calls must ascend.
     fn at(&mut self, pid: u32, address: u64, at_ns: u64) -> Option<ModuleId> {
         while let Some(mapping) = self.rest.next_if(|mapping| mapping.at_ns <= at_ns) {
             let Mapping { start, end, module, .. } = *mapping;

@@ -1,5 +1,5 @@
-//! Off-CPU intervals as folded stacks, weighted by their length in nanoseconds. Off-CPU flame graphs and wake-up graphs are drawn from
-//! them.
+//! Off-CPU intervals as folded stacks, weighted by their length in nanoseconds.
+//! Off-CPU flame graphs and wake-up graphs are drawn from these stacks.
 
 use super::interval::OffCpuInterval;
 use crate::fold::{self, Base, Folded, WeightedStack};
@@ -7,7 +7,7 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::StackId;
 
-/// The intervals by stack, with the reason as the innermost frame. If a thread ended, its last interval has no length and is left out.
+/// The intervals by stack, with the reason as the innermost frame. The last interval of an ended thread has no length, so it is left out.
 pub fn folded(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], base: Base) -> Folded {
     let long = intervals.iter().filter(|interval| interval.span.length_ns() > 0);
     Folded::from(&fold::tree(recording, names, base, long.map(seen)))
@@ -19,7 +19,7 @@ pub(super) fn seen(interval: &OffCpuInterval) -> WeightedStack {
     WeightedStack { pid, tid, cpu, stack, on_top: Some(reason.words()), weight: span.length_ns() }
 }
 
-/// The intervals with a known waker. A stack consists of the waker's thread and stack, followed by the woken thread's stack.
+/// The intervals with a known waker. Each stack has the waker's thread and stack, followed by the woken thread's stack.
 pub fn woken(recording: &Recording, names: &Names, intervals: &[OffCpuInterval]) -> Folded {
     let mut folded = Folded::default();
     let line = |seen: WeightedStack| {

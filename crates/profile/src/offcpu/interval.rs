@@ -31,7 +31,7 @@ pub enum Reason {
     Throttled,
     /// The thread waited for its child or for a signal, or was stopped.
     Stopped,
-    /// By the kernel's records the thread had the CPU, but the hypervisor ran another guest.
+    /// The kernel's records show the thread on the CPU, but the hypervisor ran another guest.
     Steal,
     /// The thread ended.
     Ended,
@@ -95,9 +95,9 @@ pub enum Edges {
     /// Both ends are known, and so is the length.
     #[default]
     Seen,
-    /// The interval began before the recording, or before the sample that revealed it. Its length is a lower bound.
+    /// The interval began before the recording, or before the sample that revealed it. The length is a lower bound.
     FromBefore,
-    /// The interval continued after the recording. Its length is a lower bound.
+    /// The interval continued after the recording. The length is a lower bound.
     ToAfter,
     /// Records were lost within the interval, so it may be several intervals.
     Torn,
@@ -110,7 +110,7 @@ pub struct OffCpuInterval {
     pub pid: u32,
     /// The thread that had no CPU.
     pub tid: u32,
-    /// The CPU that the thread left. If that is unknown, the CPU that the thread got afterwards.
+    /// The CPU that the thread left. If the left CPU is unknown, the CPU that the thread got afterwards.
     pub cpu: u32,
     /// Start and end.
     pub span: Span,
@@ -120,12 +120,12 @@ pub struct OffCpuInterval {
     pub reason: Reason,
     /// The stack of the thread when it left the CPU, if recorded.
     pub stack: Option<StackId>,
-    /// The process and thread that took the CPU, if recorded; thread 0 is idle. If the waiting thread was ready to run, this is the thread
-    /// that had the CPU longest.
+    /// The process and thread that took the CPU, if recorded. Thread 0 is idle.
+    /// If the waiting thread was ready to run, this is the thread that had the CPU longest.
     pub taken_by: Option<(u32, u32)>,
     /// The thread that woke the waiting thread, and the stack of the waker, if recorded.
     pub woken_by: Option<(u32, Option<StackId>)>,
-    /// The time of the wake-up, if recorded. From then on, the thread waited for a CPU.
+    /// The time of the wake-up, if recorded. After the wake-up, the thread waited for a CPU.
     pub woken_at_ns: Option<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! Finds off-CPU intervals and their reasons. The kernel's switch records give start and end; the thread's stack at the switch gives the reason.
+//! Finds off-CPU intervals and their reasons.
+//! The kernel's switch records give start and end, and the thread's stack at the switch gives the reason.
 
 mod cpus;
 mod faults;
@@ -35,7 +36,7 @@ use reason::StackReason;
 /// The maximum distance between a switch and the sample that belongs to it.
 const SAME_MOMENT_NS: u64 = 1_000_000;
 
-/// The intervals of all threads except the idle ones, sorted by start.
+/// The intervals of all threads except the idle threads, sorted by start.
 pub fn intervals(recording: &Recording, names: &Names) -> Vec<OffCpuInterval> {
     let cpus = Cpus::from_recording(recording);
     let samples = Samples::from_recording(recording);

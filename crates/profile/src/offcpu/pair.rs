@@ -18,8 +18,8 @@ pub(super) struct Pair {
     pub(super) turn: Option<Turn>,
     /// The process and thread that got the CPU at the switch-out, if recorded.
     pub(super) next: Option<(u32, u32)>,
-    /// The time of the switch-in before, if recorded.
+    /// The time of the previous switch-in, if recorded.
     pub(super) given_at_ns: Option<u64>,
-    /// Whether the thread ended here.
+    /// Whether the thread ended at this switch-out.
     pub(super) has_ended: bool,
 }

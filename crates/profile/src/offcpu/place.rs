@@ -1,4 +1,5 @@
-//! The place of a wait: the function of the program's own code that called the waiting function. It distinguishes one lock from another.
+//! The place of a wait: the function of the program's own code that called the waiting function.
+//! The place distinguishes the program's locks.
 
 use std::collections::HashMap;
 
@@ -31,7 +32,7 @@ const WRAPPERS: &[&str] =
     &["poll", "ppoll", "select", "read", "write", "recv", "send", "nanosleep", "clock_nanosleep", "epoll_wait"];
 const FRAMES_MAX: usize = 128;
 
-/// Finds the place of each stack. Each is computed once.
+/// Finds the place of each stack. Each place is computed only once.
 pub(super) struct Places<'a> {
     recording: &'a Recording,
     names: &'a Names,
@@ -43,7 +44,7 @@ impl<'a> Places<'a> {
         Places { recording, names, known: HashMap::new() }
     }
 
-    /// The function that called the waiting function; for a kernel thread, a kernel function.
+    /// The function that called the waiting function. For a kernel thread, a kernel function.
     pub(super) fn at(&mut self, stack: StackId) -> Option<&str> {
         let (recording, names) = (self.recording, self.names);
         self.known.entry(stack).or_insert_with(|| of_stack(recording, names, stack)).as_deref()
@@ -68,7 +69,7 @@ fn is_of_library(recording: &Recording, frame: FrameId) -> bool {
     LIBRARIES.iter().any(|library| name.starts_with(library))
 }
 
-/// The name of the frame's innermost function. If it has no name, its offset in the file.
+/// The name of the frame's innermost function. If the function has no name, the frame's offset in the file.
 fn name(recording: &Recording, names: &Names, frame: FrameId) -> Option<String> {
     let named = names.get(frame);
     if let Some(function) = named.functions.last() {

@@ -1,5 +1,5 @@
-//! `StackReason`: what the stack of a switch shows. The kernel function that called the scheduler identifies the wait. Without kernel names, C
-//! library functions identify most waits.
+//! `StackReason`: what the stack of a switch shows.
+//! The kernel function that called the scheduler identifies the wait. Without kernel names, C library functions identify most waits.
 
 use super::interval::Reason;
 use crate::names::Names;
@@ -18,7 +18,7 @@ pub(super) enum StackReason {
     Waits(Reason),
     /// The thread was returning to user mode, or at a preemption point of the kernel.
     Forced,
-    /// The thread was in the work by which the kernel throttles a control group.
+    /// The thread ran the work by which the kernel throttles a control group.
     ThrottleWork,
     /// The thread called sched_yield.
     Yielded,
@@ -30,9 +30,9 @@ pub(super) enum StackReason {
 
 /// How a kernel function is recognized.
 enum Like {
-    /// The function's name is this.
+    /// The function has this name.
     Is(&'static str),
-    /// The function's name begins with this.
+    /// The function's name begins with this text.
     Begins(&'static str),
 }
 use Like::{Begins, Is};
@@ -66,7 +66,7 @@ const FORCED: &[Like] = &[
     Is("arm64_preempt_schedule_irq"),
 ];
 
-/// Functions of a page fault. Whatever the thread waits for inside, the reason is the page fault.
+/// Functions of a page fault. The reason is the page fault, whatever the thread waits for inside these functions.
 const FAULT: &[Like] = &[
     Is("handle_mm_fault"),
     Is("exc_page_fault"),
@@ -77,7 +77,7 @@ const FAULT: &[Like] = &[
     Is("handle_userfault"),
 ];
 
-/// The reason of a wait by kernel function. If a stack has several of these functions, the one nearest to the scheduler decides.
+/// The reason of a wait, by kernel function. If a stack has several of these functions, the function nearest to the scheduler decides.
 const WAITS: &[(Like, Reason)] = &[
     (Begins("futex_"), Reason::Futex),
     (Is("__futex_wait"), Reason::Futex),
@@ -204,7 +204,7 @@ pub(super) fn seen(recording: &Recording, names: &Names, stack: StackId) -> Stac
     of_kernel(&kernel).unwrap_or_else(|| of_user(&user))
 }
 
-/// The reason by the kernel functions, innermost first. None if there are no kernel functions.
+/// The reason by the kernel functions, innermost first. None if the stack has no kernel functions.
 fn of_kernel(functions: &[&str]) -> Option<StackReason> {
     let functions: Vec<&str> = functions.iter().map(|name| bare(name)).collect();
     // A tail call leaves no frame, so the first function may be any of the scheduler's functions.
@@ -224,7 +224,7 @@ fn of_kernel(functions: &[&str]) -> Option<StackReason> {
     if own.iter().any(|name| is_any(FAULT, name)) {
         return Some(StackReason::Waits(Reason::PageFault));
     }
-    // A wait for a disk goes through a scheduler function that only such waits use.
+    // A wait for a disk goes through a scheduler function that only disk waits use.
     let waits = functions.iter().find_map(|name| {
         let found = WAITS.iter().find(|(like, _)| like.is(name));
         found.map(|(_, reason)| *reason)
@@ -269,7 +269,7 @@ impl Like {
 mod tests {
     use super::*;
 
-    /// Stacks of kernel 6.18, except where a row names another.
+    /// Stacks of kernel 6.18, unless a row names another kernel.
     #[test]
     fn stacks_say_why() {
         use Reason::{Disk, Futex, KernelLock, Other, PageFault, Poll, Sleep, Socket, Stopped};

@@ -1,5 +1,6 @@
-//! `Recorded`: which threads have switch records, and when. A recording may leave out the threads of other processes. Some kernels also write
-//! no records for some of their own threads.
+//! `Recorded`: which threads have switch records, and when.
+//! A recording may leave out the threads of other processes.
+//! Some kernels also write no records for some of their own threads.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use crate::recording::{Recording, Span, Switch, Turn};
 /// The threads that have switch records.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
-    /// The times of the first and the last record, by thread and by the CPU of an idle thread.
+    /// The times of the first and the last record, by thread. Idle threads are distinguished by CPU.
     spans: HashMap<(u32, u32), Span>,
     /// The times at which each thread number ended, in order.
     ends_ns: HashMap<u32, Vec<u64>>,
@@ -33,8 +34,9 @@ impl Recorded {
         self.spans.get(&key(tid, cpu)).is_some_and(|span| span.start_ns <= at_ns && at_ns <= span.end_ns)
     }
 
-    /// Whether no record is missing between two switch records of one CPU: the thread that runs is the announced one, and it also switches
-    /// out. Threads without records may have run in between.
+    /// Whether no record is missing between two switch records of one CPU.
+    /// The second record must be the switch-out of the thread that the first record announced.
+    /// Threads without records may have run in between.
     pub(super) fn follows(&self, before: &Switch, switch: &Switch) -> bool {
         match (before.turn, switch.turn) {
             (Turn::In, Turn::In) => self.has_ended_between(before, switch),
@@ -50,7 +52,8 @@ impl Recorded {
         }
     }
 
-    /// Whether the thread that got the CPU ended on it. Its last record has no thread number, so recordings of some threads lack that record.
+    /// Whether the thread that got the CPU ended on it.
+    /// The last record of an ended thread has no thread number, so recordings of some threads lack that record.
     fn has_ended_between(&self, before: &Switch, switch: &Switch) -> bool {
         let has_ended = self.ends_ns.get(&before.tid).is_some_and(|ends_ns| {
             let next = ends_ns.partition_point(|end_ns| *end_ns < before.at_ns);

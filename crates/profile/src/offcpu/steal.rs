@@ -1,5 +1,6 @@
-//! Steal: by the kernel's records a thread has the CPU, but the hypervisor does not run this CPU. The sampling clock continues, so a late
-//! sample shows the steal. Only steal that delays a sample is visible: at 99 Hz, one in ten steals of 1 ms.
+//! Steal: the kernel's records show a thread on the CPU, but the hypervisor does not run this CPU.
+//! The sampling clock continues, so a late sample shows the steal.
+//! Only steal that delays a sample is visible: at 99 Hz, one in ten steals of 1 ms.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +10,15 @@ use crate::recording::{Recording, Sample, Span};
 
 /// A sample that comes later than this was delayed by steal.
 const LATE_LEAST_NS: u64 = 500_000;
-/// The schedule of a clock is accepted if this share of its samples is on time.
+/// The schedule of a clock is accepted if at least this share of its samples is on time.
 const ON_TIME_SHARE: f64 = 0.6;
 /// A sample is on time if it is off by at most this share of the period.
 const ON_TIME_OF_PERIOD: f64 = 0.02;
-/// With fewer samples on a CPU, its clock has no schedule.
+/// If a CPU has fewer samples, its clock has no schedule.
 const SAMPLES_LEAST: usize = 20;
 
-/// The steal intervals that late samples show. Each starts when its sample was due, because the true start is unknown. None unless a CPU clock
-/// triggers the samples periodically.
+/// The steal intervals that late samples show. Each interval starts when its sample was due, because the true start is unknown.
+/// Empty unless a CPU clock triggers the samples periodically.
 pub(super) fn intervals(recording: &Recording, cpus: &Cpus) -> Vec<OffCpuInterval> {
     let clocks = events_named(recording, &["cpu-clock"]);
     let mut by_cpu: BTreeMap<u32, Vec<&Sample>> = BTreeMap::new();
@@ -31,7 +32,7 @@ pub(super) fn intervals(recording: &Recording, cpus: &Cpus) -> Vec<OffCpuInterva
         for sample in samples.iter().filter(|sample| sample.tid != 0) {
             let late_ns = clock.late_ns(sample.at_ns);
             let span = Span { start_ns: sample.at_ns - late_ns, end_ns: sample.at_ns };
-            // If the thread got the CPU only later, the delay was no steal from this thread.
+            // If the thread got the CPU after the due time, steal did not delay this thread.
             if late_ns < LATE_LEAST_NS || !cpus.had_all_along(cpu, sample.tid, span) {
                 continue;
             }
@@ -43,7 +44,7 @@ pub(super) fn intervals(recording: &Recording, cpus: &Cpus) -> Vec<OffCpuInterva
     intervals
 }
 
-/// The sampling timer of one CPU. It is periodic, and a late sample does not move the next one.
+/// The sampling timer of one CPU. The timer is periodic, and a late sample does not delay the next sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Clock {
     /// The period in nanoseconds. The fraction matters, because it adds up over an hour of periods.
@@ -69,14 +70,15 @@ impl Clock {
         (on_time as f64 >= times.len() as f64 * ON_TIME_SHARE).then_some(clock)
     }
 
-    /// How much later than due a sample came.
+    /// How long after its due time a sample came.
     fn late_ns(self, at_ns: u64) -> u64 {
         let since = at_ns as f64 - self.first_ns as f64;
         since.rem_euclid(self.period_ns) as u64
     }
 }
 
-/// The median of distances between samples, each divided by the number of periods in between. A late sample does not move the median.
+/// The median of the distances between samples. Each distance is divided by the number of periods in it.
+/// A late sample does not move the median.
 fn period_ns(times: &[u64]) -> Option<f64> {
     let mut period_ns = 0.0;
     let mut stride = 1;

@@ -10,7 +10,7 @@ use crate::recording::{Recording, Span, Turn};
 /// The number of letters of a strip.
 const COLUMNS: usize = 64;
 
-/// One letter for each part: see [`Strip::legend`].
+/// One letter for each part of the recording: see [`Strip::legend`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]

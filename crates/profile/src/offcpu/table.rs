@@ -60,7 +60,7 @@ pub enum SwitchesCaveat {
         /// The number of lost records.
         records: u64,
     },
-    /// In many intervals records are missing, so their lengths are unknown.
+    /// In many intervals, records are missing, so the lengths of these intervals are unknown.
     #[error(
         "{torn} of {all} intervals lack records of their start or end, so their lengths are unknown. Where this is true of most, no length \
          is shown"
@@ -142,9 +142,9 @@ pub struct Row {
     pub p50_ns: Option<u64>,
     /// The p99 length in nanoseconds. None if no interval is complete, or if records were lost in most of them.
     pub p99_ns: Option<u64>,
-    /// The length of the longest interval in nanoseconds. None as for the median.
+    /// The length of the longest interval in nanoseconds. None if the median is None.
     pub max_ns: Option<u64>,
-    /// The place with most of the time: the program's function that called the wait, for example the one that takes a lock.
+    /// The place with most of the time: the program's function that called the wait, for example the function that takes a lock.
     pub place: Option<Share>,
     /// The thread that had the CPU longest while this thread was ready. None if the thread was not ready, or if unknown.
     pub taken_by: Option<Share>,
@@ -262,7 +262,7 @@ fn thread(
     let rows = by_reason.iter().map(|(reason, intervals)| row(recording, places, *reason, intervals));
     let mut reasons: Vec<Row> = rows.collect();
     reasons.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
-    // During steal the thread counts as on a CPU, although steal is also listed as an interval.
+    // During steal, the thread counts as on a CPU, although steal is also listed as an interval.
     let off =
         intervals.iter().filter(|interval| interval.reason != Reason::Steal).map(|interval| interval.span.length_ns());
     let name = recording.threads.get(&tid).and_then(|thread| thread.name.clone());
@@ -289,7 +289,7 @@ fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, intervals
     }
     let open = (intervals.len() - whole.len()) as u64;
     if torn > whole.len() {
-        // The few complete intervals do not represent the others: a short one is complete more often.
+        // The few complete intervals do not represent the others, because short intervals are more often complete.
         whole.clear();
     }
     whole.sort_unstable();
@@ -308,7 +308,7 @@ fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, intervals
     }
 }
 
-/// Time by name, to find the most common one.
+/// Time by name, to find the most common name.
 #[derive(Default)]
 struct TimeByName {
     sums: HashMap<String, u64>,

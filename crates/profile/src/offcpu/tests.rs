@@ -5,7 +5,7 @@ use crate::names::Function;
 use crate::recording::{Event, Life, Sample, Span, Switch, Unit};
 use crate::stack::Frame;
 
-/// The functions of the kernel. The address of each is its index.
+/// The functions of the kernel. The address of each function is its index.
 const FUNCTIONS: &[&str] = &[
     "schedule",
     "futex_wait",
@@ -115,7 +115,7 @@ fn a_switch_out_is_paired_with_the_next_switch_in() {
 
 #[test]
 fn a_thread_that_changes_its_cpu_is_followed() {
-    // The records come from the rings of two CPUs. Switches of other threads on the second CPU come in between and do not matter.
+    // The records come from the rings of two CPUs. On the second CPU, switches of other threads come in between and do not matter.
     check(
         "1000 0 7 in 0
          1500 1 9 in 0
@@ -134,8 +134,8 @@ fn a_thread_that_changes_its_cpu_is_followed() {
 
 #[test]
 fn lost_records_are_not_invented() {
-    // The two switches of thread 7 itself are missing, then those of another thread. Nothing shows which of two neighbouring gaps was
-    // longer.
+    // First the two switches of thread 7 itself are missing, then two switches of another thread.
+    // Nothing shows which of two neighbouring gaps was longer.
     check(
         "1000 0 7 in 0
          2000 0 7 slept
@@ -162,7 +162,7 @@ fn lost_records_are_not_invented() {
 
 #[test]
 fn a_recording_of_some_threads_is_whole_for_them() {
-    // CPUs are recorded, and only the records of threads 7 and 9 are kept.
+    // Whole CPUs are recorded, but only the records of threads 7 and 9 are kept.
     check(
         "1000 0 7 in 30
          2000 0 7 slept 31
@@ -180,7 +180,7 @@ fn a_recording_of_some_threads_is_whole_for_them() {
             "7 7000..8000 unknown by 0",
         ],
     );
-    // Thread 9 was kept and has no records there, so they were lost.
+    // Thread 9 was kept and has no records at that time, so the records were lost.
     check(
         "500 1 9 in 33
          600 1 9 slept 34
@@ -195,7 +195,7 @@ fn a_recording_of_some_threads_is_whole_for_them() {
             "7 2000..5000 unknown Torn by 9",
         ],
     );
-    // The last record of thread 9 has no thread number, so it was not kept.
+    // The last record of thread 9 has no thread number, so the record was not kept.
     check(
         "1000 0 7 in 30
          1400 1 9 in 33
@@ -232,7 +232,7 @@ fn a_cpu_that_others_used_was_not_idle() {
 
 #[test]
 fn kernel_threads_without_records_are_no_loss() {
-    // Each CPU has its own idle thread. Only that of CPU 1 has records, and the kernel thread 70 has none.
+    // Each CPU has its own idle thread. Only the idle thread of CPU 1 has records, and kernel thread 70 has none.
     check(
         "1000 1 0 in 9
          2000 0 7 slept 70
@@ -256,7 +256,7 @@ fn lengths_of_few_whole_intervals_do_not_stand_for_the_others() {
         table::report(&recording, &names, &intervals(&recording, &names), |_| true)
     };
     let is_torn = |caveat: &table::SwitchesCaveat| matches!(caveat, table::SwitchesCaveat::Torn { .. });
-    // The last of the switch-outs stays open at the end. It tears nothing.
+    // The last of the switch-outs stays open at the end, but no interval counts as torn because of it.
     for (outs, p50_ns, count) in [(1, Some(100), 3), (2, Some(100), 4), (20, None, 22)] {
         let report = report_of(outs);
         let row = &report.threads[0].reasons[0];
@@ -342,7 +342,7 @@ fn a_limit_is_not_taken_for_a_neighbour() {
         ),
         &["7 100..1000000 unknown FromBefore", "7 2000001..9000001 throttled by 0"],
     );
-    // An older kernel's stack shows no reason. The thread was ready, and its CPU was idle for long.
+    // An older kernel's stack shows no reason. The thread was ready, and its CPU was idle for a long time.
     check(
         &format!(
             "{begin}
@@ -360,7 +360,7 @@ fn a_limit_is_not_taken_for_a_neighbour() {
             "8 3000000..100000000 unknown ToAfter by 0",
         ],
     );
-    // Another thread had the CPU for most of the time, after one that had it for a moment.
+    // Another thread had the CPU for most of the time, after a thread that had it for a moment.
     check(
         &format!(
             "{begin}

@@ -1,5 +1,5 @@
-//! `Timeline`: the off-CPU intervals of the busiest threads, with a lane for each thread. If there are too many intervals for a page,
-//! neighbours are merged, and what is left out is counted.
+//! `Timeline`: the off-CPU intervals of the busiest threads, with a lane for each thread.
+//! If a page cannot hold all intervals, neighbours are merged, and the timeline counts the intervals that it leaves out.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,13 +15,13 @@ use crate::tree::clean;
 
 /// The maximum number of lanes. Threads with most CPU time are kept.
 const LANES_MAX: usize = 120;
-/// The maximum number of pieces, because more make a page slow to open. Above this, neighbouring short intervals are merged.
+/// The maximum number of pieces. More pieces make a page slow to open, so neighbouring short intervals are merged above this number.
 const PIECES_MAX: usize = 250_000;
 /// The maximum number of stacks.
 const STACKS_MAX: usize = 20_000;
 /// The maximum number of functions of a stack, innermost first.
 const FUNCTIONS_MAX: usize = 14;
-/// The maximum number of ticks. The slowest are kept.
+/// The maximum number of ticks. The slowest ticks are kept.
 const TICKS_MAX: usize = 100_000;
 
 /// Off-CPU intervals over time.
@@ -37,7 +37,7 @@ pub struct Timeline {
     pub intervals: usize,
     /// The number of intervals that are merged with neighbours.
     pub merged: usize,
-    /// Merged intervals lie within parts of this length; 0 if none are merged.
+    /// Merged intervals lie within parts of this length. 0 if no intervals are merged.
     pub merged_within_ns: u64,
     /// The stacks of the pieces, each once.
     pub stacks: Vec<Place>,
@@ -85,7 +85,7 @@ pub struct Piece {
     pub place: Option<u32>,
     /// The thread that took the CPU, if known.
     pub taken_by: Option<u32>,
-    /// The thread that woke this one, if known.
+    /// The thread that woke the waiting thread, if known.
     pub woken_by: Option<u32>,
     /// The time from wake-up to running, if known.
     pub woken_ns: Option<u64>,
@@ -276,8 +276,8 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Merges neighbours until there are at most `pieces_max` pieces, if possible. Returns the length of the parts within which it merged, or 0
-/// if nothing was merged.
+/// Merges neighbours until there are at most `pieces_max` pieces, if possible.
+/// Returns the length of the parts within which pieces were merged, or 0 if no pieces were merged.
 fn merge(lanes: &mut [Lane], span: Span, pieces_max: usize) -> u64 {
     let count = |part_ns: u64| -> usize { lanes.iter().map(|lane| groups(&lane.pieces, span, part_ns).count()).sum() };
     if lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() <= pieces_max {
@@ -293,7 +293,7 @@ fn merge(lanes: &mut [Lane], span: Span, pieces_max: usize) -> u64 {
     part_ns
 }
 
-/// Groups neighbouring pieces that lie within the same part of the time. A piece that spans several parts is a group alone.
+/// Groups neighbouring pieces that lie within the same part of the time. A piece that spans several parts is a group on its own.
 fn groups(pieces: &[Piece], span: Span, part_ns: u64) -> impl Iterator<Item = &[Piece]> {
     let part = move |at_ns: u64| at_ns.saturating_sub(span.start_ns) / part_ns.max(1);
     pieces.chunk_by(move |one, other| {
@@ -307,7 +307,7 @@ fn merged(group: &[Piece]) -> Piece {
     for piece in group {
         *sums.entry(piece.reason).or_default() += piece.off_ns.max(1);
     }
-    // Groups are never empty; the compiler needs the fallback.
+    // Groups are never empty, but the compiler needs a fallback value.
     let most = sums.into_iter().max_by_key(|(_, sum)| *sum).map_or(Reason::Unknown, |(reason, _)| reason);
     let longest = group.iter().filter(|piece| piece.reason == most).max_by_key(|piece| piece.off_ns);
     let ends = group.iter().map(|piece| piece.span.end_ns).max().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `Wakes`: which thread woke which, with stacks, from the tracepoint `sched:sched_waking`. Tracepoints do not always fire, so the switches of the
-//! same recording show how complete they are.
+//! `Wakes`: which thread woke which thread, with stacks, from the tracepoint `sched:sched_waking`.
+//! Tracepoints do not always fire, so the switches of the same recording show how complete the wake-ups are.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use crate::stack::StackId;
 
 /// The offset of the woken thread's number in the tracepoint's data: after eight common bytes and the thread name.
 const WOKEN_AT: usize = 24;
-/// If a smaller share of sleeps ends with a recorded wake-up, the tracepoint is incomplete.
+/// The tracepoint is incomplete if a smaller share of sleeps ends with a recorded wake-up.
 const WHOLE_SHARE: f64 = 0.95;
 /// The minimum number of sleeps from which completeness is judged.
 const LEAST: u64 = 20;
@@ -18,7 +18,7 @@ const LEAST: u64 = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wake {
     pub(super) at_ns: u64,
-    /// The waking thread; 0 if an interrupt on an idle CPU woke it.
+    /// The waking thread. 0 if an interrupt on an idle CPU woke the thread.
     pub(super) by: u32,
     pub(super) stack: StackId,
 }
@@ -58,8 +58,8 @@ pub enum Trust {
     NotRecorded,
     /// Nearly every sleep ends with a recorded wake-up.
     Whole,
-    /// Too many sleeps end without a recorded wake-up. The tracepoint does not always fire on this kernel, or the waking threads were not
-    /// recorded.
+    /// Too many sleeps end without a recorded wake-up.
+    /// The tracepoint does not always fire on this kernel, or the waking threads were not recorded.
     Lacking {
         /// The share of sleeps with a recorded wake-up, from 0 to 1, on the CPU with the smallest share.
         share: f64,

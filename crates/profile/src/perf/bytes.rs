@@ -1,4 +1,4 @@
-//! `Cursor` parses untrusted bytes from the front. For missing bytes it returns an error with the position.
+//! `Cursor` parses untrusted bytes from the front. If bytes are missing, it returns an error with the position.
 
 /// An error in untrusted bytes, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +19,7 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Starts at the beginning of `bytes`, which are at `offset` of the file.
+    /// Starts at the beginning of `bytes`. `offset` is the offset of `bytes` in the file.
     pub fn new(bytes: &'a [u8], offset: u64) -> Cursor<'a> {
         Cursor { bytes, at: 0, offset }
     }
@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
         Malformed { what: what.into(), offset: self.offset() }
     }
 
-    /// The next bytes.
+    /// Takes the next `length` bytes.
     ///
     /// # Errors
     /// If fewer bytes are left.
@@ -52,7 +52,7 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// The next bytes, or the remaining ones if there are fewer. The position does not move.
+    /// The next bytes, or the remaining bytes if there are fewer. The position does not move.
     pub fn ahead(&self, length: usize) -> &'a [u8] {
         let rest = &self.bytes[self.at..];
         &rest[..length.min(rest.len())]
@@ -82,7 +82,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    /// This many words of eight bytes. The count is untrusted.
+    /// Takes `count` words of eight bytes. The count is untrusted.
     ///
     /// # Errors
     /// If fewer words are left.
@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
         })?)
     }
 
-    /// Text that ends with a zero or with the bytes.
+    /// Text up to a zero byte, or up to the end of the bytes.
     pub fn text(&mut self) -> &'a [u8] {
         let rest = &self.bytes[self.at..];
         let length = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());

@@ -1,5 +1,6 @@
-//! Records that `perf record -z` packed with zstd. The packed bytes of all such records are one stream, so an inner record may begin in one
-//! of them and end in the next. perf flushes the stream and never ends it, so its last frame has no last block.
+//! Records that `perf record -z` compressed with zstd.
+//! The compressed bytes of all these records are one stream. An inner record may begin in one outer record and end in the next.
+//! perf flushes the stream and never ends it, so its last frame has no last block.
 
 use std::io::Read as _;
 
@@ -14,19 +15,19 @@ use super::walk::{Piece, Walk};
 const UNPACKED_MAX_BYTES: u64 = 4 << 30;
 /// The maximum ratio of unpacked to packed size. The contents of records vary, so real files have a smaller ratio.
 const PACKED_MAX_TIMES: u64 = 256;
-/// This many bytes are allowed in addition, because a file with few records may exceed that ratio.
+/// This many bytes are allowed in addition, because a file with few records may exceed the maximum ratio.
 const UNPACKED_FREE_BYTES: u64 = 1 << 20;
 /// The number of bytes that are unpacked at once.
 const STEP_BYTES: usize = 1 << 20;
 /// The missing end of an unfinished frame: an empty last block, and a checksum, which is not compared.
 const END: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
-/// All records of a file with packed ones: first those that were not packed, then the unpacked ones.
+/// All records of a file with compressed records: first the records that were not compressed, then the decompressed records.
 #[derive(Debug)]
 pub(super) struct Unpacked {
     /// The records, one after the other.
     pub(super) bytes: Vec<u8>,
-    /// The reason why records at the end are missing, if any are.
+    /// The reason why records at the end are missing, if any are missing.
     pub(super) caveat: Option<String>,
 }
 
@@ -35,7 +36,7 @@ pub(super) fn is_packed(head: Head) -> bool {
     matches!(head.kind, kind::COMPRESSED | kind::COMPRESSED2)
 }
 
-/// Whether any of these records is packed. Only their headers are read.
+/// Whether any of these records is compressed. Reads only the headers of the records.
 pub(super) fn has_packed(data: Cursor<'_>) -> bool {
     let mut walk = Walk::over(data);
     while let Ok(Some(piece)) = walk.next() {
@@ -46,10 +47,10 @@ pub(super) fn has_packed(data: Cursor<'_>) -> bool {
     false
 }
 
-/// Unpacks the records of a file. If `may_be_cut_off`, an invalid end is left out.
+/// Decompresses the records of a file. If `may_be_cut_off`, an invalid end is left out.
 ///
 /// # Errors
-/// If the records are invalid, or exceed the limit; the error has the position.
+/// If the records are invalid, or exceed the limit. The error has the position.
 pub(super) fn unpacked(
     data: Cursor<'_>,
     method: Option<Compression>,
@@ -87,7 +88,7 @@ pub(super) fn unpacked(
     Ok(Unpacked { bytes, caveat: caveat.or_else(|| is_cut.then(cut)) })
 }
 
-/// The packed bytes of a record; none if it is not packed.
+/// The compressed bytes of a record. None if the record is not compressed.
 fn payload<'a>(piece: &Piece<'a>) -> Result<Option<&'a [u8]>, Malformed> {
     let mut at = piece.body();
     match piece.head.kind {
@@ -101,10 +102,10 @@ fn payload<'a>(piece: &Piece<'a>) -> Result<Option<&'a [u8]>, Malformed> {
     }
 }
 
-/// Unpacks a stream. Returns whether its end is cut off.
+/// Decompresses a stream. Returns whether its end is cut off.
 fn unpack(mut packed: &[u8], limit_bytes: u64, into: &mut Vec<u8>) -> Result<bool, String> {
     let begin = into.len() as u64;
-    // Bytes that the decoder still holds back count too, because a window may be a hundred times the limit.
+    // Also count the bytes that the decoder still holds back, because a window may be a hundred times the limit.
     let mut steps = 0_u64;
     let mut decoder = FrameDecoder::new();
     while !packed.is_empty() {
@@ -135,14 +136,14 @@ fn unpack(mut packed: &[u8], limit_bytes: u64, into: &mut Vec<u8>) -> Result<boo
 /// The extent of a zstd frame (RFC 8878, 3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
-    /// The length up to the end of the last whole block, or of the frame.
+    /// The length up to the end of the last complete block, or up to the end of the frame.
     length: usize,
-    /// Whether the last block of the frame is there.
+    /// Whether the last block of the frame is present.
     is_ended: bool,
 }
 
 impl Frame {
-    /// The frame at the beginning of `bytes`; none if even its header is incomplete.
+    /// The frame at the beginning of `bytes`. None if even the frame's header is incomplete.
     fn at(bytes: &[u8]) -> Result<Option<Frame>, String> {
         const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
         let Some((magic, _)) = bytes.split_at_checked(MAGIC.len()) else { return Ok(None) };

@@ -22,7 +22,7 @@ mod feature {
 pub(super) const FEATURES: u64 = 256;
 /// `misc` of an entry in the table of build IDs: the entry has the length of its ID.
 const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
-/// The bytes of an entry for the build ID; the first twenty may be the ID.
+/// The number of bytes for the build ID in an entry. The ID is at most the first twenty bytes.
 const BUILD_ID_ROOM: usize = 24;
 
 /// The parsed features of a file.
@@ -40,7 +40,7 @@ pub(super) struct Features {
 /// The compression of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
-    /// zstd, the only method that perf has.
+    /// zstd, the only method that perf supports.
     Zstd,
     /// Another method, by perf's number.
     Other(u32),
@@ -50,7 +50,7 @@ impl Features {
     /// Parses one feature. Unused features are skipped.
     ///
     /// # Errors
-    /// If it is shorter than its length field, with the position.
+    /// If the feature is shorter than its length field. The error has the position.
     pub(super) fn take(&mut self, number: u64, mut at: Cursor<'_>) -> Result<(), Malformed> {
         let machine = &mut self.machine;
         match number {
@@ -93,10 +93,10 @@ impl Features {
         Ok(())
     }
 
-    /// Reads one entry of that table, from after its header.
+    /// Reads one entry of the table of build IDs. The cursor is after the entry's header.
     ///
     /// # Errors
-    /// If the entry is too short; the error has the position.
+    /// If the entry is too short. The error has the position.
     pub(super) fn build_id(&mut self, mut at: Cursor<'_>, head: Head) -> Result<(), Malformed> {
         let _pid = at.u32()?;
         let room = at.take(BUILD_ID_ROOM)?;

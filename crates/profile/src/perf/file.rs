@@ -1,4 +1,4 @@
-//! `PerfFile`: a parsed `perf.data` file: machine, events, and the place of its records.
+//! `PerfFile`: a parsed `perf.data` file: the machine, the events, and where the records are.
 
 use std::collections::HashMap;
 
@@ -13,13 +13,13 @@ use crate::recording::{Event, EventId, Recording, RecordingCaveat, Unit};
 use crate::unwind::Unwind;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
-/// The length of the head of a file that was written to disk.
+/// The length of the header of a file that was written to disk.
 const FILE_HEAD_BYTES: u64 = 104;
-/// The length of the head of a file that was written to a pipe.
+/// The length of the header of a file that was written to a pipe.
 const PIPE_HEAD_BYTES: u64 = 16;
-/// The length of the reference to an event's IDs, which follows its attributes in the file.
+/// The length of the reference to an event's IDs. In the file, this reference follows the event's attributes.
 const PLACE_BYTES: usize = 16;
-/// The maximum number of events. No real recording has more, and each costs memory, so more are an error.
+/// The maximum number of events. No real recording has more. Each event costs memory, so a larger number is an error.
 const EVENTS_MAX: usize = 4096;
 /// `PERF_EVENT_UPDATE__NAME`.
 const UPDATE_NAME: u64 = 2;
@@ -35,22 +35,22 @@ pub struct PerfFile<'a> {
     ids: Ids,
     data: Cursor<'a>,
     end: End,
-    /// Whether the file has compressed records. Files without them are neither searched for them nor copied.
+    /// Whether the file has compressed records. Other files are neither searched for compressed records nor copied.
     has_packed: bool,
-    /// The unpacked records, if some were compressed.
+    /// The decompressed records, if some were compressed.
     unpacked: Option<Unpacked>,
 }
 
 /// How the end of the records is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The header declares it.
+    /// The header declares the end.
     Declared,
     /// The writer did not finish the file, so the last record may be cut off.
     Undeclared,
 }
 
-/// The positions of the event ID in a record. If there are several layouts, the ID must be at the same position in all of them.
+/// The positions of the event ID in a record. If there are several layouts, the ID must be at the same position in all layouts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ids {
     in_sample: Option<usize>,
@@ -69,7 +69,7 @@ impl<'a> PerfFile<'a> {
     /// Parses everything except the records.
     ///
     /// # Errors
-    /// If it is not a perf.data file, or one of its parts is invalid, with the position.
+    /// If the bytes are not a perf.data file, or if a part is invalid. The error has the position.
     pub fn parse(bytes: &'a [u8]) -> Result<PerfFile<'a>, Malformed> {
         let mut at = Cursor::new(bytes, 0);
         let wrong = |what: &str, offset: u64| Malformed { what: what.to_owned(), offset };
@@ -95,7 +95,7 @@ impl<'a> PerfFile<'a> {
         match at.u64()? {
             FILE_HEAD_BYTES => file.of_disk(at)?,
             PIPE_HEAD_BYTES => file.of_pipe(at)?,
-            other => return Err(wrong(&format!("a head of {other} bytes can't be"), 8)),
+            other => return Err(wrong(&format!("a header of {other} bytes is invalid"), 8)),
         }
         if file.layouts.is_empty() {
             return Err(wrong("it has no events", file.data.offset()));
@@ -108,7 +108,7 @@ impl<'a> PerfFile<'a> {
         Ok(file)
     }
 
-    /// A file on disk: its head has the positions of its parts.
+    /// Parses a file on disk, whose header has the positions of its parts.
     fn of_disk(&mut self, mut at: Cursor<'a>) -> Result<(), Malformed> {
         let attribute_bytes = at.u64()?;
         let (attributes, data, _types) = ((at.u64()?, at.u64()?), (at.u64()?, at.u64()?), (at.u64()?, at.u64()?));
@@ -117,12 +117,12 @@ impl<'a> PerfFile<'a> {
             *word = at.u64()?;
         }
         self.events(attribute_bytes, attributes)?;
-        // perf writes the length and the features last, so they are missing if it was killed.
+        // perf writes the length and the features last. If perf was killed, both are missing.
         if data.1 == 0 {
             let rest = (self.bytes.len() as u64).saturating_sub(data.0);
             self.data = self.part((data.0, rest))?;
             self.end = End::Undeclared;
-            // The feature that declares compression is missing too, so look at the records.
+            // The feature that declares compression is missing too, so look for compressed records.
             self.has_packed = has_packed(self.data);
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl<'a> PerfFile<'a> {
     fn of_pipe(&mut self, at: Cursor<'a>) -> Result<(), Malformed> {
         (self.data, self.end) = (at, End::Undeclared);
         let mut walk = Walk::over(at);
-        // Reading the records reports an end that is cut off.
+        // `places` later reports a record that is cut off at the end.
         while let Ok(Some(piece)) = walk.next() {
             self.has_packed |= is_packed(piece.head);
             let mut at = piece.body();
@@ -185,7 +185,7 @@ impl<'a> PerfFile<'a> {
             .ok()
             .and_then(|bytes| bytes.checked_sub(PLACE_BYTES))
             .filter(|bytes| *bytes >= SMALLEST_BYTES);
-        let each = each.ok_or_else(|| at.malformed(format!("an event of {each_bytes} bytes can't be")))?;
+        let each = each.ok_or_else(|| at.malformed(format!("an event of {each_bytes} bytes is invalid")))?;
         while at.left() > 0 {
             let offset = at.offset();
             let number = self.event(at.take(each)?, offset)?;
@@ -200,7 +200,7 @@ impl<'a> PerfFile<'a> {
         let layout = Layout::parse(bytes, offset)?;
         let number = self.layouts.len();
         if number >= EVENTS_MAX {
-            return Err(Malformed { what: format!("more than {EVENTS_MAX} events are too many"), offset });
+            return Err(Malformed { what: format!("the file has more than {EVENTS_MAX} events"), offset });
         }
         self.layouts.push(layout);
         self.names.push(None);
@@ -220,7 +220,7 @@ impl<'a> PerfFile<'a> {
         Ok(())
     }
 
-    /// Names the events as the file does. Events without a name in the file get the kernel's name.
+    /// Gives events the names that the file has. Events without a name in the file get the kernel's name.
     fn name_events(&mut self) {
         let names = &self.features.event_names;
         for (number, (name, layout)) in self.names.iter_mut().zip(&self.layouts).enumerate() {
@@ -234,7 +234,7 @@ impl<'a> PerfFile<'a> {
     /// The whole recording.
     ///
     /// # Errors
-    /// If a record is invalid, with its position.
+    /// If a record is invalid. The error has the record's position.
     pub fn recording(&self, unwind: &mut dyn Unwind) -> Result<Recording, Malformed> {
         let events = self.names.iter().zip(&self.layouts).map(|(name, layout)| {
             let name = name.clone().unwrap_or_else(|| format!("event {}:{}", layout.kind, layout.config));
@@ -251,7 +251,7 @@ impl<'a> PerfFile<'a> {
         Ok(converter.finish())
     }
 
-    /// The positions of all records, sorted by time. In the file, only the records of each CPU are in order.
+    /// The positions of all records, sorted by time. In the file, only the records of a single CPU are in order.
     fn places(&self, converter: &mut Converter<'_>) -> Result<Vec<Place>, Malformed> {
         let records = self.unpacked.as_ref().map_or(self.data, |unpacked| Cursor::new(&unpacked.bytes, 0));
         let mut walk = Walk::over(records);
@@ -261,8 +261,7 @@ impl<'a> PerfFile<'a> {
             let piece = match walk.next() {
                 Ok(Some(piece)) => piece,
                 Ok(None) => break,
-                // perf flushes its compressor once per record, so data that is still in the compressor at the end is
-                // lost.
+                // perf flushes its compressor once per record, so data that is still in the compressor at the end is lost.
                 Err(malformed) if self.end == End::Undeclared || self.unpacked.is_some() && walk.is_cut_off() => {
                     converter.caveat(RecordingCaveat::EndMissing { why: malformed.to_string() });
                     break;
@@ -296,7 +295,7 @@ impl<'a> PerfFile<'a> {
         Ok(places)
     }
 
-    /// The bytes that positions of records refer to.
+    /// The bytes to which the positions of records refer.
     fn bytes_of_records(&self) -> &[u8] {
         self.unpacked.as_ref().map_or(self.bytes, |unpacked| &unpacked.bytes)
     }
@@ -313,8 +312,8 @@ impl<'a> PerfFile<'a> {
         self.bytes.get(8..16).is_some_and(|size| size == FILE_HEAD_BYTES.to_ne_bytes())
     }
 
-    /// The event of a record. If layouts differ, the event id is at the same position in each. None for a sample of an
-    /// unknown event.
+    /// The event of a record. If layouts differ, the event ID is at the same position in all layouts.
+    /// None for a sample of an unknown event.
     fn event_of(&self, piece: &Piece<'_>) -> Option<(EventId, &Layout)> {
         let first = self.layouts.first().map(|layout| (0, layout));
         if self.layouts.len() == 1 || piece.head.kind >= kind::FIRST_OF_USER {
@@ -327,7 +326,7 @@ impl<'a> PerfFile<'a> {
         } else {
             self.ids.from_end.and_then(|words| piece.whole.len().checked_sub(words * 8)).and_then(word)
         };
-        // perf itself writes some records. They have ID 0, and count as the first event's.
+        // Records that perf itself wrote have ID 0. They count as records of the first event.
         let event = id.filter(|id| *id != 0).map(|id| self.by_id.get(&id).copied());
         match event {
             Some(Some(event)) => self.layouts.get(usize::from(event)).map(|layout| (event, layout)),

@@ -14,7 +14,7 @@ pub const MMAP2: u32 = 10;
 pub const LOST_SAMPLES: u32 = 13;
 pub const SWITCH: u32 = 14;
 pub const SWITCH_CPU_WIDE: u32 = 15;
-/// Kinds from here on are written by programs, never by the kernel.
+/// Only programs write the kinds from here on. The kernel never writes them.
 pub const FIRST_OF_USER: u32 = 64;
 pub const HEADER_ATTR: u32 = 64;
 pub const HEADER_TRACING_DATA: u32 = 66;
@@ -22,7 +22,7 @@ pub const HEADER_BUILD_ID: u32 = 67;
 pub const AUXTRACE: u32 = 71;
 pub const EVENT_UPDATE: u32 = 78;
 pub const HEADER_FEATURE: u32 = 80;
-/// The content is compressed by `perf`.
+/// `perf` compressed the content.
 pub const COMPRESSED: u32 = 81;
 /// Like `COMPRESSED`, with padding.
 pub const COMPRESSED2: u32 = 83;

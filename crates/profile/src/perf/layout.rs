@@ -1,5 +1,5 @@
-//! `Layout`: which fields the records of an event have, from `struct perf_event_attr`. The kernel and `perf.data` files use the same
-//! struct.
+//! `Layout`: which fields the records of an event have, from `struct perf_event_attr`.
+//! The kernel and `perf.data` files use the same struct.
 
 use super::bytes::{Cursor, Malformed};
 
@@ -27,11 +27,11 @@ pub mod sample {
     pub const IDENTIFIER: u64 = 1 << 16;
 }
 
-/// `flags`: `sample_id_all`, each record has its thread and time.
+/// `flags`: `sample_id_all`, so each record has its thread and time.
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
-/// `flags`: `freq`, the period is a rate.
+/// `flags`: `freq`, so the period is a rate.
 const FLAG_FREQUENCY: u64 = 1 << 10;
-/// `flags`: `use_clockid`, times are of the named clock.
+/// `flags`: `use_clockid`, so times are of the named clock.
 const FLAG_CLOCK: u64 = 1 << 25;
 /// The size of the struct in its first version. No version is shorter.
 pub const SMALLEST_BYTES: usize = 64;
@@ -54,11 +54,11 @@ pub struct Layout {
     pub sample_type: u64,
     /// The format of a counter's value.
     pub read_format: u64,
-    /// The flags, as the kernel has them.
+    /// The flags of the kernel's struct.
     pub flags: u64,
     /// The contents of branch records.
     pub branch_type: u64,
-    /// The registers of user mode in each sample, one bit each.
+    /// The registers of user mode in each sample, with one bit for each register.
     pub user_registers: u64,
     /// The maximum number of bytes of the user's stack in a sample.
     pub user_stack_bytes: u32,
@@ -70,7 +70,7 @@ impl Layout {
     /// Reads a `struct perf_event_attr` of any version. Fields of versions after the fifth are not needed.
     ///
     /// # Errors
-    /// If it is shorter than the first version.
+    /// If the bytes are shorter than the first version.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Layout, Malformed> {
         let mut at = Cursor::new(bytes, offset);
         if bytes.len() < SMALLEST_BYTES {
@@ -81,7 +81,7 @@ impl Layout {
         let (config, period, sample_type) = (at.u64()?, at.u64()?, at.u64()?);
         let (read_format, flags) = (at.u64()?, at.u64()?);
         let _wakeup_and_breakpoint = (at.u64()?, at.u64()?);
-        // Each of these fields was added by a later version of the format.
+        // A later version of the format added each of these fields.
         let mut later = |bytes: usize| if at.left() >= bytes { at.u64() } else { Ok(0) };
         let (_config2, branch_type, user_registers) = (later(8)?, later(8)?, later(8)?);
         let stack_and_clock = later(8)?;
@@ -130,7 +130,7 @@ impl Layout {
         self.flags & FLAG_FREQUENCY != 0
     }
 
-    /// The position of the event id in a sample, in words after the header; none if it has no id.
+    /// The position of the event ID in a sample, in words after the header. None if a sample has no ID.
     pub fn id_word(&self) -> Option<usize> {
         if self.has(sample::IDENTIFIER) {
             return Some(0);
@@ -139,7 +139,7 @@ impl Layout {
         self.has(sample::ID).then(|| before.iter().filter(|field| self.has(**field)).count())
     }
 
-    /// The position of the event id in other records, counted in words from the end: 1 is the last word.
+    /// The position of the event ID in other records, counted in words from the end: 1 is the last word.
     pub fn id_word_from_end(&self) -> Option<usize> {
         if !self.is_sample_id_all() {
             return None;

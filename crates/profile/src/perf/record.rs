@@ -1,4 +1,4 @@
-//! `Record`: one record of perf_event_open(2), in the format of the kernel's ring and of `perf.data` files. It is parsed without copying.
+//! `Record`: one record of perf_event_open(2), in the format of the kernel's ring and of `perf.data` files. Parsing copies nothing.
 
 use super::bytes::{Cursor, Malformed};
 use super::layout::{Layout, sample};
@@ -10,13 +10,13 @@ pub const HEAD_BYTES: usize = 8;
 
 /// `misc`: the CPU was in user mode (`PERF_RECORD_MISC_USER`).
 pub const MISC_USER: u16 = 2;
-/// `misc`, its three lowest bits: the mode of the CPU.
+/// `misc`: the three lowest bits are the mode of the CPU.
 pub const MISC_MODE: u16 = 7;
 /// `misc`: the CPU was in the kernel (`PERF_RECORD_MISC_KERNEL`).
 pub const MISC_KERNEL: u16 = 1;
-/// `misc`: the CPU ran a guest's kernel (`PERF_RECORD_MISC_GUEST_KERNEL`). One more means a guest's user mode.
+/// `misc`: the CPU ran a guest's kernel (`PERF_RECORD_MISC_GUEST_KERNEL`). The next number means a guest's user mode.
 pub const MISC_GUEST_KERNEL: u16 = 4;
-/// `misc`: the name changed by exec.
+/// `misc`: exec changed the name.
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
 /// `misc`: a switch-out.
 pub const MISC_SWITCH_OUT: u16 = 1 << 13;
@@ -51,7 +51,7 @@ pub struct Sample<'a> {
     pub is_guest: bool,
     /// The instruction pointer.
     pub ip: u64,
-    /// The address to which the event refers, such as that of a page fault.
+    /// The address to which the event refers, such as the address of a page fault.
     pub address: u64,
     /// The sample's weight in the event's unit.
     pub period: u64,
@@ -68,7 +68,7 @@ pub struct Sample<'a> {
 /// A new mapping, of a file or of anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped<'a> {
-    /// The process of the mapping; `u32::MAX` is the kernel.
+    /// The process of the mapping. `u32::MAX` means the kernel.
     pub pid: u32,
     /// The thread that mapped it.
     pub tid: u32,
@@ -82,7 +82,7 @@ pub struct Mapped<'a> {
     pub build_id: Option<&'a [u8]>,
     /// The file or pseudo-file (`[vdso]`, `//anon`).
     pub path: &'a [u8],
-    /// Whether the mapping is the kernel's.
+    /// Whether the mapping belongs to the kernel.
     pub is_kernel: bool,
 }
 
@@ -108,11 +108,11 @@ pub enum What<'a> {
     Forked {
         /// The process of the new thread.
         pid: u32,
-        /// The process of the thread that created the new one.
+        /// The process of the thread that created the new thread.
         parent_pid: u32,
         /// The new thread.
         tid: u32,
-        /// The thread that created the new one.
+        /// The thread that created the new thread.
         parent_tid: u32,
     },
     /// A thread has ended.
@@ -124,20 +124,20 @@ pub enum What<'a> {
     },
     /// A switch-in or switch-out of the thread of [`Record::id`].
     Switched {
-        /// Whether the thread lost the CPU. If false, it got the CPU.
+        /// Whether the thread lost the CPU. If false, the thread got the CPU.
         is_out: bool,
         /// Whether the thread was still runnable when it lost the CPU.
         is_preempted: bool,
-        /// The process and thread that ran before, or that runs next. None unless whole CPUs are recorded.
+        /// The process and thread that ran before or that runs next. None unless whole CPUs are recorded.
         other: Option<(u32, u32)>,
     },
     /// The number of records that were not read in time.
     Lost(u64),
     /// The number of samples that the hardware or the kernel lost.
     LostSamples(u64),
-    /// The kernel paused sampling, because it took too much CPU time, or resumed it.
+    /// The kernel paused sampling, because sampling took too much CPU time, or resumed it.
     Throttled {
-        /// Whether the kernel paused sampling. If false, it resumed sampling.
+        /// Whether the kernel paused sampling. If false, the kernel resumed sampling.
         is_stopped: bool,
     },
     /// Another kind of record.
@@ -147,7 +147,7 @@ pub enum What<'a> {
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// The thread and time of the record; zero if not recorded.
+    /// The thread and time of the record. Zero if not recorded.
     pub id: Id,
     /// The content of the record.
     pub what: What<'a>,
@@ -165,7 +165,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Parses the header at the start of `bytes`, which are at `offset` of the file.
+    /// Parses the header at the start of `bytes`. `offset` is the offset of `bytes` in the file.
     ///
     /// # Errors
     /// If the header is incomplete, or its length is invalid.
@@ -174,16 +174,16 @@ impl Head {
         let head = Head { kind: at.u32()?, misc: at.u16()?, length: usize::from(at.u16()?) };
         // A record of length zero would cause an endless loop.
         if head.length < HEAD_BYTES {
-            return Err(Malformed { what: format!("a record of {} bytes can't be", head.length), offset });
+            return Err(Malformed { what: format!("a record of {} bytes is invalid", head.length), offset });
         }
         Ok(head)
     }
 }
 
-/// Parses a whole record, which is at `offset` of the file.
+/// Parses a whole record. `offset` is the record's offset in the file.
 ///
 /// # Errors
-/// If it is shorter than its fields.
+/// If the record is shorter than its fields.
 pub fn parse<'a>(bytes: &'a [u8], layout: &Layout, offset: u64) -> Result<Record<'a>, Malformed> {
     let head = Head::parse(bytes, offset)?;
     let whole = bytes.get(..head.length).ok_or_else(|| Malformed {
@@ -309,7 +309,7 @@ fn sample_of<'a>(at: &mut Cursor<'a>, layout: &Layout, misc: u16) -> Result<Samp
     Ok(said)
 }
 
-/// A counter's value, which is not used.
+/// Skips a counter's value, which evenkeel does not use.
 fn skip_read(at: &mut Cursor<'_>, layout: &Layout) -> Result<(), Malformed> {
     const TIME_ENABLED: u64 = 1;
     const TIME_RUNNING: u64 = 2;

@@ -1,4 +1,4 @@
-//! `Walk`: iterates over the records of a file. Some are followed by data that is not a record.
+//! `Walk`: iterates over the records of a file. Some records are followed by data that is not a record.
 
 use super::bytes::{Cursor, Malformed};
 use super::record::{HEAD_BYTES, Head, kind};
@@ -10,9 +10,9 @@ pub(super) struct Piece<'a> {
     pub(super) offset: u64,
     /// The record's header.
     pub(super) head: Head,
-    /// The whole record, head included.
+    /// The whole record, including the header.
     pub(super) whole: &'a [u8],
-    /// The record, and the bytes after it that belong to it but are not a record.
+    /// The record, and the bytes after it that belong to the record but are not a record themselves.
     pub(super) with_what_follows: &'a [u8],
 }
 
@@ -44,7 +44,7 @@ impl<'a> Walk<'a> {
     /// The next record. None at the end.
     ///
     /// # Errors
-    /// If the next record is incomplete or invalid. The walk cannot continue then, because the position of the following record is unknown.
+    /// If the next record is incomplete or invalid. The walk then ends, because the position of the following record is unknown.
     pub(super) fn next(&mut self) -> Result<Option<Piece<'a>>, Malformed> {
         let left = self.at.left();
         if left == 0 {
@@ -72,7 +72,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How many bytes after a record belong to it.
+/// How many of the bytes after a record belong to that record.
 fn behind(piece: &Piece<'_>) -> Result<usize, Malformed> {
     let mut at = piece.body();
     let length = match piece.head.kind {

@@ -1,5 +1,5 @@
-//! `PerfWriter`: writes `perf.data` files that `perf report` and `perf script` can open. Records come first and their description last, because
-//! late events have IDs that are unknown before.
+//! `PerfWriter`: writes `perf.data` files that `perf report` and `perf script` can open.
+//! The records come first and their description last, because the IDs of late events are unknown before.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -11,9 +11,9 @@ const MAGIC: &[u8; 8] = b"PERFILE2";
 const HEAD_OF_FILE_BYTES: u64 = 104;
 /// The offset of the feature bits in the header.
 const FEATURE_BYTES: usize = 32;
-/// Texts are padded with zeros to a multiple of this (`NAME_ALIGN`).
+/// Texts are padded with zeros to a multiple of this length (`NAME_ALIGN`).
 const TEXT_ALIGN: usize = 64;
-/// `HEADER_*`: the features that are written, by their bits.
+/// `HEADER_*`: the bits of the features that are written.
 mod feature {
     pub(super) const TRACING_DATA: u32 = 1;
     pub(super) const BUILD_IDS: u32 = 2;
@@ -31,20 +31,20 @@ mod feature {
 pub struct WrittenEvent {
     /// The name of the event in perf: `cpu-clock`, `sched:sched_waking`.
     pub name: String,
-    /// The event's `struct perf_event_attr`. In all events of a file it has the same length.
+    /// The event's `struct perf_event_attr`, which has the same length in all events of a file.
     pub attributes: Vec<u8>,
-    /// The IDs in its records: one for each CPU, or for each thread and CPU.
+    /// The IDs in the event's records: one for each CPU, or for each thread and CPU.
     pub ids: Vec<u64>,
 }
 
 /// The build ID of a file that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildId {
-    /// The path of the file; `[kernel.kallsyms]` for the kernel.
+    /// The path of the file. `[kernel.kallsyms]` means the kernel.
     pub path: String,
     /// The build ID: at most 20 bytes.
     pub id: Vec<u8>,
-    /// Whether it is the kernel's.
+    /// Whether the build ID is the kernel's.
     pub is_kernel: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct BuildId {
 pub struct Described {
     /// The recorded machine.
     pub machine: Machine,
-    /// The number of CPUs, including offline ones.
+    /// The number of CPUs, including offline CPUs.
     pub cpus_present: Option<u32>,
     /// The version of the recording program.
     pub version: String,
@@ -61,7 +61,7 @@ pub struct Described {
     pub events: Vec<WrittenEvent>,
     /// The known build IDs of mapped files.
     pub build_ids: Vec<BuildId>,
-    /// The descriptions of tracepoints in perf's format; empty without tracepoints.
+    /// The descriptions of tracepoints in perf's format. Empty without tracepoints.
     pub tracing_data: Vec<u8>,
 }
 
@@ -73,7 +73,7 @@ pub struct PerfWriter<W> {
 }
 
 impl<W: Write + Seek> PerfWriter<W> {
-    /// Starts a file. Until it is finished, its header declares no records.
+    /// Starts a file. Until the file is finished, its header declares no records.
     ///
     /// # Errors
     /// If writing fails.
@@ -167,7 +167,7 @@ fn head(attributes: &Section, each_bytes: u64, records: &Section, features: &[u8
     head
 }
 
-/// The features by their bits, in this order.
+/// The features, each with its bit, in the order of the bits.
 fn features(described: &Described) -> Vec<(u32, Vec<u8>)> {
     let machine = &described.machine;
     let text_of = |value: &Option<String>| value.as_deref().map(text);
@@ -211,18 +211,18 @@ fn descriptions(events: &[WrittenEvent]) -> Vec<u8> {
 fn build_ids(all: &[BuildId]) -> Vec<u8> {
     const ID_BYTES: usize = 20;
     const ROOM_BYTES: usize = 24;
-    /// `misc`: the record has the length of the id.
+    /// `misc`: the record has the length of the ID.
     const MISC_SIZE: u16 = 1 << 15;
     let mut body = Vec::new();
     for one in all.iter().filter(|one| one.id.len() <= ID_BYTES) {
         let path_bytes = (one.path.len() + 1).next_multiple_of(TEXT_ALIGN);
-        // A path that is too long for a record is too long to be opened.
+        // A path that is too long for a record is also too long to be opened.
         let Ok(length) = u16::try_from(HEAD_BYTES + 4 + ROOM_BYTES + path_bytes) else { continue };
         let whose = if one.is_kernel { MISC_KERNEL } else { MISC_USER };
         body.extend(0_u32.to_ne_bytes());
         body.extend((whose | MISC_SIZE).to_ne_bytes());
         body.extend(length.to_ne_bytes());
-        // This pid means the machine itself, not a guest on it.
+        // This pid means the machine itself, not one of its guests.
         body.extend(u32::MAX.to_ne_bytes());
         let (id_at, path_at) = (body.len(), body.len() + ROOM_BYTES);
         body.extend_from_slice(&one.id);
@@ -244,9 +244,10 @@ fn text(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A record of this kind and body without event and time, for the state before the recording. `fields` are the trailing fields of all records.
+/// A record of this kind and body, without event and time, for the state before the recording.
+/// `fields` are the trailing fields of all records.
 ///
-/// None if it would exceed the maximum length of a record.
+/// None if the record would exceed the maximum length.
 pub fn record(kind: u32, misc: u16, body: &[u8], layout: &Layout) -> Option<Vec<u8>> {
     let tail_bytes = if kind >= kind::FIRST_OF_USER { 0 } else { id_bytes(layout) };
     let room = body.len().next_multiple_of(8);

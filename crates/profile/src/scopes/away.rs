@@ -1,4 +1,4 @@
-//! `Away`: when threads had no CPU, as running sums, so that any time span can be queried.
+//! `Away`: when threads had no CPU, as running sums, so that the time in any span can be queried.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ struct Thread {
     intervals: Vec<AwayInterval>,
     /// Since when the thread is off CPU. None while it runs.
     since_ns: Option<u64>,
-    /// Whether a switch of the thread was already read.
+    /// Whether an earlier switch of the thread was read.
     is_known: bool,
 }
 
@@ -33,7 +33,7 @@ impl Thread {
     fn add(&mut self, span: Span) {
         let last = self.intervals.last();
         let before_ns = last.map_or(0, |last| last.before_ns.saturating_add(last.span.length_ns()));
-        // Records out of order could make intervals overlap, so cut the overlap off.
+        // Records that are out of order could make intervals overlap, so cut off the overlap.
         let start_ns = span.start_ns.max(last.map_or(0, |last| last.span.end_ns));
         let end_ns = span.end_ns.max(start_ns);
         self.intervals.push(AwayInterval { span: Span { start_ns, end_ns }, before_ns });
@@ -58,13 +58,13 @@ impl Away {
             let thread = threads.entry(switch.tid).or_default();
             match switch.turn {
                 Turn::In => {
-                    // A thread whose first record is a switch-in was off CPU until then.
+                    // A thread whose first record is a switch-in was off CPU until that record.
                     let since_ns = thread.since_ns.take().or((!thread.is_known).then_some(span.start_ns));
                     if let Some(start_ns) = since_ns {
                         thread.add(Span { start_ns, end_ns: switch.at_ns });
                     }
                 }
-                // Two switch-outs in a row: the switch-in between them was lost. The later switch-out counts.
+                // After two switch-outs in a row, the switch-in between them was lost. The later switch-out counts.
                 Turn::Slept | Turn::Preempted => thread.since_ns = Some(switch.at_ns),
             }
             thread.is_known = true;

@@ -1,5 +1,6 @@
-//! `long`: finds scopes that keep the CPU for longer than half a hypervisor's quantum. Such work is likely to be interrupted, so it should be
-//! divided. Time in which the thread was switched out does not count; it comes from a recording of switches.
+//! `long`: finds scopes that keep the CPU for longer than half a hypervisor's quantum.
+//! An interruption of such work is likely, so the work should be divided.
+//! Time in which the thread was switched out does not count. This time comes from a recording of switches.
 
 mod away;
 mod parse;
@@ -20,7 +21,7 @@ pub enum Which {
     /// Only scopes without inner scopes. An outer scope's time would only repeat that of its inner scopes.
     #[default]
     Leaf,
-    /// All scopes, also those that contain others.
+    /// All scopes, including scopes that contain other scopes.
     All,
 }
 
@@ -86,7 +87,7 @@ pub struct Long {
     pub scopes: u64,
     /// The number of examined scopes that the recording covers.
     pub covered: u64,
-    /// The long scopes by name and thread, those with the most time first.
+    /// The long scopes by name and thread. Scopes with the most time come first.
     pub rows: Vec<Row>,
     /// Scopes that could not be judged.
     pub unjudged: Unjudged,
@@ -190,7 +191,7 @@ enum Judged {
 
 impl Found {
     fn thread(&mut self, at: usize, thread: &ScopeThread, which: Which) {
-        // Any overwritten scope ended before the oldest remaining scope did.
+        // Every overwritten scope ended before the end of the oldest remaining scope.
         let oldest = thread.scopes.first().filter(|_| thread.overwritten > 0);
         let whole_from_ns = oldest.map_or(0, Scope::end_ns);
         let mut order: Vec<&Scope> = thread.scopes.iter().collect();
@@ -245,7 +246,7 @@ fn is_within(inner: &Scope, outer: &Scope) -> bool {
 }
 
 impl Lengthy {
-    /// The row of a scope. None if no pass through it was long.
+    /// The row of a scope. None if no pass through the scope was long.
     fn finish(mut self, scopes: &Scopes, at: usize, name: u32) -> Option<Row> {
         let thread = scopes.threads.get(at)?;
         self.lengths_ns.sort_unstable();

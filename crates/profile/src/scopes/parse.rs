@@ -1,4 +1,4 @@
-//! `Scopes`: what `evenkeel-rt` recorded of a server's scopes, read from the JSON that it writes (Chrome's trace event format).
+//! `Scopes`: what `evenkeel-rt` recorded of a server's scopes. They are read from JSON of `evenkeel-rt` (Chrome's trace event format).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::perf::bytes::Malformed;
 /// The maximum number of names. `evenkeel-rt` has at most 4,096 names and 256 threads, but a file may be from several servers.
 const NAMES_MAX: usize = 65_536;
 const THREADS_MAX: usize = 4_096;
-/// A longer name is a mistake.
+/// A longer name counts as an error.
 const NAME_BYTES_MAX: usize = 4_096;
 /// The name of `evenkeel-rt`'s clock in the file.
 const MONOTONIC: &str = "CLOCK_MONOTONIC";
@@ -21,7 +21,7 @@ const MONOTONIC: &str = "CLOCK_MONOTONIC";
 /// Scopes, as they were recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scopes {
-    /// The names of scopes, each once.
+    /// The names of scopes, each stored once.
     pub names: Vec<String>,
     /// The scopes of each thread.
     pub threads: Vec<ScopeThread>,
@@ -38,7 +38,7 @@ pub struct ScopeThread {
     pub pid: u64,
     /// The name of the thread, or empty if the file has none.
     pub name: String,
-    /// The kernel's number of the thread, if the file has it.
+    /// The kernel's number of the thread, if the file has this number.
     pub tid: Option<u32>,
     /// The number of older scopes that were overwritten before they were read.
     pub overwritten: u64,
@@ -51,16 +51,16 @@ pub struct ScopeThread {
 pub struct Scope {
     /// The scope's name, as an index of [`Scopes::names`].
     pub name: u32,
-    /// When it was entered, in nanoseconds.
+    /// When the thread entered the scope, in nanoseconds.
     pub start_ns: u64,
-    /// How long it took, in nanoseconds.
+    /// How long the scope took, in nanoseconds.
     pub length_ns: u64,
     /// Whether the thread was switched out during the scope, if known.
     pub switched_out: Option<bool>,
 }
 
 impl Scope {
-    /// When it was left.
+    /// When the thread left the scope.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.length_ns)
     }
@@ -132,7 +132,7 @@ impl<'de> Deserialize<'de> for Reader {
     }
 }
 
-/// The whole document: an object with the events in it, or only the events.
+/// The whole document: an object that contains the events, or only the list of events.
 struct Trace;
 
 impl<'de> Visitor<'de> for Trace {
@@ -206,7 +206,7 @@ impl Reader {
     fn take(&mut self, event: Event<'_>) -> Result<(), String> {
         match &*event.ph {
             "X" => {
-                let (start_ns, length_ns) = (time(event.ts, "begins")?, time(event.dur, "lasts")?);
+                let (start_ns, length_ns) = (time(event.ts, "start")?, time(event.dur, "duration")?);
                 let name = self.name(&event.name)?;
                 let scope = Scope { name, start_ns, length_ns, switched_out: event.args.switched_out };
                 self.thread((event.pid, event.tid))?.scopes.push(scope);
@@ -243,7 +243,7 @@ impl Reader {
             return Ok(*number);
         }
         if name.len() > NAME_BYTES_MAX {
-            return Err(format!("a scope's name has {} bytes, and {NAME_BYTES_MAX} is the most", name.len()));
+            return Err(format!("a scope's name has {} bytes, more than the maximum of {NAME_BYTES_MAX}", name.len()));
         }
         let number = self.scopes.names.len();
         if number >= NAMES_MAX {
@@ -257,10 +257,10 @@ impl Reader {
 
 /// Microseconds to nanoseconds.
 fn time(us: Option<f64>, what: &str) -> Result<u64, String> {
-    let us = us.ok_or_else(|| format!("a scope does not say when it {what}"))?;
+    let us = us.ok_or_else(|| format!("a scope has no {what}"))?;
     let ns = (us * 1e3).round();
     if !(0.0..=i64::MAX as f64).contains(&ns) {
-        return Err(format!("a scope that {what} {us} us can't be"));
+        return Err(format!("the {what} of a scope is invalid: {us} us"));
     }
     Ok(ns as u64)
 }

@@ -14,8 +14,8 @@ fn check_error(text: &str, expected: Expect) {
     expected.assert_eq(&parse(text.as_bytes()).unwrap_err().to_string());
 }
 
-/// A file as `evenkeel-rt` writes it. Each scope of thread 70 has a name, a start and a length in milliseconds, and whether it was switched
-/// out.
+/// A file as `evenkeel-rt` writes it.
+/// Each scope of thread 70 has a name, a start and a length in milliseconds, and whether the thread was switched out.
 fn written(overwritten: u64, scopes: &[(&str, f64, f64, Option<bool>)]) -> Scopes {
     let mut text = format!(
         r#"{{"displayTimeUnit":"ns","otherData":{{"clock":"CLOCK_MONOTONIC","compared_ns":[1,2]}},"traceEvents":[{{"name":"thread_name","ph":"M","pid":7,"tid":0,"args":{{"name":"tick","kernel_thread":70,"overwritten":{overwritten},"unnamed":0}}}}"#
@@ -57,7 +57,8 @@ fn as_text(long: &Long) -> String {
 
 #[test]
 fn leaves_that_keep_the_cpu_are_long() {
-    // An outer scope ends after its inner ones. A scope without inner ones is a leaf, even if it has inner ones elsewhere.
+    // An outer scope ends after its inner scopes.
+    // A pass without inner scopes is a leaf, even if other passes through the scope have inner scopes.
     let scopes = written(
         0,
         &[
@@ -98,7 +99,7 @@ fn the_time_switched_out_does_not_count() {
     );
     let turns =
         [(12, Turn::Slept), (17, Turn::In), (22, Turn::Preempted), (25, Turn::In), (39, Turn::Slept), (50, Turn::In)];
-    // The recording ends before the last two passes do.
+    // The recording ends before the last two passes end.
     let recording = switches(100, &turns);
     expect![[r#"
         slow in tick: 1 of 1, 1 switched out, p50 5 p99 5 max 5 total 5
@@ -153,12 +154,15 @@ fn a_malformed_trace_is_reported_with_its_place() {
         expect!["expected a trace: an object with traceEvents, or a list of events, found the number 7, at byte 0"],
     );
     check_error("{}", expect!["it has no traceEvents: these are not scopes of evenkeel-rt, at byte 1"]);
-    check_error("[{\"ph\":\"X\",\n\"ts\":1,\"dur\":-5}]", expect!["a scope that lasts -5 us can't be, at byte 28"]);
-    check_error("[{\"ph\":\"X\",\"ts\":1}]", expect!["a scope does not say when it lasts, at byte 18"]);
+    check_error(
+        "[{\"ph\":\"X\",\n\"ts\":1,\"dur\":-5}]",
+        expect!["the duration of a scope is invalid: -5 us, at byte 28"],
+    );
+    check_error("[{\"ph\":\"X\",\"ts\":1}]", expect!["a scope has no duration, at byte 18"]);
     check_error("[{\"ph\":\"X\",\"ts\":1e999}]", expect!["a number is too large, at byte 20"]);
     check_error(
         "[{\"ph\":\"X\",\"ts\":1e30,\"dur\":1}]",
-        expect!["a scope that begins 1000000000000000000000000000000 us can't be, at byte 29"],
+        expect!["the start of a scope is invalid: 1000000000000000000000000000000 us, at byte 29"],
     );
     check_error("[] x", expect!["it is not JSON, at byte 3"]);
     let many: Vec<String> = (0..5000).map(|tid| format!(r#"{{"ph":"X","ts":1,"dur":1,"tid":{tid}}}"#)).collect();
@@ -178,7 +182,7 @@ proptest! {
         }
     }
 
-    /// Whatever the switches are, no scope gets longer, and its CPU time equals the count by single milliseconds.
+    /// Whatever the switches are, no scope gets longer. Its CPU time equals a count millisecond by millisecond.
     #[test]
     fn less_the_time_away_is_never_more(
         scopes in proptest::collection::vec((0..200_u32, 0..50_u32), 1..40),
@@ -208,8 +212,8 @@ proptest! {
             .map(|scope| (scope.start_ns / MS..scope.end_ns() / MS).filter(|ms| !is_away(*ms)).count() as u64)
             .sum();
         let total = found.rows.first().map_or(0, |row| row.long.total_ns);
-        // If two switch-outs follow each other, `long` counts from the later one, but this model counts from the first. So compare only
-        // without them.
+        // If two switch-outs follow each other, `long` counts from the later one, but this model counts from the earlier one.
+        // So compare only switches without such pairs.
         let is_plain = turns.windows(2).all(|pair| pair[0].1 == Turn::In || pair[1].1 == Turn::In);
         let is_even = turns.windows(2).all(|pair| pair[0].0 < pair[1].0);
         if is_plain && is_even {

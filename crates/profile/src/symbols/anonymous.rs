@@ -19,10 +19,10 @@ use crate::stack::{Frame, ModuleId};
 
 /// The maximum number of bytes of a map.
 const MAP_MAX_BYTES: u64 = 256 << 20;
-/// The maximum number of bytes of the vDSO. It really has about 8 KiB.
+/// The maximum number of bytes of the vDSO. The real vDSO has about 8 KiB.
 const VDSO_MAX_BYTES: u64 = 1 << 20;
 
-/// Names the addresses of one process. The names are cached for this recording, because the map goes with the process.
+/// Names the addresses of one process. The names are cached for this recording, because the map disappears with the process.
 pub(super) fn resolve(
     (settings, cache): (&Settings, &Cache),
     (recording, mapped): (&Recording, &Mapped),
@@ -98,8 +98,8 @@ fn map(settings: &Settings, pid: u32) -> Result<PerfMap, Reason> {
     Ok(parse_perf_map(&String::from_utf8_lossy(&bytes)))
 }
 
-/// The functions of the vDSO at these places: pairs of an offset and the requested address. None unless the recorded kernel is the running
-/// one, whose vDSO this process has too.
+/// The functions of the vDSO at these places: pairs of an offset and the requested address.
+/// None unless the recorded kernel is the running kernel, because this process then has the same vDSO.
 fn of_vdso(recording: &Recording, places: &[(u64, u64)]) -> Option<HashMap<u64, Function>> {
     let release = rustix::system::uname().release().to_str().ok()?.to_owned();
     if recording.machine.kernel.as_ref().is_some_and(|kernel| *kernel != release) {

@@ -1,5 +1,6 @@
-//! `Cache`: names on disk by build ID and path. It makes later searches fast, and keeps recordings readable after their files were replaced. It may
-//! be deleted at any time; damaged or foreign entries are replaced.
+//! `Cache`: names on disk by build ID and path.
+//! The cache makes later searches fast, and keeps recordings readable after their files were replaced.
+//! Users may delete the cache at any time. Damaged or foreign entries are replaced.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -18,12 +19,12 @@ use crate::names::Function;
 const HEAD: &str = "evenkeel symbols 2";
 /// The maximum length of an entry. Longer entries are not stored.
 const ENTRY_MAX_BYTES: u64 = 16 << 20;
-/// The maximum size of all entries together. If they exceed it, the oldest are removed.
+/// The maximum total size of all entries. Above this size, the oldest entries are removed.
 const ALL_MAX_BYTES: u64 = 256 << 20;
 /// The maximum number of entries that are kept.
 const ENTRIES_MAX: usize = 4096;
 
-/// The source of a file's names. Later variants are better.
+/// The source of a file's names. Later variants have better names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -36,7 +37,7 @@ pub(crate) enum Grade {
     Separate,
 }
 
-/// The owner of a file. A container's file differs from the host's at the same path, whatever build ID it claims.
+/// The owner of a file. A container's file differs from the host's file at the same path, whatever build ID it claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// This machine, for its own files.
@@ -56,7 +57,7 @@ pub(crate) struct CachedNames {
     pub(crate) places: BTreeMap<u64, Vec<Function>>,
 }
 
-/// The stored form: each function once.
+/// The stored form, with each function stored once.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Written {
@@ -86,7 +87,7 @@ impl Cache {
         Cache(folder.map(Path::to_owned))
     }
 
-    /// Loads an entry; none if it is missing or invalid.
+    /// Loads an entry. None if the entry is missing or invalid.
     pub(crate) fn load(&self, key: Key<'_>) -> Option<CachedNames> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
         let path = self.path(key)?;
@@ -113,7 +114,7 @@ impl Cache {
         }
         let entry = written(kept)?;
         let path = self.path(key)?;
-        // Another process may write the same entry: each writes its own file, and the last rename wins.
+        // Another process may write the same entry. Each process writes its own file, and the last rename wins.
         let own = path.with_extension(format!("{}.new", std::process::id()));
         let mut file = File::create_new(&own).ok()?;
         let done = file.write_all(&entry).and_then(|()| std::fs::rename(&own, &path));
@@ -181,7 +182,7 @@ fn written(kept: &CachedNames) -> Option<Vec<u8>> {
     (entry.len() as u64 <= ENTRY_MAX_BYTES).then_some(entry)
 }
 
-/// Parses an entry: a line with format and checksum, then the content. None if either does not match.
+/// Parses an entry: a line with format and checksum, then the content. None if the format or the checksum does not match.
 pub(crate) fn parse_entry(bytes: &[u8]) -> Option<CachedNames> {
     let end = bytes.iter().take(80).position(|byte| *byte == b'\n')?;
     let sum = std::str::from_utf8(bytes.get(..end)?).ok()?.strip_prefix(HEAD)?.strip_prefix(' ')?;
@@ -255,7 +256,7 @@ mod tests {
         let cache = Cache::new(Some(folder.path()));
         for number in 0..3_u64 {
             let file = File::create(folder.path().join(format!("{number}"))).unwrap();
-            // The file is sparse. The limit counts its length, not its blocks.
+            // The file is sparse. The limit counts the file's length, not its blocks.
             file.set_len(ALL_MAX_BYTES / 2 - 1).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(number)).unwrap();
         }

@@ -11,7 +11,7 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::Frame;
 
-/// How many frames there are and how many have a name; a frame counts once for each sample that it is in.
+/// How many frames there are, and how many have a name. A frame counts once for each sample that contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
@@ -22,7 +22,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of frames with a name, from 0 to 1; none if there are no frames.
+    /// The share of frames with a name, from 0 to 1. None if there are no frames.
     pub fn of_named(self) -> Option<f64> {
         (self.frames > 0).then(|| self.named as f64 / self.frames as f64)
     }
@@ -34,7 +34,7 @@ impl Share {
 pub struct Unnamed {
     /// The file or pseudo-file.
     pub file: String,
-    /// Whether it is the kernel's.
+    /// Whether the file is the kernel's.
     pub is_kernel: bool,
     /// The number of frames. A frame counts once for each sample that contains it.
     pub frames: u64,
@@ -84,7 +84,7 @@ impl Unnamed {
     }
 }
 
-/// The coverage of a recording, given the search's findings.
+/// The coverage of a recording, from the findings of the search.
 pub(super) fn coverage(recording: &Recording, names: &Names, finding: &Finding) -> NameCoverage {
     let mut coverage = NameCoverage::default();
     let mut unnamed: HashMap<(String, bool, Reason), u64> = HashMap::new();
@@ -137,7 +137,7 @@ fn process(recording: &Recording, pid: u32) -> String {
     name.map_or_else(|| format!("process {pid}"), |name| format!("{name} (process {pid})"))
 }
 
-/// How many samples contain each frame. If a frame is twice in a stack, it counts twice.
+/// How many samples contain each frame. A frame that is in a stack twice counts twice.
 fn counts(recording: &Recording) -> Vec<u64> {
     let stacks = &recording.stacks;
     let mut of_stacks = vec![0_u64; stacks.count()];
@@ -147,7 +147,7 @@ fn counts(recording: &Recording) -> Vec<u64> {
         }
     }
     let mut of_frames = vec![0_u64; stacks.frames().len()];
-    // A stack comes after its callers' stacks, so in reverse order each total is complete.
+    // A stack comes after the stacks of its callers. So in reverse order, each total is complete.
     for id in stacks.ids().rev() {
         let count = of_stacks.get(id.place()).copied().unwrap_or(0);
         let (frame, below) = stacks.top(id);

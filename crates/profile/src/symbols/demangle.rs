@@ -1,15 +1,15 @@
-//! Converts linker names to readable ones: Rust's without the hash, C++'s without parameters, Go's without escapes.
+//! Converts linker names to readable names: Rust's without the hash, C++'s without parameters, Go's without escapes.
 
 use std::fmt;
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions};
 
-/// The maximum length of a name to demangle. With templates, the readable name can be far longer.
+/// The maximum length of a name to demangle. The readable name can be far longer, because of templates.
 const MANGLED_MAX: usize = 16 * 1024;
 /// The maximum length of a readable name. The rest is cut off.
 const NAME_MAX: usize = 4 * 1024;
 
-/// The readable form of a linker name. A name that is in no known language's form is not changed. At most about 4,000 characters.
+/// The readable form of a linker name, at most about 4,000 characters. A name in no known language's form stays unchanged.
 pub fn demangle(raw: &str) -> String {
     let name = if raw.len() > MANGLED_MAX { None } else { rust(raw).or_else(|| cpp(raw)).or_else(|| go(raw)) };
     let mut name = name.unwrap_or_else(|| raw.to_owned());
@@ -21,11 +21,11 @@ pub fn demangle(raw: &str) -> String {
     name
 }
 
-/// Rust's names, old and new. The old form is a C++ name with a hash at its end.
+/// Demangles Rust names, old and new. The old form is a C++ name with a hash at its end.
 fn rust(raw: &str) -> Option<String> {
     let name = rustc_demangle::try_demangle(raw).ok()?;
     let mut text = Bounded::default();
-    // The only possible error is that the text reached the limit. The name then ends there.
+    // The only possible error is that the text reached its limit. The name then ends at the limit.
     let _ = fmt::Write::write_fmt(&mut text, format_args!("{name:#}"));
     Some(text.0)
 }
@@ -34,7 +34,7 @@ fn cpp(raw: &str) -> Option<String> {
     if !raw.starts_with("_Z") && !raw.starts_with("_GLOBAL__") {
         return None;
     }
-    // The compiler marks its copies of a function by a suffix: `.cold`, `.isra.0`, `.part.1`.
+    // The compiler marks its copies of a function with a suffix: `.cold`, `.isra.0`, `.part.1`.
     let (core, copy) = raw.split_at(raw.find('.').unwrap_or(raw.len()));
     let (name, _) = BorrowedSymbol::with_tail(core.as_bytes()).ok()?;
     let options = DemangleOptions::new().no_params().no_return_type();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_name_that_grows_is_cut_off() {
-        // Each piece doubles the length of the demangled name.
+        // Each repeated part of the linker name doubles the length of the demangled name.
         let mut raw = "_Z1fI".to_owned();
         raw.push_str(&"St4pairIS_S_E".repeat(400));
         raw.push_str("EvT_");

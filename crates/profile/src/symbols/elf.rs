@@ -10,11 +10,11 @@ use super::plt::{self, Piece};
 use crate::binaries::source::Odd;
 use crate::binaries::{Links, mini_debug_info};
 
-/// The maximum number of bytes that are unpacked from one file.
+/// The maximum number of bytes to decompress from one file.
 const UNPACKED_MAX_BYTES: u64 = 2 << 30;
 /// The section that may have the names of a stripped program's own functions.
 const MINI_DEBUG_INFO: &str = ".gnu_debugdata";
-/// The maximum ratio of a section's unpacked size to its packed size. Deflate can't exceed it.
+/// The maximum ratio of a section's decompressed size to its compressed size. Deflate can't exceed this ratio.
 const PACKED_MAX_TIMES: u64 = 1100;
 
 /// A function from the file's own table.
@@ -22,14 +22,14 @@ const PACKED_MAX_TIMES: u64 = 1100;
 pub(crate) struct Symbol<'a> {
     /// The first address, in the file's own numbering.
     pub(crate) start: u64,
-    /// The address after the function's last one.
+    /// The address after the function's last address.
     pub(crate) end: u64,
     /// The linker's name of the function.
     pub(crate) name: &'a [u8],
     rank: Rank,
 }
 
-/// Decides which of several names of one address is shown: the same one as in `perf report`.
+/// Decides which of several names of one address is shown. `perf report` shows the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     has_size: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Image<'a, R: ReadRef<'a>> {
     pub(crate) build_id: Option<&'a [u8]>,
     /// The separate debug file, and its checksum.
     pub(crate) debug_link: Option<(&'a [u8], u32)>,
-    /// The shared debug file (dwz), and its build id.
+    /// The shared debug file (dwz), and its build ID.
     pub(crate) shared_link: Option<(&'a [u8], &'a [u8])>,
 }
 
@@ -68,7 +68,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         Ok(Image { file, build_id, debug_link, shared_link })
     }
 
-    /// The build ID, and which separate debug file belongs to the file.
+    /// The build ID, and the separate debug file that belongs to the file.
     pub(crate) fn links(&self) -> Links {
         Links {
             build_id: self.build_id.map(<[u8]>::to_vec),
@@ -76,7 +76,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         }
     }
 
-    /// The small ELF file with the names of the program's own functions, unpacked. None if the file has none, or if the section is damaged.
+    /// The small ELF file with the names of the program's own functions, decompressed. None if the section is missing or damaged.
     pub(crate) fn mini_debug_info(&self) -> Option<Vec<u8>> {
         let section = self.section(MINI_DEBUG_INFO, &mut unpacked_max_bytes()).ok()?;
         mini_debug_info(&section)
@@ -87,7 +87,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         self.file.is_little_endian()
     }
 
-    /// The virtual address of a file offset. If two segments share a page of the file, the one with code counts.
+    /// The virtual address of a file offset. If two segments share a page of the file, the segment with code counts.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         let mut found = None;
         for segment in self.file.segments() {
@@ -105,7 +105,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         found
     }
 
-    /// The virtual address of a file offset, if it is in a segment with code.
+    /// The virtual address of a file offset. None if the offset is not in a segment with code.
     pub(crate) fn code_address_of(&self, offset: u64) -> Option<u64> {
         self.address_of(offset).filter(|address| self.offset_of(*address) == Some(offset))
     }
@@ -119,12 +119,12 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         })
     }
 
-    /// The virtual address of a section; none if the file has no section of this name.
+    /// The virtual address of a section. None if the file has no section of this name.
     pub(crate) fn section_address(&self, name: &str) -> Option<u64> {
         self.file.section_by_name(name).map(|section| section.address())
     }
 
-    /// Whether the file has a table with the names of its own functions, not only exported ones.
+    /// Whether the file has a table with the names of its own functions, not only of exported functions.
     pub(crate) fn has_own_names(&self) -> bool {
         match &self.file {
             object::File::Elf32(file) => !file.elf_symbol_table().is_empty(),
@@ -147,8 +147,8 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         self.all_functions().map(settled)
     }
 
-    /// The functions of the file, and those of the small ELF file that [`Image::mini_debug_info`] unpacks. That file has the local
-    /// functions, and not the exported ones.
+    /// The functions of the file, and the functions of the small ELF file that [`Image::mini_debug_info`] decompresses.
+    /// The small file has the local functions, but not the exported functions.
     ///
     /// # Errors
     /// If the offsets of this file's tables are invalid. A damaged small file has no functions.
@@ -186,7 +186,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         Ok(found)
     }
 
-    /// The stubs that call into libraries. Each has the name of the function that it calls.
+    /// The stubs that call into libraries. Each stub has the name of the function that it calls.
     ///
     /// # Errors
     /// If the offsets of the file's tables are invalid.
@@ -200,10 +200,10 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         Some((section.address(), section.address().checked_add(section.size())?))
     }
 
-    /// The unpacked contents of a section. Empty if the file has no section of this name.
+    /// The decompressed contents of a section. Empty if the file has no section of this name.
     ///
     /// # Errors
-    /// If the offset of the section is invalid, or if its unpacked contents exceed `left_bytes`.
+    /// If the offset of the section is invalid, or if its decompressed contents exceed `left_bytes`.
     pub(crate) fn section(&self, name: &str, left_bytes: &mut u64) -> Result<Cow<'a, [u8]>, Odd> {
         let Some(section) = self.file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
         if section.kind() == SectionKind::UninitializedData {
@@ -219,12 +219,12 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
     }
 }
 
-/// How many bytes may be unpacked from one file.
+/// The maximum number of bytes to decompress from one file.
 pub(crate) fn unpacked_max_bytes() -> u64 {
     UNPACKED_MAX_BYTES
 }
 
-/// The functions of the file's own table, or of the table of exported functions if there is no other.
+/// The functions of the file's own table. Without that table, the functions of the table of exported functions.
 fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
     file: &ElfFile<'a, Elf, R>,
     into: &mut Vec<Symbol<'a>>,
@@ -247,7 +247,7 @@ fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
         }
         let place = symbol.st_shndx(endian);
         let index = SectionIndex(usize::from(place.0));
-        // Symbols without a type count only if they are in code: labels in assembly.
+        // Symbols without a type count only if they are in code, because they are labels in assembly.
         let section =
             if place.0 >= elf::SHN_LORESERVE || place == elf::SHN_UNDEF { None } else { sections.section(index).ok() };
         let flags = section.map(|section| object::read::elf::SectionHeader::sh_flags(section, endian).0);
@@ -265,7 +265,8 @@ fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
             continue;
         }
         let (start, size): (u64, u64) = (symbol.st_value(endian).into(), symbol.st_size(endian).into());
-        // A function without a size ends where the next one begins. If the table only has exported functions, the next one is too far away.
+        // A function without a size ends where the next one begins.
+        // If the table has only exported functions, the next function in the table is too far away.
         if size == 0 && !is_own {
             continue;
         }
@@ -295,7 +296,8 @@ fn settled(mut found: Vec<Symbol<'_>>) -> Vec<Symbol<'_>> {
     found
 }
 
-/// The function at an address, among those of [`Image::functions`]. Functions may be nested; only a limited number of them is examined.
+/// The function at an address, among the functions of [`Image::functions`].
+/// Functions may be nested, so at most a limited number of functions is examined.
 pub(crate) fn function_at<'s, 'a>(functions: &'s [Symbol<'a>], address: u64) -> Option<&'s Symbol<'a>> {
     const NESTED_MAX: usize = 16;
     let behind = functions.partition_point(|symbol| symbol.start <= address);

@@ -73,7 +73,7 @@ pub(super) fn resolve(
     }
 }
 
-/// Whether a debug file was installed since the names were cached, which gives better names.
+/// Whether a debug file with better names was installed after the names were cached.
 fn is_outdone(kept: &CachedNames, module: &Module, lookup: &Lookup) -> bool {
     let id = module.build_id.as_deref().unwrap_or_default();
     let package = split::package_path(Path::new(&module.path));
@@ -99,7 +99,7 @@ impl From<NotFound> for Reason {
     }
 }
 
-/// The key of a file in the name cache. None without a build ID, because only that identifies the file.
+/// The key of a file in the name cache. None without a build ID, because only the build ID identifies the file.
 fn key<'r>(sought: &Sought<'_>, module: &'r Module) -> Option<Key<'r>> {
     let scope = if sought.is_of_container() { Scope::Container } else { Scope::Here };
     module.build_id.as_deref().map(|build_id| Key { build_id, path: &module.path, scope })
@@ -140,7 +140,7 @@ fn named<'a, R: ReadRef<'a>>(
     };
     let places: Vec<(u64, u64)> =
         offsets.iter().filter_map(|offset| Some((*offset, image.address_of(*offset)?))).collect();
-    // Inconsistent lines are ignored; the names stay.
+    // Inconsistent debug information is ignored. The names from the symbol table stay.
     let sections = match &separate {
         Some(separate) if separate.has_lines() => Sections::read(separate, shared.as_ref(), split).ok(),
         _ if image.has_lines() => Sections::read(image, None, split).ok(),
@@ -151,7 +151,7 @@ fn named<'a, R: ReadRef<'a>>(
     let go_table = if with_names.is_none() && !has_own_names { GoTable::find(image) } else { None };
     let go = go_table.as_ref().and_then(GoTable::functions);
     let of_go = |address| go.as_ref().and_then(|go| go.at(address)).map(|name| demangle(&name));
-    // PLT entries are in the program, never in its debug file.
+    // The entries of the PLT are in the program, never in its debug file.
     let calls = image.calls().map(BTreeMap::from_iter).unwrap_or_default();
     let mut found: BTreeMap<u64, Vec<Function>> = offsets.iter().map(|offset| (*offset, Vec::new())).collect();
     for (offset, address) in places {
@@ -206,7 +206,7 @@ fn name_of(symbol: &Symbol<'_>) -> String {
     demangle(&String::from_utf8_lossy(symbol.name))
 }
 
-/// The file that an image shares with other programs of its package (dwz).
+/// The debug file that an image shares with other programs of its package (dwz).
 fn shared<'a, R: ReadRef<'a>>(image: &Image<'a, R>, path: &Path, lookup: &Lookup) -> Option<Source> {
     let (name, id) = image.shared_link?;
     if let Some((source, _)) = by_build_id(id, lookup) {

@@ -11,7 +11,7 @@ use crate::names::Function;
 use crate::recording::{Mapping, Recording};
 use crate::stack::{Frame, ModuleId};
 
-/// The maximum number of processes in whose root one file is looked for.
+/// The maximum number of processes in whose roots one file is looked for.
 const PROCESSES_MAX: usize = 8;
 
 /// The name of the vDSO in recordings.
@@ -36,7 +36,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The folders in which files are looked for.
+    /// Where to look for files.
     pub fn lookup(&self) -> Lookup {
         Lookup { recorded_until: self.recorded_until, debug_folders: self.debug_folders.clone() }
     }
@@ -63,9 +63,9 @@ pub(super) struct FramesToName {
 /// The mappings, indexed for the search.
 #[derive(Default)]
 pub(super) struct Mapped {
-    /// The mappings of each file: one in each of the first few processes that mapped the file.
+    /// The mappings of each file: one mapping in each of the first few processes that mapped the file.
     pub(super) by_file: HashMap<ModuleId, Vec<Mapping>>,
-    /// The code ranges of each process, sorted by start. Each has the furthest end so far.
+    /// The code ranges of each process, sorted by start. Each entry has its start and the furthest end so far.
     pub(super) by_process: HashMap<u32, Vec<(u64, u64)>>,
     /// The vDSO of each process.
     pub(super) vdso: HashMap<u32, Vec<(u64, u64)>>,
@@ -99,7 +99,7 @@ impl Mapped {
         mapped
     }
 
-    /// Whether a process ever had a mapping there.
+    /// Whether a process ever had a mapping at this address.
     pub(super) fn contains(&self, pid: u32, address: u64) -> bool {
         let Some(places) = self.by_process.get(&pid) else { return false };
         let behind = places.partition_point(|(start, _)| *start <= address);
@@ -118,7 +118,7 @@ pub(super) fn identity(recording: &Recording) -> [u8; 20] {
     identity
 }
 
-/// The key in the name cache for code of one recording only. None for a recording in memory, because it is not read again.
+/// The key in the name cache for code of only one recording. None for a recording in memory, because it is not read again.
 pub(super) fn of_recording<'k>(identity: &'k [u8], path: &'k str, settings: &Settings) -> Option<Key<'k>> {
     settings.recorded_until.map(|_| Key { build_id: identity, path, scope: Scope::Recording })
 }

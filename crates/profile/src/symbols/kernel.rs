@@ -1,5 +1,5 @@
-//! `Kernel`: the functions of the running kernel (`/proc/kallsyms`), moved to the addresses of the recording. Addresses change at each boot, and
-//! with each build.
+//! `Kernel`: the functions of the running kernel (`/proc/kallsyms`), moved to the addresses of the recording.
+//! Addresses change at each boot, and with each build.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,7 @@ pub struct KernelSymbol {
     pub start: u64,
     /// The name of the function.
     pub name: String,
-    /// The kernel module of the function. None if it is in the kernel itself.
+    /// The kernel module of the function. None if the function is in the kernel itself.
     pub module: Option<String>,
 }
 
@@ -37,8 +37,8 @@ pub struct Kallsyms {
     marks: HashMap<String, u64>,
 }
 
-/// Reads `/proc/kallsyms`: `ffffffff81000000 T _stext`, optionally with `[module]` at the end. Invalid lines are left out. None if all
-/// addresses are zero, as the kernel shows them to users without the privilege.
+/// Parses `/proc/kallsyms`: `ffffffff81000000 T _stext`, optionally with `[module]` at the end. Invalid lines are left out.
+/// None if all addresses are zero. The kernel shows zeros to users without the privilege.
 pub fn parse_kallsyms(text: &str) -> Option<Kallsyms> {
     let mut found = Kallsyms::default();
     for line in text.lines().take(SYMBOLS_MAX) {
@@ -54,7 +54,7 @@ pub fn parse_kallsyms(text: &str) -> Option<Kallsyms> {
         }
         found.symbols.push(KernelSymbol { start, name: name.to_owned(), module });
     }
-    // The sort is stable, and of several names at one address the last is used, as in `perf report`.
+    // The sort is stable. If one address has several names, the last name is used, as in `perf report`.
     found.symbols.sort_by_key(|symbol| symbol.start);
     found.symbols.reverse();
     found.symbols.dedup_by_key(|symbol| symbol.start);
@@ -68,7 +68,7 @@ impl Kallsyms {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let symbol = self.symbols.get(behind.checked_sub(1)?)?;
         let next = self.symbols.get(behind);
-        // After the last function of the kernel or of a module there is no code until the next module.
+        // After the last function of the kernel or of a module, there is no code until the next module.
         let is_last = next.is_none_or(|next| next.module != symbol.module);
         (!is_last || address - symbol.start < LAST_MAX_BYTES).then_some(symbol)
     }
@@ -90,24 +90,24 @@ pub(crate) struct Identity {
     pub mark: Option<(String, u64)>,
 }
 
-/// The relation of the recording's kernel and the running one.
+/// How the recorded kernel relates to the running kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     /// The same kernel at the same address.
     Same,
-    /// The same kernel at another address: add this to an address of the recording. The addresses of modules are unknown.
+    /// The same kernel at another address. Add this number to an address of the recording. The addresses of modules are unknown.
     Moved(u64),
     /// A different kernel.
     Other,
 }
 
-/// Compares the recorded with the running kernel, by build ID if both have one, else by release.
+/// Compares the recorded kernel with the running kernel: by build ID if both have one, otherwise by release.
 pub(crate) fn relation(recorded: &Identity, here: &Identity, kallsyms: &Kallsyms) -> Relation {
     let is_same = match (&recorded.build_id, &here.build_id) {
         (Some(one), Some(other)) => same_build(one, other),
         _ => match (&recorded.release, &here.release) {
             (Some(one), Some(other)) => one == other,
-            // Only the address of the kernel is known. The addresses of two boots are equal only by chance, so this is the same boot.
+            // Only the address of the kernel is known. Two boots have equal addresses only by chance, so this is the same boot.
             _ => recorded.mark.as_ref().is_some_and(|(name, at)| kallsyms.mark(name) == Some(*at)),
         },
     };
@@ -164,7 +164,7 @@ fn function(symbol: &KernelSymbol) -> Function {
 /// A frame with its address, and its function.
 type Found = ((Frame, u64), KernelSymbol);
 
-/// The functions from the running kernel, if it is the recorded one.
+/// The functions from the running kernel, if it is the recorded kernel.
 fn of_here(recorded: &Identity, wanted: &[(Frame, u64)]) -> Result<Vec<Found>, Reason> {
     let text = std::fs::read("/proc/kallsyms").map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let kallsyms = text.ok().as_deref().and_then(parse_kallsyms).ok_or(Why::KernelHidden)?;
@@ -191,7 +191,8 @@ fn of_here(recorded: &Identity, wanted: &[(Frame, u64)]) -> Result<Vec<Found>, R
 }
 
 impl Identity {
-    /// Reads the identity from a recording: `perf` names the kernel's mapping `[kernel.kallsyms]_text`, after the symbol that locates it.
+    /// Reads the kernel's identity from a recording.
+    /// `perf` names the kernel's mapping `[kernel.kallsyms]_text`, after the symbol that locates the kernel.
     fn recorded(recording: &Recording, mapped: &Mapped) -> Identity {
         let mut found = Identity { release: recording.machine.kernel.clone(), ..Identity::default() };
         for (id, module) in recording.modules.iter() {
@@ -206,8 +207,9 @@ impl Identity {
     }
 }
 
-/// The build ID in the kernel's notes (`/sys/kernel/notes`) or in those of an ELF file. A note has the length of its name, the length of
-/// its content, and its kind. Then come name and content, each padded to a multiple of four bytes.
+/// The build ID in the kernel's notes (`/sys/kernel/notes`) or in the notes of an ELF file.
+/// A note has the length of its name, the length of its content, and its kind.
+/// Then come name and content, each padded to a multiple of four bytes.
 pub fn parse_build_id(notes: &[u8]) -> Option<Vec<u8>> {
     const GNU_BUILD_ID: u32 = 3;
     let mut rest = notes;

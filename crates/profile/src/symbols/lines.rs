@@ -105,14 +105,15 @@ impl<'a> Lines<'a> {
         self.units.borrow_mut().entry(wanted.dwo_id.0).or_insert_with(find).clone()
     }
 
-    /// The functions at an address, outermost first; each later one is inlined into the one before. Empty if unknown. The first may lack a
-    /// name. Each has its source line.
+    /// The functions at an address, outermost first, each with its source line.
+    /// Each function after the first is inlined into the previous function.
+    /// Empty if unknown. The first function may lack a name.
     pub(crate) fn at(&self, address: u64) -> Vec<Function> {
         let mut asked = self.context.find_frames(address);
         let frames = loop {
             asked = match asked {
                 LookupResult::Output(frames) => break frames,
-                // Even if the split unit is missing, the line is known.
+                // The line is known even if the split unit is missing.
                 LookupResult::Load { load, continuation } => continuation.resume(self.unit(&load)),
             };
         };

@@ -26,7 +26,7 @@ pub(super) fn command(file: &str, why: Why) -> Option<String> {
     }
 }
 
-/// The command that shows the kernel's addresses. Both settings matter, except for root.
+/// The command that makes the kernel show its addresses. Both settings matter, except for root.
 fn kernel(settings: &[Option<String>; 2]) -> String {
     let [restrict, paranoid] = settings.each_ref().map(|text| text.as_ref()?.trim().parse::<i64>().ok());
     let mut command = "sudo sysctl".to_owned();
@@ -39,7 +39,7 @@ fn kernel(settings: &[Option<String>; 2]) -> String {
     command
 }
 
-/// Debian's debug package for a package.
+/// The name of Debian's debug package for a package.
 fn debug_package(package: &str) -> String {
     let name = package.split(':').next().unwrap_or(package);
     if name == "libc6" { "libc6-dbg".to_owned() } else { format!("{name}-dbgsym") }

@@ -1,6 +1,7 @@
-//! `Symbols`: finds the functions of a recording's frames. It looks in files of this machine or of a running container, separate debug files, the
-//! running kernel, and maps of code generated at run time. It uses a name only if the code is certainly the code that ran, and reports the reason
-//! for each missing name ([`NameCoverage`]).
+//! `Symbols`: finds the functions of a recording's frames.
+//! The search looks in files of this machine or of a running container, in separate debug files, and in the running kernel.
+//! The search also reads maps of code generated at run time.
+//! The search uses a name only if the code is certainly the code that ran, and reports the reason for each missing name ([`NameCoverage`]).
 
 mod anonymous;
 mod cache;

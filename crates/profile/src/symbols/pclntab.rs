@@ -1,13 +1,13 @@
-//! `GoFunctions`: the function table of Go's runtime (`.gopclntab`), which stripped programs keep. It reads the formats 1.18 and 1.20, which Go
-//! 1.18 and later write.
+//! `GoFunctions`: the function table of Go's runtime (`.gopclntab`), which stripped programs keep.
+//! The parser reads the formats 1.18 and 1.20, which Go 1.18 and later write.
 
 use std::borrow::Cow;
 
-/// The magic numbers of the two formats. The fields that are used here have the same places in both.
+/// The magic numbers of the two formats. The fields that are used here have the same places in both formats.
 const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
-/// Longer names are cut off.
+/// Longer names are cut off at this length.
 const NAME_BYTES_MAX: usize = 4096;
-/// An entry: the function's offset in the code, and the offset of its description.
+/// The length of an entry: the function's offset in the code, and the offset of its description.
 const ENTRY_BYTES: usize = 8;
 
 /// The functions of a program.
@@ -16,12 +16,12 @@ pub struct GoFunctions<'a> {
     is_little: bool,
     text_start: u64,
     count: usize,
-    /// The list of functions and their descriptions, which have offsets from the start of the list.
+    /// The list of functions and their descriptions. The offsets in the list count from its start.
     list: &'a [u8],
     names: &'a [u8],
 }
 
-/// Parses the table. `text_start` is the start of Go's code, which is not in the tables of later Go versions. None if the table is invalid.
+/// Parses the table. `text_start` is the start of Go's code, which the tables of later Go versions lack. None if the table is invalid.
 pub fn parse_pclntab(table: &[u8], text_start: u64) -> Option<GoFunctions<'_>> {
     let magic: [u8; 4] = table.get(..4)?.try_into().ok()?;
     let is_little = MAGICS.contains(&u32::from_le_bytes(magic));
@@ -78,11 +78,11 @@ impl<'a> GoFunctions<'a> {
     }
 }
 
-/// The start of Go's code, from the runtime's `moduledata` (section `.go.module` from Go 1.26 on). None if it is missing, or filled in when the
-/// program is loaded.
+/// The start of Go's code, from the runtime's `moduledata` (section `.go.module` from Go 1.26 on).
+/// None if the start is missing, or if the loader fills it in.
 pub(super) fn parse_text_start(module: &[u8], table_at: u64, text: (u64, u64)) -> Option<u64> {
-    /// The number of words before the start of the code: the address of the table, six slices of three words, one address, and the first
-    /// and last address of functions.
+    /// The number of words before the start of the code.
+    /// The words are the address of the table, six slices of three words, one address, and the first and last address of functions.
     const WORDS: usize = 22;
     let word = |at: usize| Some(u64::from_le_bytes(module.get(at * 8..at * 8 + 8)?.try_into().ok()?));
     let (start, end) = (word(WORDS)?, word(WORDS + 1)?);

@@ -1,21 +1,21 @@
-//! `PerfMap`: the functions that a compiler generated at run time, from `/tmp/perf-PID.map`. Another process wrote that file, so it is not
-//! trusted.
+//! `PerfMap`: the functions that a just-in-time compiler generated, from `/tmp/perf-PID.map`.
+//! Another process wrote that file, so the file is not trusted.
 
 use std::collections::BTreeMap;
 
 /// The maximum number of functions that are read.
 const FUNCTIONS_MAX: usize = 4_000_000;
-/// The maximum number of bytes of a name; the rest is cut off.
+/// The maximum number of bytes of a name. The rest is cut off.
 const NAME_MAX: usize = 1024;
-/// The maximum number of functions that are examined if they contain each other.
+/// The maximum number of nested functions to examine at an address.
 const NESTED_MAX: usize = 16;
 
-/// The functions of one process, by their first address: its end and its name.
+/// The functions of one process, by their first address. Each has its end and its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerfMap(BTreeMap<u64, (u64, String)>);
 
-/// Reads the map: `START SIZE NAME` in each line, with both numbers in base 16. Invalid lines are left out. If two functions have one
-/// address, the later line counts, because a compiler reuses memory.
+/// Parses the map: `START SIZE NAME` in each line, with both numbers in base 16. Invalid lines are left out.
+/// If two functions have one address, the later line counts, because a compiler reuses memory.
 pub fn parse_perf_map(text: &str) -> PerfMap {
     let mut found = PerfMap::default();
     for line in text.lines().take(FUNCTIONS_MAX) {

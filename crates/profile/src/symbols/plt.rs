@@ -1,5 +1,6 @@
-//! Names the stubs that call into libraries, which no symbol table lists. Each stub jumps through a slot in a table of addresses, and the
-//! relocation of that slot names the function. `perf report` shows them as `name@plt`, and so do we.
+//! Names the stubs that call into libraries, which no symbol table lists.
+//! Each stub jumps through a slot in a table of addresses, and the relocation of that slot names the function.
+//! Like `perf report`, evenkeel shows such a stub as `name@plt`.
 
 use std::collections::HashMap;
 
@@ -18,7 +19,7 @@ const TABLE_MAX_BYTES: u64 = 16 << 20;
 /// A stub: its address, and the name of the function that it calls.
 pub(crate) type Piece<'a> = (u64, &'a [u8]);
 
-/// The stubs of a file; each is 16 bytes long.
+/// The stubs of a file. Each stub is 16 bytes long.
 ///
 /// # Errors
 /// If the tables of the file are not where its headers say.
@@ -60,7 +61,7 @@ fn slots<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> HashMap<u64, &'a [u8
     named.collect()
 }
 
-/// The slot of a stub on x86-64: `jmp *slot(%rip)`, after an optional marker of a valid jump target, and followed by padding.
+/// The slot of a stub on x86-64: `jmp *slot(%rip)`, after an optional marker of a valid jump target. Padding follows.
 fn slot_x86_64(piece: &[u8], address: u64) -> Option<u64> {
     const JUMP: [u8; 2] = [0xff, 0x25];
     const JUMP_BYTES: usize = 6;
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!(slot_x86_64(&plain, 0x1020), Some(0x1020));
         assert_eq!(slot_x86_64(&[0x90; 16], 0x1020), None);
         let words = |words: [u32; 4]| words.map(u32::to_le_bytes).concat();
-        // adrp x16, 16 pages on; ldr x17, [x16, #0xfa8]; add x16, x16, #0xfa8; br x17
+        // `adrp x16`, 16 pages forward; `ldr x17, [x16, #0xfa8]`; `add x16, x16, #0xfa8`; `br x17`.
         let piece = words([0x9000_0090, 0xf947_d611, 0x913e_a210, 0xd61f_0220]);
         assert_eq!(slot_aarch64(&piece, 0x5d0), Some(0x1_0fa8));
         // The same instructions, with a target one page back.

@@ -1,5 +1,5 @@
-//! `Split`: split DWARF. Each unit of a program has its own file (`.dwo`), or one package has all units (`PROGRAM.dwp`). The program names
-//! each unit by an ID, and only a unit with that ID is used.
+//! `Split`: split DWARF. Each unit of a program has its own file (`.dwo`), or one package has all units (`PROGRAM.dwp`).
+//! The program names each unit by an ID, and only a unit with that ID is used.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -39,7 +39,7 @@ pub(super) struct Split<'o, 'a> {
     pub(super) program: &'o Path,
 }
 
-/// Opens the package of a program. It is named after the program or after its debug file.
+/// Opens the package of a program. The package is named after the program or after its debug file.
 pub(super) fn package(open: Open<'_>, programs: &[&Path]) -> Option<Source> {
     programs.iter().find_map(|program| {
         let source = source(open(&package_path(program))?).ok()?;
@@ -54,7 +54,7 @@ pub(super) fn package_path(program: &Path) -> PathBuf {
     name.into()
 }
 
-/// Reads a package. All sections in its index must exist, because the offsets of a unit in all sections are looked up together.
+/// Reads a package. All sections in its index must exist, because a unit's offsets in all sections are looked up together.
 ///
 /// # Errors
 /// If a section is missing or too long.
@@ -72,7 +72,7 @@ fn section<'a, R: ReadRef<'a>>(id: SectionId, image: &Image<'a, R>, left: &mut u
 /// The sections of one unit file.
 type Place = OnceCell<DwarfSections<Vec<u8>>>;
 
-/// The unit files of a program. Each is read on demand and closed at once, because there may be more of them than a process may have open.
+/// The unit files of a program. Each file is read on demand and closed at once, because a process may open only a limited number of files.
 pub(super) struct Units<'o> {
     open: Open<'o>,
     program_folder: PathBuf,

@@ -11,7 +11,7 @@ pub enum Why {
     NoSymbols,
     /// The file has symbols, but none at these addresses.
     NotInTable,
-    /// The file is not the one that ran.
+    /// The file is not the file that ran.
     Replaced,
     /// The file no longer exists.
     Gone,
@@ -27,9 +27,9 @@ pub enum Why {
     OtherKernel,
     /// The code is generated at run time, and there is no `/tmp/perf-PID.map`.
     NoMap,
-    /// The `/tmp/perf-PID.map` belongs to another user than the process.
+    /// The owner of `/tmp/perf-PID.map` is not the user of the process.
     MapOfOthers,
-    /// No code is mapped there: the program keeps no frame pointers, so its stack leads nowhere.
+    /// No code is mapped at the address: the program keeps no frame pointers, so its stack leads nowhere.
     NoFramePointers,
     /// The recording has no name for the frame.
     NotRecorded,

@@ -28,8 +28,8 @@ pub(super) enum LineKind<'a> {
 const TRIES_MAX: usize = 10;
 
 impl<'a> Head<'a> {
-    /// Parses a line. None if it is not the first line of a sample or of another record. Names may contain spaces and numbers, so the first
-    /// word after which the rest of the line parses is taken as the thread's number.
+    /// Parses a line. None if the line is not the first line of a sample or of another record.
+    /// Names may contain spaces and numbers. So the thread's number is the first word after which the rest of the line parses.
     pub(super) fn parse(line: &'a str) -> Option<Head<'a>> {
         let line = line.trim_start();
         let mut at = word(line)?.len();
@@ -49,7 +49,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Parses what follows the thread's number: CPU, time, period and event. Only the event is required.
+/// Parses the text after the thread's number: CPU, time, period and event. Only the event is required.
 fn behind_numbers(text: &str) -> Option<(Option<u32>, Option<u64>, LineKind<'_>)> {
     let mut rest = text.trim_start();
     let mut next = |take: &dyn Fn(&str) -> bool| {
@@ -84,7 +84,7 @@ fn numbers(word: &str) -> Option<(Option<u32>, u32)> {
     }
 }
 
-/// An ended thread has -1.
+/// The number of an ended thread is -1.
 fn number(text: &str) -> Option<u32> {
     if text == "-1" {
         Some(u32::MAX)
@@ -149,7 +149,7 @@ mod tests {
                 "swapper     0 [003] 12345.678901:     250000 cycles:ppp: ",
                 head("swapper", None, 0, Some(3), at, sample("cycles:ppp", Some(250_000), "")),
             ),
-            // Without a period, a CPU, a time; with nanoseconds; with process and thread.
+            // Lines without a period, a CPU, or a time. A line with nanoseconds. A line with process and thread.
             (
                 "java 4711/4713 12345.678901000: cycles:",
                 head("java", Some(4711), 4713, None, at, sample("cycles", None, "")),
@@ -170,7 +170,7 @@ mod tests {
                 "worker 3 17 12345.678901: 5 cpu-clock:",
                 head("worker 3", None, 17, None, at, sample("cpu-clock", Some(5), "")),
             ),
-            // Without call chains, the frame is at the end of the line. For a tracepoint, that is its text.
+            // Without call chains, the frame is at the end of the line. For a tracepoint, the end of the line is its text.
             (
                 "swapper 0 [000] 12345.678901: 1 cycles:  ffffffff8105a2b4 halt+0x4 ([kernel.kallsyms])",
                 head("swapper", None, 0, Some(0), at, sample("cycles", Some(1), rest)),

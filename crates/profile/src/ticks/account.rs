@@ -1,5 +1,6 @@
-//! `account`: accounts for each nanosecond of a tick. Switches give the exact time on and off the CPU; samples only show where the thread ran.
-//! Together they are the tick's whole length, so every kind of stall is in the same sum.
+//! `account`: accounts for each nanosecond of a tick.
+//! Switches give the exact time on and off the CPU. Samples only show where the thread ran.
+//! Switches and samples together cover the tick's whole length, so every kind of stall is in the same sum.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,8 +10,9 @@ use crate::offcpu::OffCpuInterval;
 use crate::recording::{Recording, Sample, Unit};
 use crate::stack::StackId;
 
-/// While the thread runs, a clock takes one sample per period. If this many periods have no sample, the CPU did not run, or the kernel
-/// paused sampling. That time is not attributed to the stacks of other samples.
+/// While the thread runs, a clock takes one sample per period.
+/// If this many periods have no sample, the CPU did not run, or the kernel paused sampling.
+/// That time is not attributed to the stacks of other samples.
 const PERIODS_WITHOUT: u64 = 4;
 
 /// Kernel functions that handle a page fault.
@@ -25,7 +27,7 @@ pub type Sums = BTreeMap<(Spent, Option<StackId>), u64>;
 pub struct Account {
     /// Time on a CPU, in nanoseconds.
     pub ran_ns: u64,
-    /// Time by kind and stack. The sum is the tick's length.
+    /// Time by kind and stack. The total is the tick's length.
     pub sums: Sums,
 }
 
@@ -41,8 +43,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// Collects the samples of the threads `tids`, whose off-CPU intervals are `life`. If several events were sampled, the one with most
-    /// samples is used.
+    /// Collects the samples of the threads `tids`, whose off-CPU intervals are `life`.
+    /// If several events were sampled, the event with most samples is used.
     pub fn from_recording(recording: &Recording, names: &Names, tids: &[u32], life: &[OffCpuInterval]) -> Places {
         let mut by_event: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
         for sample in recording.samples.iter().filter(|sample| tids.contains(&sample.tid)) {
@@ -56,7 +58,7 @@ impl Places {
         let is_time = recording.events.get(usize::from(event)).is_some_and(|event| event.unit == Unit::Nanoseconds);
         let weighed: u64 = samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.weight));
         let ran_ns = ran(life);
-        // Counters have no times, so convert their weights such that the total is the time on CPU.
+        // Samples of counters have no times. Scale their weights so that the total is the time on CPU.
         let scale = if is_time || weighed == 0 { 1.0 } else { ran_ns as f64 / weighed as f64 };
         let of = |sample: &&Sample| (sample.at_ns, sample.stack, (sample.weight as f64 * scale) as u64);
         let samples: Vec<_> = samples.iter().map(of).collect();
@@ -117,7 +119,7 @@ pub fn account(life: &[OffCpuInterval], places: &Places, tick: &Tick) -> Account
         _ => ran_ns,
     };
     let sampled_ns = ran_ns - unsampled_ns;
-    // Rounds the running sums, not each part. So the parts add up exactly to the whole.
+    // Round the running sums, not each part. So the parts add up exactly to the whole.
     let (mut before, mut given_ns) = (0_u64, 0_u64);
     for (_, stack, weight) in seen {
         before = before.saturating_add(*weight);

@@ -1,4 +1,4 @@
-//! `compare`: compares the average slow tick with the average of the rest, stack by stack, and finds the cause of the difference.
+//! `compare`: compares the average slow tick with the average of the other ticks, stack by stack, and finds the cause of the difference.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::names::Names;
 use crate::offcpu::OffCpuInterval;
 use crate::recording::Recording;
 
-/// The minimum number of slow ticks, because a single one may have any cause.
+/// The minimum number of slow ticks, because a single slow tick may have any cause.
 const SLOW_MIN: usize = 3;
-/// The minimum number of ticks for the slowest hundredth. If there are fewer, the result has a caveat.
+/// The minimum number of ticks for a slowest hundredth. If there are fewer ticks, the result has a caveat.
 const TICKS_MIN: usize = 300;
 /// A thread is named as the cause only if it has at least this share of the waits.
 const MOST: f64 = 0.5;
-/// A cause is considered the explanation only if it has at least this share of the difference.
+/// A cause explains the difference only if it has at least this share of the difference.
 const EXPLAINS: f64 = 0.5;
-/// The minimum number of sampling periods in the average tick. With fewer, samples show too little.
+/// The minimum number of sampling periods in the average tick. With fewer periods, samples show too little of a tick.
 const PERIODS_A_TICK: u64 = 2;
-/// The maximum number of slow ticks in the list. The slowest are kept.
+/// The maximum number of slow ticks in the list. The slowest ticks are kept.
 const LISTED_MAX: usize = 100;
 
 /// Slow ticks compared with the rest.
@@ -105,9 +105,9 @@ pub struct Top {
 pub struct Slow {
     /// The number of the tick.
     pub number: u64,
-    /// The due time of the tick in nanoseconds since the start of the recording; its beginning if the due time is unknown.
+    /// The due time of the tick, in nanoseconds since the start of the recording. If the due time is unknown, the beginning of the tick.
     pub at_ns: u64,
-    /// The time from due to done, in nanoseconds; from begin to done if the due time is unknown.
+    /// The time from due to done, in nanoseconds. If the due time is unknown, the time from begin to done.
     pub length_ns: u64,
     /// How late the tick began, in nanoseconds.
     pub lateness_ns: u64,
@@ -149,7 +149,7 @@ pub enum TicksCaveat {
     },
     /// Waits have no stacks, so a tick ends at its first sleep.
     WaitsUnknown,
-    /// Slow ticks have several causes: the main one is less than half of the difference.
+    /// Slow ticks have several causes. The main cause is less than half of the difference.
     Mixed,
     /// Slow ticks are hardly longer than the rest.
     Alike,
@@ -160,7 +160,7 @@ pub enum TicksCaveat {
 pub struct TickData<'a> {
     /// The recording.
     pub recording: &'a Recording,
-    /// The names of its functions.
+    /// The names of the recording's functions.
     pub names: &'a Names,
     /// The off-CPU intervals of the tick's thread, sorted by time.
     pub life: &'a [OffCpuInterval],

@@ -1,6 +1,7 @@
-//! `cut`: divides a thread's time into ticks by its off-CPU intervals. A tick may wait for a lock or for memory in the middle of its work. So a
-//! first pass takes every sleep as the end of a tick and finds the rate. A second pass keeps only the kinds of wait after which ticks began; other
-//! waits are inside a tick.
+//! `cut`: divides a thread's time into ticks by its off-CPU intervals.
+//! A tick may wait for a lock or for memory in the middle of its work.
+//! So a first pass takes every sleep as the end of a tick and finds the rate.
+//! A second pass keeps only the kinds of wait after which ticks began. Other waits are inside a tick.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,17 +21,18 @@ use crate::offcpu::{OffCpuInterval, Reason};
 use crate::recording::{Recording, Span};
 use crate::stack::{Frame, FrameId};
 
-/// How many innermost user frames distinguish a wait from others. The largest of these numbers is used with which most ticks come after the
-/// same waits. Without frame pointers, only the innermost frame is reliable.
+/// How many innermost user frames distinguish one wait from another.
+/// `cut` uses the largest of these numbers with which most ticks come after the same waits.
+/// Without frame pointers, only the innermost frame is reliable.
 const DEPTHS: [usize; 4] = [64, 4, 1, 0];
-/// If a wait precedes a smaller share of ticks, it is not the wait for a tick.
+/// If a wait precedes a smaller share of ticks, ticks do not begin after this wait.
 const USUAL_SHARE: f64 = 0.1;
 /// The accepted waits must precede at least this share of all ticks. Otherwise it is unknown which waits end a tick.
 const USUAL_OF_ALL: f64 = 0.9;
-/// A tick's expected time comes from this many neighbours on each side: the earliest quarter of their offsets. The schedule may shift,
-/// because clocks drift and a server may restart its schedule.
+/// A tick's expected time comes from this many neighbours on each side: the earliest quarter of their offsets.
+/// The schedule may shift, because clocks drift and a server may restart its schedule.
 const NEIGHBOURS: usize = 16;
-/// A run may begin earlier than expected by up to this share of the period and still be that tick.
+/// The thread may run earlier than expected by up to this share of the period, and the run still counts as that tick.
 const EARLY_SHARE: f64 = 0.25;
 /// The maximum number of loops listed in the error that the tick is unclear.
 const LISTED_MAX: usize = 4;
@@ -42,7 +44,7 @@ const LISTED_MAX: usize = 4;
 pub enum Ends {
     /// The wait after which ticks begin. Other waits are inside a tick.
     AtItsWait,
-    /// The first sleep, because there are no stacks. A tick that waits in the middle ends there.
+    /// The first sleep, because the recording has no stacks. A tick that waits in the middle ends at that wait.
     AtFirstSleep,
     /// The beginning of the next tick, because the thread does not wait between ticks.
     AtNextBegin,
@@ -53,7 +55,7 @@ pub enum Ends {
 /// A thread's ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
-    /// The tick thread; if several threads share the tick, the one with most of its work.
+    /// The tick's thread. If several threads share the tick, the thread with most of the tick's work.
     pub tid: u32,
     /// All threads that do the tick's work, most work first.
     pub tids: Vec<u32>,
@@ -63,7 +65,7 @@ pub struct Cut {
     pub ends: Ends,
     /// The ticks, sorted by time and without overlap.
     pub ticks: Vec<Tick>,
-    /// The number of ticks that were due and did not run.
+    /// The number of ticks that were due but did not run.
     pub missed: u64,
     /// The number of ticks that are left out because they have no end event.
     pub unended: u64,
@@ -74,9 +76,9 @@ pub struct Cut {
 pub enum Wanted {
     /// The loop that does most of the server's work.
     Any,
-    /// The loop of this rate, in ticks a second.
+    /// The loop with this rate, in ticks per second.
     Rate(f64),
-    /// The loop with most work among the threads of this name.
+    /// The loop with most work among the threads with this name.
     Named(String),
     /// The loop of this thread.
     Thread(u32),
@@ -124,7 +126,7 @@ pub fn by_thread(intervals: &[OffCpuInterval]) -> BTreeMap<u32, Vec<OffCpuInterv
     }
     for life in lives.values_mut() {
         life.sort_by_key(|interval| (interval.span.start_ns, interval.span.end_ns));
-        // Intervals overlap only if records were lost. The later ones are dropped.
+        // Intervals overlap only if records were lost. Drop the later interval.
         let mut last_ns = 0;
         life.retain(|interval| {
             let is_next = interval.span.start_ns >= last_ns && interval.span.end_ns >= interval.span.start_ns;
@@ -140,7 +142,7 @@ pub fn by_thread(intervals: &[OffCpuInterval]) -> BTreeMap<u32, Vec<OffCpuInterv
 /// Finds the tick and divides the time of its threads. `lives` comes from [`by_thread`].
 ///
 /// # Errors
-/// If there is no such thread, it has no periodic loop, or it is unclear which loop is the tick.
+/// If no thread matches, if the thread has no periodic loop, or if it is unclear which loop is the tick.
 pub fn find(
     recording: &Recording,
     lives: &BTreeMap<u32, Vec<OffCpuInterval>>,
@@ -184,7 +186,7 @@ pub fn find(
     of_threads(recording, &tids, &life, &tick.tempo).map_err(refused)
 }
 
-/// The ticks of threads by their schedule. `life` has their off-CPU intervals.
+/// The ticks of threads by their schedule. `life` has the threads' off-CPU intervals.
 ///
 /// # Errors
 /// [`NoTicks`] says why there are no ticks.
@@ -205,7 +207,8 @@ pub fn of_threads(recording: &Recording, tids: &[u32], life: &[OffCpuInterval], 
     Ok(cut(tids, Ends::AtFirstSleep, first_tempo, &first, &awake))
 }
 
-/// The marked ticks of one thread. A tick without an end event ends with the wait for the next tick, or at the latest when the next begins.
+/// The marked ticks of one thread.
+/// A tick without an end event ends when the thread waits for the next tick, or at the latest when the next tick begins.
 pub fn at(recording: &Recording, life: &[OffCpuInterval], marked: &ThreadTicks) -> Cut {
     let ThreadTicks { tid, ticks: marked, unended } = marked;
     let before = marked.iter().filter_map(|tick| {
@@ -281,7 +284,7 @@ impl TickEndWaits {
     }
 }
 
-/// The place of a wait. `None` if it is unknown.
+/// The place of a wait. `None` if the place is unknown.
 fn place(recording: &Recording, interval: &OffCpuInterval, depth: usize) -> Option<Place> {
     if interval.reason == Reason::Unknown {
         return None;
@@ -301,8 +304,8 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
     for slot in &found.slots {
         let (stretch, begins_ns) = match slot.found {
             Found::InTime(beat) | Found::Late(beat) => (work.get(beat), None),
-            // The thread was already awake, perhaps for a packet, and the tick began within that run. If the run already belongs to an
-            // earlier tick, that tick overran.
+            // The thread was already awake, perhaps for a packet, and the tick began within that run.
+            // If the run already belongs to an earlier tick, that tick overran.
             Found::Hidden(beat) => (work.get(beat), Some(slot.expected_ns.max(0.0) as u64)),
             Found::Missed => (None, None),
         };
@@ -310,7 +313,8 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
             missed += 1;
             continue;
         };
-        // On a busy machine most ticks are late, so the expected time is late too. A tick slightly before it is on time.
+        // On a busy machine most ticks are late, so the expected time is late too.
+        // A tick slightly before the expected time is on time.
         let early_ns = begins_ns.map_or(0, |begins_ns| begins_ns.saturating_sub(stretch.start_ns));
         let is_just_early = (early_ns as f64) < tempo.period_ns * EARLY_SHARE;
         let start_ns = begins_ns.filter(|_| !is_just_early).unwrap_or(stretch.start_ns).max(stretch.start_ns);
@@ -325,7 +329,7 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
     let mut last_ns = 0;
     let ticks = begun.iter().enumerate().map(|(at, (number, off_ns, stretch))| {
         let late_ns = off_ns - earliest(&offs, at);
-        // If ticks are timed from the end of the last one, a tick after a long one is not late.
+        // If the loop times each tick from the end of the last tick, a tick after a long tick is not late.
         let late_ns = match tempo.pacing {
             Pacing::FixedTimes => late_ns,
             Pacing::Chained | Pacing::Unknown => late_ns.min(waits[at] - earliest(&waits, at)),

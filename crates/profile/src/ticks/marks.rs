@@ -1,5 +1,5 @@
-//! `MarkedTick`: ticks whose begin, and possibly end, is an event of the recording: a function's entry and return, a marker in the program, or any
-//! other event.
+//! `MarkedTick`: ticks whose begin, and possibly end, is an event of the recording.
+//! Such events are a function's entry and return, a marker in the program, or any other event.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,19 @@ const UNTIL: &str = "__until_";
 const GROUPS: [&str; 3] = ["probe_", "uprobes:", "sdt_"];
 /// CLOCK_MONOTONIC, the clock of the library's times.
 const MONOTONIC: i32 = 1;
-/// The maximum time from due to begin, in nanoseconds. A value that is longer ago is no due time.
+/// The maximum time from due to begin, in nanoseconds. An earlier value is not a due time.
 const LATE_MAX_NS: u64 = 60_000_000_000;
 /// The minimum number of begin events of a tick.
 const TICKS_MIN: usize = 2;
 /// The kernel's tracepoints for sent packets.
 const PACKETS: [&str; 2] = ["net:net_dev_queue", "net:net_dev_start_xmit"];
-/// The maximum distance between packets of one burst, in nanoseconds. A server that sends in a loop sends one every few microseconds.
+/// The maximum distance between packets of one burst, in nanoseconds.
+/// A server that sends in a loop sends one packet every few microseconds.
 const TOGETHER_NS: u64 = 1_000_000;
 /// The maximum number of event names in an error.
 const NAMES_MAX: usize = 12;
 
-/// A tick as its events mark it.
+/// A tick, as the events mark it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkedTick {
     /// The number of the tick, if known.
@@ -91,8 +92,8 @@ pub enum MarksError {
     },
 }
 
-/// The packet bursts of the thread with most bursts, each as a tick. A tick is from the end of the previous burst to its own end, so it contains
-/// whatever delayed it.
+/// The packet bursts of the thread with most bursts, each as a tick.
+/// A tick lasts from the end of the previous burst to the end of its own burst, so the tick contains whatever delayed it.
 ///
 /// # Errors
 /// If there are no packets, or too few bursts.
@@ -144,7 +145,7 @@ impl Marks {
         })
     }
 
-    /// The same begin with this end event.
+    /// The same marks, with an event that marks the end.
     ///
     /// # Errors
     /// If the recording has no such event.
@@ -154,7 +155,7 @@ impl Marks {
         Ok(Marks { ends: end.begins, end: Some(end.begin), ..self })
     }
 
-    /// The same marks without an end event: ticks end when the thread waits or the next one begins.
+    /// The same marks without an end event. Ticks end when the thread waits or when the next tick begins.
     #[must_use]
     pub fn without_end(self) -> Marks {
         Marks { ends: Vec::new(), end: None, ..self }
@@ -166,7 +167,7 @@ impl Marks {
         recording.events.iter().any(|event| event.name == name).then(|| Marks::from_recording(recording, &name))
     }
 
-    /// The recorded probes, without those that mark an end.
+    /// The recorded probes, except probes that mark an end.
     pub fn places(recording: &Recording) -> Vec<Marks> {
         let is_begin = |name: &str| is_probe(name) && !name.ends_with(RETURN) && !name.contains(UNTIL);
         let mut names: Vec<&str> =
@@ -273,14 +274,14 @@ impl ThreadTicks {
     }
 }
 
-/// Whether a function is recursive: it is entered again before it returns, and there is a return for each entry. If a return was lost, or a
-/// jump left the function, this is false.
+/// Whether a function is recursive: the thread enters it again before it returns, and each entry has a return.
+/// False if a return was lost, or if a jump left the function.
 fn calls_itself(turns: impl Iterator<Item = bool>) -> bool {
     let (mut depth, mut was_deep) = (0_u64, false);
     for is_begin in turns {
         depth = if is_begin { depth + 1 } else { depth.saturating_sub(1) };
         was_deep |= depth > 1;
-        // A return that was lost would leave the depth above zero for good.
+        // A lost return would leave the depth above zero forever.
         if was_deep && depth == 0 {
             return true;
         }

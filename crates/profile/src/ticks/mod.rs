@@ -1,5 +1,5 @@
-//! Divides a recording into the ticks of one thread, and finds what the slowest ticks have more than the rest. A stall in one of a hundred ticks is
-//! one percent of the samples, so a flame graph of the whole recording does not show it.
+//! Divides a recording into the ticks of one thread, and finds where the slowest ticks spend more time than the others.
+//! A stall in one of a hundred ticks is one percent of the samples. A flame graph of the whole recording does not show such a stall.
 //!
 //! | part | what it does |
 //! |---|---|
@@ -46,7 +46,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Finds the ticks of the wanted loop. If there are several such loops, the one with most work is taken. `intervals` has all threads.
+    /// Finds the ticks of the wanted loop. If several loops match, the loop with most work is taken. `intervals` has all threads.
     ///
     /// # Errors
     /// If no such loop is found.

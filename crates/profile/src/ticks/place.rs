@@ -1,5 +1,5 @@
-//! `Paths`: the functions of each stack, and the function where slow ticks spend their additional time. Growth is summed by function, from the
-//! outermost inwards, because two samples in one loop rarely have the same instruction.
+//! `Paths`: the functions of each stack, and the function where slow ticks spend their additional time.
+//! Growth is summed by function, from the outermost inwards, because two samples in one loop rarely have the same instruction.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,17 +9,17 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::{Frame, FrameId, StackId};
 
-/// If a function has at least this share of the difference, the search continues in the functions that it calls. The last such function is
-/// the place.
+/// If a function has at least this share of the difference, the search continues in the functions that it calls.
+/// The last function with this share is the place.
 const MOST: f64 = 0.6;
-/// System libraries. The place is their caller, not a function inside.
+/// System libraries. If a tick waits inside such a library, the place is the library's caller.
 const SYSTEMS: [&str; 9] =
     ["libc.so", "libc-", "libpthread", "ld-", "ld.so", "vdso", "libstdc++", "libm.so", "libgcc_s"];
-/// Prefixes of library functions. The place is their caller too.
+/// Prefixes of library functions. If a tick waits inside such a function, the place is the function's caller.
 const LIBRARYS: [&str; 8] =
     ["std::", "core::", "alloc::", "parking_lot", "lock_api", "__", "pthread_", "tokio::runtime"];
 
-/// A function, and whether it is the program's own.
+/// A function, and whether the function belongs to the program itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Function {
     name: String,
@@ -67,8 +67,8 @@ impl Paths {
         paths
     }
 
-    /// The function in which one kind of time grows most. The search goes from the outermost function inwards, as long as one function has
-    /// most of the growth.
+    /// The function in which one kind of time grows most.
+    /// The search goes from the outermost function inwards, as long as one function has most of the growth.
     pub fn place(&self, spent: Spent, slow: &Sums, rest: &Sums) -> Place {
         let mut grown: BTreeMap<StackId, i64> = BTreeMap::new();
         let mut add = |sums: &Sums, sign: i64| {

@@ -32,7 +32,7 @@ pub(super) fn stretches(life: &[OffCpuInterval], is_border: impl Fn(&OffCpuInter
     found
 }
 
-/// Whether a thread may wait in this way for its next tick. Preemptions and page faults are involuntary.
+/// Whether a thread may wait for its next tick with a wait of this kind. Preemptions and page faults are involuntary.
 pub(super) fn sleeps(reason: Reason) -> bool {
     match reason {
         Reason::Futex

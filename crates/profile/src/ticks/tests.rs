@@ -18,8 +18,8 @@ const PERIOD_NS: u64 = 20 * MS;
 const CLOCK_NS: u64 = MS / 2;
 const TID: u32 = 7;
 
-/// A server that ticks fifty times a second and works for two milliseconds each time. A clock samples 2,000 times per second of its
-/// CPU time.
+/// A server that ticks fifty times per second and works for two milliseconds in each tick.
+/// A clock samples 2,000 times per second of its CPU time.
 struct Server {
     recording: Recording,
     intervals: Vec<OffCpuInterval>,
@@ -91,7 +91,7 @@ impl Server {
         self.now_ns = until_ns.max(self.now_ns);
     }
 
-    /// Makes ticks. Each begins `late_ns` after it was due, when the thread gets the CPU; then `body` runs.
+    /// Makes ticks. The thread gets the CPU and begins each tick `late_ns` after the due time. Then `body` runs.
     fn ticks(&mut self, count: u64, late_ns: impl Fn(u64) -> u64, mut body: impl FnMut(&mut Server, u64)) {
         let base_ns = self.now_ns;
         for number in 1..=count {
@@ -234,7 +234,7 @@ fn a_lock_wait_names_the_holder_and_where_it_took_the_lock() {
     assert!(!said.rest_folded.lines.contains_key(line), "{:?}", said.rest_folded);
 }
 
-/// Packets wake the thread between ticks. It waits for packets and for ticks at the same place.
+/// Packets wake the thread between ticks. The thread waits for packets and for ticks at the same place.
 #[test]
 fn work_between_ticks_is_not_part_of_them() {
     let mut server = Server::new();
@@ -291,12 +291,12 @@ fn a_clock_that_comes_too_seldom_is_doubted() {
     assert!(caveats.contains(&TicksCaveat::Coarse { period_ns: Some(10 * MS), enough_hz: 1000 }), "{caveats:?}");
 }
 
-/// A loop that sleeps for a set time after each tick begins late after a long tick. That does not count as lateness.
+/// A loop that sleeps for a set time after each tick begins late after a long tick. This delay does not count as lateness.
 #[test]
 fn a_loop_that_sleeps_a_set_time_is_not_late_after_a_long_tick() {
     let mut server = Server::new();
     for number in 0..600_u64 {
-        // Real timers fire some microseconds off, so the test does too.
+        // Real timers fire some microseconds early or late, so this test does too.
         let until_ns = server.now_ns + 18 * MS + (number * 7 % 11) * 5_000;
         server.waits(Reason::Sleep, Some("main;nanosleep"), until_ns, None);
         server.works();
@@ -323,7 +323,7 @@ fn a_thread_is_chosen_by_its_name_or_by_what_it_does() {
     assert!(nothing.to_string().starts_with("the recording has no switches of any thread"), "{nothing}");
 }
 
-/// Ticks with begin events, such as a function's entry: of a thread that waits, and of one that never does.
+/// Ticks with begin events, such as a function's entry: of a thread that waits, and of a thread that never waits.
 #[test]
 fn ticks_begun_by_an_event_end_at_the_wait_or_at_the_next() {
     let mut server = Server::new();

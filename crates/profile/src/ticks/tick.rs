@@ -1,4 +1,4 @@
-//! `Tick`, and the kinds of its time.
+//! `Tick`, and the kinds of a tick's time.
 
 use serde::{Serialize, Serializer};
 
@@ -8,11 +8,11 @@ use crate::recording::Span;
 /// A tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// The number of the tick: with a fixed rate, the periods since the first tick; else the tick's index.
+    /// The number of the tick. With a fixed rate, it counts the periods since the first tick. Otherwise, it is the tick's index.
     pub number: u64,
     /// The time from due to done. If the due time is unknown, from begin to done.
     pub span: Span,
-    /// When the tick began, that is, got the CPU.
+    /// When the tick began, that is, when its thread got the CPU.
     pub begun_ns: u64,
 }
 
@@ -31,7 +31,7 @@ pub enum Spent {
     Ran,
     /// The tick ran in the kernel's handler of a page fault.
     Faulted,
-    /// The tick had a CPU, but there are no samples.
+    /// The tick had a CPU, but this time has no samples.
     Unsampled,
     /// The tick had no CPU, for this reason.
     Without(Reason),

@@ -1,5 +1,5 @@
-//! The whole server of a recording: its threads as one [`Stream`], so that the code for live servers finds the tick. If a runtime moves the tick
-//! between threads, these threads count as one.
+//! All threads of a recording as one [`Stream`], so that the code for live servers finds the tick.
+//! If a runtime moves the tick between threads, these threads count as one.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub fn stream<'a>(recording: &Recording, lives: impl Iterator<Item = (&'a u32, &
     Stream { from_ns, to_ns, threads, ..Stream::default() }
 }
 
-/// The off-CPU intervals of a single thread. For several threads, the intervals in which none of them had a CPU.
+/// The off-CPU intervals of a single thread. For several threads, the intervals in which none of the threads had a CPU.
 pub fn merged_or_own(lives: &BTreeMap<u32, Vec<OffCpuInterval>>, tids: &[u32]) -> Vec<OffCpuInterval> {
     match tids {
         [tid] => lives.get(tid).cloned().unwrap_or_default(),
@@ -47,8 +47,9 @@ pub fn merged_or_own(lives: &BTreeMap<u32, Vec<OffCpuInterval>>, tids: &[u32]) -
     }
 }
 
-/// The intervals in which none of these threads had a CPU. Each interval has the reason of the thread that ran next, because all of them
-/// waited for the same event. If one thread hands over to the next, that is not an interval.
+/// The intervals in which none of these threads had a CPU.
+/// Each interval has the reason of the thread that ran next, because all of the threads waited for the same event.
+/// The moment in which one thread hands over to the next is not an interval.
 pub fn merged(lives: &BTreeMap<u32, Vec<OffCpuInterval>>, tids: &[u32]) -> Vec<OffCpuInterval> {
     let mut ran: Vec<(u64, u64, OffCpuInterval)> = Vec::new();
     for life in tids.iter().filter_map(|tid| lives.get(tid)) {
@@ -81,8 +82,8 @@ mod tests {
             ..OffCpuInterval::default()
         };
         let us = 1000;
-        // The first thread runs from 100 to 200 us and from 5,000 to 5,300 us. It hands over to the second one, which runs from 220 to 900
-        // us.
+        // The first thread runs from 100 to 200 us and from 5,000 to 5,300 us.
+        // The first thread hands over to the second thread, which runs from 220 to 900 us.
         let one = vec![interval(1, 0, 100 * us), interval(1, 200 * us, 5000 * us), interval(1, 5300 * us, 9000 * us)];
         let other = vec![interval(2, 0, 220 * us), interval(2, 900 * us, 9000 * us)];
         let lives = BTreeMap::from([(1, one), (2, other)]);

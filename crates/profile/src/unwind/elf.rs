@@ -1,5 +1,5 @@
-//! `Image`: the unwind tables of a program or library. Only these parts of a file are read. Files are untrusted: each part has a size
-//! limit, and an invalid part is an error.
+//! `Image`: the unwind tables of a program or library. Only these parts of a file are read.
+//! Files are untrusted: each part has a size limit, and an invalid part is an error.
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
@@ -11,14 +11,14 @@ use crate::binaries::NotFound;
 type Header = FileHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
 
-/// The maximum number of bytes of one part. The tables of the largest programs have a tenth of this.
+/// The maximum number of bytes of one part. The tables of the largest programs have a tenth of this size.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
 /// The maximum number of bytes after decompression.
 const MINI_BYTES_MAX: u64 = 32 << 20;
 /// The maximum number of sections, because the name of each is read.
 const SECTIONS_MAX: usize = 4096;
 const SEGMENTS_MAX: usize = 4096;
-/// The maximum length of a section of notes. A build ID usually has 20 bytes, so its notes are short.
+/// The maximum length of a section of notes. A build ID usually has 20 bytes, so a section with its note is short.
 const NOTES_BYTES_MAX: u64 = 1 << 20;
 
 /// A file that can't be used, and the reason.
@@ -82,7 +82,7 @@ impl Image {
     /// Reads a file.
     ///
     /// # Errors
-    /// If its architecture is not supported, or its headers are invalid.
+    /// If the file's architecture is not supported, or if the file's headers are invalid.
     pub(super) fn parse<'a, R: ReadRef<'a>>(data: R) -> Result<Image, Unusable> {
         let header = Header::parse(data).map_err(|_| Unusable::NoElf)?;
         if header.e_ident.data != elf::ELFDATA2LSB {
@@ -141,7 +141,7 @@ impl Image {
                 }
                 _ => continue,
             };
-            // Compressed sections occur only for languages that keep frame pointers.
+            // Sections are compressed only for languages that keep frame pointers.
             let is_packed = section.sh_flags(ENDIAN).contains(elf::SHF_COMPRESSED);
             if section.sh_type(ENDIAN) == elf::SHT_NOBITS || is_packed {
                 continue;
@@ -155,7 +155,7 @@ impl Image {
         Ok(())
     }
 
-    /// The virtual address of a file offset, if code is there.
+    /// The virtual address of a file offset. None unless there is code at this offset.
     pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self
             .segments

@@ -11,7 +11,7 @@ use crate::stack::Module;
 
 /// The name of the vDSO.
 pub(super) const VDSO: &str = "[vdso]";
-/// The maximum number of bytes of the vDSO. It really has two pages.
+/// The maximum number of bytes of the vDSO. The real vDSO has two pages.
 const VDSO_BYTES_MAX: u64 = 1 << 20;
 
 /// The image of a module that a process has mapped.
@@ -61,7 +61,7 @@ pub(super) fn own_vdso() -> Result<Vec<u8>, Unusable> {
     Ok(bytes)
 }
 
-/// The address range of the vDSO, if this line of `/proc/PID/maps` is that of the vDSO.
+/// The address range of the vDSO. None unless this line of `/proc/PID/maps` describes the vDSO.
 fn vdso_of(line: &str) -> Option<(u64, u64)> {
     let (start, end) = line.strip_suffix(VDSO)?.split_whitespace().next()?.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))

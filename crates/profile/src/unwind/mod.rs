@@ -1,9 +1,10 @@
 //! Unwinds stacks of code without frame pointers, from the registers and the top of the stack in a sample.
 //!
-//! The tables that compilers write for exceptions (`.eh_frame`, `.debug_frame`) give for each address the place of the caller's registers. `gimli`
-//! reads a row when an address first occurs. The row is cached by file in a compact form for all processes, so changes of mappings cost nothing.
-//! `framehop` does much of this, but is not used: on x86-64 it does not unwind signal frames, it silently guesses by the frame pointer if a table
-//! is unreadable, and an expression of a hostile file may loop forever.
+//! Compilers write tables for exceptions (`.eh_frame`, `.debug_frame`). For each address, the tables show where the caller's registers are.
+//! `gimli` reads a row when an address first occurs.
+//! The row is cached by file in a compact form for all processes, so changes of mappings cost nothing.
+//! `framehop` does much of this, but is not used. On x86-64 it does not unwind signal frames.
+//! If a table is unreadable, `framehop` silently guesses by the frame pointer. An expression of a hostile file may make it loop forever.
 //!
 //! The kernel unwinds its own part of a stack when it takes the sample.
 
@@ -22,7 +23,7 @@ use crate::maps::Maps;
 use crate::recording::Machine;
 use crate::stack::Modules;
 
-/// The maximum number of frames of a stack. Endless recursion would have an unlimited number.
+/// The maximum number of frames of a stack, because endless recursion has no limit.
 pub const FRAMES_MAX: usize = 1024;
 
 /// The user state of a thread in a sample.
@@ -43,7 +44,7 @@ pub struct SampledStack<'a> {
 /// How far a stack could be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Up to its outermost frame.
+    /// The unwinder reached the outermost frame.
     Outermost,
     /// The stack continues, but could not be followed.
     CutOff,
@@ -51,8 +52,8 @@ pub enum End {
 
 /// Unwinds stacks.
 pub trait Unwind {
-    /// Appends the addresses of a stack to `into`, innermost first: the instruction pointer, then an address inside each call. Appends
-    /// nothing if the stack cannot be unwound.
+    /// Appends the addresses of a stack to `into`, innermost first: the instruction pointer, then an address inside each call.
+    /// Appends nothing if the stack cannot be unwound.
     fn unwind(&mut self, sampled: &SampledStack<'_>, maps: &Maps, modules: &Modules, into: &mut Vec<u64>) -> End;
 }
 

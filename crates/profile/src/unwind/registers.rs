@@ -2,7 +2,7 @@
 
 use super::SampledStack;
 
-/// The number of registers: 0 to 15 and the return address on x86-64; 0 to 30 and the stack pointer on aarch64.
+/// The number of registers. x86-64 has 0 to 15 and the return address. aarch64 has 0 to 30 and the stack pointer.
 const COUNT: usize = 33;
 
 /// Facts about an architecture.
@@ -18,7 +18,7 @@ pub(super) struct Architecture {
     counter_bit: u8,
     /// The used bits of a sample's register mask, each with the DWARF number of its register.
     numbers: &'static [(u8, u16)],
-    /// The mask of the bits of a code address. On aarch64, the bits above contain the signature of a return address.
+    /// The mask of the bits of a code address. On aarch64, the higher bits contain the signature of a return address.
     address_mask: u64,
 }
 
@@ -52,7 +52,7 @@ const X86_64: Architecture = Architecture {
 /// The register of the code segment, and its value in a 32-bit program.
 const X86_CODE_SEGMENT: (u8, u64) = (10, 0x23);
 
-/// `PERF_REG_ARM64_*`: the first 32 have the same numbers as in DWARF.
+/// `PERF_REG_ARM64_*`: the first 32 registers have the same numbers as in DWARF.
 const AARCH64: Architecture = Architecture {
     stack_pointer: 31,
     frame_pointer: 29,
@@ -92,7 +92,7 @@ const AARCH64: Architecture = Architecture {
         (30, 30),
         (31, 31),
     ],
-    // Addresses have 48 bits unless a program requests more. So the bits above are not part of an address.
+    // Addresses have 48 bits unless a program requests more. So the higher bits are not part of an address.
     address_mask: (1 << 48) - 1,
 };
 
@@ -135,8 +135,8 @@ impl Registers {
         Some(registers)
     }
 
-    /// The value of a register. In a frame that has not made a call yet, the return address is still in its register, if the architecture
-    /// has one.
+    /// The value of a register.
+    /// If the architecture has a register for the return address, a frame that has not made a call yet still has the return address there.
     pub(super) fn get(&self, number: u16) -> Option<u64> {
         if *self.architecture == X86_64 && number == X86_64.return_address {
             return Some(self.counter);
@@ -145,7 +145,7 @@ impl Registers {
         is_known.then(|| self.values.get(usize::from(number)).copied())?
     }
 
-    /// Sets the value of a register. Registers beyond the tracked ones are ignored.
+    /// Sets the value of a register. Registers that are not tracked are ignored.
     pub(super) fn set(&mut self, number: u16, value: u64) {
         if let Some(place) = self.values.get_mut(usize::from(number)) {
             *place = value;
@@ -165,7 +165,7 @@ impl Registers {
         self.get(self.architecture.stack_pointer).unwrap_or(0)
     }
 
-    /// The value of the register that a call puts the return address into, on architectures that have one.
+    /// The value of the register into which a call puts the return address. None on architectures without this register.
     pub(super) fn link(&self) -> Option<u64> {
         if *self.architecture == X86_64 { None } else { self.get(self.architecture.return_address) }
     }

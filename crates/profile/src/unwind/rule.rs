@@ -1,10 +1,10 @@
-//! `Rule`: computes the caller's registers from a frame's, by one row of a table.
+//! `Rule`: computes the caller's registers from the registers of a frame, by one row of an unwind table.
 
 use gimli::{EndianSlice, EvaluationResult, Expression, LittleEndian, Location, Value};
 
 use super::registers::{Memory, Registers};
 
-/// The maximum number of steps to evaluate an expression, because a hostile one could loop forever.
+/// The maximum number of steps to evaluate an expression, because a hostile expression could loop forever.
 const STEPS_MAX: u32 = 256;
 
 /// An expression: its offset in the section, and its length.
@@ -19,7 +19,7 @@ pub(super) struct Rule {
     pub(super) registers: Vec<(u16, Held)>,
     /// Whether this is the outermost frame, which has no return address.
     pub(super) is_outermost: bool,
-    /// Whether a signal interrupted the caller. Its address is then not a return address.
+    /// Whether a signal interrupted the caller. If so, the caller's address is not a return address.
     pub(super) is_signal: bool,
 }
 
@@ -54,18 +54,18 @@ pub(super) enum Held {
 /// The result of unwinding a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// Now at the caller, after its call.
+    /// The result is the caller, after its call.
     Called,
-    /// Now at a frame that was interrupted by a signal.
+    /// The result is a frame that was interrupted by a signal.
     Interrupted,
-    /// The frame was the outermost one.
+    /// The frame was the outermost frame.
     Outermost,
     /// The caller is unknown.
     Lost,
 }
 
 impl Rule {
-    /// Replaces the registers of a frame with those of its caller, if it has one. The expressions are in `section`.
+    /// Replaces the registers of a frame with the registers of its caller, if it has a caller. The expressions are in `section`.
     pub(super) fn leave(&self, registers: &mut Registers, memory: Memory<'_>, section: &[u8]) -> Left {
         if self.is_outermost {
             return Left::Outermost;
@@ -87,8 +87,8 @@ impl Rule {
         let architecture = registers.architecture;
         let mut left = *registers;
         left.set(architecture.stack_pointer, base);
-        // If the row has no rule for the return address, it is still in its register, if the architecture has one. The function has made no
-        // call yet.
+        // If the row has no rule for the return address, the function has made no call yet.
+        // If the architecture has a register for the return address, the address is still in that register.
         let mut returns_to = registers.link();
         for (number, held) in &self.registers {
             let value = match *held {
@@ -105,8 +105,8 @@ impl Rule {
             }
             match (value, held) {
                 (Some(value), _) => left.set(*number, value),
-                // Memory below the stack pointer is not copied. A table may still say that a register was saved there, if the register was
-                // just restored.
+                // Memory below the stack pointer is not copied.
+                // A table may still say that a register was saved there, if the function has just restored the register.
                 (None, Held::At(offset)) if base.saturating_add_signed(*offset) < memory.start => {}
                 (None, _) => left.forget(*number),
             }

@@ -12,9 +12,9 @@ use super::rule::{Base, Held, Rule};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The maximum length of a function's description in bytes. In the largest programs it has some thousand bytes.
+/// The maximum length of a function's description in bytes. Even in the largest programs, a description has only some thousand bytes.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
-/// The maximum number of cached addresses. A recording has fewer in one file.
+/// The maximum number of cached addresses of one file. A recording has fewer addresses in one file.
 const REMEMBERED_MAX: usize = 1 << 20;
 
 /// Which section contains the expressions of a rule.
@@ -149,8 +149,9 @@ fn debug_frame(part: &Section) -> DebugFrame<Slice<'_>> {
     section
 }
 
-/// The index in `.eh_frame_hdr`, sorted by function: the first address of each function and the place of its description, both relative to
-/// the section's address. All linkers write the same form. For another form, the index is built from the descriptions.
+/// The index in `.eh_frame_hdr`, sorted by function.
+/// An entry has the first address of a function and the place of its description, both relative to the section's address.
+/// All linkers write the same form. For another form, the index is built from the descriptions.
 fn list_of(part: &Section) -> Option<&[[u8; 8]]> {
     const FORM: [u8; 4] = [1, 0x1b, 3, 0x3b];
     let (head, list) = part.bytes.split_at_checked(12)?;
@@ -158,7 +159,7 @@ fn list_of(part: &Section) -> Option<&[[u8; 8]]> {
     head.starts_with(&FORM).then_some(list.as_chunks().0)?.get(..count)
 }
 
-/// The offset of a function's description in `.eh_frame`, if it has one.
+/// The offset of a function's description in `.eh_frame`. None if the function has no description.
 fn offset_in_list(list: &Section, eh_frame: &Section, address: u64) -> Option<usize> {
     let half = |[a, b, c, d]: [u8; 4]| list.address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into());
     let entries = list_of(list)?;
@@ -167,7 +168,8 @@ fn offset_in_list(list: &Section, eh_frame: &Section, address: u64) -> Option<us
     usize::try_from(half([a, b, c, d]).checked_sub(eh_frame.address)?).ok()
 }
 
-/// The descriptions sorted by function, up to the first damaged one, because the length of each gives the place of the next.
+/// The descriptions sorted by function, up to the first damaged one.
+/// The length of each description gives the place of the next one.
 fn listed<'a, S: UnwindSection<Slice<'a>>>(section: S, bases: &BaseAddresses) -> Vec<(u64, usize)> {
     let mut found = Vec::new();
     let mut entries = section.entries(bases);

@@ -20,7 +20,7 @@ enum Kind {
     DebugFrame,
 }
 
-/// The state at the start of a function on x86-64: the base is rsp + 8, and the return address is below it.
+/// The state at the start of a function on x86-64: the base is rsp + 8, and the return address is below the base.
 const AT_THE_CALL: &[u8] = &[0x0c, 7, 8, 0x90, 1];
 const LEAF: u64 = 0x1000;
 const PUSHED: u64 = 0x1100;
@@ -44,7 +44,7 @@ fn cie(into: &mut Vec<u8>, kind: Kind, augmentation: &str) -> usize {
     body.push(1);
     let augmentation = if kind == Kind::EhFrame { augmentation } else { "" };
     body.extend(augmentation.as_bytes());
-    // Code factor 1, data factor -8, and the return address in register 16.
+    // The code factor is 1, the data factor is -8, and the return address is in register 16.
     body.extend([0, 1, 0x78, 16]);
     if kind == Kind::EhFrame {
         body.extend([1, 0]);
@@ -78,7 +78,8 @@ fn image(kind: Kind) -> Image {
     // An endless expression, which jumps back to its own start.
     function(&mut bytes, kind, plain, ENDLESS, &[0x0f, 3, 0x2f, 0xfd, 0xff]);
     let signal = cie(&mut bytes, kind, "zRS");
-    // The interrupted frame's stack pointer is at rsp + 32, and its address at rsp + 40. Both are expressions, as in libc's tables.
+    // The interrupted frame's stack pointer is at rsp + 32, and its address is at rsp + 40.
+    // Both rules are expressions, as in libc's tables.
     function(&mut bytes, kind, signal, SIGNAL, &[0x0f, 3, 0x77, 32, 0x06, 0x10, 16, 2, 0x77, 40]);
     let part = Some(Section { address: 0x10_0000, bytes });
     let mut image = Image::default();
@@ -101,7 +102,7 @@ fn process() -> Process {
     let mut modules = Modules::default();
     let module = modules.number(Module { path: "/nowhere/at/all".to_owned(), build_id: None });
     let mut maps = Maps::default();
-    // The file is mapped at another address than the addresses in the file.
+    // The file is mapped at other addresses than the addresses inside the file.
     maps.add(Map { start: BIAS + 0x1000, end: BIAS + 0x2000, module, file_offset: 0x1000, is_file: true });
     let machine = Machine { architecture: Some("x86_64".to_owned()), ..Machine::default() };
     Process { maps, modules, module, machine }
@@ -127,9 +128,10 @@ fn followed(kind: Kind, [rbx, rbp, ip]: [u64; 3], stack: &[u8]) -> (End, Vec<u64
     (end, found.into_iter().map(|address| address.wrapping_sub(BIAS)).collect())
 }
 
-/// The stack of four functions: a leaf, its caller that pushed rbx, that one's caller whose base is rbx, and the outermost one.
+/// The stack of four functions: a leaf, its caller that pushed rbx, the next caller whose base is rbx, and the outermost function.
 fn chain() -> Vec<u8> {
-    // The return address of the leaf; the stack of the second function, which ends with rbx; and the return address of the second function.
+    // The return address of the leaf.
+    // Then the stack of the second function, which ends with rbx, and the return address of the second function.
     let inner = [BIAS + PUSHED + 0x10, 7, 7, 7, STACK + 48, BIAS + BY_RBX + 0x20];
     words(&[&inner[..], &[7, 7, 7, BIAS + OUTERMOST + 5]].concat())
 }
@@ -141,7 +143,7 @@ fn each_way_to_leave_a_function_is_followed() {
     for kind in [Kind::EhFrame, Kind::DebugFrame] {
         assert_eq!(followed(kind, [0, 0, BIAS + LEAF], &stack), (End::Outermost, whole.clone()), "{kind:?}");
     }
-    // If less of the stack is copied, the result is a part of the full result from its beginning, and reports that the stack continues.
+    // If less of the stack is copied, the result is the first part of the full result, and reports that the stack continues.
     for length in 0..80 {
         let (end, found) = followed(Kind::EhFrame, [0, 0, BIAS + LEAF], &stack[..length]);
         assert!(end == End::CutOff && whole.starts_with(&found) && found.len() < whole.len(), "{length}: {found:x?}");
@@ -151,8 +153,8 @@ fn each_way_to_leave_a_function_is_followed() {
 #[test]
 fn a_handler_of_a_signal_leads_to_who_was_interrupted_and_not_to_who_called() {
     let interrupted = STACK + 64;
-    // In libc, the table for the code that ends a signal handler begins a byte before that code, because the handler returns to it and no
-    // call precedes it.
+    // In libc, the table for the code that ends a signal handler begins one byte before that code.
+    // The handler returns to that code, and no call precedes it.
     let stack = words(&[BIAS + SIGNAL + 1, 7, 7, 7, 7, interrupted, BIAS + LEAF, 7, BIAS + OUTERMOST + 5]);
     let found = followed(Kind::EhFrame, [0, 0, BIAS + LEAF + 9], &stack);
     assert_eq!(found, (End::Outermost, vec![LEAF + 9, SIGNAL, LEAF, OUTERMOST + 4]));
@@ -237,7 +239,7 @@ fn a_containers_stack_is_followed_by_the_containers_file() {
     }
 }
 
-/// Looks up the rule of each address, and unwinds a frame by it. The file may be damaged.
+/// Looks up the rule of each address, and unwinds a frame with the rule. The file may be damaged.
 fn asked(bytes: &[u8], addresses: impl IntoIterator<Item = u64>) {
     let Ok(image) = Image::parse(bytes) else { return };
     let mut table = Table::new(image);

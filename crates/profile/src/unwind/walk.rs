@@ -1,4 +1,4 @@
-//! `Unwinder`: unwinds from frame to frame up to the outermost.
+//! `Unwinder`: unwinds from frame to frame up to the outermost frame.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::maps::{Map, Maps};
 use crate::recording::Mapping;
 use crate::stack::{Module, ModuleId, Modules};
 
-/// The maximum number of processes through which one file is searched.
+/// The maximum number of processes through which to look for one file.
 const PROCESSES_MAX: usize = 8;
 
 /// Unwinds the stacks of one recording. Files are cached by the recording's module numbers.
@@ -20,7 +20,7 @@ const PROCESSES_MAX: usize = 8;
 pub struct Unwinder {
     lookup: Lookup,
     pub(super) tables: HashMap<ModuleId, Result<Table, Unusable>>,
-    /// The processes through which a file was not found. It may still be found through another process.
+    /// The processes through which a file was not found. Another process may still give access to the file.
     tried: HashMap<ModuleId, Vec<u32>>,
 }
 
@@ -51,8 +51,9 @@ impl Unwinder {
         };
         let before = registers.stack_pointer();
         let left = rule.leave(registers, memory, section);
-        // The stack grows down. So the caller's stack pointer is higher, at least by the return address if that is on the stack. A signal
-        // handler may have a separate stack.
+        // The stack grows down, so the caller's stack pointer is higher.
+        // If the return address is on the stack, the difference is at least its size.
+        // A signal handler may have a separate stack.
         let is_up = registers.stack_pointer() > before || place.is_innermost && registers.stack_pointer() == before;
         if left == Left::Called && !is_up { Left::Lost } else { left }
     }
@@ -73,7 +74,7 @@ impl Unwinder {
 }
 
 impl Unwinder {
-    /// Searches for the mapped file, unless it was found before, or not found through this process before.
+    /// Looks for the mapped file. Does nothing if the file was found before, or was not found through this process before.
     fn find(&mut self, map: &Map, module: &Module, sampled: &SampledStack<'_>) {
         if matches!(self.tables.get(&map.module), Some(Ok(_))) {
             return;
@@ -95,7 +96,7 @@ struct Place<'a> {
     maps: &'a Maps,
     modules: &'a Modules,
     at: u64,
-    /// Whether this is the innermost frame, or one that a signal interrupted. Its address is then not a return address.
+    /// Whether this is the innermost frame, or a frame that a signal interrupted. If so, its address is not a return address.
     is_innermost: bool,
 }
 
@@ -107,13 +108,13 @@ impl Unwind for Unwinder {
         into.push(place.at);
         while into.len() < FRAMES_MAX {
             match self.leave(&place, &mut registers, memory) {
-                // The return address may already belong to the next function. The call is before it.
+                // The return address may already belong to the next function. The address before it is part of the call.
                 Left::Called => (place.at, place.is_innermost) = (registers.counter.wrapping_sub(1), false),
                 Left::Interrupted => (place.at, place.is_innermost) = (registers.counter, true),
                 Left::Outermost => return End::Outermost,
                 Left::Lost => return End::CutOff,
             }
-            // No code is mapped there, so the address was not a return address.
+            // No code is mapped at this address, so it was not a return address.
             if maps.at(place.at).is_none() {
                 return End::CutOff;
             }
@@ -123,8 +124,9 @@ impl Unwind for Unwinder {
     }
 }
 
-/// Unwinds code that has no table, such as code generated at run time. Most of it keeps a frame pointer, which points to the caller's frame
-/// pointer; the return address is above that.
+/// Unwinds code that has no table, such as code generated at run time.
+/// Most code of this kind keeps a frame pointer, which points to the caller's saved frame pointer.
+/// The return address is just above the saved frame pointer.
 fn by_frame_pointer(registers: &mut Registers, memory: Memory<'_>) -> Left {
     let architecture = registers.architecture;
     let Some(frame) = registers.get(architecture.frame_pointer) else { return Left::Lost };

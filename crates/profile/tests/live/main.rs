@@ -1,5 +1,5 @@
-//! Live checks of recordings: how much of the work is sampled, and whether the report finds planted waits and stalls. They need a quiet
-//! CPU.
+//! Live checks of recordings: how much of the work is sampled, and whether the report finds planted waits and stalls.
+//! The checks need a quiet CPU.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "live checks: a panic is how one fails")]
 

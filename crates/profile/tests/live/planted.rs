@@ -20,11 +20,11 @@ use evenkeel_testkit::cgroup::Group;
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// The size of the mapped file in bytes. One stall reads less than that.
+/// The size of the mapped file in bytes. One stall reads less than this size.
 const MAP_BYTES: usize = 64 << 20;
 const BYTES_MAX: usize = 256 << 20;
 
-/// By what ticks are recognized.
+/// The evidence by which ticks are recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// The thread's wake-ups.
@@ -40,7 +40,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Prepares the test. `None`, recorded as skipped, if there is no compiler or no such control group.
+    /// Prepares the test. None, recorded as skipped, if there is no compiler or no control group of version 1.
     fn set() -> Option<Stage> {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/server.c");
@@ -94,7 +94,7 @@ impl Stage {
         let mut memory = Memory::new(BYTES_MAX);
         let limit_ns = ticks * 10_000_000;
         let recorded = live::record(&config, &mut |status| status.elapsed_ns < limit_ns, &mut memory);
-        // Names of functions are read from files, so the process need not run any more.
+        // Names of functions are read from files, so the process does not need to run any more.
         let own_output = server.wait_with_output_or_kill(recorded.is_err());
         match recorded {
             Err(LiveError::Denied { why, .. } | LiveError::NoProbe { why, .. }) => {
@@ -147,7 +147,7 @@ impl Awaited for Child {
 /// Why a run does not give the expected report.
 #[derive(Debug)]
 enum Spoiled {
-    /// By its own record, the server was delayed, because the machine was busy or stalled.
+    /// The server's own record shows that it was delayed, because the machine was busy or stalled.
     ByTheMachine,
     /// The server was on time, but the report is wrong.
     ByUs(String),
@@ -182,8 +182,8 @@ fn agree(own: &[[u64; 4]], found: &Ticks) -> Result<(), String> {
     Err(format!("{close} of {seen} of {} agree", own.len()))
 }
 
-/// The expected report for a kind of stall, and its place. The C library's lock keeps no frame pointer, so its nearest caller
-/// (`world_lock`) is not on the stack.
+/// The expected report for a kind of stall, and the place of the stall.
+/// The C library's lock keeps no frame pointer, so its nearest caller (`world_lock`) is not on the stack.
 fn expected(kind: &str) -> (Spent, &'static str) {
     match kind {
         "lock" => (Spent::Without(Reason::Futex), "tick"),
@@ -203,8 +203,8 @@ fn is_first(kind: &str, said: &Comparison) -> Result<(), String> {
     if is_so && is_long { Ok(()) } else { Err(format!("{top:?} {:?}", said.growth)) }
 }
 
-/// Each recording must report the stall, in one of two attempts. An attempt does not count if the server itself was delayed. Nor does it
-/// count if a control thread without a stall shows that this machine disturbs the measurement.
+/// Each recording must report the stall, in one of two attempts. An attempt does not count if the server itself was delayed.
+/// An attempt also does not count if a control thread without a stall shows that this machine disturbs the measurement.
 fn stall(kind: &str, by: By) {
     const RECORDINGS: usize = 3;
     const TICKS: u64 = 320;

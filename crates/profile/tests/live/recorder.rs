@@ -1,5 +1,5 @@
-//! Checks how complete a recording is: the samples must match the work, each sleep must have a stack, and a window must be as long as
-//! requested.
+//! Checks how complete a recording is.
+//! The samples must match the work, each sleep must have a stack, and a window must be as long as requested.
 
 use std::io::Cursor;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use evenkeel_sys::{clock, thread};
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// The number of attempts, because a pause of a busy machine may spoil one.
+/// The number of attempts, because a pause of a busy machine may spoil an attempt.
 const RUNS: usize = 3;
 
 fn read(bytes: &[u8]) -> Recording {
@@ -89,7 +89,7 @@ fn as_much_is_sampled_as_was_worked() {
         let Some((summary, bytes)) = recorded else { return Ok(()) };
         let recording = read(&bytes);
         for (name, worked_ns) in [("rec-before", worked_ns[0]), ("rec-late", worked_ns[1])] {
-            // The thread also worked for some milliseconds before the recording began and after it ended.
+            // The thread also worked for some milliseconds before the recording began and after the recording ended.
             let (seen, worked) = (samples_of(&recording, name) as f64, worked_ns as f64 / 1e9 * 997.0);
             if !(0.7..1.15).contains(&(seen / worked)) {
                 return Err(format!("{name}: {seen} samples for {worked} of work, {summary:?}"));
@@ -123,7 +123,7 @@ fn each_sleep_has_a_stack_of_the_same_moment() {
         not_judged("this user may not see where threads sleep");
         return;
     }
-    // Each sleep has a sample at the same moment, which shows its place.
+    // Each sleep has a sample at the same moment, and the sample shows where the thread slept.
     let slept = recording.switches.iter().filter(|switch| switch.tid == tid && switch.turn == Turn::Slept);
     let is_at = |at_ns: u64| recording.samples.iter().any(|s| s.tid == tid && s.at_ns.abs_diff(at_ns) < 200_000);
     let (all, with) = slept.fold((0, 0), |(all, with), switch| (all + 1, with + u32::from(is_at(switch.at_ns))));

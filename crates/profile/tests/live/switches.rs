@@ -47,7 +47,7 @@ fn plants(mut one: impl FnMut()) -> Vec<Plant> {
         let from_ns = clock::monotonic_ns();
         one();
         let to_ns = clock::monotonic_ns();
-        // Work in between, so that the next wait is a separate interval.
+        // Work between two waits, so that the next wait is a separate interval.
         let until_ns = to_ns + 300_000;
         while clock::monotonic_ns() < until_ns {
             std::hint::spin_loop();
@@ -319,8 +319,8 @@ fn a_real_time_hog_is_named() {
     });
 }
 
-/// A limited control group, with a process that wants a whole CPU. Dropping this removes both. If the test is killed, the group stays (its
-/// name has the owner), and the process ends after a second.
+/// A limited control group, with a process that wants a whole CPU. Dropping this value removes both.
+/// If the test is killed, the group stays (its name has the owner), and the process ends after a second.
 struct Limited {
     group: quota::Group,
     path: PathBuf,
@@ -329,7 +329,7 @@ struct Limited {
 
 impl Limited {
     fn start() -> Result<Limited, String> {
-        // 4 ms of each 40 ms. Even a kernel that counts in steps of 4 ms can enforce this.
+        // The limit is 4 ms of each 40 ms. Even a kernel that counts in steps of 4 ms can enforce this limit.
         let settings = quota::Settings { period_ns: 40_000_000, share_left: 0.1, cpus: 1 };
         let group = quota::Group::plan(&settings, &Root::live()).map_err(|error| error.to_string())?;
         group.make().map_err(|error| error.to_string())?;
@@ -377,7 +377,8 @@ fn a_limit_is_not_taken_for_another_thread() {
         if periods < 5 {
             return Err(format!("the group was stopped {periods} times: it got too little of the machine"));
         }
-        // When the limit allows the group to run again, other threads may have the CPU. The kernel counts that as throttled time too.
+        // When the limit allows the group to run again, other threads may have the CPU.
+        // The kernel counts this wait as throttled time too.
         let is_so = (stopped.len() as u64).abs_diff(periods) <= 1 + periods / 10;
         if is_so && stopped_ns.abs_diff(throttled_ns) < throttled_ns / 4 {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Recordings of `perf record -z`. perf made `data/compressed.data`. Other tests compress the records of an uncompressed file in each way
-//! that perf may use. The reader must return the same records.
+//! Recordings of `perf record -z`. perf made `data/compressed.data`.
+//! Other tests compress the records of an uncompressed file in each way that perf may use. The reader must return the same records.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const COMPRESSED: u64 = 27;
 const ZSTD: u32 = 1;
 /// The maximum length of a block in zstd.
 const BLOCK_BYTES: usize = 128 << 10;
-/// The offsets in a file's header: of the length of the records, and of the bits of features.
+/// The offsets in a file's header of the length of the records, and of the bits of features.
 const LENGTH_AT: usize = 48;
 const FEATURES_AT: usize = 72;
 
@@ -36,7 +36,7 @@ fn parts(file: &[u8]) -> (&[u8], &[u8]) {
     (&file[..start], &file[start..start + length])
 }
 
-/// A file with these records. If there is a method, the file declares that they are compressed by it.
+/// A file with these records. If there is a method, the file declares that the records are compressed with this method.
 fn with_records(head: &[u8], records: &[u8], method: Option<u32>) -> Vec<u8> {
     let mut bytes = head.to_vec();
     bytes[LENGTH_AT..LENGTH_AT + 8].copy_from_slice(&(records.len() as u64).to_le_bytes());
@@ -46,7 +46,7 @@ fn with_records(head: &[u8], records: &[u8], method: Option<u32>) -> Vec<u8> {
         bytes[FEATURES_AT..FEATURES_AT + 8].copy_from_slice(&(1_u64 << COMPRESSED).to_le_bytes());
         let place = [bytes.len() as u64 + 16, 20].map(u64::to_le_bytes).concat();
         bytes.extend(place);
-        // Version, method, level, ratio, length of a ring.
+        // The version, the method, the level, the ratio, and the length of a ring.
         bytes.extend([1, method, 1, 2, 1 << 20].map(u32::to_le_bytes).concat());
     }
     bytes
@@ -162,7 +162,7 @@ fn damaged_compression_is_refused_with_its_reason() {
     );
     refused(&with_records(head, &whole, None), "a compressed record in a file without the feature for compression");
     refused(&with_stream(b"nothing that zstd knows"), "its records are compressed, and are not a zstd stream");
-    // A repeated byte: each four bytes of the file unpack to 128 KiB, so 80 kB become 2.5 GB.
+    // A repeated byte: each four bytes of the file decompress to 128 KiB, so 80 kB become 2.5 GB.
     let mut bomb = frame_head();
     for _ in 0..20_000 {
         bomb.extend(block_head(false, 1, BLOCK_BYTES));
@@ -170,7 +170,7 @@ fn damaged_compression_is_refused_with_its_reason() {
     }
     let limit = bomb.len() * 256 + (1 << 20);
     refused(&with_stream(&bomb), &format!("its records are compressed, and would be more than {limit} bytes"));
-    // A decoder may allocate the whole window before it is filled.
+    // A decoder may allocate the whole window before the window is filled.
     let greedy = [&[0x28, 0xb5, 0x2f, 0xfd, 0, 0xff], &block_head(false, 0, 1)[..], &[0]].concat();
     assert!(message(&with_stream(&greedy)).starts_with("its records are compressed, and can't be decompressed: "));
 }

@@ -1,5 +1,5 @@
-//! Processes that map files, execute programs, have children, and whose numbers are reused. The mappings at the time of a sample must
-//! decide the place of its code.
+//! Processes that map files, execute programs, have children, and whose numbers are reused.
+//! The mappings at the time of a sample must decide the place of the sample's code.
 
 use std::collections::HashMap;
 
@@ -170,7 +170,7 @@ fn a_sample_of_all_fields_is_read() {
         | sample::BRANCH_STACK
         | sample::REGS_USER
         | sample::STACK_USER;
-    // A group of two counters with times, numbers and losses. Branches with an index and counters.
+    // A group of two counters with times, numbers and losses. The branches have an index and counters.
     let layout = Layout {
         sample_type: all,
         read_format: 0b11111,

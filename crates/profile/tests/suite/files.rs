@@ -188,7 +188,7 @@ fn the_output_of_perf_script_gives_the_same_samples_and_switches() {
         tiny;__libc_start_call_main;main;inner 40201000
     "#]]
     .assert_eq(&described(&text));
-    // The text has times in microseconds only.
+    // The text gives times only in microseconds.
     let samples = |recording: &Recording| -> Vec<_> {
         recording.samples.iter().map(|sample| (sample.at_ns / 1000, sample.tid, sample.weight)).collect()
     };
@@ -218,7 +218,7 @@ fn other_formats_are_named() {
         (b"\n\nhello\n", "no line is a sample in the format of perf script, at line 3"),
         (b"2ELIFREP", "it was written on a machine of the other byte order, which is not read here, at byte 0"),
         (&disk[..50], "8 bytes are needed, and 2 are left, at byte 48"),
-        (&odd, "a head of 17 bytes can't be, at byte 8"),
+        (&odd, "a header of 17 bytes is invalid, at byte 8"),
     ];
     for (bytes, expected) in cases {
         assert_eq!(message(bytes), *expected);
@@ -242,7 +242,7 @@ fn a_cut_off_file_is_refused_with_the_place() {
     }
 }
 
-/// A mapping, a fork and another mapping, repeated. Each child has all mappings of its parent, but they must not be copied each time.
+/// A mapping, a fork and another mapping, repeated. Each child has all mappings of its parent, but the reader must not copy them each time.
 #[test]
 fn many_children_with_many_mappings_cost_no_more_than_their_records() {
     let disk = file("disk.data");
@@ -324,12 +324,13 @@ proptest! {
     }
 }
 
-/// In Linux before 5.12, records of mappings have no build ID. Then the build ID comes from the file's table.
+/// In Linux before 5.12, records of mappings have no build ID. The build ID then comes from the file's table.
 #[test]
 fn builds_of_a_table_that_was_written_are_read_again() {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
-    // The first word has the kind and the length. Then come the event, the period, the fields of a sample (thread and time), and the flag
-    // that all records end with these fields.
+    // The first word has the kind and the length.
+    // Then come the event, the period, and the fields of a sample (thread and time).
+    // Last comes the flag that all records end with these fields.
     let mut attributes = words(&[1 | (136 << 32), 0, 1_000_000, 6, 0, 1 << 18]);
     attributes.resize(136, 0);
     let layout = Layout::parse(&attributes, 0).unwrap();

@@ -1,4 +1,4 @@
-//! Tests the contents of live and stored recordings, as far as they do not depend on timing. `tests/live` needs a quiet CPU.
+//! Tests the contents of live and stored recordings, as far as the contents do not depend on timing. `tests/live` needs a quiet CPU.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test fails")]
 

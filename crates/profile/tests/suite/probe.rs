@@ -1,5 +1,5 @@
-//! Probes on functions of this program: they are found by name, and recorded each time they run. If a function cannot be found or must not
-//! be probed, the error says why.
+//! Probes on functions of this program. The functions are found by name, and recorded each time they run.
+//! If a function cannot be found or must not be probed, the error says why.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -94,7 +94,7 @@ fn tick_twenty_times() {
 fn each_entry_and_return_is_seen() {
     for (until, end) in [("return", "planted_tick__return"), ("planted_flush", "planted_tick__until_planted_flush")] {
         let config = place("planted_tick", until).unwrap();
-        // Other tests in this process are recorded too, and their records may exceed the space.
+        // Other tests in this process are recorded too, and their records may need too much space.
         let said = wait_for("a recording that lost nothing", || {
             let said = recorded(&config, tick_twenty_times);
             let lost = said.as_ref().and_then(|said| said.as_ref().ok()).map_or(0, |(summary, _)| summary.status.lost);
@@ -154,7 +154,7 @@ fn a_missing_function_is_reported_with_similar_names() {
     assert!(matches!(odd, NoPlace::Odd { .. }), "{odd}");
 }
 
-/// The error says that the program is stripped. With an offset, the exception tables still show whether a function begins there.
+/// The error says that the program is stripped. For an offset, the exception tables still show whether a function begins there.
 #[test]
 fn of_a_stripped_program_an_offset_is_taken_where_a_function_begins() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap()
 }
 
-/// A file with a path as long as that of the program in the recording. Dropping this removes the file.
+/// A file whose path is as long as the program's path in the recording. Dropping this value removes the file.
 struct Program(PathBuf);
 
 impl Program {
@@ -55,7 +55,7 @@ fn a_damaged_program_takes_nobody_down() {
     let whole = file("tiny");
     let folded = program.folded(&whole);
     assert!(folded.lines.keys().any(|line| line.contains("outer") || line.contains("inner")), "{folded:?}");
-    // The file is cut off anywhere, even at its beginning.
+    // The file is cut off at many places, even at its beginning.
     for length in (0..whole.len()).step_by(whole.len() / 6) {
         assert_eq!(program.folded(&whole[..length]).total(), folded.total(), "{length}");
     }

@@ -1,6 +1,6 @@
-//! Tests that live recordings match what threads really did. Threads of this test work, sleep, change their names and end; the recorder
-//! must record this and the file reader must return it. A CPU clock samples the thread that has the CPU. So these tests wait until a thread
-//! has used CPU time, and not for a fixed time.
+//! Tests that live recordings match what threads really did.
+//! Threads of this test work, sleep, change their names and end. The recorder must record all of this, and the file reader must return it.
+//! A CPU clock samples the thread that has the CPU. So these tests wait until a thread has used CPU time, and not for a fixed time.
 
 use std::fs;
 use std::io::Cursor;
@@ -22,7 +22,7 @@ use evenkeel_sys::{clock, suspended_child::SuspendedChild, thread};
 use evenkeel_testkit::skipped;
 
 pub(crate) const MS: u64 = 1_000_000;
-/// The time limit of waits that would only be reached by a hang: a minute.
+/// The time limit of waits: a minute, which only a hang would reach.
 const LIMIT_NS: u64 = 60_000 * MS;
 
 /// Runs one recording at a time, because the kernel limits the locked memory of all rings of a user.
@@ -91,7 +91,7 @@ fn ran_ns(pid: u32) -> u64 {
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Stops the working threads when it is dropped, even by a panic.
+/// Stops the working threads on drop, even after a panic.
 pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -131,7 +131,7 @@ fn who_works_is_sampled_whether_it_was_there_before_or_came_later() {
         assert!(recording.modules.iter().any(|(_, module)| module.path == program), "what was mapped before is known");
         assert!(recording.machine.kernel.is_some());
         for name in ["rec-before", "rec-late"] {
-            // There should be a sample per millisecond of CPU time, but a busy kernel leaves some out.
+            // The expected rate is one sample per millisecond of CPU time, but a busy kernel leaves out some samples.
             assert!(samples_of(&recording, name) > 5, "{name}: {summary:?}");
         }
     });
@@ -198,7 +198,8 @@ fn switches_tell_who_slept() {
         if summary.unseen.iter().any(|unseen| unseen.what.contains("kernel")) {
             return skipped("this user may not see where threads sleep");
         }
-        // Each sleep has a sample that shows its place. A live check tests how close in time the two are.
+        // Each sleep has a sample that shows where the thread slept.
+        // A live check tests how close in time the sleep and the sample are.
         assert!(recording.samples.iter().filter(|sample| sample.tid == tid).count() >= 28, "{summary:?}");
     });
 }
@@ -234,7 +235,7 @@ fn shell(script: &str, file: &Path) -> Child {
     command.args(["-c", &format!("read line; {script}")]).arg(file).stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// The recording ends when the last process ends, before its time is over.
+/// The recording ends when the last process ends, before the time limit of the recording.
 #[test]
 fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
     one_at_a_time(|| {
@@ -262,7 +263,7 @@ fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
             }
             let Some((summary, _)) = recorded else { return };
             assert_eq!(summary.ended_with, pids, "{what}: {summary:?}");
-            // Everything that the last process did before its end has happened.
+            // The last process has done everything that it does before its end.
             assert_eq!(end.exists(), scripts.iter().any(|script| script.contains("$0")), "{what}: {summary:?}");
             drop(fs::remove_file(&end));
         }
@@ -323,7 +324,7 @@ fn what_finds_no_room_is_counted() {
             let _stop = Stop(&stop);
             let busy = Busy::start(scope, "rec-busy", &stop);
             recorded(&config, &mut |status| {
-                // Meanwhile nothing reads the ring, so it overflows.
+                // Nothing reads the ring meanwhile, so the ring overflows.
                 let from_ns = busy.worked_ns();
                 while busy.worked_ns() < from_ns + 50 * MS {
                     std::thread::sleep(Duration::from_millis(1));
@@ -379,7 +380,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
         let summary = std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let mut late = None;
-            // For each check: its time, and the CPU time so far. Checks of the last half window are kept.
+            // The time and the CPU time at each check. Checks of the last half window are kept.
             let mut lately: Vec<(u64, u64)> = Vec::new();
             let (mut early_ns, mut is_asked) = (None, false);
             let mut until = |status: &Status| {
@@ -388,7 +389,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
                 assert!(now_ns < LIMIT_NS, "waited in vain: {status:?}");
                 lately.retain(|(at_ns, _)| at_ns + WINDOW_NS / 2 > now_ns);
                 lately.push((now_ns, worked_ns));
-                // However busy the machine is, some samples must be older than the window, and others within it.
+                // However busy the machine is, some samples must be older than the window, and some must be within the window.
                 if worked_ns > 20 * MS {
                     early_ns.get_or_insert(now_ns);
                 }

@@ -1,5 +1,5 @@
-//! Records a thread of this process that is twelve calls deep, in code without frame pointers, with the top of its stack. All calls must be
-//! found. If too little of the stack is copied, the stack must end with a hint that it is cut off.
+//! Records a thread of this process that is twelve calls deep, in code without frame pointers, with the top of its stack.
+//! All calls must be found. If too little of the stack is copied, the stack must end with a hint that it is cut off.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ const WORKS_NS: u64 = 80_000_000;
 static STOP: AtomicBool = AtomicBool::new(false);
 static WORKED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// A link of the chain: for each number there is a separate function, which calls the next one.
+/// A link of the chain. Each number has a separate function, which calls the next function.
 #[inline(never)]
 fn link<const N: usize>(next: fn(u64) -> u64, x: u64) -> u64 {
     let room = black_box([x; ROOM_BYTES / 8]);
@@ -39,7 +39,7 @@ macro_rules! chain {
     ($($name:ident $number:literal => $next:ident),*) => {$(
         #[inline(never)]
         fn $name(x: u64) -> u64 {
-            // Do something after the call. Otherwise the compiler would make it a tail call, which leaves no frame.
+            // Do something after the call. Otherwise the compiler would make the call a tail call, which leaves no frame.
             black_box(link::<$number>($next, x)).wrapping_add($number)
         }
     )*};
@@ -86,7 +86,7 @@ fn recorded(user_stack_bytes: u32) -> Option<Recording> {
     }
 }
 
-/// The number of samples inside the chain, of those that contain the whole chain in order, and of those that end where the thread began.
+/// The number of samples inside the chain, the number that contain the whole chain in order, and the number that reach the thread's start.
 fn seen(recording: &Recording) -> (usize, usize, usize) {
     let names = Symbols::new(Settings::default()).names(recording);
     let (mut of_chain, mut whole, mut outermost) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! The CPU credits of a burstable instance, computed from its start on by the rules of its cloud.
+//! The CPU credits of a burstable instance since it started, computed by the rules of its cloud.
 
 use evenkeel_host::Facts;
 use evenkeel_host::catalogue;
@@ -38,7 +38,7 @@ impl Credits {
         let cpus = host.stat.as_ref().ok()?.cpus.values();
         let busy_s = cpus.map(|ticks| ticks.busy() as f64 * TICK_NS as f64 / 1e9).sum::<f64>();
         let (seconds, used_s) = match self.before {
-            // The first reading assumes that the CPU use was constant since boot, because its course is unknown.
+            // The first reading assumes a constant CPU use since boot, because no earlier reading exists.
             None => (self.uptime_s, busy_s),
             Some((before_ns, before_s)) => (now_ns.saturating_sub(before_ns) as f64 / 1e9, busy_s - before_s),
         };

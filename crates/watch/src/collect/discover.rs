@@ -1,5 +1,5 @@
-//! Finds processes to watch: by name, or because they serve sockets and use a CPU. With each sample, only a few processes are examined. So
-//! a sample costs no more on a host with ten thousand processes than on one with a hundred.
+//! Finds processes to watch: by name, or because they serve sockets and use a CPU.
+//! Each sample examines only a few processes, so a sample costs no more with ten thousand processes than with a hundred.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::sockets::{Tables, is_served};
 
 /// The minimum time between the starts of two rounds through all processes.
 const ROUND_NS: u64 = 10_000_000_000;
-/// The maximum number of processes of a round, and of processes examined with one sample.
+/// The maximum number of processes in a round, and of processes that one sample examines.
 const PROCESSES_MAX: usize = 32_768;
 const AT_ONCE: usize = 256;
-/// A process that uses a smaller share of a CPU does not count as a server, because its tick could not be distinguished from a timer.
+/// A process that uses a smaller share of a CPU does not count as a server. Its tick could not be distinguished from a timer.
 const CPU_MIN: f64 = 0.005;
 /// The CPU use of a process is computed over at least this time.
 const COMPARED_NS: u64 = 5_000_000_000;
@@ -24,7 +24,7 @@ const NAME_BYTES_MAX: usize = 15;
 /// How long to ignore a server without a tick after it made room for others.
 const DEFERRED_NS: u64 = 600_000_000_000;
 
-/// Whether a process has a name that the user gave. If the user gave the whole name of the program, the kernel has only its beginning.
+/// Whether a process has the name that the user gave. The user may give a full name that the kernel has cut.
 fn has_name(wanted: &str, name: &str) -> bool {
     let wanted = wanted.as_bytes();
     wanted == name.as_bytes() || wanted.len() > NAME_BYTES_MAX && wanted.get(..NAME_BYTES_MAX) == Some(name.as_bytes())
@@ -77,7 +77,7 @@ impl Discovery {
         self.serving.keys().copied().collect()
     }
 
-    /// Examines the next few processes. `is_tickless` returns whether a search for a tick in a process found none.
+    /// Examines the next few processes. `is_tickless` returns true for a process in which a search found no tick.
     pub(super) fn step(&mut self, root: &Root, tables: &mut Tables, now_ns: u64, is_tickless: impl Fn(u32) -> bool) {
         if self.wanted.names.is_empty() && !self.wanted.servers {
             return;
@@ -111,7 +111,8 @@ impl Discovery {
         }
     }
 
-    /// Looks at the names of all processes, once. A round takes many samples on a host with many processes, and `--once` takes only two.
+    /// Looks at the names of all processes, once.
+    /// A round takes many samples on a host with many processes, but `--once` takes only two samples.
     fn find_named(&mut self, root: &Root) {
         for pid in &self.left {
             let Ok(text) = root.text(&format!("/proc/{pid}/stat")) else { continue };
@@ -126,8 +127,8 @@ impl Discovery {
         self.named.len() + self.serving.len() >= FOUND_MAX
     }
 
-    /// Drops servers without a tick. Many such servers run for months. They would fill the list, and a game server that starts later would
-    /// not be watched.
+    /// Drops servers without a tick. Many such servers run for months.
+    /// Such servers would fill the list, and a game server that starts later would not be watched.
     fn make_room(&mut self, now_ns: u64, is_tickless: impl Fn(u32) -> bool) {
         let deferred = &mut self.deferred;
         self.serving.retain(|pid, started| {
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(search.serving(), [5].into());
         search.step(&host(&[(3, "game", 0)], 4711), &mut Tables::default(), 22 * s, |_| false);
         assert_eq!((search.named(), search.serving()), ([3].into(), [].into()), "it has ended");
-        // The process uses a CPU, but its socket cannot be reached by others.
+        // The process uses a CPU, but other programs cannot reach its socket.
         let mut search = Discovery::new(Wanted { names: Vec::new(), servers: true });
         search.step(&host(&processes(0), 9), &mut Tables::default(), s, |_| false);
         search.step(&host(&processes(100), 9), &mut Tables::default(), 12 * s, |_| false);

@@ -1,5 +1,5 @@
-//! Measures the missing time of each CPU, with the sampling meter of `evenkeel measure gaps` in separate threads. Also finds pauses of the
-//! whole machine.
+//! Measures the missing time of each CPU, with the sampling meter of `evenkeel measure gaps` in separate threads.
+//! Also finds pauses of the whole machine.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::sample::{Counted, CpuGapsSample, GapSample, GapsSample, PauseSample};
 
 /// The minimum length of a gap that the meter counts.
 const THRESHOLD_NS: u64 = 10_000;
-/// The minimum length of a pause. In a shorter stop, the hypervisor may just have scheduled all CPUs together.
+/// The minimum length of a pause. The hypervisor may cause a shorter stop by its usual scheduling of all CPUs.
 const PAUSE_NS_MIN: u64 = 5_000_000;
 /// If CPUs return within this time of each other, they count as returning together.
 const TOGETHER_NS: u64 = 2_000_000;
@@ -32,7 +32,7 @@ pub(super) struct GapMeter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     counts: GapsSample,
-    /// Windows that ended shortly before the last sample. Windows of other CPUs at that time may still be missing.
+    /// Windows that ended shortly before the last sample. Windows of other CPUs from the same time may arrive later.
     open: Vec<Seen>,
     /// The last time at which a CPU is known to have run.
     running_ns: u64,
@@ -82,7 +82,7 @@ impl GapMeter {
         GapMeter { shared, thread: spawned.ok(), counts, open: Vec::new(), running_ns: 0 }
     }
 
-    /// The counts since the start.
+    /// The counts of the meter since it started.
     pub(super) fn read(&mut self, now_ns: u64) -> Counted<GapsSample> {
         if let Some(why) = &*locked(&self.shared.failure) {
             return Err(failed(why));
@@ -111,8 +111,8 @@ fn failed(why: &str) -> Unknown {
     odd(format!("the gap meter ended: {why}"))
 }
 
-/// Adds windows to the counts. Windows that ended just before `now_ns` are kept in `open`, because windows of other CPUs at that time may
-/// still arrive.
+/// Adds windows to the counts.
+/// Windows that ended just before `now_ns` are kept in `open`, because windows of other CPUs at that time may still arrive.
 fn take(counts: &mut GapsSample, open: &mut Vec<Seen>, running_ns: &mut u64, mut seen: Vec<Seen>, now_ns: u64) {
     seen.sort_by_key(|one| one.at_ns);
     let closed_ns = now_ns.saturating_sub(2 * TOGETHER_NS);
@@ -140,7 +140,7 @@ fn take(counts: &mut GapsSample, open: &mut Vec<Seen>, running_ns: &mut u64, mut
     *running_ns = seen.iter().map(|one| one.at_ns).max().unwrap_or(*running_ns).max(*running_ns);
 }
 
-/// Finds the times in which no CPU ran: several CPUs returned together, and none ran shortly before. The windows must be sorted by time.
+/// Finds the times in which no CPU ran: several CPUs returned together, and no CPU ran shortly before. The windows must be sorted by time.
 fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
     let mut gone: Vec<(usize, u64, u64)> =
         seen.iter().filter_map(|one| one.gone.map(|gone| (one.cpu, gone.from_ns, gone.to_ns))).collect();
@@ -169,8 +169,8 @@ fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
     found
 }
 
-/// Whether the CPUs that return together are the whole machine: all of a few CPUs, or more than half of many. In a short pause, not every
-/// CPU has a window.
+/// Whether the CPUs that return together are the whole machine: all of a few CPUs, or more than half of many.
+/// In a short pause, not every CPU has a window.
 fn is_whole(cpus: usize, watched: usize) -> bool {
     const FEW: usize = 4;
     cpus >= 2 && if watched <= FEW { cpus == watched } else { cpus * 2 > watched }
@@ -184,7 +184,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A window of a CPU at this millisecond. If `gone_since_ms` is set, the CPU did not run from then on.
+    /// Creates a window of a CPU at the millisecond `at_ms`. If `gone_since_ms` is set, the CPU did not run since that time.
     fn seen(cpu: usize, at_ms: u64, gone_since_ms: Option<u64>) -> Seen {
         let gone = gone_since_ms.map(|from_ms| Stretch { from_ns: from_ms * MS, to_ns: at_ms * MS - MS / 2 });
         let (by_threads_ns, by_nobody_ns) = (0, if gone.is_some() { 50_000 } else { 0 });

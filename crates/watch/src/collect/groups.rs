@@ -1,5 +1,5 @@
-//! Control groups with a limit on CPU time, because only these can be throttled. The tree is searched only every ten seconds, because a
-//! host may have hundreds of groups. Their counts are read with each sample.
+//! Reads the control groups with a limit on CPU time, because only groups with a limit can be throttled.
+//! The tree is searched only every ten seconds, because a host may have hundreds of groups. The counts are read with each sample.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ const GROUPS_MAX: usize = 2048;
 const LIMITED_MAX: usize = 256;
 const DEPTH_MAX: usize = 16;
 
-/// The prefixes of the kernel's own files in a group, which are the names of controllers. Trying to open each of these files as a folder
-/// would take most of the time.
+/// The prefixes of the kernel's own files in a group, which are the names of controllers.
+/// Trying to open each of these files as a folder would take most of the time.
 const FILES: [&str; 20] = [
     "cgroup.",
     "cpu.",
@@ -68,7 +68,7 @@ struct Limited {
 }
 
 impl Groups {
-    /// The counts of all groups with a limit. `servers` are the groups of watched servers. A new limit of such a group is noticed at once.
+    /// The counts of all groups with a limit. `servers` has the groups of watched servers: a new limit on these is noticed at once.
     pub(super) fn read(&mut self, root: &Root, servers: &BTreeSet<String>, now_ns: u64) -> Counted<GroupsSample> {
         let is_fresh = |walked: &&Walked| now_ns.saturating_sub(walked.at_ns) < WALK_EVERY_NS;
         let found = match self.walked.as_ref().filter(is_fresh) {
@@ -87,7 +87,7 @@ impl Groups {
             }
         }
         let limited = limits.iter().filter_map(|(path, limit_cpus)| {
-            // The group has ended since, so it is left out.
+            // The group no longer exists, so it is left out.
             let file = format!("{}{path}/cpu.stat", found.mount);
             let pairs = parsed(root, &file, "names with numbers", parse_pairs).ok()?;
             Some((path.clone(), group(*limit_cpus, &pairs)))

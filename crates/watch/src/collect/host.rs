@@ -63,10 +63,12 @@ fn stat(root: &Root) -> Counted<StatSample> {
     })
 }
 
-/// Keeps idle times that the kernel set back a little. It corrects them when a thread that waits for a disk moves to another CPU. Prometheus
-/// would take the decrease for a restart, and add the whole count. A larger decrease is a new count, as of a CPU that was offline.
+/// Keeps an idle time that the kernel set back a little.
+/// The kernel corrects idle times when a thread that waits for a disk moves to another CPU.
+/// Prometheus would take the decrease for a restart, and add the whole count.
+/// A larger decrease means a new count, for example of a CPU that was offline.
 pub(super) fn keep_idle_times(before: &HostSample, now: &mut HostSample) {
-    /// Three seconds, as in node_exporter.
+    /// Three seconds in units of 10 ms, as in node_exporter.
     const SET_BACK_MAX: u64 = 300;
     let (Ok(then), Ok(now)) = (&before.stat, &mut now.stat) else { return };
     for (cpu, now) in &mut now.cpus {
@@ -129,7 +131,7 @@ fn interrupts(text: &str) -> Option<InterruptsSample> {
         for (sum, count) in sums.iter_mut().zip(&counts) {
             total = total.saturating_add(*count);
             columns += 1;
-            // ERR and MIS have a single number each, which belongs to no CPU.
+            // The lines ERR and MIS have only one number, which belongs to no CPU.
             if counts.len() == table.cpus.len() {
                 *sum = sum.saturating_add(*count);
             }
@@ -192,7 +194,7 @@ fn interfaces(root: &Root, process: &str) -> Counted<BTreeMap<String, InterfaceS
             Some(rows.map(|(name, counts)| (name.to_owned(), counts.into())).collect())
         })?;
     for (name, interface) in &mut found {
-        // Only some drivers have statistics, and only Amazon's has these counters.
+        // Only some drivers report statistics, and only Amazon's driver has these counters.
         let Ok(text) = root.text(&format!("@ethtool/{name}/stats")) else { continue };
         let losses = parse_losses(&text).unwrap_or_default();
         interface.allowances = losses.into_iter().filter(|(name, _)| name.ends_with("_allowance_exceeded")).collect();
@@ -220,7 +222,7 @@ fn paging(pairs: &Pairs) -> PagingSample {
     }
 }
 
-/// The disks that were used. Partitions are left out, because their requests are also counted for the disk.
+/// The disks that were used. Partitions are left out, because the kernel also counts their requests for the whole disk.
 fn disks(root: &Root) -> Counted<BTreeMap<String, DiskCounts>> {
     let whole = root.entries("/sys/block").ok();
     let is_disk = |name: &str| whole.as_ref().is_none_or(|whole| whole.iter().any(|disk| disk == name));

@@ -1,4 +1,4 @@
-//! The collector: each call reads one [`Sample`]. It changes nothing. If a file may not be read, the sample has the reason.
+//! The collector: each call reads one [`Sample`], and changes nothing. If the user may not read a file, the sample has the reason.
 
 mod credits;
 mod discover;
@@ -42,7 +42,7 @@ pub const INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// What to watch.
 #[derive(Clone, Debug)]
 pub struct CollectorOptions {
-    /// The time from one sample to the next. It is clamped to [`INTERVAL_MIN`] and [`INTERVAL_MAX`].
+    /// The time between two samples. It is clamped to [`INTERVAL_MIN`] and [`INTERVAL_MAX`].
     pub interval: Duration,
     /// A tick is late if it begins this much after its due time. `None` means a quarter of the server's period.
     pub late_after: Option<Duration>,
@@ -93,7 +93,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Reads what does not change: the facts of the machine, for the findings of the audit and for the rules of its credits.
+    /// Reads what does not change: the facts of the machine. The findings of the audit and the computation of CPU credits need these facts.
     pub fn new(root: Root, options: CollectorOptions) -> Collector {
         let root = root.unrecorded();
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -117,7 +117,7 @@ impl Collector {
         }
     }
 
-    /// A handle to request dumps of the flight recorder. None unless it runs.
+    /// A handle to request dumps of the flight recorder. `None` if the recorder does not run.
     pub fn dumper(&self) -> Option<Dumper> {
         self.recorder.as_ref().map(FlightRecorder::dumper)
     }
@@ -158,7 +158,7 @@ impl Collector {
         let settings = self.settings.read(&self.root, at.monotonic_ns);
         let credits = self.credits.as_mut().and_then(|credits| credits.read(&host, at.monotonic_ns));
         let denied = read::denied(&host, &servers.list, evenkeel_sys::process::is_root());
-        // Servers come and go for months, so the list is bounded.
+        // Over months, many servers start and end, so the list has a maximum length.
         let room = UNREADABLE_MAX.saturating_sub(self.unreadable.len());
         let is_new = |one: &Unreadable| !self.unreadable.contains(one);
         let new: Vec<Unreadable> = denied.into_iter().filter(is_new).take(room).collect();
@@ -191,7 +191,7 @@ impl Collector {
     }
 }
 
-/// Reads the time on all clocks. The clocks are read one after the other, and the thread may lose its CPU in between.
+/// Reads the time on all clocks. The clocks are read in turn, and the thread may lose its CPU in between.
 fn now() -> Moment {
     const TRIES: u32 = 10;
     const TOGETHER_NS: u64 = 100_000;
@@ -213,15 +213,14 @@ fn now() -> Moment {
 /// The maximum number of entries in the list of unreadable files.
 const UNREADABLE_MAX: usize = 64;
 
-/// The due times of samples stay multiples of the interval apart, so that they do not drift. Samples that were missed in a long pause are
-/// left out.
+/// Keeps the due times of samples whole intervals apart, so that they do not drift. Skips the due times that passed during a long pause.
 fn next_due(due_ns: Option<u64>, now_ns: u64, interval_ns: u64) -> u64 {
     let next = due_ns.unwrap_or(now_ns).saturating_add(interval_ns);
     if next > now_ns { next } else { now_ns.saturating_add(interval_ns) }
 }
 
-/// A process in the host's network namespace: our own process, or process 1 if the root is mounted, because our process number has no
-/// meaning there.
+/// A process in the host's network namespace: our own process, or process 1 if the root is mounted.
+/// Our own process number has no meaning in a mounted root.
 fn host_process(root: &Root) -> &'static str {
     let is_not_captured = || root.text("/proc/self/net/snmp").is_err_and(|refusal| refusal.why == Why::NotCaptured);
     match root.kind() {

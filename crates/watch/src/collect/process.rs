@@ -9,7 +9,7 @@ use evenkeel_measure::meters::rates::{ProcessCounts, ThreadCounts};
 use super::groups::group_of;
 use crate::sample::{Counted, ProcessSample, ThreadSums};
 
-/// The maximum number of threads to list: those that ran and waited most since the last sample.
+/// The maximum number of threads to list. Threads that ran and waited most since the last sample come first.
 const THREADS_LISTED: usize = 16;
 
 /// What is known of the threads of one process so far.
@@ -53,7 +53,7 @@ impl Threads {
         let is_first = self.before.is_empty();
         let mut weights = Vec::new();
         for (tid, now) in &threads {
-            // A new thread had counters of zero at the last sample, unless it may have been one of those beyond the limit.
+            // A new thread had counters of zero at the last sample, unless the last sample left out threads beyond the limit.
             let zero = ThreadCounts {
                 cpu_ns: 0,
                 run_delay_ns: 0,

@@ -30,8 +30,8 @@ pub(super) fn absent(why: impl Into<String>) -> Unknown {
     Unknown { unknown: Kind::Absent, why: why.into() }
 }
 
-/// The files that this user may not read, but root may. If root itself may not read one, as in a container without the capability, no
-/// command on this machine gives access.
+/// The files that root may read, but this user may not.
+/// If root itself may not read a file, as in a container without the capability, no command on this machine gives access.
 pub(super) fn denied(host: &HostSample, servers: &[ServerSample], is_root: bool) -> Vec<Unreadable> {
     let mut found = Vec::new();
     let mend = (!is_root).then(|| "sudo evenkeel watch".to_owned());

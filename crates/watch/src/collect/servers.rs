@@ -1,4 +1,4 @@
-//! Finds servers by their telemetry pages and by the names that the user gave, and reads their counts.
+//! Finds servers by their telemetry pages and by the names that the user gave, and reads the servers' counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ const SERVERS_MAX: usize = 64;
 /// The maximum time for reading all pages. If a server was stopped in the middle of a tick, its page takes a tenth of a second.
 const PAGES_NS_MAX: u64 = 300_000_000;
 
-/// Which servers to watch, besides those with a telemetry page.
+/// Which servers to watch, in addition to servers with a telemetry page.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
     /// These process numbers.
@@ -68,7 +68,7 @@ struct Page {
 }
 
 impl Servers {
-    /// Creates the search. The folders of telemetry pages are the usual ones of the root, unless the options name others.
+    /// Creates the search. Uses the root's usual folders of telemetry pages, unless the options name other folders.
     pub(super) fn new(root: &Root, options: ServerOptions, late_after_ns: Option<u64>) -> Servers {
         let ServerOptions { mut pids, names, finds_servers, telemetry_folders: named } = options;
         pids.sort_unstable();
@@ -186,15 +186,15 @@ fn with_thread(root: &Root, pid: u32, mut ticks: OutsideSample) -> OutsideSample
     ticks
 }
 
-/// Adds the name of the thread for which a tick waited. `pid` is the number of the process in this root. The lookup fails for a server in
-/// another PID namespace.
+/// Adds the name of the thread for which a tick waited. `pid` is the number of the process in this root.
+/// The lookup fails for a server in another PID namespace.
 fn name_holder(root: &Root, pid: u32, page: &mut TelemetrySample) {
     let Some(last) = page.waits.as_mut().and_then(|waits| waits.last.as_mut()) else { return };
     let name = last.by.and_then(|by| root.text(&format!("/proc/{pid}/task/{by}/comm")).ok());
     last.by_name = name.map(|name| printable(name.trim_end_matches('\n')));
 }
 
-/// The servers to watch, and the number of those beyond the limit. Servers that the user named take precedence over those that were found.
+/// The servers to watch, and the number of servers beyond the limit. Servers that the user named come before servers that evenkeel found.
 fn choose(mut pages: Vec<Page>, named: &[u32]) -> (Vec<ServerSample>, usize) {
     name_apart(&mut pages);
     let with_page: BTreeSet<u32> = pages.iter().filter_map(|page| page.pid).collect();
@@ -209,8 +209,9 @@ fn choose(mut pages: Vec<Page>, named: &[u32]) -> (Vec<ServerSample>, usize) {
     (list, beyond)
 }
 
-/// Servers in several containers may have sessions of the same name, and their processes are not visible here. Such sessions get the number
-/// that the process has in its container. Otherwise their metrics would have the same labels, and node_exporter would refuse the file.
+/// Servers in several containers may have sessions of the same name, and their processes are not visible here.
+/// Such sessions get the number that the process has in its container.
+/// Without this number, the metrics of these sessions would have the same labels, and node_exporter would refuse the file.
 fn name_apart(pages: &mut [Page]) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for page in pages.iter().filter(|page| page.pid.is_none()) {
@@ -238,7 +239,7 @@ fn unseen() -> ServerSample {
     ServerSample { name: String::new(), pid: None, process, telemetry: None, outside: None, sockets, files }
 }
 
-/// The server's process. None unless this root has a process with this number that started at the same time.
+/// The server's process number. `None` unless a process of this root has the page's process number and start time.
 fn process(root: &Root, page: &Snapshot) -> Option<u32> {
     let pid = u32::try_from(page.owner.pid).ok()?;
     let stat =
@@ -274,7 +275,7 @@ mod tests {
         let all_watched = |named: &[u32], list: &[ServerSample]| {
             named.iter().all(|pid| list.iter().any(|server| server.pid == Some(*pid)))
         };
-        // There are pages of the processes 1 to 100. The user named 90 to 99, and 50 servers without a page.
+        // The processes 1 to 100 have pages. The user named 90 to 99, and 50 servers without a page.
         let named: Vec<u32> = (90..100).chain(200..250).collect();
         let (list, beyond) = choose((1..=100).map(page).collect(), &named);
         assert!(all_watched(&named, &list), "{:?}", list.iter().map(|server| server.pid).collect::<Vec<_>>());

@@ -79,7 +79,7 @@ fn inodes(root: &Root, pid: u32) -> Result<(BTreeSet<u64>, usize), Refusal> {
 /// The state of a TCP socket that listens (`TCP_LISTEN`).
 const LISTENS: u8 = 10;
 
-/// Whether other programs can begin to send to a socket of the process: it has a UDP socket with a port, or a TCP socket that listens.
+/// Whether other programs can begin to send to the process: it has a UDP socket with a port, or a TCP socket that listens.
 pub(super) fn is_served(root: &Root, pid: u32, tables: &mut Tables) -> bool {
     let Ok((inodes, _)) = inodes(root, pid) else { return false };
     if inodes.is_empty() {

@@ -10,8 +10,8 @@ pub(super) const OTHERS_MAX: f64 = 0.25;
 /// Counters of CPU time change in steps of 10 ms, so the difference between two samples may be too small by up to this much.
 const COUNTER_STEPS_NS: u64 = 30_000_000;
 
-/// Whether the counters of a CPU account for nearly all of its time, relative to an overrun of this length. If the hypervisor takes a CPU
-/// without reporting steal, no counter includes that time, and the thread seems to work.
+/// Whether the counters of a CPU account for nearly all of its time, relative to an overrun of this length.
+/// If the hypervisor takes a CPU without reporting steal, no counter includes that time, and the thread seems to work.
 pub(super) fn is_counted(uncounted_ns: Option<u64>, excess_ns: u64) -> bool {
     uncounted_ns.is_some_and(|ns| ns as f64 <= (excess_ns as f64 * OTHERS_MAX).max(COUNTER_STEPS_NS as f64))
 }
@@ -23,8 +23,8 @@ pub struct LateCount {
     pub late: u64,
     /// The number of missed ticks.
     pub missed: u64,
-    /// The time that a cause must explain, in nanoseconds: the sum of the lateness of late ticks, or the periods of missed ticks. It is a
-    /// lower bound.
+    /// The time that a cause must explain, in nanoseconds: the sum of the lateness of late ticks, or the periods of missed ticks.
+    /// This is a lower bound.
     pub lateness_ns: u64,
     /// A tick is late if it begins this much after its due time, in nanoseconds.
     pub bound_ns: u64,
@@ -39,15 +39,15 @@ pub struct Evidence {
     pub run_delay_ns: Option<u64>,
     /// How long limits stopped the server's control group, summed over CPUs.
     pub throttled_ns: Option<u64>,
-    /// The time that the hypervisor took from the CPU of the tick's thread, as far as it reports it.
+    /// The time that the hypervisor reports as taken from the CPU of the tick's thread.
     pub steal_ns: Option<u64>,
-    /// The time of interrupts and softirqs on that CPU.
+    /// The time of interrupts and softirqs on the CPU of the tick's thread.
     pub interrupts_ns: Option<u64>,
-    /// The part of that time which the CPU always has. Short interrupts all the time make no tick late.
+    /// The part of `interrupts_ns` that the CPU always has. Short interrupts that come all the time make no tick late.
     pub usual_interrupts_ns: u64,
-    /// How long the whole machine was paused. Only the gap meter detects pauses; without it, a pause leaves no evidence.
+    /// How long the whole machine was paused. Only the gap meter detects pauses. Without the meter, a pause leaves no evidence.
     pub paused_ns: Option<u64>,
-    /// How long ticks waited for locks. If the server does not report it, it is treated as no wait.
+    /// How long ticks waited for locks. A server that does not report lock waits counts as a server without lock waits.
     pub lock_ns: Option<u64>,
     /// The number of major page faults of the tick's thread.
     pub major_faults: Option<u64>,
@@ -55,13 +55,13 @@ pub struct Evidence {
     pub stalled_ns: Option<u64>,
     /// The number of ticks whose work certainly took longer than the period and the bound together.
     pub overruns: u64,
-    /// By how much the work of those ticks exceeded the period in total, as a lower bound.
+    /// The total time by which the work of the overruns exceeded the period, as a lower bound.
     pub excess_ns: u64,
     /// The total time of work of all ticks.
     pub work_ns: u64,
     /// The CPU time of the tick's thread.
     pub cpu_ns: Option<u64>,
-    /// The time of that CPU that is in none of its counters.
+    /// The time of the thread's CPU that none of the CPU's counters includes.
     pub uncounted_ns: Option<u64>,
 }
 
@@ -76,10 +76,10 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
         time.map_or_else(|| "an unknown time".to_owned(), |ns| format!("{:.1} ms", ns as f64 / 1e6))
     };
     let Evidence { run_delay_ns, throttled_ns, steal_ns, interrupts_ns, major_faults, stalled_ns, .. } = *evidence;
-    // While a limit stops a thread, the kernel also counts it as ready.
+    // While a limit stops a thread, the kernel also counts the thread as ready.
     let is_delay_of_limit =
         run_delay_ns.zip(throttled_ns).is_some_and(|(delay, throttled)| throttled as f64 >= delay as f64 * EXPLAINS);
-    // If the server's own work is too long, any disturbance adds to it. Then neither is the only cause.
+    // If the server's own work is too long, any disturbance makes the ticks even later. Then neither is the only cause.
     let may_be_own = is_own_work(evidence);
     let is_undisturbed = short(run_delay_ns) && short(throttled_ns) && short(steal_ns);
     let lock_ns = lock_alone_ns(evidence);
@@ -133,9 +133,9 @@ fn lock_alone_ns(evidence: &Evidence) -> u64 {
     evidence.lock_ns.unwrap_or(0).saturating_sub(evidence.run_delay_ns.unwrap_or(0))
 }
 
-/// Whether locks explain nearly all of the time that ticks took beyond the period, and other causes explain only a small part. Only the
-/// excess counts, because a wait in a tick that ended in time delayed nothing. Interrupts are not compared, because the thread slept during
-/// the wait.
+/// Whether locks explain nearly all of the time that ticks took beyond the period, and other causes explain only a small part.
+/// Only the excess counts, because a wait in a tick that ended in time delayed nothing.
+/// Interrupts are not compared, because the thread slept during the wait.
 fn is_lock(evidence: &Evidence) -> bool {
     let lock_ns = lock_alone_ns(evidence);
     let others = [evidence.run_delay_ns, evidence.throttled_ns, evidence.steal_ns];
@@ -146,15 +146,15 @@ fn is_lock(evidence: &Evidence) -> bool {
         && lock_ns as f64 >= evidence.excess_ns as f64 * EXPLAINS
 }
 
-/// Whether ticks took too long and used a CPU for nearly all of that time. Time in which the thread slept, for example for a lock, is not
-/// its own work.
+/// Whether ticks took too long and used a CPU for nearly all of that time.
+/// Time in which the thread slept, for example for a lock, is not its own work.
 fn is_own_work(evidence: &Evidence) -> bool {
     let used = evidence.cpu_ns.map_or(0.0, |ns| ns as f64);
     evidence.overruns > 0 && evidence.work_ns > 0 && used >= evidence.work_ns as f64 * EXPLAINS
 }
 
-/// Whether all other causes together explain only a small part of the overrun. A small part is allowed, because a thread that hardly sleeps
-/// always waits a little for a CPU.
+/// Whether all other causes together explain only a small part of the overrun.
+/// A small part is allowed, because a thread that hardly sleeps always waits a little for a CPU.
 fn is_mostly_own(evidence: &Evidence) -> bool {
     let lock_ns = Some(evidence.lock_ns.unwrap_or(0));
     let times = [evidence.run_delay_ns, evidence.throttled_ns, evidence.steal_ns, evidence.interrupts_ns, lock_ns];
@@ -163,7 +163,7 @@ fn is_mostly_own(evidence: &Evidence) -> bool {
         && others_ns.is_some_and(|ns| ns as f64 <= evidence.excess_ns as f64 * OTHERS_MAX)
 }
 
-/// The counts as text, if they name no cause.
+/// The counts as text, for ticks without a single cause.
 fn open_words(evidence: &Evidence) -> String {
     let times = [
         ("run-queue delay", evidence.run_delay_ns),
@@ -314,7 +314,8 @@ mod tests {
     }
 
     proptest! {
-        /// If a cause is named, its own time explains the lateness, and the time of each other cause is too short for a single late tick.
+        /// If a cause is named, its own time explains the lateness.
+        /// The time of each other cause is too short for a single late tick.
         #[test]
         fn no_cause_is_named_that_does_not_explain(
             times in prop::array::uniform5(prop::option::of(0..100_u64)), faults in prop::option::of(0..3_u64), overruns in 0..3_u64,

@@ -91,7 +91,7 @@ pub(super) fn lock_words(page: &TelemetrySample) -> Option<String> {
 /// How long the machine was paused between two samples, if the gap meter ran.
 pub(super) fn paused_ns(before: &Sample, after: &Sample) -> Option<u64> {
     let of = |sample: &Sample| Some(sample.gaps.as_ref()?.as_ref().ok()?.paused_ns);
-    // If the earlier sample has no count, the meter began after it, so the count started at zero.
+    // If the earlier sample has no count, the meter started after that sample, with a count of zero.
     of(after)?.checked_sub(of(before).unwrap_or(0))
 }
 
@@ -99,7 +99,7 @@ fn grown(before: u64, after: u64) -> Option<u64> {
     after.checked_sub(before)
 }
 
-/// The process in both samples, if it is the same one.
+/// The process in both samples. `None` if the process changed.
 pub(super) fn same_process<'a>(
     then: &'a ServerSample,
     now: &'a ServerSample,
@@ -115,11 +115,11 @@ pub(super) struct Counters {
     pub(super) throttled_ns: Option<u64>,
     pub(super) steal_ns: Option<u64>,
     pub(super) interrupts_ns: Option<u64>,
-    /// The part of these interrupts that the CPU always has.
+    /// The part of `interrupts_ns` that the CPU always has.
     pub(super) usual_interrupts_ns: u64,
     pub(super) stalled_ns: Option<u64>,
     pub(super) cpu_ns: Option<u64>,
-    /// CPU time that is in none of the counters: the CPU was away, and nothing reported it.
+    /// The CPU time that none of the counters includes: the CPU was away, and nothing reported the absence.
     pub(super) uncounted_ns: Option<u64>,
 }
 
@@ -140,7 +140,8 @@ impl Counters {
         };
         let on_cpu = |of: fn(&CpuTicks) -> u64| match cpu {
             Some(cpu) => of_one(&cpu, of),
-            // It is unknown which CPUs the thread used. If each CPU of the machine lost too little time for a late tick, so did those.
+            // The thread's CPUs are unknown.
+            // If no CPU of the machine lost enough time for a late tick, neither did the thread's CPUs.
             None => {
                 let (_, now) = stat?;
                 thread?;
@@ -173,7 +174,7 @@ impl Counters {
     }
 }
 
-/// The values that are certainly above `bound_ns`: how many there are, and a lower bound of their sum.
+/// The number of values that are certainly above `bound_ns`, and a lower bound of their sum.
 fn above(histogram: &PageHistogram, bound_ns: u64) -> (u64, u64) {
     let buckets = histogram.buckets.iter().enumerate().filter(|(at, _)| lower_bound_ns(*at) >= bound_ns);
     buckets.fold((0, 0), |(count, sum): (u64, u64), (at, more)| {
@@ -181,7 +182,7 @@ fn above(histogram: &PageHistogram, bound_ns: u64) -> (u64, u64) {
     })
 }
 
-/// `None` if it is unknown when a tick counts as late.
+/// `None` if the lateness from which a tick counts as late is unknown.
 fn late_count(before: &TelemetrySample, after: &TelemetrySample, asked_ns: Option<u64>) -> Option<LateCount> {
     let bound_ns = late_bound_ns(asked_ns, after.period_ns)?;
     let lateness = after.lateness.to_page().since(&before.lateness.to_page());
@@ -195,7 +196,7 @@ fn late_count(before: &TelemetrySample, after: &TelemetrySample, asked_ns: Optio
 /// Ticks whose work took longer than the period, so that the next tick had to be late.
 struct Overruns {
     count: u64,
-    /// By how much these ticks exceeded the period in total.
+    /// The total time by which these ticks exceeded the period.
     excess_ns: u64,
     /// The total time of work of all ticks.
     work_ns: u64,
@@ -226,8 +227,9 @@ impl<'a> TickThread<'a> {
     }
 }
 
-/// Finds the thread that runs the ticks: the only thread, or the only one that sleeps about once per tick, if it is also the busiest. The
-/// last condition matters if the tick loop never sleeps. Then another thread that sleeps must not be mistaken for it.
+/// Finds the thread that runs the ticks: the only thread, or else the only thread that sleeps about once per tick.
+/// The second choice must also be the busiest thread.
+/// If the tick loop never sleeps, another thread that sleeps is not the busiest, and must not be mistaken for the tick's thread.
 fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u64) -> Option<TickThread<'a>> {
     if after.threads_beyond > 0 || ticks == 0 {
         return None;
@@ -253,8 +255,8 @@ fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u
     TickThread::numbered(tid, before, after)
 }
 
-/// How long limits stopped the groups of a process. `None` if this is unknown for one of the groups, if the process moved to another group,
-/// or if a limit changed between the samples.
+/// How long limits stopped the groups of a process.
+/// `None` if this is unknown for one of the groups, if the process moved to another group, or if a limit changed between the samples.
 fn throttled_ns(
     process_before: &ProcessSample,
     process: &ProcessSample,

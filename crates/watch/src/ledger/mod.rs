@@ -1,8 +1,10 @@
 //! The ledger of late ticks: each late or missed tick of a watched server gets exactly one cause, with the evidence.
 //!
-//! The evidence is what the kernel and the server counted between two samples. For ticks observed from outside, it is also what their own
-//! thread did when they were due. A cause is named only if its own time is long enough for all late ticks and every other cause is too
-//! short for a single one. Otherwise the cause is unknown, because a wrong cause misleads people.
+//! The evidence is what the kernel and the server counted between two samples.
+//! For ticks that evenkeel observes from outside, the records of the tick's own thread are evidence too.
+//! A cause is named only if its own time is long enough for all late ticks.
+//! Every other cause must be too short for a single late tick.
+//! Otherwise the cause is unknown, because a wrong cause misleads people.
 
 mod cause;
 mod evidence;
@@ -53,8 +55,8 @@ pub fn entries(before: &Sample, after: &Sample, usual: &Usual) -> LedgerSample {
     ledger
 }
 
-/// Drops the counts of servers that ended. A host that starts a process for each match has a new server every few minutes. The counts of
-/// ended servers would fill the table, and late ticks of new servers would not be counted.
+/// Drops the counts of servers that ended. A host that starts a process for each match has a new server every few minutes.
+/// The counts of ended servers would fill the table, and late ticks of new servers would not be counted.
 fn forget_ended(ledger: &mut LedgerSample, after: &Sample) {
     let there: BTreeSet<String> =
         after.servers.iter().map(|server| LedgerSample::key(&server.name, server.pid)).collect();

@@ -11,8 +11,8 @@ use crate::sample::{
 
 /// If a tick begins at most this long after a pause, the pause delayed it.
 const AFTER_A_PAUSE_NS: u64 = 5_000_000;
-/// A number of periods. Switch records end shortly before a sample, so the counts between two samples may include ticks that were due up to
-/// this long before the earlier sample.
+/// Switch records end shortly before a sample.
+/// So the counts between two samples may include ticks that were due up to this many periods before the earlier sample.
 const PERIODS_BEFORE: u64 = 4;
 
 /// What is known of the late ticks of one server between two samples.
@@ -45,7 +45,7 @@ pub(super) fn judged((before, after): (&Sample, &Sample), server: &ServerSample,
         return Vec::new();
     }
     let bound_ns = late_bound_ns(after.asked.late_after_ns, now.ticks.period_ns).unwrap_or(0).max(1);
-    // If these ticks are from a time of several samples, the counts since the last sample cannot explain them.
+    // If the late ticks span several samples, the counts since the last sample cannot explain them.
     let is_near =
         now.counted_from_ns >= before.at.monotonic_ns.saturating_sub(period_ns.saturating_mul(PERIODS_BEFORE));
     let process = server_before.and_then(|then| same_process(then, server)).filter(|_| is_near);
@@ -97,7 +97,7 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
     }
     let asleep = (!off.is_empty() || missed > 0).then(|| while_off(&off, missed, period_ns, known));
     for late in &awake {
-        // A thread that catches up does its ticks late for the reason of the tick that began late.
+        // While a thread catches up, each of its late ticks has the cause of the tick that began late.
         let (cause, words) = match (behind_a_long_one(late, &awake, known), &asleep) {
             ((Cause::Unknown, _), Some((cause, words))) if is_catching_up(late) => (*cause, words.clone()),
             (found, _) => found,
@@ -143,9 +143,9 @@ fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
     Some((Cause::Stolen, format!("CPU {} was away for {length_ms:.1} ms, as the gap meter measured", gap.cpu)))
 }
 
-/// The thread slept in the middle of a tick until another thread woke it. The cause is a lock if the wait covers nearly all of the
-/// lateness, and a thread of the server ended it. Otherwise the cause is unknown, because the counts of other causes do not apply to a
-/// thread that slept.
+/// The thread slept in the middle of a tick until another thread woke it.
+/// The cause is a lock if the wait covers nearly all of the lateness, and a thread of the server ended it.
+/// Otherwise the cause is unknown, because the counts of other causes do not apply to a thread that slept.
 fn behind_another(late: &OutsideLate, now: &OutsideSample, known: &Known) -> Option<(Cause, String)> {
     let LateWas::Waited { since_ns, until_ns, by } = late.was else { return None };
     let ms = until_ns.saturating_sub(since_ns) as f64 / 1e6;
@@ -157,8 +157,8 @@ fn behind_another(late: &OutsideLate, now: &OutsideSample, known: &Known) -> Opt
     let asleep_ns = until_ns.min(began_ns).saturating_sub(since_ns.max(late.due_ns));
     let seen = &known.seen;
     let short = |time: Option<u64>, than_ns: u64| time.is_some_and(|ns| ns < than_ns);
-    // A limit also stops the other thread. If the CPU was stolen, or the timer fired late within the slack, the thread may have waited for
-    // that timer.
+    // A limit also stops the other thread.
+    // If the CPU was stolen, or the timer fired late within the slack, the thread may have waited for that timer.
     let is_sure = asleep_ns as f64 >= late.lateness_ns as f64 * EXPLAINS
         && short(seen.throttled_ns, known.bound_ns)
         && short(seen.steal_ns, until_ns.saturating_sub(since_ns) / 2)
@@ -166,7 +166,7 @@ fn behind_another(late: &OutsideLate, now: &OutsideSample, known: &Known) -> Opt
         && short(known.timer_slack_ns, (late.lateness_ns as f64 * EXPLAINS) as u64);
     match is_sure {
         true => Some((Cause::Lock, format!("{words} {name} (thread {by})"))),
-        false => Some((Cause::Unknown, format!("{words} {name} (thread {by}), or its CPU was not there"))),
+        false => Some((Cause::Unknown, format!("{words} {name} (thread {by}), or its CPU was away"))),
     }
 }
 
@@ -184,14 +184,14 @@ fn add(list: &mut Vec<Judged>, cause: Cause, words: String, late: &OutsideLate) 
     }
 }
 
-/// Whether the thread began that wake-up late, so that it had ticks to catch up with. These do not take longer than usual.
+/// Whether the thread woke late, so that it had ticks to catch up with. Such ticks do not take longer than usual.
 fn is_catching_up(late: &OutsideLate) -> bool {
     let LateWas::Awake { began_late_ns, .. } = late.was else { return false };
     began_late_ns.is_none_or(|ns| ns as f64 > late.lateness_ns as f64 * OTHERS_MAX)
 }
 
-/// The cause if the thread was awake when the tick became due, because an earlier tick lasted too long. The switch records show whether it
-/// ran or waited.
+/// The cause if the thread was awake when the tick became due, because an earlier tick lasted too long.
+/// The switch records show whether the thread ran or waited.
 fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) -> (Cause, String) {
     let LateWas::Awake { on_cpu_ns, waited_ns, .. } = late.was else { return (Cause::Unknown, open_words(known)) };
     let lateness_ns = late.lateness_ns as f64;
@@ -206,7 +206,7 @@ fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) ->
             Some(ns) if ns as f64 >= waited_ns as f64 * EXPLAINS => {
                 (Cause::Throttled, format!("{words}, while limits stopped its control group for {:.1} ms", ms(ns)))
             }
-            _ => (Cause::Unknown, format!("{words}; whether a limit stopped it is open")),
+            _ => (Cause::Unknown, format!("{words}; it is unknown whether a limit stopped it")),
         };
     }
     let all_ns = all.iter().map(|late| late.lateness_ns).fold(0, u64::saturating_add) as f64;
@@ -222,8 +222,8 @@ fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) ->
     (Cause::Unknown, open_words(known))
 }
 
-/// The cause if the thread had no CPU when the ticks became due. The counts between the samples decide. Waits for a CPU in the middle of a
-/// wake are subtracted first.
+/// The cause if the thread had no CPU when the ticks became due. The counts between the samples decide.
+/// Waits for a CPU in the middle of a wake are subtracted first.
 fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -> (Cause, String) {
     let lateness_ns = off.iter().map(|late| late.lateness_ns).fold(0, u64::saturating_add);
     let lateness_ns = lateness_ns.max(missed.saturating_mul(period_ns));

@@ -1,7 +1,8 @@
 //! `Usual`: the time that interrupts of each CPU usually take.
 //!
-//! A server with many players has interrupts all the time. In a second they take more time than one late tick is late, although each is
-//! far too short to delay a tick. Only the time beyond the usual one can be the cause.
+//! A server with many players has interrupts all the time.
+//! Within a second, all interrupts together take longer than one late tick is late. Each single interrupt is far too short to delay a tick.
+//! Only time beyond the usual time can be the cause.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,9 +10,9 @@ use evenkeel_hostfs::proc::{CpuTicks, TICK_NS};
 
 use crate::sample::Sample;
 
-/// The number of intervals of which the quietest is the usual one.
+/// The usual time is the time in the quietest of this many intervals.
 const INTERVALS: usize = 16;
-/// If interrupts have at least this share of a CPU, each tick meets some of them. Then all of their time counts.
+/// If interrupts take at least this share of a CPU, some of them delay each tick. So all of their time counts.
 const STORM: f64 = 0.25;
 
 /// The share of interrupts and softirqs in the time of each CPU, over the last intervals.
@@ -37,7 +38,7 @@ impl Usual {
         }
     }
 
-    /// The part of this time of interrupts that the CPU usually has in such an interval. 0 if that is unknown.
+    /// The part of `interrupts_ns` that the CPU usually has in an interval of this length. 0 if that part is unknown.
     pub(super) fn part_of(&self, interrupts_ns: u64, cpu: usize, elapsed_ns: u64) -> u64 {
         let least = self.shares.get(&cpu).into_iter().flatten().copied().reduce(f64::min).unwrap_or(0.0);
         match interrupts_ns as f64 >= elapsed_ns as f64 * STORM {

@@ -110,7 +110,7 @@ fn encode_value(metric: &mut MetricEncoder<'_>, kind: MetricType, value: &Value)
         (_, Value::Count(count)) => metric.encode_gauge(&(*count as f64)),
         (_, Value::Number(number)) => metric.encode_gauge(number),
         (_, Value::Histogram { sum, buckets }) => {
-            // If the sum of the counts overflows, they are wrong, and the encoder would panic.
+            // If the sum of the counts overflows, the counts are wrong, and the encoder would panic.
             let count = buckets.iter().try_fold(0_u64, |sum, (_, count)| sum.checked_add(*count));
             count.map_or(Ok(()), |count| metric.encode_histogram::<NoLabelSet>(*sum, count, buckets, None))
         }

@@ -1,5 +1,5 @@
-//! A model as text for Prometheus. Counters are exported as the kernel counts them, and Prometheus computes the rates. Units are seconds
-//! and bytes. An unknown value has no series; it is never 0.
+//! A model as text for Prometheus. Counters are exported as the kernel counts them, and Prometheus computes the rates.
+//! Units are seconds and bytes. An unknown value has no series. It is never exported as 0.
 
 mod family;
 mod host;

@@ -1,4 +1,4 @@
-//! The metrics of servers. Metrics of ticks have the same names as those in a server's own telemetry page.
+//! The metrics of servers. Metrics of ticks have the same names as the metrics in a server's own telemetry page.
 
 use std::collections::BTreeMap;
 
@@ -139,8 +139,9 @@ fn sessions(servers: &[ServerSample]) -> Vec<Family> {
     ]
 }
 
-/// A server whose ticks are known has a series for each cause, from zero on. Otherwise Prometheus would first see a count of 1, and `rate`
-/// and `increase` would not include the first late ticks of each cause.
+/// A server whose ticks are known has a series for each cause, from zero on.
+/// Without these series, Prometheus would first see a count of 1.
+/// `rate` and `increase` would not include the first late ticks of each cause.
 fn causes(sample: &Sample) -> Family {
     let of_server = |server: &ServerSample| {
         let has_ticks = pages(std::slice::from_ref(server)).next().is_some();

@@ -9,7 +9,7 @@ use crate::sample::{Counted, CpuGapsSample, GapsSample, PauseSample, Sample};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GapsModel {
-    /// Each CPU. If a share is from few windows, it is rough: one window stands for about 50 ms of a CPU.
+    /// Each CPU. A share from few windows is a rough estimate: one window stands for about 50 ms of a CPU.
     pub cpus: Vec<CpuGaps>,
     /// The pauses of the whole machine between the samples.
     pub pauses: Vec<PauseModel>,
@@ -53,7 +53,7 @@ pub(super) fn gaps(
 }
 
 fn of_cpu(cpu: usize, then: Option<&CpuGapsSample>, now: &CpuGapsSample) -> CpuGaps {
-    // The CPU is missing in the earlier sample, so its counts began at zero after it.
+    // The earlier sample does not have the CPU, so its counts began at zero after that sample.
     let then = then.copied().unwrap_or_default();
     let covered_ns = now.covered_ns.saturating_sub(then.covered_ns);
     let share = |of: fn(&CpuGapsSample) -> u64| match covered_ns {

@@ -77,7 +77,7 @@ pub struct CpuUse {
     pub irq: f64,
     /// The share in softirqs.
     pub softirq: f64,
-    /// The share that the hypervisor stole, as far as it reports it.
+    /// The share that the hypervisor reports as stolen.
     pub steal: f64,
     /// The idle share.
     pub idle: f64,
@@ -169,7 +169,7 @@ pub struct GroupModel {
 pub struct SourceRate {
     /// The number or letters of the source, with the name of the device.
     pub source: String,
-    /// The rate of its interrupts on all CPUs together.
+    /// The rate of the source's interrupts on all CPUs together.
     pub per_s: f64,
 }
 
@@ -193,7 +193,7 @@ pub struct UdpRates {
     pub in_per_s: Measured<f64>,
     /// Sent datagrams.
     pub out_per_s: Measured<f64>,
-    /// Datagrams that were not delivered, except those without a listener.
+    /// Datagrams that were not delivered, except datagrams without a listener.
     pub in_errors_per_s: Measured<f64>,
     /// Datagrams that were dropped because a socket's receive buffer was full.
     pub receive_buffer_errors_per_s: Measured<f64>,
@@ -265,8 +265,8 @@ fn sum<T>(cpus: &BTreeMap<usize, T>, of: impl Fn(&T) -> u64) -> u64 {
     cpus.values().map(of).fold(0, u64::saturating_add)
 }
 
-/// The use of one CPU, or of `cpus` CPUs together, between two readings. If a counter decreased, the result is unknown. Idle time is
-/// excepted, because some kernels correct it.
+/// The use of one CPU, or of `cpus` CPUs together, between two readings. If a counter decreased, the result is unknown.
+/// Idle time is excepted, because some kernels correct it.
 fn cpu_use(what: &str, before: CpuTicks, after: CpuTicks, cpus: u64, span: Span) -> Measured<CpuUse> {
     // If no time passed between the samples, there are no rates.
     let shares = span
@@ -396,7 +396,7 @@ fn sources(before: &HostSample, after: &HostSample, span: Span) -> Measured<Vec<
             return Measured::Unknown(unknown);
         }
         let one = |(source, now): (&String, &u64)| {
-            // If a source had no interrupts at the earlier sample, that sample does not have it.
+            // If a source had no interrupts at the earlier sample, that sample does not have the source.
             let then = before.by_source.get(source).copied().unwrap_or(0);
             let per_s = *span.per_s(source, then, *now).known()?;
             (per_s > 0.0).then(|| SourceRate { source: source.clone(), per_s })

@@ -96,14 +96,14 @@ pub struct SettingsModel {
     pub findings: std::collections::BTreeMap<String, usize>,
 }
 
-/// The CPU credits of a burstable instance: computed from its start on, by the rules of its cloud and its CPU use. Only the cloud knows the
-/// true balance.
+/// The CPU credits of a burstable instance: computed from its start on, by the rules of its cloud and its CPU use.
+/// Only the cloud knows the true balance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CreditsModel {
     /// The instance type.
     pub instance_type: String,
-    /// The computed balance. Below 0, it is the number of credits that were spent without being earned.
+    /// The computed balance. A balance below 0 is the number of credits that were spent without being earned.
     pub balance: f64,
     /// Whether the instance continues without credits at an extra charge.
     pub is_unlimited: bool,
@@ -111,8 +111,8 @@ pub struct CreditsModel {
     pub cpus: Measured<f64>,
     /// The minutes until the credits run out at this use. `null` if they do not.
     pub minutes_left: Measured<Option<f64>>,
-    /// The stolen share of the time of all CPUs. If it is far above 0 and there are no credits, the cloud limits the instance to its
-    /// baseline.
+    /// The stolen share of the time of all CPUs.
+    /// If the share is far above 0 and there are no credits, the cloud limits the instance to its baseline.
     pub steal: Measured<f64>,
 }
 
@@ -160,8 +160,8 @@ impl Model {
     }
 }
 
-/// How long the machine was suspended. The clocks are read one after the other, so a difference of some milliseconds is taken for 0. No
-/// suspension is that short.
+/// How long the machine was suspended.
+/// The clocks are read in turn, so a difference of some milliseconds counts as 0. No suspension is so short.
 fn suspended_ns(boottime_ns: u64, elapsed_ns: u64) -> u64 {
     const LEAST_NS: u64 = 100_000_000;
     Some(boottime_ns.saturating_sub(elapsed_ns)).filter(|ns| elapsed_ns > 0 && *ns >= LEAST_NS).unwrap_or(0)

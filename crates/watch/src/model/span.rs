@@ -1,5 +1,5 @@
-//! `Span`: the time between two samples, which turns counters into rates. If a counter decreased, the result is the reason instead of a
-//! number.
+//! `Span`: the time between two samples, which turns counters into rates.
+//! If a counter decreased, the result is the reason instead of a number.
 
 use evenkeel_measure::meters::rates::Measured;
 
@@ -8,9 +8,11 @@ use crate::sample::{Counted, Sample};
 /// If the two clocks differ by more than this in a gap between samples, the host booted in this gap.
 const CLOCKS_DIFFER_NS: u64 = 30_000_000_000;
 
-/// Whether the host booted between two stored samples. The clocks since boot show that only if the later sample was taken earlier after its
-/// boot. Otherwise, these clocks advance by another time than the time of day does. While one collector runs, the samples are an interval
-/// apart; then the clock was set, and the counters are comparable.
+/// Whether the host booted in a gap between two stored samples.
+/// `Span::between` finds a boot if the monotonic clock went back.
+/// If the monotonic clock did not go back, the clock since boot and the time of day advanced by different times.
+/// The samples of a running collector are only about an interval apart.
+/// A difference then means that the clock was set, and the counters are comparable.
 fn has_booted(before: &Sample, after: &Sample, elapsed_ns: u64) -> bool {
     let is_gap = elapsed_ns > before.asked.interval_ns.max(after.asked.interval_ns).saturating_mul(3);
     let since_boot = i128::from(after.at.boottime_ns) - i128::from(before.at.boottime_ns);
@@ -39,7 +41,7 @@ impl Span {
         Span { elapsed_ns }
     }
 
-    /// The elapsed time in nanoseconds; 0 if it is unknown.
+    /// The elapsed time in nanoseconds. 0 if the time is unknown.
     pub(super) fn elapsed_ns(self) -> u64 {
         self.elapsed_ns.unwrap_or(0)
     }
@@ -73,7 +75,7 @@ impl Span {
 
 /// A count in both samples, if it is known in both.
 pub(super) fn both<'a, T>(before: &'a Counted<T>, after: &'a Counted<T>) -> Measured<(&'a T, &'a T)> {
-    // If both are unknown, the later reason is returned, because that is the one that the user can still fix.
+    // If both counts are unknown, return the later reason, because the user can still fix the later problem.
     match (before, after) {
         (_, Err(unknown)) | (Err(unknown), _) => Measured::Unknown(unknown.clone()),
         (Ok(before), Ok(after)) => Measured::Known((before, after)),

@@ -17,7 +17,7 @@ pub struct TicksModel {
     /// Who counted the ticks.
     #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
     pub counted_by: CountedBy,
-    /// From when lateness is counted. None unless the ticks are observed from outside.
+    /// The moment from which lateness is counted. None unless the ticks are observed from outside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<DueSample>,
     /// The threads that do ticks. None unless the ticks are observed from outside.
@@ -27,11 +27,11 @@ pub struct TicksModel {
     pub ticks_per_s: Measured<f64>,
     /// Missed ticks.
     pub missed_per_s: Measured<f64>,
-    /// The number of due times at which records were lost. No other count includes them, and no rate includes their time. None unless the
-    /// ticks are observed from outside.
+    /// The number of due times at which records were lost. No other count includes them, and no rate includes their time.
+    /// None unless the ticks are observed from outside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<u64>,
-    /// The time from one tick to the next in milliseconds. `null` if the server does not report it.
+    /// The time between two ticks in milliseconds. `null` if the server does not report the time.
     pub period_ms: Option<f64>,
     /// The times from due to begin.
     pub lateness: Measured<Durations>,
@@ -41,8 +41,8 @@ pub struct TicksModel {
     pub due_to_done: Measured<Durations>,
     /// The share of a tick's period in which it works, on average.
     pub load: Measured<f64>,
-    /// The number of ticks that began later than `late_after_us`. The telemetry page counts in buckets, so this bound is exact only to a
-    /// seventh. Missed ticks are not included.
+    /// The number of ticks that began later than `late_after_us`.
+    /// The telemetry page counts in buckets, so this bound is exact only to a seventh. Missed ticks are not included.
     pub late: Measured<u64>,
     /// A tick is late if it begins this much after its due time, in microseconds. None if unknown.
     pub late_after_us: Option<f64>,
@@ -67,8 +67,8 @@ pub struct TicksModel {
 pub enum CountedBy {
     /// The server itself, in its telemetry page.
     Server,
-    /// evenkeel, from outside, by the kernel's switch records. If the thread was already awake when a tick became due, the tick counts, but
-    /// its lateness is unknown. Work is time on a CPU.
+    /// evenkeel, from outside, by the kernel's switch records.
+    /// If the thread was already awake when a tick became due, the tick counts, but its lateness is unknown. Work is time on a CPU.
     Outside,
 }
 
@@ -132,8 +132,8 @@ fn by_outside(before: Option<TickCounts<'_>>, now: &OutsideSample, asked: Asked,
     let zero = now.zero();
     let then = before.and_then(|before| match before.outside {
         Some(Ok(then)) if then.ticks.began_realtime_ns == now.ticks.began_realtime_ns => Some(then),
-        // The loop was found after the earlier sample. If all of its counted ticks came after that sample, the counts at that sample were
-        // zero.
+        // The loop was found after the earlier sample.
+        // If all ticks that the loop counted came after that sample, the counts at that sample were zero.
         _ => (now.counted_from_ns >= before.at_ns).then_some(&zero),
     });
     let pages = match then {
@@ -223,7 +223,7 @@ fn load(work: &PageHistogram, period_ns: Option<u64>) -> Measured<f64> {
     }
 }
 
-/// The number of values in the buckets above this bound, which are certainly above it.
+/// The number of values in the buckets that are certainly above this bound.
 fn longer(histogram: &PageHistogram, bound_ns: u64) -> u64 {
     let above = histogram.buckets.iter().enumerate().filter(|(at, _)| lower_bound_ns(*at) >= bound_ns);
     above.map(|(_, count)| *count).fold(0, u64::saturating_add)

@@ -53,7 +53,7 @@ impl Shared {
         locked(&self.asked).state.clone()
     }
 
-    /// Records that the recorder ended, and why.
+    /// Stores that the recorder ended, and why.
     pub(super) fn failed(&self, why: String) {
         locked(&self.asked).state.failure = Some(why);
     }

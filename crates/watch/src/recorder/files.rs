@@ -1,4 +1,4 @@
-//! The folder of dumps. It has the newest dumps, each complete. It may have a file with which another program requests a dump.
+//! The folder of dumps. It has the newest dumps, and only complete dumps. Another program can request a dump by a file in this folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -57,8 +57,8 @@ impl Drop for Unfinished {
 }
 
 impl Folder {
-    /// Opens the folder. It is created if only the last part of its path is missing. Files that a killed recorder did not finish are
-    /// removed.
+    /// Opens the folder. The folder is created if only the last part of its path is missing.
+    /// Files that a killed recorder did not finish are removed.
     pub(super) fn open(dir: &Path, dumps_max: usize) -> io::Result<Folder> {
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("open the folder {}: {error}", dir.display()));
@@ -148,7 +148,7 @@ fn put(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     fs::rename(&temporary, &path)
 }
 
-/// The beginning of a file. An error if the path is a link.
+/// Reads the beginning of a file. Fails if the path is a link.
 fn plain_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as i32;
     let mut bytes = Vec::new();

@@ -1,7 +1,8 @@
 //! The flight recorder keeps the most detailed data of the last seconds in bounded memory, and writes them to one file on request.
 //!
-//! A dump is a `perf.data` file of all switches of the machine, so `evenkeel profile` and `perf` open it, followed by the samples of the same
-//! time in the form of the store, so `evenkeel watch --replay` opens it too. Nothing is written unless a folder was named.
+//! A dump begins as a `perf.data` file of all switches of the machine, so `evenkeel profile` and `perf` open it.
+//! The samples of the same time follow in the form of the store, so `evenkeel watch --replay` opens it too.
+//! Nothing is written unless a folder was named.
 
 mod asked;
 mod files;
@@ -29,7 +30,7 @@ use crate::sample::{RecorderSample, Sample};
 
 /// The maximum size of the compressed switch records, in bytes. If a machine has many switches, a dump covers less time.
 const RECORD_BYTES_MAX: usize = 4 << 20;
-/// The size of each CPU's ring buffer. Rings are read once a second, or earlier if a quarter of one is full.
+/// The size of each CPU's ring buffer. All rings are read once a second, or earlier if a quarter of a ring is full.
 const RING_BYTES: usize = 1 << 19;
 
 /// The options of the flight recorder.
@@ -68,7 +69,7 @@ impl FlightRecorder {
         FlightRecorder { shared, over_ns, before: None, thread }
     }
 
-    /// Stores a sample. Requests a dump if one of the ticks since the last sample was too late.
+    /// Stores a sample. Requests a dump if a tick since the last sample was too late.
     pub fn add(&mut self, sample: &Sample) {
         self.shared.samples().add(sample);
         if let (Some(over_ns), Some(before)) = (self.over_ns, &self.before)
@@ -99,7 +100,7 @@ impl Drop for FlightRecorder {
     }
 }
 
-/// Runs the recorder until it is stopped.
+/// Runs the recorder until somebody stops it.
 fn record(shared: &Arc<Shared>, folder: Folder) {
     let config = RecordConfig {
         targets: Targets::Machine,

@@ -4,8 +4,8 @@ use evenkeel_sys::telemetry::layout::lower_bound_ns;
 
 use crate::sample::{Sample, ServerSample, TelemetrySample};
 
-/// The reason for a dump: a tick between two samples was certainly later than `over_ns`, or the missed ticks have a total time of that
-/// length. None otherwise.
+/// The reason for a dump. A tick between two samples was certainly later than `over_ns`, or the missed ticks lasted as long in total.
+/// `None` otherwise.
 pub(super) fn too_late(before: &Sample, after: &Sample, over_ns: u64) -> Option<String> {
     after.servers.iter().find_map(|server| {
         let then = before.servers.iter().find(|then| then.pid == server.pid && then.name == server.name);
@@ -20,7 +20,7 @@ pub(super) fn too_late(before: &Sample, after: &Sample, over_ns: u64) -> Option<
 /// The worst of a server's ticks between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Worst {
-    /// By how much the latest tick was late, at least.
+    /// The minimum lateness of the latest tick.
     late_ns: u64,
     missed: u64,
     /// The total time of the missed ticks, in nanoseconds.

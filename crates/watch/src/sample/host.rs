@@ -66,11 +66,11 @@ pub struct PressureSample {
 /// Control groups with a limit on CPU time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupsSample {
-    /// These groups by their path below the mount. Only groups with a limit can be throttled.
+    /// The groups with a limit, by their path below the mount. Only groups with a limit can be throttled.
     pub limited: BTreeMap<String, GroupSample>,
     /// The number of groups that were examined.
     pub examined: usize,
-    /// Whether there are more groups than are examined, or more with a limit than are listed.
+    /// Whether the limits left out some groups: groups that were not examined, or groups with a limit that are not listed.
     pub is_cut: bool,
 }
 
@@ -133,7 +133,7 @@ pub struct UdpSample {
     pub in_datagrams: Option<u64>,
     /// Datagrams that were sent.
     pub out_datagrams: Option<u64>,
-    /// Datagrams that were not delivered, except those without a listener. Those for a full buffer are included.
+    /// Datagrams that were not delivered, including datagrams for a full buffer, but without datagrams that had no listener.
     pub in_errors: u64,
     /// Datagrams that were dropped because a socket's receive buffer was full.
     pub receive_buffer_errors: u64,

@@ -63,8 +63,8 @@ impl Cause {
     }
 }
 
-/// The late ticks of a server between two samples that have one cause. A server with a page of telemetry has one entry, because the page
-/// does not show when each tick was late.
+/// The late ticks of a server between two samples that have one cause.
+/// A server with a telemetry page has one entry, because the page does not show when each tick was late.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LateTicks {
@@ -78,7 +78,7 @@ pub struct LateTicks {
     pub missed: u64,
     /// The cause of these late and missed ticks.
     pub cause: Cause,
-    /// The evidence for the cause; if the cause is unknown, what is missing.
+    /// The evidence for the cause. If the cause is unknown, the missing evidence.
     pub evidence: String,
     /// When the first of these ticks was due, in nanoseconds since 1970 UTC. None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

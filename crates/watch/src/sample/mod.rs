@@ -1,5 +1,5 @@
-//! `Sample`: the raw counters of one moment. If something cannot be read, its field has the reason. The store contains samples, so a field
-//! may be added if it has a default, but no field may change its meaning.
+//! `Sample`: the raw counters of one moment. If something cannot be read, its field has the reason.
+//! The store contains samples. So a new field needs a default, and no field may change its meaning.
 
 mod counted;
 mod gaps;
@@ -37,7 +37,7 @@ pub struct Sample {
     pub collector: CollectorSample,
     /// The host.
     pub host: HostSample,
-    /// The servers: first those with a telemetry page, sorted by name, then those that the user named.
+    /// The servers. Servers with a telemetry page come first, sorted by name. Then come the servers that the user named.
     pub servers: Vec<ServerSample>,
     /// The number of further servers that are not watched because of the limit.
     #[serde(default)]
@@ -73,13 +73,13 @@ pub struct Moment {
 /// The options of the collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// The time from one sample to the next, in nanoseconds.
+    /// The time between two samples, in nanoseconds.
     pub interval_ns: u64,
     /// A tick is late if it begins this much after its due time. `None` means a quarter of the server's period.
     pub late_after_ns: Option<u64>,
 }
 
-/// From when a tick counts as late: the user's value, or a quarter of the period. None if neither is known.
+/// The lateness from which a tick counts as late: the user's value, or a quarter of the period. None if neither is known.
 pub(crate) fn late_bound_ns(late_after_ns: Option<u64>, period_ns: Option<u64>) -> Option<u64> {
     late_after_ns.or_else(|| period_ns.map(|period_ns| period_ns / 4))
 }

@@ -16,7 +16,7 @@ pub struct OutsideSample {
     pub workers: String,
     /// The thread that does the ticks. None if there are several.
     pub tid: Option<u32>,
-    /// From when lateness is counted.
+    /// The moment from which lateness is counted.
     pub due: DueSample,
     /// The number of due times at which the thread was already awake. Their ticks count, but their lateness is unknown.
     pub hidden: u64,
@@ -26,14 +26,14 @@ pub struct OutsideSample {
     pub counted_to_ns: u64,
     /// How long the tick's thread waited for a CPU while it was awake, in nanoseconds, since evenkeel began to watch it.
     pub waited_awake_ns: u64,
-    /// How late the kernel may fire timers of the tick's thread, in nanoseconds. None if no tick was late, or if it cannot be read.
+    /// How late the kernel may fire timers of the tick's thread, in nanoseconds. None if no tick was late, or if the slack cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer_slack_ns: Option<u64>,
     /// The late ticks since the previous sample.
     pub late: Vec<OutsideLate>,
     /// The number of further late ticks beyond the maximum.
     pub late_beyond: u64,
-    /// The missed ticks since the previous sample that became due while the thread waited for another one.
+    /// The missed ticks since the previous sample that became due while the tick's thread waited for another thread.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed_waiting: Vec<OutsideLate>,
     /// The names of the server's threads for which the tick's thread waited.
@@ -41,8 +41,8 @@ pub struct OutsideSample {
     pub wakers: BTreeMap<u32, String>,
     /// The number of lost switch records. Ticks may be missing because of them.
     pub lost: u64,
-    /// The number of due times at which records were lost, and for which the remaining records show no tick or a late one. They count
-    /// neither as ticks nor as missed ticks.
+    /// The number of due times at which records were lost, and for which the remaining records show no tick or a late tick.
+    /// These due times count neither as ticks nor as missed ticks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncounted: u64,
 }
@@ -74,7 +74,7 @@ impl OutsideSample {
     }
 }
 
-/// From when lateness is counted.
+/// The moment from which lateness is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -131,8 +131,8 @@ pub enum LateWas {
         on_cpu_ns: u64,
         /// How long the thread waited for a CPU since that wake-up, in nanoseconds.
         waited_ns: u64,
-        /// How late the first tick since that wake-up began, in nanoseconds. None if it is unknown, or if the ticks before it were missed.
-        /// Many servers then do the missed ticks at once.
+        /// How late the first tick since that wake-up began, in nanoseconds.
+        /// None if this is unknown, or if the ticks before it were missed. Many servers then do the missed ticks at once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         began_late_ns: Option<u64>,
     },

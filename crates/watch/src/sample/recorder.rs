@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct RecorderSample {
     /// The number of dumps that were written.
     pub dumps: u64,
-    /// The number of requests that came less than a minute after the previous one.
+    /// The number of requests that came less than a minute after the previous request.
     pub refused: u64,
     /// The path of the last dump. None before the first dump.
     pub last: Option<String>,

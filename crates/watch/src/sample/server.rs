@@ -20,7 +20,7 @@ pub struct ServerSample {
     pub process: Counted<ProcessSample>,
     /// The server's telemetry page. `None` if the server was not built with evenkeel-rt.
     pub telemetry: Option<Counted<TelemetrySample>>,
-    /// The ticks that are observed from outside. `None` if the server has a telemetry page, or if they are not observed.
+    /// The ticks that evenkeel observes from outside. `None` if the server has a telemetry page, or if evenkeel does not observe its ticks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<Counted<OutsideSample>>,
     /// The UDP sockets of the process.
@@ -57,7 +57,7 @@ pub struct ProcessSample {
     pub threads_beyond: usize,
 }
 
-/// Sums over the threads of a process, including ended ones, since evenkeel began to watch it.
+/// Sums over the threads of a process, including ended threads, since evenkeel began to watch the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadSums {
     /// How long threads were ready but did not run, in nanoseconds.

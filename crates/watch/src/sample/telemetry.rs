@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct TelemetrySample {
     /// The name of the session.
     pub session: String,
-    /// When the session began, in nanoseconds since 1970 UTC. It distinguishes sessions that have the same name.
+    /// When the session began, in nanoseconds since 1970 UTC. This time distinguishes sessions that have the same name.
     pub began_realtime_ns: u64,
     /// The number of completed ticks.
     pub ticks: u64,
@@ -20,7 +20,7 @@ pub struct TelemetrySample {
     pub missed: u64,
     /// The last completed tick. None before the first completed tick.
     pub last: Option<TickSample>,
-    /// The time from one tick to the next in nanoseconds. None if the server does not report it.
+    /// The time between two ticks in nanoseconds. None if the server does not report the time.
     pub period_ns: Option<u64>,
     /// How often the period changed.
     pub period_changes: u64,
@@ -51,7 +51,7 @@ pub struct WaitsSample {
     pub total_ns: u64,
     /// The time of the waits in ticks that waited for at least an eighth of the period, in nanoseconds.
     pub long_ns: u64,
-    /// The longest wait in the last such tick. None if there was no such tick.
+    /// The longest wait in the last of these ticks. None if no tick waited that long.
     pub last: Option<WaitSample>,
 }
 
@@ -177,7 +177,7 @@ impl HistogramSample {
         self.max_ns = self.max_ns.max(Some(ns));
     }
 
-    /// Converts this to a page's histogram, which has quantiles. Bucket indices that no page has are left out.
+    /// Converts this histogram to a page's histogram, which has quantiles. Bucket indices that no page has are left out.
     pub fn to_page(&self) -> PageHistogram {
         let mut buckets = vec![0; BUCKETS];
         for (at, count) in &self.buckets {

@@ -8,7 +8,7 @@ use super::error::StoreError;
 use super::frame::{HEAD_BYTES, Head, SAMPLE_BYTES_MAX};
 use crate::sample::Sample;
 
-/// A sample as a frame that can be read without an earlier one.
+/// Encodes a sample as a frame that can be read without an earlier frame.
 ///
 /// # Errors
 /// If the sample is too large.

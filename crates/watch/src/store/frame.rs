@@ -17,7 +17,7 @@ pub(super) const SAMPLE_BYTES_MAX: usize = 8 << 20;
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Whether the frame begins a block. Only such a frame can be read without an earlier one.
+    /// Whether the frame begins a block. Only the first frame of a block can be read without an earlier frame.
     pub(super) is_key: bool,
     /// When the sample was taken, in nanoseconds since 1970 UTC.
     pub(super) realtime_ns: u64,
@@ -68,7 +68,7 @@ pub fn segment_head() -> [u8; SEGMENT_HEAD_BYTES] {
     bytes
 }
 
-/// The format number of a segment. `None` if its head is incomplete or damaged. Its frames may still be readable.
+/// The format number of a segment. `None` if the segment's head is incomplete or damaged. The frames may still be readable.
 pub(super) fn parse_format(bytes: &[u8]) -> Option<u32> {
     let head: &[u8; SEGMENT_HEAD_BYTES] = bytes.first_chunk()?;
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

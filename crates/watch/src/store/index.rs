@@ -1,8 +1,8 @@
 //! The index of a segment: when and where each of its blocks begins.
 
-/// The length of an entry, which has time, offset and checksum.
+/// The length of an entry, which has a time, an offset and a checksum.
 pub(super) const ENTRY_BYTES: usize = 20;
-/// The maximum number of entries to read. With one block per minute, they are enough for a year.
+/// The maximum number of entries to read. With one block per minute, this number is enough for a year.
 const ENTRIES_MAX: usize = 525_600;
 
 /// A block of a segment.
@@ -25,8 +25,8 @@ impl Block {
     }
 }
 
-/// Parses the entries of an index. An incomplete last entry is left out. `None` if an entry is damaged, or if the entries are not sorted;
-/// the segment must then be searched.
+/// Parses the entries of an index. An incomplete last entry is left out.
+/// `None` if an entry is damaged, or if the entries are not sorted. The caller must then search the segment.
 pub(super) fn parse_index(bytes: &[u8]) -> Option<Vec<Block>> {
     let mut blocks: Vec<Block> = Vec::new();
     for entry in bytes.chunks_exact(ENTRY_BYTES).take(ENTRIES_MAX) {

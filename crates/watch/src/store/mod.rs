@@ -1,12 +1,14 @@
 //! The store: samples on disk, as compressed and checksummed files that only grow. [`StoreWriter`] appends, [`Replay`] reads.
 //!
-//! A folder holds segments, `DAY-NUMBER.watch`, and next to each an index of its blocks, `DAY-NUMBER.index`. A segment is a sequence of
-//! frames. A frame has a head with its own checksum, then one sample, compressed. The samples of a block share one stream of compression,
-//! because a sample is nearly equal to the one before it. Each frame is written by one call and can be read as soon as it is written.
+//! A folder holds segments, `DAY-NUMBER.watch`. Each segment has an index of its blocks, `DAY-NUMBER.index`.
+//! A segment is a sequence of frames. A frame has a head with its own checksum, and then one compressed sample.
+//! The samples of a block share one stream of compression, because consecutive samples are nearly equal.
+//! Each frame is written by one call, and can be read as soon as it is written.
 //!
-//! A writer that is killed, or finds the disk full, leaves at most one torn frame. Readers search for the next head after the torn frame,
-//! and writers continue behind it with a new block. So a torn frame loses only itself, and a damaged one the rest of its block, at most a
-//! minute. The index only saves time: without it, or if it is wrong, the segment is searched.
+//! A writer that is killed, or that finds the disk full, leaves at most one incomplete frame.
+//! Readers search for the next head after the incomplete frame, and writers continue after it with a new block.
+//! So an incomplete frame loses only itself. A damaged frame also loses the rest of its block, at most a minute.
+//! The index only saves time: if it is missing or wrong, readers search the segment.
 
 mod compress;
 mod error;

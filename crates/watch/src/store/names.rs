@@ -18,7 +18,7 @@ pub struct SegmentName {
 }
 
 impl SegmentName {
-    /// Parses the name of a file. None if it is not the name of a segment.
+    /// Parses the name of a file. None if the file is not a segment.
     pub fn parse(file: &str) -> Option<SegmentName> {
         let (day, number) = file.strip_suffix(".watch")?.rsplit_once('-')?;
         let number: u32 = number.parse().ok().filter(|number| *number <= NUMBER_MAX)?;

@@ -12,15 +12,15 @@ use super::segment::{parse_segment, search_blocks};
 use super::writer::segments;
 use crate::sample::Sample;
 
-/// The maximum length of a segment that is searched without an index, and of a block. The writer's segments and blocks are far shorter.
+/// The maximum length of a block, and of a segment that is searched without an index. The writer's segments and blocks are far shorter.
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 const INDEX_BYTES_MAX: u64 = 16 << 20;
 /// The maximum number of samples between two entries of the index. If entries are missing, several blocks lie between two entries.
 const SAMPLES_MAX: usize = 4096;
 
-/// The maximum number of earlier segments that are compared with the segment in which a sample was found. A program that is restarted again
-/// and again writes thousands of segments a day.
+/// The maximum number of earlier segments to compare with the segment in which a sample was found.
+/// A program that restarts again and again writes thousands of segments a day.
 const COMPARED_MAX: usize = 16;
 
 /// The position of a sample in a store.
@@ -37,7 +37,7 @@ struct Segment {
     path: PathBuf,
     /// The path of the index. `None` for a dump of the flight recorder, which is searched.
     index: Option<PathBuf>,
-    /// The day of its samples. Empty for a dump.
+    /// The day of the segment's samples. Empty for a dump.
     day: String,
 }
 
@@ -66,10 +66,10 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Opens the store in this folder, or a file with samples: one of a store, or a dump of the flight recorder.
+    /// Opens the store in this folder, or one file with samples: a segment of a store, or a dump of the flight recorder.
     ///
     /// # Errors
-    /// If it can't be read, has no sample, or was written by a newer version.
+    /// If the store can't be read, has no sample, or was written by a newer version.
     pub fn open(place: &Path) -> Result<Replay, StoreError> {
         let segments = found(place)?;
         let mut replay = Replay { place: place.to_owned(), segments, blocks: None, samples: None };
@@ -88,10 +88,10 @@ impl Replay {
         }
     }
 
-    /// Finds the samples that were written since. After this, earlier positions may refer to other samples.
+    /// Finds the samples that were written since the last call. After this, earlier positions may refer to other samples.
     ///
     /// # Errors
-    /// The kernel's error while it lists the folder.
+    /// The kernel's error from listing the folder.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
         self.segments = found(&self.place)?;
         (self.blocks, self.samples) = (None, None);
@@ -116,11 +116,12 @@ impl Replay {
         None
     }
 
-    /// The position of the last sample that was taken at or before this time, in nanoseconds since 1970 UTC. If the clock was set back, samples
-    /// that were written later have earlier times. Each day has its own segments, so only those of one day are compared.
+    /// The position of the last sample that was taken at or before this time, in nanoseconds since 1970 UTC.
+    /// If the clock was set back, samples that were written later have earlier times.
+    /// Each day has its own segments, so only the segments of one day are compared.
     pub fn at(&mut self, realtime_ns: u64) -> Option<Position> {
         let mut best: Option<(u64, Position)> = None;
-        // When the block after the examined one begins.
+        // The time at which the block after the examined block begins.
         let mut next_ns = None;
         for segment in (0..self.segments.len()).rev() {
             let is_near = |(_, found): (u64, Position)| {
@@ -154,15 +155,15 @@ impl Replay {
         self.samples(at.segment, at.block).get(at.sample).cloned()
     }
 
-    /// The sample before this position and the sample at it, to make a model. The first sample of a store is paired with itself, so its
-    /// model has no rates.
+    /// The samples at and just before this position, to make a model.
+    /// The first sample of a store is paired with itself, so its model has no rates.
     pub fn pair(&mut self, at: Position) -> Option<(Sample, Sample)> {
         let after = self.sample(at)?;
         let before = self.previous(at).and_then(|before| self.sample(before)).unwrap_or_else(|| after.clone());
         Some((before, after))
     }
 
-    /// The position of the sample before this one.
+    /// The position of the sample before this position.
     pub fn previous(&mut self, at: Position) -> Option<Position> {
         if at.sample > 0 {
             return Some(Position { sample: at.sample - 1, ..at });
@@ -180,7 +181,7 @@ impl Replay {
         }
     }
 
-    /// The position of the sample after this one.
+    /// The position of the sample after this position.
     pub fn next(&mut self, at: Position) -> Option<Position> {
         let Position { mut segment, mut block, sample } = at;
         if sample + 1 < self.samples(segment, block).len() {

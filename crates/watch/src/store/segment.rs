@@ -6,7 +6,7 @@ use super::frame::{FRAME_MAGIC, HEAD_BYTES, Head};
 use super::index::Block;
 use crate::sample::Sample;
 
-/// The maximum number of samples in a block, and the maximum total size of these samples. If a block has more, the rest is ignored.
+/// The maximum number of samples in a block, and the maximum total size of these samples. If a block has more samples, the rest is ignored.
 pub(super) const BLOCK_SAMPLES_MAX: usize = 64;
 const BLOCK_BYTES_MAX: usize = 64 << 20;
 
@@ -117,8 +117,7 @@ pub(super) fn read_block(bytes: &[u8]) -> ReadBlock {
             },
             (Some(_), _) => block.damage.orphans += 1,
             (None, _) => {
-                // The frame is incomplete or damaged. Its length may be that of a frame that was never completely written, so continue the
-                // search right after its head.
+                // The frame is incomplete or damaged, so its length may be wrong. Continue the search right after its head.
                 block.damage.frames += 1;
                 stream = None;
                 match next_head(bytes, at + HEAD_BYTES) {

@@ -15,19 +15,19 @@ use super::index::Block;
 use super::names::{SegmentName, day_of};
 use crate::sample::Sample;
 
-/// The maximum number of samples in a block. If a frame is damaged, at most this many are lost.
+/// The maximum number of samples in a block. A damaged frame loses at most this many samples.
 const BLOCK_SAMPLES: u32 = 60;
 /// The minimum size of a full segment, even if the limit of the store is small.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
-/// The number of segments into which a full store is divided. Deleting one then frees a small part of it.
+/// The number of segments in a full store. Deleting one segment then frees a small part of the store.
 const SEGMENTS: u64 = 16;
 const LOCK: &str = "lock";
 
 /// The limits of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
-    /// For how many days samples are kept. Only days that have samples are counted. So a wrong clock does not cause many days to be deleted
-    /// at once.
+    /// For how many days samples are kept. Only days that have samples count.
+    /// So a wrong clock cannot delete many days at once.
     pub keep_days: usize,
     /// The maximum size of the finished segments, in bytes. The open segment is not included.
     pub bytes_max: u64,
@@ -68,8 +68,8 @@ struct OpenBlock {
     realtime_ns: u64,
 }
 
-/// Locks a folder against other processes, until the returned file is dropped. The folder is created if only the last part of its path is
-/// missing.
+/// Locks a folder against other processes, until the returned file is dropped.
+/// The folder is created if only the last part of its path is missing.
 ///
 /// # Errors
 /// If the folder can't be created, or if another process has locked it.
@@ -120,7 +120,7 @@ impl StoreWriter {
         let Some(open) = &mut self.open else { return Ok(()) };
         let written = open.append(&raw, sample.at.realtime_ns, &self.dir);
         if written.is_err() {
-            // The compressor has already used the lost sample, so later ones need a new block.
+            // The compressor has already used the lost sample, so later samples need a new block.
             open.block = None;
         }
         written
@@ -133,7 +133,7 @@ impl StoreWriter {
             Some(last) => last.next(),
             None => Some(SegmentName { day: day.to_owned(), number: 0 }),
         };
-        // A file with this name may already exist. Then try the next name.
+        // If a file with this name already exists, try the next name.
         while let Some(free) = name {
             let path = self.dir.join(free.to_string());
             match created(&path) {
@@ -141,7 +141,8 @@ impl StoreWriter {
                     let index_path = self.dir.join(free.index());
                     let begun = begin(file, &path, &index_path, free);
                     if begun.is_err() {
-                        // A full disk refuses the head, but not the empty file. Each further sample would leave another empty segment.
+                        // A full disk refuses the head, but not the empty file.
+                        // Without this removal, each further sample would leave another empty segment.
                         let _ = std::fs::remove_file(&path);
                         let _ = std::fs::remove_file(&index_path);
                     }
@@ -155,7 +156,7 @@ impl StoreWriter {
         Err(StoreError::io("create a segment in", &self.dir)(error))
     }
 
-    /// Deletes segments beyond the limits, the oldest first, and never the current one.
+    /// Deletes segments beyond the limits, the oldest first, and never the current segment.
     fn retire(&mut self) -> Result<(), StoreError> {
         let names = segments(&self.dir)?;
         let current = self.open.as_ref().map(|open| open.name.clone());
@@ -187,7 +188,7 @@ impl StoreWriter {
 
 impl OpenSegment {
     fn append(&mut self, raw: &[u8], realtime_ns: u64, dir: &Path) -> Result<(), StoreError> {
-        // If the clock was set back, a new block begins. Readers search for the block that begins at or before a time.
+        // If the clock was set back, a new block begins, because readers search for the block that begins at or before a time.
         let is_over = |block: &OpenBlock| block.samples >= BLOCK_SAMPLES || realtime_ns < block.realtime_ns;
         if self.block.as_ref().is_none_or(is_over) {
             let stream = Compress::new(Compression::default(), false);
@@ -218,10 +219,10 @@ impl OpenSegment {
             return Err(StoreError::io("write", &path())(error));
         }
         if head.is_key {
-            // If this fails, the entry is missing, and readers search the segment instead.
+            // If this write fails, the entry is missing, and readers search the segment instead.
             let _ = self.index.write_all(&Block { realtime_ns, at: self.bytes }.to_bytes());
-            // Sync once per block. A power failure then costs at most one more block, while a sync after each sample would disturb the
-            // host.
+            // Sync once per block. A power failure then costs at most one more block.
+            // A sync after each sample would disturb the host.
             let _ = self.file.sync_data();
         }
         self.bytes += frame.len() as u64;

@@ -9,7 +9,7 @@ use evenkeel_watch::{Measured, Model, metrics};
 
 use crate::rates::{sample, telemetry};
 
-/// The index of the first bucket whose values are all above 5 ms, and of a bucket of 20 us.
+/// The index of the first bucket whose values are all above 5 ms, and the index of a bucket of 20 us.
 const LATE: usize = 76;
 const EARLY: usize = 26;
 
@@ -18,7 +18,7 @@ fn entries(before: &Sample, after: &Sample) -> LedgerSample {
     ledger::entries(before, after, &Usual::default())
 }
 
-/// Two samples, with a second of 50 ticks in between. This many of them were late, and nothing else happened on the host.
+/// Two samples with 50 ticks in the second between them. `late` of the ticks were late, and nothing else happened on the host.
 fn second(late: u64) -> (Sample, Sample) {
     let histogram = |late: u64, ticks: u64| HistogramSample {
         sum_ns: ticks * 1_000_000,
@@ -102,7 +102,7 @@ fn each_planted_cause_is_the_one_of_all_late_ticks() {
     });
 }
 
-/// A server with many players has interrupts all the time. Each is too short to make a tick late.
+/// A server with many players has interrupts all the time. Each interrupt is too short to make a tick late.
 #[test]
 fn interrupts_as_in_every_second_are_no_cause() {
     let (before, after) = second(10);
@@ -188,7 +188,7 @@ fn a_lock_is_the_cause_if_it_explains_the_long_ticks() {
 
 #[test]
 fn what_does_not_decide_is_unknown() {
-    // The work takes a second that is in no counter of the CPU, so the CPU was away.
+    // The work takes a second, but no counter of the CPU includes that second. So the CPU was away.
     is(Cause::Unknown, work_too_long);
     // The steal was on another CPU, or on a CPU that the thread left.
     is(Cause::Unknown, |sample| sample.host.stat.as_mut().unwrap().cpus.get_mut(&1).unwrap().steal += 8);
@@ -263,7 +263,7 @@ fn counts_add_up_in_the_model_and_the_metrics() {
         text.contains("evenkeel_server_late_ticks_total{server=\"game server\",pid=\"7\",cause=\"preempted\"} 10"),
         "{text}"
     );
-    // From zero on: otherwise Prometheus sees no increase when the first tick of a cause is late.
+    // Each series begins at zero. Otherwise Prometheus sees no increase when the first tick of a cause is late.
     let stolen = "evenkeel_server_late_ticks_total{server=\"game server\",pid=\"7\",cause=\"stolen\"} 0";
     assert!(text.contains(stolen), "{text}");
     // A session that has just begun has no earlier ticks to compare with.
@@ -325,7 +325,7 @@ fn ticks_that_are_caught_up_are_no_own_work() {
     causes(&[caught_up(Some(1_000_000))], 0, |_| {}, &[(Cause::OwnWork, 1, 0)]);
     causes(&[caught_up(Some(12_000_000))], 0, |_| {}, &[(Cause::Unknown, 1, 0)]);
     causes(&[caught_up(None)], 2, |_| {}, &[(Cause::Unknown, 1, 2)]);
-    // They are late for the reason of the tick that began late.
+    // A tick that the thread catches up with has the cause of the tick that began late.
     let preempted = |sample: &mut Sample| thread(sample).run_delay_ns += 12_000_000;
     causes(&[OFF, caught_up(Some(12_000_000))], 0, preempted, &[(Cause::Preempted, 2, 0)]);
     causes(&[OFF, caught_up(Some(1_000_000))], 0, preempted, &[(Cause::OwnWork, 1, 0), (Cause::Preempted, 1, 0)]);
@@ -361,7 +361,7 @@ fn a_wait_for_a_thread_of_the_server_is_a_lock() {
     causes(&[waited(9, 12)], 0, |sample| throttle(sample, 30_000), &[(Cause::Unknown, 1, 0)]);
     causes(&[waited(9, 12)], 0, |sample| cpu(sample).steal += 2, &[(Cause::Unknown, 1, 0)]);
     causes(&[waited(9, 12)], 0, |sample| outside(sample).timer_slack_ns = Some(20_000_000), &[(Cause::Unknown, 1, 0)]);
-    // Each tick gets its own cause, and so does each missed tick.
+    // Each late tick gets its own cause, and so does each missed tick.
     let missed = |sample: &mut Sample| outside(sample).missed_waiting = vec![waited(9, 12), waited(10, 12)];
     causes(&[waited(9, 12), OFF], 3, missed, &[(Cause::Lock, 1, 1), (Cause::Unknown, 1, 2)]);
     let (before, after) = seen_from_outside(&[waited(9, 12)], 0);
@@ -382,7 +382,7 @@ fn ticks_seen_from_outside_have_each_their_own_cause() {
         throttle(sample, 30_000);
     };
     causes(&[behind(4, 31)], 0, throttled, &[(Cause::Throttled, 1, 0)]);
-    // Three causes in one second. Two of them are shown by what the thread itself did.
+    // Three causes in one second. For two of them, the records of the tick's thread show the cause.
     let three = |sample: &mut Sample| {
         thread(sample).run_delay_ns += 31_000_000 + 12_000_000;
         outside(sample).waited_awake_ns = 31_000_000;
@@ -401,12 +401,12 @@ fn what_is_seen_from_outside_and_does_not_decide_is_unknown() {
         outside(sample).due = DueSample::Earliest;
     };
     causes(&[OFF], 0, slack, &[(Cause::Unknown, 1, 0)]);
-    // The hypervisor took some of that time, or it is in no counter.
+    // The hypervisor took some of that time, or no counter includes it.
     causes(&[behind(36, 0)], 0, |sample| cpu(sample).steal += 1, &[(Cause::Unknown, 1, 0)]);
     causes(&[behind(36, 0)], 0, |sample| cpu(sample).idle -= 6, &[(Cause::Unknown, 1, 0)]);
     // Half of the time was a wait for a CPU.
     causes(&[behind(18, 8)], 0, |sample| thread(sample).run_delay_ns += 8_000_000, &[(Cause::Unknown, 1, 0)]);
-    // The wait alone is long enough to make the tick late, and so is the work alone.
+    // The wait alone is long enough to make the tick late, and the work alone is long enough too.
     causes(&[behind(30, 31)], 0, |sample| thread(sample).run_delay_ns += 31_000_000, &[(Cause::Unknown, 1, 0)]);
     // It is unknown whether a limit stopped the thread.
     causes(
@@ -415,7 +415,7 @@ fn what_is_seen_from_outside_and_does_not_decide_is_unknown() {
         |sample| sample.servers[0].process.as_mut().unwrap().group = None,
         &[(Cause::Unknown, 1, 0)],
     );
-    // The counts are of several seconds, so they cannot explain a single tick.
+    // The counts cover several seconds, so they cannot explain a single tick.
     let late = |sample: &mut Sample| {
         thread(sample).run_delay_ns += 25_000_000;
         outside(sample).counted_from_ns -= 3_000_000_000;

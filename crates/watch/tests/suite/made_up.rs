@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_hostfs::Root;
 
-/// The files of a host with two CPUs, `at_s` seconds after its start. The server with number 7 is in a group with a limit.
+/// The files of a host with two CPUs, `at_s` seconds after its start. The group of server 7 has a limit.
 pub(crate) fn files(at_s: u64) -> BTreeMap<String, String> {
     // CPU 0: 30 % user, 10 % system, 5 % steal. CPU 1 is idle.
     let (user, system, steal, idle) = (at_s * 30, at_s * 10, at_s * 5, at_s * 55);

@@ -36,7 +36,7 @@ fn segment(dir: &Path) -> std::path::PathBuf {
     files.pop().unwrap()
 }
 
-/// All samples in order, read by moving from one to the next.
+/// Reads all samples in order, by moving from each sample to the next.
 fn replayed(dir: &Path) -> Vec<Sample> {
     let mut replay = Replay::open(dir).unwrap();
     let mut found = Vec::new();
@@ -62,7 +62,7 @@ fn what_is_written_is_read_and_takes_little_room() {
     let bytes = fs::metadata(segment(dir.path())).unwrap().len();
     let raw: usize = written.iter().map(|sample| serde_json::to_vec(sample).unwrap().len()).sum();
     assert!(bytes * 10 < raw as u64, "{bytes} of {raw}");
-    // For each time, the right sample is found, and the one before it.
+    // For each time, the store finds the right sample and the sample before it.
     let mut replay = Replay::open(dir.path()).unwrap();
     for at in [0, 1, 59, 60, 61, 119, 120, 149] {
         let wanted = &written[at];
@@ -79,7 +79,7 @@ fn a_segment_cut_at_any_byte_loses_at_most_its_last_sample() {
     let written = samples(4);
     write(dir.path(), &written);
     let bytes = fs::read(segment(dir.path())).unwrap();
-    // The length at which each frame ends. From this length on, its sample is readable.
+    // The length at which each frame ends. From this length on, the frame's sample is readable.
     let whole = |length: usize| parse_segment(&bytes[..length], 100).samples.len();
     let mut ends = vec![];
     for length in 0..=bytes.len() {
@@ -208,8 +208,8 @@ fn old_days_and_large_stores_are_retired_and_a_wrong_clock_does_no_harm() {
         on_day(day);
     }
     assert_eq!(on_day(5).len(), 3);
-    // If the clock is ten years ahead, one day is lost. If it is ten years behind, none is lost, because the current segment is never
-    // deleted.
+    // If the clock is ten years ahead, one day is lost.
+    // If the clock is ten years behind, no day is lost, because the current segment is never deleted.
     let ahead = on_day(3650);
     assert!(ahead.len() == 3 && ahead[0] == "2023-11-18-0000.watch", "{ahead:?}");
     let mut early = sample(100);
@@ -231,7 +231,7 @@ fn old_days_and_large_stores_are_retired_and_a_wrong_clock_does_no_harm() {
     assert!(segment(small.path()).ends_with("2023-11-14-0004.watch"));
 }
 
-/// A full disk refuses the head of a segment. Here, a link where the index has to be makes the beginning fail.
+/// A full disk refuses the head of a segment. This test blocks the path of the index with a link, so that the new segment fails.
 #[test]
 fn a_segment_that_cannot_begin_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Whether an interface's packets bypass the hypervisor's software switch ("enhanced", "accelerated networking"), from
-//! its driver.
+//! Whether an interface's packets bypass the hypervisor's software switch. The driver shows this.
+//! Clouds call this "enhanced networking" or "accelerated networking".
 
 use super::nic::{Enhanced, Enhancement, Nic, NicKind};
 use crate::fact::Fact;
@@ -8,7 +8,7 @@ use crate::facts::{Cloud, Hypervisor, Machine};
 /// Old cards that hypervisors emulate.
 const IMITATED: [&str; 6] = ["e1000", "e1000e", "8139cp", "8139too", "pcnet32", "ne2k-pci"];
 
-/// Drivers of virtual functions, and of cards that are passed through completely.
+/// Drivers of virtual functions, and of cards that the hypervisor passes through completely.
 const PASSED: [&str; 10] =
     ["ixgbevf", "igbvf", "iavf", "i40evf", "mlx4_core", "mlx5_core", "bnxt_en", "ixgbe", "i40e", "ice"];
 

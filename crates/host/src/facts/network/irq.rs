@@ -1,4 +1,4 @@
-//! Interrupts of a network interface: which ones belong to it, and which of those carry packets.
+//! Interrupts of a network interface: which interrupts belong to it, and which of them carry packets.
 
 use evenkeel_hostfs::proc::parse_per_cpu;
 use evenkeel_sys::CpuSet;
@@ -22,7 +22,7 @@ pub enum IrqsFoundBy {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Irq {
-    /// Its number, which can change with a reboot or a change of queues.
+    /// The interrupt's number, which can change with a reboot or a change of queues.
     pub number: u32,
     /// As /proc/interrupts names it.
     pub name: String,
@@ -48,11 +48,12 @@ impl Irq {
 #[derive(Clone, Copy)]
 pub(super) struct Owner<'a> {
     pub(super) interface: &'a str,
-    /// The last part of its device's path: `0000:00:05.0`, `virtio2`.
+    /// The last part of the path of the interface's device: `0000:00:05.0`, `virtio2`.
     pub(super) device: Option<&'a str>,
 }
 
-/// The interrupts that carry packets of one interface, ascending. `listed` are those of its device, if there is a list.
+/// The interrupts that carry packets of one interface, ascending.
+/// `listed` has the interrupts of the interface's device, if there is a list.
 pub(super) fn irqs_of(interrupts: &[Interrupt], owner: Owner<'_>, listed: Option<&[u32]>) -> Vec<Interrupt> {
     let is_ours = |interrupt: &&Interrupt| match listed {
         Some(numbers) => numbers.binary_search(&interrupt.number).is_ok(),
@@ -61,7 +62,7 @@ pub(super) fn irqs_of(interrupts: &[Interrupt], owner: Owner<'_>, listed: Option
     let mut irqs: Vec<Interrupt> =
         interrupts.iter().filter(is_ours).filter(|irq| is_for_packets(&irq.name)).cloned().collect();
     irqs.sort_unstable_by_key(|irq| irq.number);
-    // If each queue has its interrupt, an interrupt with just the interface's name is the mailbox to the host (ixgbevf).
+    // If each queue has its own interrupt, the interrupt with only the interface's name is the mailbox to the host (ixgbevf).
     if irqs.iter().any(|irq| irq.name != owner.interface) {
         irqs.retain(|irq| irq.name != owner.interface);
     }
@@ -70,7 +71,7 @@ pub(super) fn irqs_of(interrupts: &[Interrupt], owner: Owner<'_>, listed: Option
 
 /// Accepts `eth0`, `eth0-TxRx-0`, `i40e-eth0-TxRx-0`, `virtio2-input.0`, `mlx5_comp0@pci:0000:00:05.0`. Several names may share one line.
 fn is_named_after(name: &str, owner: Owner<'_>) -> bool {
-    /// Drivers that put their own name before the interface's.
+    /// Drivers that put their own name before the name of the interface.
     const DRIVERS: [&str; 5] = ["i40e-", "iavf-", "i40evf-", "ice-", "idpf-"];
     let after = |action: &str, base: &str| {
         action.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
@@ -120,8 +121,9 @@ pub(super) struct Interrupt {
     pub(super) name: String,
 }
 
-/// The numbered lines. Kernels and interrupt controllers print different columns, but the name comes last, after two spaces
-/// (`show_interrupts` of the kernel's `kernel/irq/proc.c`).
+/// The numbered lines.
+/// Kernels and interrupt controllers print different columns, but the name comes last, after two spaces.
+/// The kernel function is `show_interrupts` of `kernel/irq/proc.c`.
 pub(super) fn interrupts(text: &str) -> Vec<Interrupt> {
     let numbered = parse_per_cpu(text)
         .rows()
@@ -156,7 +158,7 @@ mod tests {
         .assert_eq(&lines.concat());
     }
 
-    /// The names of those among `names` (numbered from 10) that carry packets of the owner.
+    /// Which of `names` (numbered from 10) carry packets of the owner.
     fn chosen(interface: &str, device: &str, listed: Option<&[u32]>, names: &[&str]) -> String {
         let interrupts: Vec<Interrupt> =
             (10..).zip(names).map(|(number, name)| Interrupt { number, name: (*name).to_owned() }).collect();
@@ -196,8 +198,9 @@ mod tests {
         }
     }
 
-    /// The names that each driver gives its interrupts, from its source (from memory for idpf, mana and vmxnet3). Interrupts that carry
-    /// packets are found both by name and by the device's list. Interrupts for messages to the device are found by neither.
+    /// The names that each driver gives its interrupts, from its source (from memory for idpf, mana and vmxnet3).
+    /// The search by name and the device's list both find interrupts that carry packets.
+    /// Neither finds interrupts for messages to the device.
     #[test]
     fn each_driver_names_its_interrupts_in_its_own_way() {
         let pci = "0000:00:05.0";

@@ -1,5 +1,4 @@
-//! The kind of an interface: hardware, or software on top of other interfaces. Hardware settings belong to the lower
-//! interfaces.
+//! The kind of an interface: hardware, or software on top of other interfaces. Hardware settings belong to the lower interfaces.
 
 use std::cell::OnceCell;
 
@@ -12,8 +11,8 @@ use crate::fact::Fact;
 use crate::probe::Probe;
 
 impl NicKind {
-    /// `None` if the entry is not an interface, such as the file `bonding_masters`. Software interfaces are identified by one file, because
-    /// a container host has hundreds of them.
+    /// `None` if the entry is not an interface, such as the file `bonding_masters`.
+    /// Software interfaces are identified by one file, because a container host has hundreds of these interfaces.
     pub(super) fn probe(probe: Probe<'_>, name: &str) -> Option<NicKind> {
         let dir = format!("{CLASS}/{name}");
         let is_hardware = match probe.0.link(&dir) {
@@ -40,7 +39,7 @@ impl NicKind {
 pub(super) fn probe_bond(probe: Probe<'_>, nic: &mut Nic) {
     let dir = format!("{CLASS}/{}/bonding", nic.name);
     nic.lower = probe.text(&format!("{dir}/slaves")).known().map(|names| words(names)).unwrap_or_default();
-    // `active-backup 1`: the word, and its number for old tools.
+    // `active-backup 1`: the name of the mode, and its number for old tools.
     nic.bond_mode = Some(probe.parse(&format!("{dir}/mode"), "the mode of a bond and its number", |text| {
         text.split_whitespace().next().map(str::to_owned)
     }));
@@ -50,11 +49,11 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().take(NICS_MAX).map(str::to_owned).collect()
 }
 
-/// The file that lists VLANs, read at the first VLAN: most machines have none.
+/// The file that lists VLANs. It is read when the first VLAN is found, because most machines have no VLAN.
 #[derive(Debug, Default)]
 pub(super) struct Vlans(OnceCell<Fact<Vec<Vlan>>>);
 
-/// A line of that file.
+/// A line of the list of VLANs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Vlan {
     name: String,
@@ -70,8 +69,8 @@ impl Vlans {
     }
 }
 
-/// Uses the list of VLANs, which only root may read. Otherwise the parent comes from its link, and the number from the usual form of the
-/// name.
+/// Uses the list of VLANs, which only root may read.
+/// Without that list, the parent comes from the interface's link, and the number comes from the usual form of the name.
 pub(super) fn probe_vlan(probe: Probe<'_>, nic: &mut Nic, vlans: &Vlans) {
     if let Some(vlan) = vlans.find(probe, &nic.name) {
         nic.lower = vec![vlan.parent.clone()];
@@ -98,15 +97,15 @@ fn parse_vlans(text: &str) -> Vec<Vlan> {
     vlans.take(NICS_MAX).collect()
 }
 
-/// 100 of `eth0.100` and of `vlan100`.
+/// The number 100 in `eth0.100` and in `vlan100`.
 fn vlan_in_name(name: &str) -> Option<u16> {
     let digits = name.rsplit_once('.').map(|(_, digits)| digits).or_else(|| name.strip_prefix("vlan"))?;
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|id| plain && *id < 4096)
 }
 
-/// If the master of a hardware interface is a Hyper-V interface, the hardware interface is its virtual function (`netvsc_vf_join` of
-/// `drivers/net/hyperv`).
+/// A hardware interface whose master is a Hyper-V interface is the virtual function of that interface.
+/// The kernel function is `netvsc_vf_join` of `drivers/net/hyperv`.
 pub(super) fn pair_virtual_functions(nics: &mut [Nic]) {
     let is_netvsc = |nic: &Nic| nic.driver.known().is_some_and(|driver| driver == "hv_netvsc");
     let synthetic: Vec<(usize, String)> =

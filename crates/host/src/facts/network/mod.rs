@@ -27,8 +27,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// `interrupts` is the text of /proc/interrupts. It is read once for all, because its counts change, and on a large machine the kernel
-    /// takes long to produce it.
+    /// `interrupts` is the text of /proc/interrupts, read once for all interfaces.
+    /// The counts in the file change, and on a large machine the kernel takes long to produce it.
     pub(super) fn probe(probe: Probe<'_>, machine: &Machine, interrupts: &Fact<String>) -> Network {
         let names = probe.entries(CLASS);
         let interrupts = interrupts.clone().map(|text| irq::interrupts(&text));
@@ -48,9 +48,10 @@ impl Network {
         Network { nics }
     }
 
-    /// The interfaces with hardware, where hardware settings are made: not bonds or VLANs, but the interfaces below them. For a Hyper-V
-    /// interface with a virtual function, both are included. Packets use the virtual function, with its queues and interrupts, until the
-    /// host removes it for maintenance. Then the Hyper-V interface carries all packets.
+    /// The interfaces with hardware, on which hardware settings are made. For a bond or a VLAN, these are the interfaces below it.
+    /// For a Hyper-V interface with a virtual function, both are included.
+    /// Packets use the virtual function, with its queues and interrupts, until the host removes it for maintenance.
+    /// The Hyper-V interface then carries all packets.
     pub fn hardware(&self) -> impl Iterator<Item = &Nic> {
         self.nics.known().into_iter().flatten().filter(|nic| nic.kind.is_hardware())
     }
@@ -90,7 +91,7 @@ fn probe_nic(probe: Probe<'_>, name: String, interrupts: &Fact<Vec<Interrupt>>, 
         irqs: Vec::new(),
         name,
     };
-    // A container host has hundreds of virtual interfaces, each with a queue per CPU. So only hardware is read in detail.
+    // A container host has hundreds of virtual interfaces, each with a queue per CPU. So read only hardware in detail.
     match kind {
         NicKind::Hardware => probe_hardware(probe, &mut nic, interrupts),
         NicKind::Bond => kind::probe_bond(probe, &mut nic),

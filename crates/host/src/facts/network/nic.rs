@@ -9,7 +9,7 @@ use crate::facts::ethtool::{Channels, Coalesce, Offloads, Rings, Rss};
 
 pub(super) const CLASS: &str = "/sys/class/net";
 
-/// The maximum number of interfaces that are read: far more than any container host has.
+/// The maximum number of interfaces to read, which is far more than any container host has.
 pub(super) const NICS_MAX: usize = 4096;
 
 /// One interface.
@@ -20,11 +20,11 @@ pub struct Nic {
     pub name: String,
     /// Its kind.
     pub kind: NicKind,
-    /// The interface that it is part of, such as a bond, a bridge, or the Hyper-V interface of a virtual function; not
-    /// read for software interfaces.
+    /// The interface to which this interface belongs, such as a bond, a bridge, or the Hyper-V interface of a virtual function.
+    /// Not read for software interfaces.
     pub master: Fact<String>,
-    /// The interfaces below it: the members of a bond, the parent of a VLAN, the virtual function of a Hyper-V
-    /// interface. Hardware settings are made there.
+    /// The interfaces below this interface: the members of a bond, the parent of a VLAN, the virtual function of a Hyper-V interface.
+    /// Hardware settings are made on the interfaces below.
     pub lower: Vec<String>,
     /// How a bond uses its members, by the kernel's word: `active-backup`, `802.3ad`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,19 +32,19 @@ pub struct Nic {
     /// The number of a VLAN.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan_id: Option<Fact<u16>>,
-    /// Whether its packets pass the hypervisor's software, and what else the cloud offers.
+    /// Whether the interface's packets pass the hypervisor's software, and what else the cloud offers.
     pub enhanced: Fact<Enhanced>,
     /// The kernel's driver.
     pub driver: Fact<String>,
-    /// The driver's version, from ethtool; in-tree drivers often report the kernel's release.
+    /// The driver's version, from ethtool. In-tree drivers often report the kernel's release.
     pub driver_version: Fact<String>,
     /// `up`, `down`, `unknown`, …
     pub state: Fact<String>,
     /// The maximum size of a packet (MTU), in bytes.
     pub mtu_bytes: Fact<u32>,
-    /// Its memory node; -1 if the firmware does not report it.
+    /// The interface's memory node. -1 if the firmware does not report the node.
     pub numa_node: Fact<i32>,
-    /// How many queues it uses; not read for software interfaces.
+    /// How many queues the interface uses. Not read for software interfaces.
     pub queues: Fact<QueueCounts>,
     /// Receive queues, ascending.
     pub rx_queues: Vec<Queue>,
@@ -52,20 +52,20 @@ pub struct Nic {
     pub tx_queues: Vec<Queue>,
     /// How the kernel takes packets from it.
     pub napi: Napi,
-    /// The number of queues and its limits.
+    /// The number of queues of the interface, and the limits of this number.
     pub channels: Fact<Channels>,
     /// Packets that the ring of each queue holds, and the limits.
     pub rings: Fact<Rings>,
-    /// How long its interrupts are delayed to batch packets.
+    /// How long the interface's interrupts are delayed to batch packets.
     pub coalesce: Fact<Coalesce>,
-    /// Its offloads, by the kernel's names: those that matter to a UDP server.
+    /// The interface's offloads that matter to a UDP server, by the kernel's names.
     pub offloads: Fact<Offloads>,
-    /// How it spreads packets over its receive queues.
+    /// How the interface spreads packets over its receive queues.
     pub rss: Fact<Rss>,
-    /// How its interrupts were found; if unknown, the interrupts are unknown too.
+    /// How the interface's interrupts were found. If this is unknown, the interrupts are unknown too.
     pub irqs_found_by: Fact<IrqsFoundBy>,
-    /// Its interrupts, ascending, without configuration interrupts, which carry no packets. A Hyper-V interface has no interrupts of its
-    /// own.
+    /// The interface's interrupts, ascending, without configuration interrupts, which carry no packets.
+    /// A Hyper-V interface has no interrupts of its own.
     pub irqs: Vec<Irq>,
 }
 
@@ -126,7 +126,7 @@ pub enum NicKind {
 }
 
 impl NicKind {
-    /// Whether there is a device, and not only software.
+    /// Whether the interface has a device, and is not only software.
     pub fn is_hardware(self) -> bool {
         matches!(self, NicKind::Hardware | NicKind::Vf)
     }
@@ -151,7 +151,7 @@ pub enum Enhancement {
     On,
     /// By the hypervisor's software, although the cloud offers something better.
     Off,
-    /// By the hypervisor's software, with a paravirtual driver; nothing better is known here.
+    /// By the hypervisor's software, with a paravirtual driver. evenkeel knows nothing better here.
     Paravirtual,
     /// By a real card that the hypervisor emulates.
     Emulated,

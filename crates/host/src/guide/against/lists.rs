@@ -1,4 +1,4 @@
-//! Words that speak against a setting, and words that decide about which setting they speak.
+//! Words that speak against a setting, and words that decide which setting is meant.
 
 /// Negations, and commands to leave something alone.
 pub(super) const ORDERS: [&str; 22] = [
@@ -68,7 +68,7 @@ pub(super) const STATES: [&str; 38] = [
     "ill-advised",
     "placebo",
 ];
-/// Words that introduce another value than the one to set.
+/// Words that introduce another value than the value to set.
 pub(super) const GENERAL: [&str; 16] = [
     "unlike",
     "default",
@@ -87,7 +87,7 @@ pub(super) const GENERAL: [&str; 16] = [
     "between",
     "range",
 ];
-/// Negations of other languages. They count in the clause of the setting only.
+/// Negations of other languages. They count only in the clause of the setting.
 pub(super) const FOREIGN: [&str; 41] = [
     "nie",
     "niemals",
@@ -131,7 +131,7 @@ pub(super) const FOREIGN: [&str; 41] = [
     "déconseillé",
     "desaconseja",
 ];
-/// How words begin that follow `no` in Spanish and Portuguese, and in no English text.
+/// Beginnings of words that follow `no` in Spanish and Portuguese, but never in English.
 pub(super) const SPANISH: [&str; 27] = [
     "establezca",
     "establecer",
@@ -185,7 +185,7 @@ pub(super) const IMPERATIVES: [&str; 21] = [
     "tune",
     "adjust",
 ];
-/// Words before such a verb.
+/// Words that may stand before a verb that asks for a setting.
 pub(super) const LEADS: [&str; 24] = [
     "so",
     "then",
@@ -212,7 +212,7 @@ pub(super) const LEADS: [&str; 24] = [
     "better",
     "always",
 ];
-/// How clauses begin that give a condition, a purpose or a reason.
+/// Beginnings of clauses that give a condition, a purpose or a reason.
 pub(super) const CONDITIONS: [&str; 20] = [
     "if",
     "when",
@@ -235,7 +235,7 @@ pub(super) const CONDITIONS: [&str; 20] = [
     "si",
     "если",
 ];
-/// How clauses begin that give a condition or a reason for the setting before them.
+/// Beginnings of clauses that give a condition or a reason for the setting before them.
 pub(super) const REASONS: [&str; 13] =
     ["if", "when", "whenever", "because", "since", "as", "otherwise", "else", "unless", "to", "weil", "wenn", "falls"];
 /// Words that begin a clause without a comma.
@@ -258,9 +258,9 @@ pub(super) const TURNS: [&str; 17] = [
     "если",
     "потому",
 ];
-/// Words that stand for the setting before them.
+/// Pronouns, which stand for the setting before them.
 pub(super) const PRONOUNS: [&str; 9] = ["it", "this", "that", "these", "those", "them", "they", "both", "which"];
-/// Words that announce settings which others give.
+/// Words that announce settings from another source.
 pub(super) const SUBJECTS: [&str; 13] = [
     "this",
     "that",
@@ -276,13 +276,13 @@ pub(super) const SUBJECTS: [&str; 13] = [
     "pages",
     "mistake",
 ];
-/// Words that turn a judgement around.
+/// Words that reverse a judgement.
 pub(super) const MITIGATES: [&str; 29] = [
     "reduce", "reduces", "reduced", "avoid", "avoids", "prevent", "prevents", "against", "less", "fewer", "lower",
     "lowers", "limit", "limits", "fix", "fixes", "stop", "stops", "cure", "cures", "remove", "removes", "protects",
     "no", "help", "helps", "improve", "improves", "from",
 ];
-/// Words that end the reach of such a word.
+/// Words that end the effect of a word that reverses a judgement.
 pub(super) const STOPS: [&str; 9] = ["but", "and", "is", "are", "be", "or", "it", "makes", "made"];
 /// Words after which a verb does not begin the main clause.
 pub(super) const ANY_SAID: [&str; 17] = [
@@ -314,8 +314,8 @@ pub(super) const STATES_IN_TWO: [[&str; 2]; 12] = [
     ["snake", "oil"],
     ["cargo", "cult"],
 ];
-/// Two words that introduce another value than the one to set.
+/// Two words that introduce another value than the value to set.
 pub(super) const GENERAL_IN_TWO: [[&str; 2]; 5] =
     [["instead", "of"], ["rather", "than"], ["no", "longer"], ["no", "effect"], ["used", "to"]];
-/// The same in other languages.
+/// Negations of two words in other languages.
 pub(super) const FOREIGN_IN_TWO: [[&str; 2]; 3] = [["finger", "weg"], ["par", "défaut"], ["por", "defecto"]];

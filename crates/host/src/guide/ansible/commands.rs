@@ -7,10 +7,10 @@ use super::super::{prose, settings};
 use super::lines::{Lines, NO_VALUE};
 use super::yaml::{Kind, Node};
 
-/// The keys of a container whose lists of words together are its command, in order.
+/// Keys of a container whose lists of words form its command. The order is the order in the command.
 const WORDS: [&str; 3] = ["entrypoint", "command", "args"];
 
-/// Commands of a shell: a text, or one for each line.
+/// Commands of a shell: a text, or one text for each line.
 pub(super) fn script(value: &Node, lines: &mut Lines) {
     let mut script = Script::numbered(value.line + 1);
     match &value.kind {
@@ -74,7 +74,7 @@ pub(super) fn command(item: &Node, lines: &mut Lines) {
     words(&item.items().iter().collect::<Vec<_>>(), lines);
 }
 
-/// The words of a command. The script after `sh -c` has lines of its own.
+/// The words of a command. The script after `sh -c` has its own lines.
 fn words(words: &[&Node], lines: &mut Lines) {
     let Some(first) = words.first() else { return };
     let texts: Vec<String> = words.iter().map(|word| word.text().unwrap_or_default()).collect();
@@ -88,7 +88,7 @@ fn words(words: &[&Node], lines: &mut Lines) {
     words.iter().for_each(|word| lines.done(word.line, Skip::Command));
 }
 
-/// The index of the script in the words `sh -c SCRIPT`. A list of arguments may lack the shell, which the image then has.
+/// The index of the script in the words `sh -c SCRIPT`. A list of arguments may lack the shell if the image names the shell.
 fn script_at(words: &[String]) -> Option<usize> {
     let is_shell = |word: &String| ["sh", "bash", "ash", "dash"].contains(&word.rsplit('/').next().unwrap_or(word));
     let shell = words.iter().take(3).position(is_shell);

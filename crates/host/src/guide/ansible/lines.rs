@@ -4,7 +4,7 @@ use super::super::line::{Ask, Content, Skip};
 use super::super::{names, prose, settings};
 use crate::sysctl;
 
-/// Why a setting has no value here.
+/// Why a setting has no known value.
 pub(super) const NO_VALUE: &str = "its value is empty, or a variable of Ansible";
 /// The maximum number of settings that the loops of a text's tasks may produce.
 const LOOPED_MAX: usize = 20_000;
@@ -57,7 +57,7 @@ impl Lines {
         self.lines.into_iter()
     }
 
-    /// Counts one more setting of a loop. Returns whether it is within the limit.
+    /// Counts one more setting of a loop. Returns whether the total is within the limit.
     pub(super) fn may_loop(&mut self) -> bool {
         self.looped += 1;
         self.looped <= LOOPED_MAX
@@ -102,7 +102,7 @@ impl Lines {
         }
     }
 
-    /// A setting by its key and its value as Ansible has it.
+    /// A setting by its key and its value in Ansible's form.
     pub(super) fn setting(&mut self, line: usize, key: &str, value: &str) {
         match ask(key, value) {
             Some(ask) => self.ask(line, ask),

@@ -1,11 +1,11 @@
-//! TuneD profiles as the text of a key, as objects of Kubernetes have them.
+//! TuneD profiles as the text of a key, as in objects of Kubernetes.
 
 use super::super::line::{Guide, GuideFormat, Skip};
 use super::super::tuned;
 use super::lines::Lines;
 use super::yaml::{Kind, Node};
 
-/// Sections that begin such a text.
+/// Sections with which the text of a profile begins.
 const SECTIONS: [&str; 2] = ["main", "sysctl"];
 
 /// Whether a text is a profile.

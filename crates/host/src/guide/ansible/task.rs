@@ -1,4 +1,4 @@
-//! Tasks: the settings of the module `sysctl`, with its loop, and what other modules write into files.
+//! Tasks: the settings of the module `sysctl`, with its loop, and the files that other modules write.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::super::{boot, prose, settings, unit, words};
 use super::lines::{Lines, NO_VALUE, is_name};
 use super::yaml::{Kind, Node, Pair};
 
-/// Lists and maps of a text, by their names.
+/// Lists and maps of a text, by name.
 pub(super) struct Variables<'a>(BTreeMap<&'a str, &'a Node>);
 
 impl<'a> Variables<'a> {
@@ -60,7 +60,7 @@ fn arguments(value: &Node) -> Vec<Argument> {
 enum Loop<'a> {
     None,
     Over(Vec<Item<'a>>),
-    /// A variable that is not in the text.
+    /// A variable that the text does not define.
     Unknown(String),
 }
 
@@ -136,7 +136,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// One round of the loop.
+    /// Adds the settings of one pass of the loop.
     fn item(&self, item: &Item<'_>, (name, value): (&Argument, Option<&Argument>), is_absent: bool, lines: &mut Lines) {
         let resolved = |text: &str| resolve(text, item, &self.variable);
         let own = item.line();
@@ -232,7 +232,8 @@ impl Item<'_> {
     }
 }
 
-/// Replaces the templates of a text by parts of the item. `None` if one is not a part of it. Also returns the line of the last part.
+/// Replaces the templates of a text with parts of the item. `None` if a template is not a part of the item.
+/// Also returns the line of the last part.
 fn resolve(text: &str, item: &Item<'_>, variable: &str) -> Option<(String, Option<usize>)> {
     let (mut found, mut rest, mut line) = (String::new(), text, None);
     while let Some((before, after)) = rest.split_once("{{") {
@@ -253,7 +254,7 @@ fn resolve(text: &str, item: &Item<'_>, variable: &str) -> Option<(String, Optio
     (!found.contains("{{")).then_some((found, line))
 }
 
-/// A task that writes a file, or lines of it.
+/// A task that writes a file, or lines of a file.
 pub(super) fn file(value: &Node, lines: &mut Lines) {
     let arguments = arguments(value);
     let of = |names: &[&str]| arguments.iter().find(|argument| names.contains(&argument.name.as_str()));

@@ -1,11 +1,11 @@
-//! The part of YAML that people write in tasks and variables, with the line of each node. It refuses nothing: a line that does not fit the
-//! structure counts as odd.
+//! The part of YAML that people write in tasks and variables, with the line of each node.
+//! The parser refuses nothing: a line that does not fit the structure counts as invalid.
 
 /// How deep maps and lists may be nested.
 const DEPTH_MAX: usize = 40;
 /// The maximum number of lines of one text between quotes, or of one map or list in brackets.
 const LINES_MAX: usize = 200;
-/// The maximum number of bytes to read ahead for brackets and quotes that never close.
+/// The maximum number of bytes to read in total after brackets and quotes that never close.
 const WASTED_BYTES_MAX: usize = 1 << 22;
 
 /// A map, a list or a text, with the index of its first line.
@@ -185,7 +185,7 @@ impl Reader<'_> {
         }
         let mut whole = without_comment(text).to_owned();
         self.at += 1;
-        // A text continues while lines are indented further.
+        // A text continues while its lines are indented further.
         while let Some((next, more)) = self.lines.get(self.at) {
             let goes_on = !more.is_empty()
                 && is_inner(*next)
@@ -216,7 +216,7 @@ impl Reader<'_> {
         Node { line, kind: Kind::Lines(found) }
     }
 
-    /// A map or a list in brackets, or a text in quotes, which may go over several lines.
+    /// A map or a list in brackets, or a text in quotes. Each may span several lines.
     fn closed(&mut self, line: usize, text: &str, depth: usize) -> Node {
         let (mut whole, mut count) = (text.to_owned(), 1);
         let mut open = Open::default();
@@ -245,7 +245,7 @@ fn is_item(line: &str) -> bool {
     line == "-" || line.starts_with("- ")
 }
 
-/// Whether a map or a list in brackets begins here. A template (`{{`) is not one.
+/// Whether a map or a list in brackets begins here. A template (`{{`) does not count.
 fn is_bracket(text: &str) -> bool {
     text.starts_with(['{', '[']) && !text.starts_with("{{") && !text.starts_with("{%")
 }
@@ -299,7 +299,7 @@ fn without_comment(text: &str) -> &str {
     text.split(" #").next().unwrap_or(text).trim()
 }
 
-/// A text without its quotes, and without a comment after them.
+/// A text without its quotes, and without a comment after the quotes.
 fn unquoted(text: &str) -> &str {
     let text = text.trim();
     let Some(quote) = text.chars().next().filter(|quote| ['"', '\''].contains(quote)) else {
@@ -307,7 +307,7 @@ fn unquoted(text: &str) -> &str {
     };
     let end = text[1..].rfind(quote).map_or(text.len(), |end| end + 1);
     let inner = text.get(1..end).unwrap_or_default();
-    // The last quote may be one of the comment.
+    // The last quote may belong to the comment.
     match inner.find(&format!("{quote} #")) {
         Some(end) => &inner[..end],
         None => inner,
@@ -407,7 +407,7 @@ impl Flow<'_> {
             self.at += letter.len_utf8();
         }
         if self.at == from {
-            // A bracket that is too deep, or a colon without a key, is plain text.
+            // A bracket that is nested too deep, or a colon without a key, is plain text.
             self.at += self.rest().chars().next().map_or(0, char::len_utf8);
         }
         unquoted(&self.text[from..self.at]).to_owned()

@@ -1,4 +1,4 @@
-//! Sentences that speak against a setting, and sentences that only have such a word.
+//! Sentences that speak against a setting, and sentences that only contain such a word.
 
 use expect_test::expect;
 
@@ -10,7 +10,7 @@ use crate::guide::GuideFormat;
 fn check_each(texts: &[&str], is_for: bool) {
     let mut wrong = Vec::new();
     for text in texts {
-        // A file of sysctls may begin so too.
+        // A file of sysctls may begin in this way too.
         let is_line = text.starts_with("vm.");
         for format in [None, Some(GuideFormat::Markdown)].into_iter().skip(usize::from(is_line)) {
             let guide = read(text, format);
@@ -104,8 +104,8 @@ fn sentences_for_a_setting_may_have_such_words() {
         "Never set vm.swappiness=0, use vm.dirty_ratio=5.\nUse vm.dirty_ratio=5, don't set vm.swappiness=0.\n",
         expect![[r#"
             Markdown
-            1 vm.dirty_ratio=5 + not understood: it names vm.swappiness=0, but has "never", so it may not ask for it
-            2 vm.dirty_ratio=5 + not understood: it names vm.swappiness=0, but has "don't", so it may not ask for it
+            1 vm.dirty_ratio=5 + not understood: it names vm.swappiness=0, but has "never", so it may not recommend this value
+            2 vm.dirty_ratio=5 + not understood: it names vm.swappiness=0, but has "don't", so it may not recommend this value
         "#]],
     );
 }
@@ -162,7 +162,7 @@ fn names_end_where_the_script_changes() {
             3 vm.dirty_ratio=5
             4 ? it names vm.stat_interval=10 秒, and evenkeel does not convert units
             5 (Prose)
-            6 ? it names vm.swappiness=10 以下, which is no exact value
+            6 ? it names vm.swappiness=10 以下, which is not an exact value
         "#]],
     );
     check(
@@ -188,7 +188,7 @@ fn a_comment_of_a_page_is_a_sentence() {
          <div class=\"comment\">Set <code>net.ipv4.tcp_autocorking=0</code> to avoid jitter</div>\n",
         expect![[r#"
             Html
-            1 ? it names net.ipv4.tcp_autocorking=0, but has "worse", so it may not ask for it
+            1 ? it names net.ipv4.tcp_autocorking=0, but has "worse", so it may not recommend this value
             2 net.ipv4.tcp_autocorking=0
         "#]],
     );

@@ -1,4 +1,4 @@
-//! Branches of scripts, the commands beside a setting, arithmetic and prompts.
+//! Branches of scripts, the commands next to a setting, arithmetic and prompts.
 
 use expect_test::expect;
 
@@ -20,7 +20,7 @@ fn the_branch_of_stop_does_not_win() {
         4 thp.enabled=never
         5 (Structure)
         6 (Structure)
-        7 ? it takes the setting back: it has thp.enabled=always for `stop`
+        7 ? it reverts the setting: it has thp.enabled=always for `stop`
         8 (Structure)
         9 (Structure)
         10 vm.swappiness=5
@@ -43,14 +43,14 @@ fn the_branch_of_stop_does_not_win() {
             1 (Structure)
             2 (Structure)
             3 thp.enabled=never
-            4 ? it takes the setting back: it has thp.enabled=always for `stop`
+            4 ? it reverts the setting: it has thp.enabled=always for `stop`
             5 (Structure)
             6 (Structure)
-            7 vm.swappiness=1 + not understood: it takes the setting back: it has vm.swappiness=60 for `down`
+            7 vm.swappiness=1 + not understood: it reverts the setting: it has vm.swappiness=60 for `down`
             8 (Structure)
             9 net.core.busy_read=50
             10 (Structure)
-            11 ? it takes the setting back: it has net.core.busy_read=0 for `stop`
+            11 ? it reverts the setting: it has net.core.busy_read=0 for `stop`
             12 (Structure)
             13 net.core.busy_poll=50
         "#]],
@@ -70,12 +70,12 @@ fn functions_handlers_and_units_that_take_settings_back() {
             3 vm.swappiness=1
             4 (Structure)
             5 (Structure)
-            6 ? it takes the setting back: it has vm.swappiness=60 for `stop`
+            6 ? it reverts the setting: it has vm.swappiness=60 for `stop`
             7 (Structure)
-            8 ? it takes the setting back: it has net.core.busy_poll=0 for `finish`
+            8 ? it reverts the setting: it has net.core.busy_poll=0 for `finish`
             9 (Structure)
             10 (Structure)
-            11 ? it takes the setting back: it has vm.dirty_ratio=20 for `trap`
+            11 ? it reverts the setting: it has vm.dirty_ratio=20 for `trap`
             12 (Structure)
             13 vm.dirty_ratio=5
             14 net.core.busy_poll=50
@@ -92,8 +92,8 @@ fn functions_handlers_and_units_that_take_settings_back() {
             1 (Structure)
             2 (Elsewhere)
             3 vm.swappiness=1
-            4 ? it takes the setting back: it has vm.swappiness=60 for `ExecStop`
-            5 ? it takes the setting back: it has kernel.numa_balancing=1 for `ExecStopPost`
+            4 ? it reverts the setting: it has vm.swappiness=60 for `ExecStop`
+            5 ? it reverts the setting: it has kernel.numa_balancing=1 for `ExecStopPost`
         "#]],
     );
 }
@@ -220,7 +220,7 @@ fn sentences_and_texts_without_an_end_open_no_branch() {
             Markdown
             1 (Prose)
             2 (Structure)
-            3 ? it takes the setting back: it has vm.swappiness=60 for `off`
+            3 ? it reverts the setting: it has vm.swappiness=60 for `off`
             4 vm.swappiness=1
             5 (Structure)
         "#]],

@@ -1,4 +1,5 @@
-//! Lines that would stop, cut off or open the machine, and lines that its kernel refuses, on a guest with two CPUs.
+//! Lines that would stop the machine, cut it off or open it to attacks, and lines that the kernel refuses.
+//! The machine is a guest with two CPUs.
 
 use std::fmt::Write;
 
@@ -47,7 +48,7 @@ fn check(lines: &[&str], expected: Expect) {
     let root = Root::captured(Capture::parse(&format!("{}\n{MORE}", own.join("\n"))).unwrap());
     let facts = Facts::probe(&root);
     let mut said = String::new();
-    // Each line alone, so that none overrides another.
+    // Judge each line alone, so that no line overrides another.
     for line in lines {
         let guides = [read(line, None)];
         let readings = Readings::take(&root, &facts, &guides);

@@ -1,4 +1,4 @@
-//! Lines of which evenkeel lost a part, or that affected other lines.
+//! Lines of which evenkeel lost a part, and lines that wrongly affected other lines.
 
 use expect_test::expect;
 

@@ -39,7 +39,7 @@ fn the_head_of_a_table_says_which_value_counts() {
             26 (Prose)
             27 (Structure)
             28 ? vm.min_free_kbytes: the table has a unit for it, and evenkeel does not convert units
-            30 ? the names are the head of the table: vm.swappiness, vm.dirty_ratio
+            30 ? the names are in the head of the table: vm.swappiness, vm.dirty_ratio
             31 (Structure)
             32 (Prose)
         "#]],
@@ -95,19 +95,19 @@ fn sentences_that_speak_against_a_setting() {
         expect![[r#"
             Markdown
             1 (Prose)
-            2 ? it names kernel.sched_rt_runtime_us=-1, but has "don't", so it may not ask for it
-            3 ? it names vm.watermark_boost_factor=0, but has "never", so it may not ask for it
+            2 ? it names kernel.sched_rt_runtime_us=-1, but has "don't", so it may not recommend this value
+            3 ? it names vm.watermark_boost_factor=0, but has "never", so it may not recommend this value
             4 ? kernel.watchdog is struck out
             5 ? it names net.core.rmem_max=16 mb, and evenkeel does not convert units
             6 net.core.netdev_budget=600 + net.core.netdev_budget_usecs=4000
             7 vm.stat_interval=10
             8 ? it names vm.swappiness without a value to set
-            9 vm.dirty_ratio=5 + not understood: it names vm.dirty_ratio=20, but has "default", so it may not ask for it
+            9 vm.dirty_ratio=5 + not understood: it names vm.dirty_ratio=20, but has "default", so it may not recommend this value
             10 ? it names vm.swappiness=1 and another value
             11 vm.dirty_ratio=10
             12 vm.swappiness=10
-            13 ? it names vm.swappiness=0, but has "?", so it may not ask for it
-            14 ? it names net.core.busy_read=50, but has "instead of", so it may not ask for it; it names net.core.busy_poll=50, but has "instead of", so it may not ask for it
+            13 ? it names vm.swappiness=0, but has "?", so it may not recommend this value
+            14 ? it names net.core.busy_read=50, but has "instead of", so it may not recommend this value; it names net.core.busy_poll=50, but has "instead of", so it may not recommend this value
             15 (Prose)
         "#]],
     );

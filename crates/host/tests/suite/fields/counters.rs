@@ -1,4 +1,4 @@
-//! Counters by name: evenkeel's values, and those of tools or of files that are summed here.
+//! Counters by name: evenkeel's values, and the values of tools or of files that this test sums.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{after, each};
 /// A count by its name, such as `irqs[38].cpu1`.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
-/// The questions, by the names of their answers. A guest answered them twice, before its capture and after.
+/// The questions, by the names of their answers. A guest answered each question twice, before and after its capture.
 pub(crate) const ASKED: [(&str, &str); 6] = [
     ("interrupts", "cat /proc/interrupts"),
     ("softnet", "cat /proc/net/softnet_stat"),
@@ -19,7 +19,7 @@ pub(crate) const ASKED: [(&str, &str); 6] = [
     ("losses", r#"for nic in /sys/class/net/*; do echo "nic ${nic##*/}"; ethtool -S ${nic##*/} 2>&1; done; true"#),
 ];
 
-/// The counters in the facts: the known ones, and the existing interrupts and interfaces.
+/// The counters in the facts: the known counters, and the existing interrupts and interfaces.
 pub(crate) fn ours(counters: &Value) -> Counts {
     let mut counts = Counts::new();
     let mut add = |name: String, value: &Value| counts.extend(value.as_u64().map(|count| (name, count)));
@@ -51,7 +51,7 @@ pub(crate) fn ours(counters: &Value) -> Counts {
     counts
 }
 
-/// The counters in one answer, for the interrupts and interfaces in `facts`. Also those that we omit because they are 0.
+/// The counters in one answer, for the interrupts and interfaces in `facts`. Includes counters that evenkeel leaves out because they are 0.
 pub(crate) fn as_text(facts: &Value, name: &str, text: &str) -> Counts {
     match name {
         "interrupts" => interrupts(facts, text),
@@ -85,7 +85,7 @@ fn interrupts(facts: &Value, text: &str) -> Counts {
     counts
 }
 
-/// Numbers are hexadecimal. The thirteenth column is the CPU's number on kernels that have one.
+/// The numbers are hexadecimal. On some kernels, the thirteenth column is the CPU's number.
 fn softnet(text: &str) -> Counts {
     let mut counts = Counts::new();
     for (at, line) in text.lines().enumerate() {
@@ -112,7 +112,7 @@ fn udp<'a>(group: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Coun
         .collect()
 }
 
-/// A table whose columns are nodes, in as many parts as fit into the terminal's width.
+/// A table whose columns are nodes. If it is wider than the terminal, it has several parts.
 fn numastat(text: &str) -> Counts {
     let mut counts = Counts::new();
     let mut nodes: Vec<&str> = Vec::new();

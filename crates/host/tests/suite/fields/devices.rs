@@ -1,4 +1,4 @@
-//! Tools that report cards, interrupts, disks and swap: ip, ethtool, lsblk, swapon, and files that we do not read ourselves.
+//! Tools that report cards, interrupts, disks and swap: ip, ethtool, lsblk, swapon. Also files that evenkeel itself does not read.
 
 use std::collections::BTreeSet;
 
@@ -36,10 +36,10 @@ pub(crate) fn ip(facts: &Value, text: &str) -> Vec<Row> {
             (_, Some(_)) => "virtual",
             _ => "hardware",
         };
-        // For ip, a virtual function is hardware like any other.
+        // The tool ip reports a virtual function as ordinary hardware.
         let ours = if nic["kind"] == "vf" { "hardware".into() } else { nic["kind"].clone() };
         rows.push(row(format!("{name}.kind"), &ours, Some(kind.into())));
-        // We do not read this for software interfaces.
+        // evenkeel does not read this field for software interfaces.
         if kind == "hardware" {
             rows.push(row(format!("{name}.master"), &nic["master"], known(&link["master"])));
         }
@@ -104,7 +104,7 @@ fn irqs(facts: &Value) -> impl Iterator<Item = (String, &Value)> {
     })
 }
 
-/// The name of each interrupt. Also checks that all interrupts with a device's name are there.
+/// The name of each interrupt. Also checks that the facts contain all interrupts with a device's name.
 pub(crate) fn interrupts(facts: &Value, text: &str) -> Vec<Row> {
     let lines = || text.lines().filter_map(|line| line.trim().split_once(':'));
     let name_of = |rest: &str| rest.split_whitespace().last().map(str::to_owned);
@@ -126,7 +126,7 @@ pub(crate) fn interrupts(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// The kernel's files have masks here; our facts have lists.
+/// The kernel's files have masks here, but our facts have lists.
 pub(crate) fn affinity(facts: &Value, text: &str) -> Vec<Row> {
     let masks: Vec<(&str, &str)> = text.split("irq ").filter_map(|part| part.split_once('\n')).collect();
     irqs(facts)
@@ -139,7 +139,7 @@ pub(crate) fn affinity(facts: &Value, text: &str) -> Vec<Row> {
         .collect()
 }
 
-/// ethtool's answer for each hardware interface. Those that do not answer are left out.
+/// ethtool's answer for each hardware interface. Interfaces without an answer are left out.
 fn of_cards<'a>(facts: &'a Value, text: &'a str) -> impl Iterator<Item = (&'a str, &'a Value, &'a str)> {
     nics(facts).iter().filter(|nic| nic["kind"] == "hardware").filter_map(move |nic| {
         let name = nic["name"].as_str()?;
@@ -161,13 +161,13 @@ pub(crate) fn ethtool_driver(facts: &Value, text: &str) -> Vec<Row> {
     rows.collect()
 }
 
-/// A number from ethtool. If a driver has no such setting, ethtool prints `n/a` over netlink, and we read 0 by the ioctl.
+/// A number from ethtool. If a driver lacks a setting, ethtool prints `n/a` over netlink, and evenkeel reads 0 by the ioctl.
 fn number(text: Option<&str>) -> Option<Value> {
     let text = text?;
     if text == "n/a" { Some(0.into()) } else { text.parse::<u64>().ok().map(Value::from) }
 }
 
-/// Two halves: the maximum values, and the current values.
+/// The two halves of the answer: the maximum values, and the current values.
 fn halves(facts: &Value, text: &str, group: &str, pairs: &[(&str, &str)]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, nic, said) in of_cards(facts, text) {
@@ -208,7 +208,7 @@ pub(crate) fn ethtool_coalesce(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// The name that ethtool prints for an offload. Some offloads have older names than the kernel's.
+/// The name that ethtool prints for an offload. For some offloads, ethtool's name is older than the kernel's.
 fn ethtools_name(name: &str) -> &str {
     match name {
         "rx-checksum" => "rx-checksumming",
@@ -248,7 +248,7 @@ fn beneath<'a>(said: &'a str, heading: &str) -> Option<Vec<&'a str>> {
     (!lines.is_empty()).then_some(lines)
 }
 
-/// The table, the key and the function. ethtool says which of them a driver lacks.
+/// The table, the key and the function. ethtool says which of these a driver lacks.
 pub(crate) fn ethtool_rss(facts: &Value, text: &str) -> Vec<Row> {
     const NONE: &str = "Operation not supported";
     let mut rows = Vec::new();
@@ -272,7 +272,7 @@ pub(crate) fn ethtool_rss(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// ethtool prints the hashed fields in words; our facts have its letters.
+/// ethtool prints the hashed fields in words, but our facts have ethtool's letters.
 pub(crate) fn ethtool_hash_fields(facts: &Value, text: &str) -> Vec<Row> {
     const WORDS: [(&str, char); 4] = [("IP SA", 's'), ("IP DA", 'd'), ("L4 bytes 0 & 1", 'f'), ("L4 bytes 2 & 3", 'n')];
     let rows = of_cards(facts, text).map(|(name, nic, said)| {

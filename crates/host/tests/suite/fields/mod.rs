@@ -1,4 +1,4 @@
-//! The table of tools: the command of each, and the facts that its answer contains.
+//! The table of tools: the command of each tool, and the facts that the tool's answer contains.
 
 pub(crate) mod counters;
 mod devices;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use evenkeel_sys::CpuSet;
 use serde_json::Value;
 
-/// One field, our value and the tool's; `None` if the tool does not report it.
+/// One field, with our value and the tool's value. `None` if the tool does not report the field.
 pub(crate) struct Row {
     pub(crate) field: String,
     pub(crate) ours: Value,
@@ -21,7 +21,7 @@ pub(crate) struct Tool {
     pub(crate) name: &'static str,
     /// A line of `lab/guest/tools.list`.
     pub(crate) asked: &'static str,
-    /// The fields of these facts that the answer contains.
+    /// The fields of the facts that the answer contains.
     pub(crate) rows: fn(&Value, &str) -> Vec<Row>,
 }
 
@@ -93,12 +93,12 @@ pub(crate) fn row(field: impl Into<String>, ours: &Value, theirs: Option<Value>)
     Row { field: field.into(), ours: ours.clone(), theirs }
 }
 
-/// The elements of a list. Empty if it is unknown.
+/// The elements of a list. Empty if the list is unknown.
 pub(crate) fn each(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A set as our JSON writes it.
+/// A set of CPUs as our JSON writes it.
 pub(crate) fn set(cpus: impl IntoIterator<Item = usize>) -> Value {
     let mut set = CpuSet::default();
     for cpu in cpus {
@@ -107,7 +107,7 @@ pub(crate) fn set(cpus: impl IntoIterator<Item = usize>) -> Value {
     set.to_string().into()
 }
 
-/// The text after `KEY` and a colon, on a separate line.
+/// The text after `KEY` and a colon, on its own line.
 pub(crate) fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix(':')).map(str::trim)
 }

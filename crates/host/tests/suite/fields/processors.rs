@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Row, after, each, row, set};
 
-/// All lines of `lscpu -J`, including nested lines of newer versions. Below `Vulnerabilities` these have short names.
+/// All lines of `lscpu -J`, including nested lines of newer versions. The lines below `Vulnerabilities` have short names.
 fn lines<'a>(list: &'a Value, before: &str, to: &mut BTreeMap<String, &'a str>) {
     for line in each(list) {
         let Some(field) = line["field"].as_str() else { continue };
@@ -30,14 +30,14 @@ pub(crate) fn lscpu(facts: &Value, text: &str) -> Vec<Row> {
     let list =
         |field: &str| said.get(field).and_then(|list| CpuSet::parse_list(list)).map(|set| set.to_string().into());
     let mut rows = vec![row("cpus.online", &facts["cpus"]["online"], list("On-line CPU(s) list"))];
-    // lscpu omits the maker in an Arm core's name. On x86 it has the full name.
+    // lscpu leaves out the maker in the name of an Arm core. On x86, it prints the full name.
     let model = said.get("Model name").map(|model| Value::from(*model));
     rows.push(row(
         "cpus.model",
         &facts["cpus"]["model"],
         model.filter(|_| facts["kernel"]["architecture"] == "x86_64"),
     ));
-    // lscpu knows fewer hypervisors than we do, and names Hyper-V by its maker.
+    // lscpu knows fewer hypervisors than evenkeel, and names Hyper-V by its maker.
     let vendor = said.get("Hypervisor vendor").map(|vendor| vendor.to_lowercase().replace("microsoft", "hyper-v"));
     rows.push(row("machine.hypervisor", &facts["machine"]["hypervisor"], vendor.map(Value::from)));
     for one in each(&facts["cpus"]["vulnerabilities"]) {
@@ -61,7 +61,7 @@ pub(crate) fn lscpu(facts: &Value, text: &str) -> Vec<Row> {
 pub(crate) fn lscpu_each(facts: &Value, text: &str) -> Vec<Row> {
     let json: Value = serde_json::from_str(text).unwrap();
     let all = each(&json["cpus"]);
-    // Numbers are text in some versions.
+    // In some versions of lscpu, numbers are text.
     let number = |value: &Value| value.as_i64().or_else(|| value.as_str()?.parse::<i64>().ok());
     let is_on = |cpu: &Value| cpu["online"] == true || cpu["online"] == "yes";
     let index = |cpu: &Value| usize::try_from(number(&cpu["cpu"]).unwrap()).unwrap();
@@ -77,7 +77,7 @@ pub(crate) fn lscpu_each(facts: &Value, text: &str) -> Vec<Row> {
             .iter()
             .filter(|cpu| is_on(cpu) && (&cpu["core"], &cpu["socket"]) == (&theirs["core"], &theirs["socket"]));
         rows.push(row(format!("{name}.siblings"), &ours["siblings"], Some(set(alike.map(index)))));
-        // lscpu numbers sockets itself, so compare which CPUs share one.
+        // lscpu uses its own socket numbers, so compare which CPUs share a socket.
         let together = all.iter().filter(|cpu| is_on(cpu) && cpu["socket"] == theirs["socket"]);
         let of_package = each(&facts["cpus"]["cpus"])
             .iter()
@@ -101,7 +101,7 @@ pub(crate) fn numactl(facts: &Value, text: &str) -> Vec<Row> {
         rows.push(row(format!("{name}.cpus"), &node["cpus"], cpus));
         let distances = after(text, &number.to_string()).map(|line| Value::from(numbers(line)));
         rows.push(row(format!("{name}.distances"), &node["distances"], distances));
-        // numactl has whole MiB.
+        // numactl prints whole MiB.
         let mib = after(text, &format!("node {number} size")).and_then(|line| numbers(line).first().copied());
         let ours =
             node["memory_bytes"].as_u64().map_or_else(|| node["memory_bytes"].clone(), |bytes| (bytes >> 20).into());
@@ -110,7 +110,7 @@ pub(crate) fn numactl(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// An `<object …>` or `<info …>` of hwloc's XML. It writes each on a separate line, with attributes in quotes.
+/// An attribute of an `<object …>` or `<info …>` in hwloc's XML. hwloc writes each on its own line, with attributes in quotes.
 fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split_once(&format!(" {name}=\""))?.1.split('"').next()
 }

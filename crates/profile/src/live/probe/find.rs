@@ -14,7 +14,7 @@ use crate::binaries::{Lookup, NotFound, place, separate};
 use crate::live::already::{self, Map};
 use crate::symbols::elf::{Image, unpacked_max_bytes};
 
-/// The maximum number of files of a process that are searched for markers.
+/// The maximum number of files of a process to search for markers.
 const FILES_MAX: usize = 512;
 /// The maximum number of places with the same marker. A marker in an inlined function is in many places, and each place needs a probe.
 const SITES_MAX: usize = 8;
@@ -22,7 +22,7 @@ const SITES_MAX: usize = 8;
 /// A file that a process runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Runs {
-    /// The path that opens exactly this file, even if another file has its name now.
+    /// The path that opens exactly this file, even if another file now has its name.
     open: PathBuf,
     /// The path to show.
     path: String,
@@ -50,7 +50,7 @@ pub fn beginning_and_end(asked: &PlaceSpec, until: &Until, pids: &[u32]) -> Resu
     let mut found = probed(&file, &sites, &event, asked)?;
     match until {
         Until::Wait => {}
-        // A marker has no return.
+        // A marker is not a function, so it has no return.
         Until::Return if matches!(asked.spot, Spot::Mark { .. }) => {}
         Until::Return => {
             if sites.iter().any(|site| site.is_gos) {
@@ -182,7 +182,7 @@ fn marks<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, provider: &str,
 }
 
 fn site_of<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, note: &Note) -> Option<Site> {
-    // Tools that move sections (prelink) move this section too. They do not change the addresses in the notes.
+    // Tools that move sections (prelink) move this section too, but do not change the addresses in the notes.
     let moved = image.section_address(notes::BASE_SECTION).map_or(0, |base| base.wrapping_sub(note.base));
     let registers = notes::registers_of(&note.arguments).unwrap_or_default();
     let registers = registers.into_iter().fold(0, |bits, register| bits | 1 << register);
@@ -198,7 +198,7 @@ fn probed(file: &Runs, sites: &[Site], event: &str, asked: &PlaceSpec) -> Result
     sites.iter().map(of).collect::<Result<_, Errno>>().map_err(odd)
 }
 
-/// A name in perf's style. The group part of such a name has only letters and digits.
+/// An event name in perf's style, in which the group part has only letters and digits.
 fn event_name(file: &Runs, asked: &PlaceSpec) -> String {
     let stem = file.name().split('.').next().unwrap_or_default();
     let group: String = stem.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
@@ -275,7 +275,7 @@ fn runs(pid: u32) -> Result<Vec<Runs>, Errno> {
     for map in maps.filter(|map: &Map<'_>| map.is_code && map.inode != 0 && map.path.starts_with('/')) {
         if found.len() < FILES_MAX && found.iter().all(|file| file.path != map.path) {
             let open = PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end));
-            // If the user may not follow the link, the path is used.
+            // If the user may not follow the link, open the file by its path.
             let open = if place::open(&open).is_ok() { open } else { PathBuf::from(map.path) };
             found.push(Runs { open, path: map.path.to_owned() });
         }

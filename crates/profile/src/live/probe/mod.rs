@@ -1,4 +1,4 @@
-//! Probes: how users name a place in a program, and how that becomes a byte of a file.
+//! Probes: how users name a place in a program, and how evenkeel finds the byte of a file for that place.
 
 mod find;
 mod notes;
@@ -32,11 +32,11 @@ pub struct PlaceSpec {
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spot {
-    /// At the beginning of this function.
+    /// The probe is at the beginning of this function.
     Function(String),
-    /// At this byte of the file.
+    /// The probe is at this byte of the file.
     Offset(u64),
-    /// At a USDT marker.
+    /// The probe is at a USDT marker.
     Mark {
         /// The provider's name.
         provider: String,
@@ -80,7 +80,7 @@ pub fn parse_place(text: &str) -> Result<PlaceSpec, String> {
     Ok(PlaceSpec { binary: binary(before), spot })
 }
 
-/// The first single colon: `arena::tick` is a function, `arena:tick` a function in a file.
+/// The first single colon: `arena::tick` is a function, and `arena:tick` is a function in a file.
 fn single_colon(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -114,7 +114,7 @@ pub struct Probed {
     pub event: String,
     /// The place of the probe.
     pub probe: Probe,
-    /// The mask of user registers (`PERF_REG_*`) to copy with each sample. They hold the arguments of a marker.
+    /// The mask of user registers (`PERF_REG_*`) to copy with each sample. These registers hold the arguments of a marker.
     pub registers: u64,
 }
 
@@ -125,7 +125,7 @@ pub enum Until {
     Return,
     /// No place: the tick ends when the thread waits, or when the next tick begins.
     Wait,
-    /// This other place.
+    /// Another place in the program.
     Place(PlaceSpec),
 }
 
@@ -170,7 +170,7 @@ pub enum NoPlace {
     Several {
         /// The requested place.
         asked: String,
-        /// The programs that they run.
+        /// The programs that the processes run.
         files: Vec<String>,
     },
     /// The file cannot be used.

@@ -16,7 +16,7 @@ pub struct Note {
     pub address: u64,
     /// The address of the base section at link time.
     pub base: u64,
-    /// The address of the semaphore that a tracer must raise; zero if the marker has no semaphore.
+    /// The address of the semaphore that a tracer must raise. Zero if the marker has no semaphore.
     pub semaphore: u64,
     /// The provider of the marker.
     pub provider: String,
@@ -26,7 +26,7 @@ pub struct Note {
     pub arguments: String,
 }
 
-/// Parses the markers of a section, up to the first incomplete one.
+/// Parses the markers of a section, up to the first incomplete marker.
 pub fn parse_notes(section: &[u8]) -> Vec<Note> {
     let mut found = Vec::new();
     let mut rest = section;
@@ -38,7 +38,7 @@ pub fn parse_notes(section: &[u8]) -> Vec<Note> {
     found
 }
 
-/// Parses the first note. Returns it if it is a marker, and the remaining bytes.
+/// Parses the first note. Returns the note if it is a marker, and the remaining bytes.
 fn first(bytes: &[u8]) -> Option<(Option<Note>, &[u8])> {
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let (owner_bytes, body_bytes, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);

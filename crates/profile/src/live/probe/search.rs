@@ -13,9 +13,9 @@ use crate::symbols::elf::{Image, Symbol, unpacked_max_bytes};
 const NEAR_MAX: usize = 5;
 /// The maximum number of letters by which a similar name may differ.
 const TYPOS_MAX: usize = 3;
-/// Longer names are not compared by letters.
+/// Longer names are not compared letter by letter.
 const COMPARED_MAX: usize = 80;
-/// Suffixes of compiler-made copies that are called instead of the function.
+/// Suffixes of copies that the compiler makes, and that callers call instead of the function.
 const COPIES: [&str; 3] = [".constprop.", ".isra.", ".part."];
 
 /// The result of a search.
@@ -29,17 +29,16 @@ pub enum Near {
     None(Vec<String>),
 }
 
-/// How well the name of a function matches the request. If any function matches in a better way, those that match in a worse way do not
-/// count.
+/// How well the name of a function matches the request. Only the functions with the best kind of match count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Match {
-    /// The linker's name is equal.
+    /// The name for the linker equals the request.
     Raw,
-    /// The source name is equal.
+    /// The name in the source equals the request.
     Written,
-    /// The source name is equal, but the function is a copy made by the compiler.
+    /// The name in the source equals the request, but the function is a copy made by the compiler.
     Copy,
-    /// The last parts of the source name are equal: `World::tick` for `game::World::tick`.
+    /// The last parts of the name in the source equal the request: `World::tick` for `game::World::tick`.
     Tail,
 }
 
@@ -79,7 +78,7 @@ fn matched(asked: &str, raw: &str, written: &str) -> Option<Match> {
     }
 }
 
-/// Similar names: those that contain the request, then those that differ by a few letters, nearest first.
+/// Similar names: first names that contain the request, then names that differ by a few letters, nearest first.
 fn near<'n>(asked: &str, names: impl Iterator<Item = std::borrow::Cow<'n, str>>) -> Vec<String> {
     let last = |name: &str| name.rsplit("::").next().unwrap_or(name).to_lowercase();
     let asked = last(asked);
@@ -106,7 +105,7 @@ fn near<'n>(asked: &str, names: impl Iterator<Item = std::borrow::Cow<'n, str>>)
 pub(super) enum Begins {
     /// The function begins at this address.
     Here,
-    /// No function begins at this address. This is the start of the function around it or before it, if any.
+    /// No function begins at this address. The value is the start of the function around it or before it, if any.
     Not(Option<u64>),
     /// The file has no exception tables.
     Unknown,
@@ -130,7 +129,7 @@ pub(super) fn begins_at<'a, R: ReadRef<'a>>(image: &Image<'a, R>, address: u64) 
     let mut bases = BaseAddresses::default().set_eh_frame(place(".eh_frame").unwrap_or(0));
     bases = place(".text").map_or(bases.clone(), |text| bases.set_text(text));
     let mut entries = frames.entries(&bases);
-    // If the tables are damaged, the entries before the damage count.
+    // If the tables are damaged, use the entries before the damage.
     while let Ok(Some(entry)) = entries.next() {
         let CieOrFde::Fde(partial) = entry else { continue };
         let Ok(whole) = partial.parse(|frames, bases, offset| frames.cie_from_offset(bases, offset)) else { continue };

@@ -96,7 +96,7 @@ fn the_librarys_marks_have_the_due_times() {
     let begins: [(u64, &[u64]); 5] = [
         (second + 100, &[WHICH, second, 7]),
         (second + 1_000, &[WHICH, second + 900, 8]),
-        // Impossible due times: one in the future, one that is cut off, and one that is long past.
+        // Three impossible due times: in the future, cut off, and long past.
         (second + 2_000, &[WHICH, u64::MAX, 11]),
         (second + 3_000, &[WHICH, 5]),
         (200 * second, &[WHICH, 1, 13]),
@@ -120,7 +120,7 @@ fn the_librarys_marks_have_the_due_times() {
     assert_eq!((cut.ends, cut.missed, cut.ticks.len()), (Ends::AtItsEnd, 2, 5));
     let lateness: Vec<u64> = cut.ticks.iter().map(Tick::lateness_ns).collect();
     assert_eq!(lateness, [100, 100, 0, 0, 0]);
-    // Times of another clock than the recording's have no meaning here.
+    // Times of a clock other than the recording's clock have no meaning here.
     recording.clock = None;
     let found = marks.ticks(&recording, &|_| true).unwrap();
     assert!(found.ticks.iter().all(|tick| tick.due_ns.is_none()));
@@ -129,7 +129,7 @@ fn the_librarys_marks_have_the_due_times() {
 #[test]
 fn packets_are_cut_by_the_ends_of_their_bursts() {
     let period_ns = 20 * MS;
-    // Three packets a burst, 200 us apart; the fourth burst comes 5 ms late.
+    // Each burst has three packets, 200 us apart. The fourth burst comes 5 ms late.
     let burst = |number: u64| {
         let late_ns = if number == 4 { 5 * MS } else { 0 };
         (0..3).map(move |packet| (1_000 * MS + number * period_ns + late_ns + packet * MS / 5, &[][..]))
@@ -147,7 +147,7 @@ fn packets_are_cut_by_the_ends_of_their_bursts() {
 }
 
 proptest! {
-    /// Whatever the events are, ticks do not overlap. No tick is longer than the time to the next begin.
+    /// For any events, ticks do not overlap. No tick is longer than the time to the next begin.
     #[test]
     fn no_marks_are_a_panic(
         begins in prop::collection::vec((0_u64..1_000, prop::collection::vec(any::<u64>(), 0..4)), 0..60),

@@ -1,4 +1,5 @@
-//! Opens pages and graphs in Chromium: they are drawn, the search works, and no name runs as a script. Skipped without a browser.
+//! Opens pages and graphs in Chromium. The browser must draw them, the search must work, and no name may run as a script.
+//! Skipped without a browser.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -136,7 +136,7 @@ fn a_differential_graph_is_red_where_more_is_and_blue_where_less_is() {
     assert!(is_unchanged(&graph::differential(&before, &double, &style())));
 }
 
-/// A name such as `a b` sorts between `a` and `a;c`. It must not split the frame of `a`.
+/// A name such as `a b` sorts between `a` and `a;c`. The name must not split the frame of `a`.
 #[test]
 fn no_frame_is_torn_apart_by_a_name_that_sorts_into_it() {
     let folded = Folded::parse("a 1\na b;x 1\na;c 1\na!;y 1").unwrap();

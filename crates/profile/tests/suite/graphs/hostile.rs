@@ -109,7 +109,7 @@ fn stacks_without_an_end_and_names_of_a_megabyte_are_cut() {
     let deep = vec!["a-name-that-is-not-short".repeat(8); 300].join(";");
     let many: String = (0..400).map(|at| format!("f{at};{deep} 1\n")).collect();
     let svg = graph::svg(&Folded::parse(&many).unwrap(), &Style::default());
-    // Stacks are cut at their inner ends, but no stack is missing.
+    // The inner ends of stacks are cut, but no stack is missing.
     assert!(svg.ends_with("</svg>") && svg.contains("<title>f399 (1 samples") && svg.contains("… ("));
 }
 

@@ -1,5 +1,5 @@
-//! Tests the drawings of recordings: golden files of formats that other programs read, names that may break a format, and pages in a real
-//! browser.
+//! Tests the drawings of recordings: golden files of formats that other programs read, and names that may break a format.
+//! Also opens pages in a real browser.
 
 mod browser;
 mod forms;

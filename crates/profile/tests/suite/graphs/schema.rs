@@ -1,5 +1,6 @@
-//! Checks the processed profile of the Firefox Profiler, version 55: the tables, the lengths of their columns, that each index is valid,
-//! and that times increase. It rejects a profile that the profiler would not read.
+//! Checks the processed profile of the Firefox Profiler, version 55.
+//! The check covers the tables, the lengths of their columns, valid indices, and increasing times.
+//! The check rejects a profile that the profiler would not read.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +8,13 @@ use serde_json::Value;
 
 type Checked = Result<(), String>;
 
-/// The columns of a table, and what each may contain.
+/// The columns of a table, and the allowed values of each column.
 type Columns = &'static [(&'static str, Holds)];
 
-/// What a column may contain.
+/// The allowed values of a column.
 #[derive(Clone, Copy)]
 enum Holds {
-    /// Indices into this table of the thread. `Maybe` says whether they may be missing.
+    /// Indices into this table of the thread. `Maybe` says whether indices may be missing.
     Place(&'static str, Maybe),
     /// Indices into the list of texts.
     Text(Maybe),

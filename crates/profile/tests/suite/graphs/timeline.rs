@@ -1,4 +1,4 @@
-//! Tests the page of a timeline: its data, names that may break it, and more intervals than a page has room for.
+//! Tests the page of a timeline: its data, names that may break the page, and more intervals than a page has room for.
 
 use evenkeel_profile::graph::{PageHead, Row, timeline_html};
 use evenkeel_profile::names::Names;
@@ -41,7 +41,7 @@ pub(crate) fn small_page() -> String {
     timeline_html(&timeline, &said, &[Row { tid: 10, at_ns: 22 * MS, length_ns: 9 * MS, cells }])
 }
 
-/// A recording of this many threads. Each sleeps this often: for 3 us of every 10 us, and sometimes for 6 us.
+/// A recording of this many threads. Each thread sleeps `intervals` times: for 3 us of every 10 us, and sometimes for 6 us.
 pub(crate) fn many(threads: u32, intervals: u64) -> (Recording, Names) {
     let mut recording = Recording::default();
     for at in 0..intervals {

@@ -1,4 +1,4 @@
-//! Names of real programs, which are compiled here: with and without symbols, replaced, and damaged.
+//! Names of real programs, which the tests compile: with and without symbols, replaced, and damaged.
 
 mod mini;
 mod split;
@@ -93,7 +93,7 @@ fn named(recording: &Recording, settings: Settings) -> (Vec<Vec<Function>>, Symb
     (functions(recording, &names).into_iter().map(<[Function]>::to_vec).collect(), symbols)
 }
 
-/// Checks that all places are in `outer`, and that some place is in `leaf`, inlined into it, with its line.
+/// Checks that all places are in `outer`. Also checks that some place is in `leaf`, which is inlined into `outer`, with the line.
 fn assert_inlined(found: &[Vec<Function>]) {
     assert!(found.iter().all(|functions| functions.first().is_some_and(|first| first.name == "outer")), "{found:?}");
     let inlined = found.iter().filter(|functions| functions.len() == 2).collect::<Vec<_>>();
@@ -289,8 +289,8 @@ fn code_made_at_run_time_is_named_by_its_map_and_the_kernels_page_by_itself() {
     assert_eq!(symbols.coverage().nowhere, 1);
 }
 
-/// A process's map disappears with the process, and so may a program without a build ID. Names that were found once stay in the cache for
-/// this recording.
+/// A process's map disappears with the process, and a program without a build ID may disappear too.
+/// Names that were found once stay in the cache for this recording.
 #[test]
 fn names_from_one_recording_are_cached_for_it_alone() {
     let program = program("inlined.c", "gcc", &["-g", "-O2", "-Wl,--build-id=none"]);
@@ -406,7 +406,7 @@ func main() { println((&World{}).findPath(10)) }
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("main.go"), SOURCE).unwrap();
-    // Compile its own library once, not for each run.
+    // Compile Go's own library once, not for each run.
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache");
     let build = |output: &str, flags: &[&str]| -> PathBuf {
         let mut go = Command::new("go");
@@ -439,7 +439,8 @@ func main() { println((&World{}).findPath(10)) }
             let recording = of_places(&stripped, None, places);
             let (found, symbols) = named(&recording, Settings::default());
             let is_it = |functions: &Vec<Function>| functions.len() == 1 && functions[0].name == name;
-            // Go fills the space up to the next function with code that never runs. In the table, it belongs to the function before it.
+            // Go fills the space up to the next function with code that never runs.
+            // In the table, this code belongs to the function before it.
             assert!(found.iter().all(is_it), "{mode}: {name}: {:?}, {:?}", found.first(), symbols.coverage());
         }
     }

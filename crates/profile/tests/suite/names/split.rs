@@ -1,5 +1,5 @@
-//! Names of programs whose line information is in separate files: next to the program, in the build folder, or in one package. Also files
-//! of another program, damaged files, and missing files.
+//! Names of programs whose line information is in separate files: next to the program, in the build folder, or in one package.
+//! Also tests files of another program, damaged files, and missing files.
 
 use std::os::unix::fs::symlink;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const SPLIT: &[&str] = &["-g", "-gsplit-dwarf", "-O2", "-Wl,--build-id"];
 
-/// Compiles a program, and returns it with the file of its unit. None, recorded as skipped, if the compiler does not write such a file.
+/// Compiles a program, and returns it with its unit's file. None, recorded as skipped, if the compiler does not write this file.
 fn split(more: &[&str]) -> Option<(Program, PathBuf)> {
     if Command::new("gcc").arg("--version").output().is_err() {
         skipped("there is no compiler here");
@@ -27,7 +27,7 @@ fn found(program: &Program) -> Vec<Vec<Function>> {
     named(&program.recording("outer", Some(&program.build_id)), program.settings()).0
 }
 
-/// Checks that the only function of each place is `outer`, and that lines are known.
+/// Checks that `outer` is the only function of each place, and that lines are known.
 fn assert_outer_alone(found: &[Vec<Function>]) {
     let is_it = |functions: &Vec<Function>| functions.len() == 1 && functions[0].name == "outer";
     assert!(found.iter().all(is_it), "{found:?}");
@@ -42,7 +42,7 @@ fn inlined_functions_are_named_by_the_file_of_their_unit() {
         let away = program.folder.path().join("away");
         std::fs::rename(&unit, &away).unwrap();
         assert_outer_alone(&found(&program));
-        // A file with another ID belongs to another program, so it is not used.
+        // A file with another ID belongs to another program, so the reader does not use it.
         let Some((_other, its_unit)) = split(&[version, "-O3"]) else { return };
         std::fs::copy(&its_unit, &unit).unwrap();
         assert_outer_alone(&found(&program));

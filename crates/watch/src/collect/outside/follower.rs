@@ -1,5 +1,6 @@
-//! `Follower`: counts the ticks of one known loop. It takes the records of consecutive stretches of time, and counts each tick once. It is
-//! a pure function of these records, so they may be live or recorded.
+//! `Follower`: counts the ticks of one known loop.
+//! The follower takes the records of consecutive stretches of time, and counts each tick once.
+//! The follower is a pure function of these records, so the records may be live or recorded.
 
 use std::ops::Range;
 
@@ -15,18 +16,18 @@ use evenkeel_stats::quantile;
 use super::held_up::HeldUp;
 use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample, SlicesSample, TelemetrySample, late_bound_ns};
 
-/// The minimum length of a stretch in periods, so that the loop can be followed through it.
+/// The minimum length of a stretch of records, in periods. The loop cannot be followed through a shorter stretch.
 const PERIODS_MIN: f64 = 10.0;
 /// Ticks are counted up to this many periods before the newest record, because a later record may still belong to a late tick.
 const OPEN_PERIODS: f64 = 2.0;
-/// How many periods of records before the uncounted ones are kept, to know the phase.
+/// Keeps this many periods of records before the uncounted records, because the phase is known from them.
 const BEFORE_PERIODS: f64 = 6.0;
 /// A loop counts as lost if none of its ticks was counted for this many nanoseconds, and for this many periods (the next constant).
 const LOST_NS: f64 = 8e9;
 const LOST_PERIODS: f64 = 40.0;
 /// If the uncounted records span more than this multiple of the time after which a loop counts as lost, the clock has jumped.
 const JUMP_FACTOR: f64 = 4.0;
-/// If a stretch has fewer ticks, it does not change the expected rate.
+/// A stretch of records with fewer ticks does not change the expected rate.
 const TEMPO_TICKS_MIN: u64 = 12;
 /// The maximum number of late ticks that are listed in a sample.
 const LATE_MAX: usize = 64;
@@ -39,7 +40,7 @@ pub(super) struct Follower {
     tick: TickLoop,
     /// How long after the requested time the earliest ticks begin, if known.
     asked_ns: Option<f64>,
-    /// The records that are not counted yet, and those of some periods before.
+    /// The records that are not counted yet, and the records of some periods before these.
     held: Stream,
     /// The times in which records were lost, sorted.
     lossy: Vec<Range<u64>>,
@@ -49,7 +50,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Starts with the stretch in which the loop was found. `realtime_ns` identifies this session of following.
+    /// Starts with the stretch of records in which the loop was found. `realtime_ns` identifies this follower.
     pub(super) fn new(tick: TickLoop, found_in: Stream, late_after_ns: Option<u64>, realtime_ns: u64) -> Follower {
         let asked_ns = tick_account(&found_in, &tick, None).ok().and_then(|account| account.asked_ns);
         let ticks = TelemetrySample {
@@ -120,8 +121,8 @@ impl Follower {
             return Ok(&self.counted);
         }
         let lost_ns = LOST_NS.max(LOST_PERIODS * period_ns);
-        // The clock may jump by hours, for example if the machine was paused. Otherwise each period of that time would count as a missed
-        // tick.
+        // The clock may jump by hours, for example if the machine was paused.
+        // Otherwise each period of that time would count as a missed tick.
         if open_ns > JUMP_FACTOR * lost_ns {
             return Err(NoTick::FewWakes);
         }
@@ -173,8 +174,8 @@ impl Follower {
         let is_lossy = self.lossy.iter().any(|lossy| lossy.contains(&due.expected_ns));
         let ticks = &mut self.counted.ticks;
         match due.outcome {
-            // The records of this tick may be lost. Then the tick would look missed, or a later wake of the thread would look like a late
-            // tick.
+            // The records of this tick may be lost.
+            // Without its records, the tick would look missed, or a later wake of the thread would look like a late tick.
             Outcome::Missed if is_lossy => self.counted.uncounted += 1,
             Outcome::Begun { lateness_ns: Some(ns), .. } if is_lossy && ns >= bound_ns => self.counted.uncounted += 1,
             Outcome::Begun { wake, lateness_ns } => {
@@ -205,7 +206,7 @@ impl Follower {
                 ticks.missed += 1;
                 let due_ns = due.expected_ns;
                 let was = waited(due_ns).filter(|_| self.counted.missed_waiting.len() < LATE_MAX);
-                // The tick had to wait at most until the next one was due. If the thread was ready before that, its wait ended then.
+                // A tick waits at most until the next tick is due. If its thread was ready earlier, the wait ended earlier.
                 let ready_ns = held_up.and_then(|held_up| held_up.ended_ns(due_ns)).unwrap_or(u64::MAX);
                 let lateness_ns = ready_ns.saturating_sub(due_ns).min(self.tick.tempo.period_ns as u64);
                 let missed = was.map(|was| OutsideLate { due_ns, lateness_ns, cpu: 0, was });
@@ -214,9 +215,9 @@ impl Follower {
         }
     }
 
-    /// How late a tick was at least, if a long tick delayed it. The long tick is assumed to fill the whole wake, except for the usual
-    /// length of each tick that follows in the same wake. `None` if the wake did not begin with a tick, because then it is unknown when the
-    /// hidden tick began.
+    /// The minimum lateness of a tick that a long tick delayed.
+    /// The long tick is assumed to fill the whole wake, except for the usual length of each tick that follows in the same wake.
+    /// `None` if the wake did not begin with a tick, because the start of the hidden tick is unknown.
     fn behind_ns(&self, due: &DueTime, wake: &Wake, all: &[DueTime], usual_ns: u64) -> Option<u64> {
         if self.tick.tempo.pacing != Pacing::FixedTimes {
             return None;
@@ -258,8 +259,8 @@ impl Follower {
     }
 }
 
-/// The time in which records of a stretch may be missing. If the record of a wake's end is lost, the whole wake is missing. It may have
-/// begun in the stretch `before`.
+/// The time in which records of a stretch may be missing.
+/// If the record of a wake's end is lost, the whole wake is missing. That wake may have begun in the stretch `before`.
 fn lossy(before: &Stream, next: &Stream) -> Option<Range<u64>> {
     if next.unseen.is_nothing() {
         return None;

@@ -1,6 +1,6 @@
-//! `Handover`: changes from the watcher that found a loop to the slow watcher that follows it. No wake is lost or counted twice. If a wake
-//! begins before the slow watcher starts, only the first watcher has all records of it. So the first watcher continues until that wake has
-//! ended.
+//! `Handover`: changes from the watcher that found a loop to the slow watcher that follows it. No wake is lost or counted twice.
+//! If a wake begins before the slow watcher starts, only the first watcher has all records of it.
+//! So the first watcher continues until that wake has ended.
 
 use evenkeel_measure::meters::ticks::stream::Stream;
 use evenkeel_measure::meters::ticks::watcher::Watcher;
@@ -8,11 +8,11 @@ use evenkeel_measure::meters::ticks::watcher::Watcher;
 /// The maximum length of a wake during the handover. The records of a longer wake are lost.
 const LASTS_NS: u64 = 1_000_000_000;
 
-/// The watcher that found a loop. It is needed while it has wakes of which the slow watcher recorded only a part.
+/// The watcher that found a loop. It is needed as long as the slow watcher has only a part of some wakes.
 #[derive(Debug)]
 pub(super) struct Handover {
     first: Watcher,
-    /// When the slow watcher had begun to watch all of its threads.
+    /// The time from which the slow watcher watched all of its threads.
     at_ns: u64,
 }
 
@@ -23,9 +23,9 @@ impl Handover {
         (Handover { first, at_ns }, seen)
     }
 
-    /// Adds the wakes of the first watcher to a stretch of the slow one.
+    /// Adds the wakes of the first watcher to the records of the slow watcher.
     pub(super) fn join(&mut self, slow: Stream) -> Stream {
-        // The slow watcher was read before the first one, so the first one has all records of that time too.
+        // The slow watcher was read before the first watcher. So the first watcher has all records of that time too.
         join(self.first.go_on(), slow, self.at_ns)
     }
 
@@ -43,14 +43,15 @@ pub(super) fn until(mut first: Stream, at_ns: u64) -> Stream {
     first
 }
 
-/// Joins the records of both watchers: wakes that began before the handover come from the first watcher, later ones from the slow one.
+/// Joins the records of both watchers.
+/// Wakes that began before the handover come from the first watcher, and later wakes from the slow watcher.
 pub(super) fn join(first: Stream, mut slow: Stream, at_ns: u64) -> Stream {
     let mut first = until(first, at_ns);
     for thread in &mut slow.threads {
         let before = first.threads.iter().find(|before| before.tid == thread.tid);
         let ended_ns = before.and_then(|before| before.wakes.last()).map_or(0, |wake| wake.end_ns);
-        // If a thread lost its CPU during the handover, the slow watcher takes the moment when it got a CPU again for the beginning of a
-        // wake. Drop that wake.
+        // If a thread lost its CPU during the handover, the slow watcher sees a wake begin when the thread gets a CPU again.
+        // Drop this false wake.
         thread.wakes.retain(|wake| wake.start_ns >= at_ns.max(ended_ns));
     }
     // The first watcher may have lost records of a time for which the slow watcher has all records.

@@ -1,8 +1,7 @@
 //! `HeldUp`: finds due times that passed while the tick's thread waited for another thread in the middle of a tick. Pure.
 //!
-//! A timer wakes a thread that sleeps between two ticks. The thread that releases a lock wakes one that waits for it. The records of
-//! wake-ups show which of the two it was. If other threads also begin ticks, the records cannot distinguish a wait inside a tick from one
-//! between two ticks.
+//! A timer wakes a thread that sleeps between two ticks. A thread that releases a lock wakes a thread that waits for the lock.
+//! The records of wake-ups distinguish the two cases, unless other threads also begin ticks.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +13,7 @@ use crate::sample::LateWas;
 
 /// The wake-ups distinguish ticks from waits only if an interrupt began at least this share of the ticks that were on time.
 const BY_INTERRUPT_MIN: f64 = 0.9;
-/// The minimum number of ticks on time for that check.
+/// The check by wake-ups needs at least this many ticks on time.
 const IN_TIME_MIN: usize = 8;
 /// The maximum length of a wait that is reported. A server may rest for longer by design, for example without players.
 const WAIT_NS_MAX: u64 = 1_000_000_000;
@@ -77,7 +76,7 @@ impl<'a> HeldUp<'a> {
         self.thread.wakes.binary_search_by_key(&start_ns, |wake| wake.start_ns).ok()
     }
 
-    /// The wake-up that began this wake: the last one since the thread slept.
+    /// The wake-up that began a wake: the last wake-up since the thread slept.
     fn woken(&self, at: usize) -> Option<Woken> {
         let wakes = &self.thread.wakes;
         let (slept_ns, start_ns) = (wakes.get(at.checked_sub(1)?)?.end_ns, wakes.get(at)?.start_ns);

@@ -1,5 +1,6 @@
-//! Watches the ticks of servers that do not report them. It finds the loop of each by the kernel's switch records, then follows it for as
-//! long as the server runs. It uses the code of `evenkeel measure ticks`, but reads less often.
+//! Watches the ticks of servers that do not report them.
+//! The kernel's switch records show the loop of each server. evenkeel then follows the loop until the server ends.
+//! The code is that of `evenkeel measure ticks`, but reads less often.
 
 mod follower;
 mod handover;
@@ -23,7 +24,7 @@ use crate::sample::{Counted, OutsideSample};
 use follower::Follower;
 use handover::Handover;
 
-/// How long a server is watched to find its loop: the first attempt, and the maximum if that is not enough.
+/// How long to watch a server to find its loop: the first attempt, and the longest attempt.
 const LOOK_NS: u64 = 3_000_000_000;
 const LOOK_MOST_NS: u64 = 9_000_000_000;
 /// The maximum number of wakes that are recorded to find a loop, which take some megabytes.
@@ -60,7 +61,7 @@ enum State {
     Looking {
         watcher: Watcher,
         seen: Stream,
-        /// When the records have this length, in nanoseconds, the tick's thread is chosen.
+        /// The length of records, in nanoseconds, from which the tick's thread is chosen.
         choose_at_ns: u64,
     },
     Following {
@@ -185,7 +186,7 @@ impl OneServer {
                     Some(handover) => handover.join(slow),
                     None => slow,
                 };
-                // Check this after the read. So the first watcher is read once more after the time at which the handover ends.
+                // Check the end of the handover after the read. So the first watcher is read once more after the handover's end.
                 handover.take_if(|handover| handover.is_over(now_ns));
                 let is_too_much = next.threads.iter().any(|thread| thread.is_too_much);
                 match follower.take(next) {

@@ -1,4 +1,4 @@
-//! Simulated servers with known ticks. Their records arrive in portions, as in a collector.
+//! Simulated servers with known ticks. The records of a server arrive in portions, as in a collector.
 
 use evenkeel_measure::meters::ticks::choice::{Wanted, choose};
 use evenkeel_measure::meters::ticks::stream::{Stream, ThreadLog};
@@ -59,7 +59,7 @@ fn wakes(seconds: u64, plants: &[(u64, Plant)]) -> Vec<Wake> {
         }
         wake.end_ns = wake.start_ns + wake.on_cpu_ns + waited_ns;
         match list.last_mut().filter(|last| last.end_ns >= wake.start_ns) {
-            // The thread does not sleep between a long tick and the next one.
+            // The thread does not sleep between a long tick and the next tick.
             Some(last) => {
                 last.end_ns += wake.on_cpu_ns;
                 last.on_cpu_ns += wake.on_cpu_ns;
@@ -133,7 +133,7 @@ fn late_ticks_are_found_with_what_their_thread_did() {
         assert!(is_near(off[0].lateness_ns, 8 * MS) && is_near(off[1].lateness_ns, 12 * MS), "{off:?}");
         let awake: Vec<(u64, LateWas)> =
             late.iter().filter(|late| late.was != LateWas::Off).map(|late| (number(late), late.was)).collect();
-        // The tick after the long one began 13 ms late. The tick after the one that waited began 15 ms late.
+        // The tick after the long tick began 13 ms late. The tick after the waiting tick began 15 ms late.
         assert!(matches!(awake[..], [(401, _), (501, _)]), "{awake:?}");
         let LateWas::Awake { on_cpu_ns, waited_ns, began_late_ns: Some(began_late_ns) } = awake[0].1 else {
             panic!("{awake:?}")
@@ -145,8 +145,8 @@ fn late_ticks_are_found_with_what_their_thread_did() {
     }
 }
 
-/// Follows a server whose ticks are begun by thread `usual` (None: by an interrupt), and whose waits are ended by thread 9. Returns the
-/// late and missed ticks by number, with what the thread did.
+/// Follows a server whose ticks are begun by thread `usual` (None: by an interrupt), and whose waits are ended by thread 9.
+/// Returns the late and missed ticks by number, with what the thread did.
 fn held_up(usual: Option<u32>, is_recorded: bool, plants: &[(u64, Plant)], stretch_ms: u64) -> Vec<(u64, LateWas)> {
     let wakes = wakes(20, plants);
     let look_until = BEGAN + 3 * S + 7 * MS;
@@ -211,7 +211,7 @@ fn a_moment_without_a_cpu_costs_no_tick_and_a_server_that_stops_is_lost() {
     assert_eq!(counted.ticks.missed, 25, "{late:?}");
     assert!(late.iter().any(|late| late.lateness_ns.abs_diff(7 * MS) < MS), "{late:?}");
     assert!(counted.ticks.ticks + counted.ticks.missed > 950, "{counted:?}");
-    // The ticks that become due meanwhile are late too. Their thread was not busy with one long tick.
+    // The ticks that become due during the delay are late too. Their thread was not busy with one long tick.
     let awake: Vec<LateWas> = late.iter().map(|late| late.was).filter(|was| *was != LateWas::Off).collect();
     let catches_up = |was: &LateWas| matches!(was, LateWas::Awake { began_late_ns: None, .. });
     assert!(!awake.is_empty() && awake.iter().all(catches_up), "{late:?}");
@@ -232,7 +232,7 @@ fn a_moment_without_a_cpu_costs_no_tick_and_a_server_that_stops_is_lost() {
 #[test]
 fn ticks_whose_records_were_lost_are_neither_missed_nor_late() {
     let whole = wakes(20, &[(560, Plant::Missed)]);
-    // The ring overflowed: the records of ticks 400 to 403 are lost. Of tick 404, only the part after it had waited for a CPU is known.
+    // The ring overflowed: the records of ticks 400 to 403 are lost. The records of tick 404 begin after its wait for a CPU.
     let mut seen = whole.clone();
     seen.retain(|wake| !(BEGAN + 400 * PERIOD..BEGAN + 404 * PERIOD).contains(&wake.start_ns));
     for wake in &mut seen {
@@ -258,7 +258,7 @@ fn ticks_whose_records_were_lost_are_neither_missed_nor_late() {
 
 #[test]
 fn a_tick_whose_end_was_lost_with_the_next_records_is_not_missed() {
-    // Tick 399 begins at 7.98 s. The record of its end is among those that the next stretch has lost.
+    // Tick 399 begins at 7.98 s. The record of its end is lost in the next stretch.
     let mut seen = wakes(12, &[]);
     seen.retain(|wake| !(BEGAN + 399 * PERIOD..BEGAN + 401 * PERIOD).contains(&wake.start_ns));
     let found_in = stretch(&seen, BEGAN, BEGAN + 3 * S);
@@ -285,8 +285,8 @@ fn a_jump_of_the_clock_by_hours_is_no_storm_of_missed_ticks() {
     assert!(follower.take(stretch(&later, BEGAN + 3 * S, BEGAN + hours + S)).is_err());
 }
 
-/// The records between two times from a watcher that starts at `began_ns`. If a wake began earlier, the watcher knows only the part after
-/// the thread got a CPU again.
+/// The records between two times from a watcher that starts at `began_ns`.
+/// If a wake began earlier, the watcher knows only the part after the thread got a CPU again.
 fn seen_since(wakes: &[Wake], began_ns: u64, from_ns: u64, to_ns: u64) -> Stream {
     let whole = |wake: &Wake| match (wake.start_ns >= began_ns, wake.preempted > 0) {
         (true, _) => Some(*wake),
@@ -302,7 +302,7 @@ fn a_handover_loses_no_tick_and_counts_none_twice() {
     let wakes = wakes(12, &[(150, Plant::Waits(8 * MS))]);
     // The handover begins before, during and after tick 150, which waits for its CPU meanwhile, and after the next tick.
     for slow_ms in [2_999, 3_001, 3_005, 3_011, 3_019, 3_023] {
-        // How long after that the first watcher is read for the last time.
+        // How long after the start of the slow watcher the first watcher is read for the last time.
         for more_ms in [0, 1, 4, 9, 25, 70] {
             let (slow_ns, begun_ns) = (BEGAN + slow_ms * MS, BEGAN + (slow_ms + more_ms) * MS);
             let found_in = until(stretch(&wakes, BEGAN, begun_ns), slow_ns);
@@ -313,7 +313,7 @@ fn a_handover_loses_no_tick_and_counts_none_twice() {
                 let to_ns = begun_ns + 2 * MS + nth * S;
                 let mut next = seen_since(&wakes, slow_ns, slow_from, to_ns);
                 if nth < 2 {
-                    // The first watcher is read a moment after the slow one.
+                    // The first watcher is read a moment after the slow watcher.
                     let first_to = to_ns + MS;
                     next = join(stretch(&wakes, first_from, first_to), next, slow_ns);
                     first_from = first_to;
