@@ -1,5 +1,6 @@
-//! Gives the shared library its name for the loader: programs that were linked against it ask for the ABI's number, not for the file
-//! that they were linked with. Only the linkers of Linux know such names.
+//! Gives the shared library its name for the loader. That name contains the ABI number.
+//! So programs that were linked against the library ask for the ABI number, not for the file that they were linked with.
+//! Only the linkers of Linux know such names.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

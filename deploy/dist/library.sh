@@ -73,10 +73,9 @@ Depends: libc6 (>= $(glibc_min "$runtime/$lib/libevenkeel_rt.so.$abi")), libgcc-
 Section: libs
 Priority: optional
 Description: tick, jobs and locks for game servers on rented machines
- A tick that keeps time on a machine that is not always there: it finds the time
- slices of the hypervisor and moves ticks to where they finish soonest. Also a
- job system, locks that do not spin where spinning is waste, a scope profiler,
- batched UDP and telemetry.
+ A tick loop that keeps its rate on rented machines: it finds the time slices of
+ the hypervisor and moves ticks to where they finish soonest. Also a job system,
+ locks that spin only for a moment, a scope profiler, batched UDP and telemetry.
 CONTROL
     cat >"$dev/DEBIAN/control" <<CONTROL
 Package: libevenkeel-rt-dev

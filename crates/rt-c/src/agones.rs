@@ -15,8 +15,8 @@ pub struct EvenkeelAgones(());
 
 handles! { EvenkeelAgones, 16 of Agones; }
 
-/// Settings for Agones. All zero (EVENKEEL_INIT): the port from the environment, and a health message every two seconds, except after two seconds
-/// without a tick.
+/// Settings for Agones. All zero (EVENKEEL_INIT) means: the port from the environment, and a health message every two seconds.
+/// After two seconds without a tick, health messages stop.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelAgonesSettings {
@@ -24,13 +24,13 @@ pub struct EvenkeelAgonesSettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
+    /// The sidecar's port on this machine, 1 to 65,535. 0 means the port in AGONES_SDK_HTTP_PORT, or 9358 if that is not set.
     pub port: u32,
-    /// The timeout of a request, in milliseconds, up to 60,000. 0: 1,000.
+    /// The timeout of a request, in milliseconds, up to 60,000. 0 means 1,000.
     pub timeout_ms: u32,
-    /// The time between health messages, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
+    /// The time between health messages, in milliseconds, up to 3,600,000. It must be less than spec.health.periodSeconds. 0 means 2,000.
     pub health_period_ms: u32,
-    /// The longest time without a tick before health messages stop, in milliseconds, up to 3,600,000. 0: 2,000.
+    /// How long ticks may be missing before health messages stop, in milliseconds, up to 3,600,000. 0 means 2,000.
     pub stall_ms: u32,
 }
 
@@ -68,8 +68,8 @@ pub struct EvenkeelAgonesReport {
     pub last_failure: [c_char; 256],
 }
 
-/// The game server, as the sidecar reports it. Texts have a zero at the end, and are empty if the sidecar does not report them. A text that does
-/// not fit is EVENKEEL_STATUS_TOO_SMALL.
+/// The game server, as the sidecar reports it. Texts have a zero at the end, and are empty if the sidecar does not report them.
+/// A text that does not fit causes EVENKEEL_STATUS_TOO_SMALL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelGameServer {
@@ -85,7 +85,7 @@ pub struct EvenkeelGameServer {
     pub state: [c_char; 64],
     /// The address for players.
     pub address: [c_char; 256],
-    /// The game server's first port. 0 if it has none.
+    /// The game server's first port. 0 if the game server has no port.
     pub port: u32,
     /// The number of the game server's ports.
     pub ports_count: u32,
@@ -144,17 +144,17 @@ fn cut(place: &mut [c_char], text: &str) {
     while !text.is_char_boundary(length) {
         length -= 1;
     }
-    // This cannot fail: the text was cut to fit.
+    // This cannot fail, because the text was cut to fit.
     let _ = whole(place, &text[..length]);
 }
 
-/// Starts to report to the sidecar. The sidecar may start later. EVENKEEL_STATUS_REFUSED if AGONES_SDK_HTTP_PORT is not a port.
+/// Starts to report to the sidecar. The sidecar may start later. Returns EVENKEEL_STATUS_REFUSED if AGONES_SDK_HTTP_PORT is not a port.
 ///
-/// Threads: any; best before evenkeel_thread_new, because a new thread inherits the CPUs of the thread that starts it.
-/// Free it with evenkeel_agones_free.
+/// Threads: any. Call it before evenkeel_thread_new if you can, because a new thread inherits the CPUs of the thread that starts it.
+/// Free the handle with evenkeel_agones_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init; `agones` may be written; null is an error.
+/// `asked` is null or points to a struct prepared by evenkeel_init; `agones` may be written. A null `agones` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_agones_new(
     asked: *const EvenkeelAgonesSettings,
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn evenkeel_agones_new(
     })
 }
 
-/// Call it in each tick; it takes some nanoseconds. Before the first call no health message is sent.
+/// Call this function in each tick. It takes some nanoseconds. Before the first call, the library sends no health message.
 ///
 /// Threads: only the thread that ticks.
 #[unsafe(no_mangle)]
@@ -181,7 +181,7 @@ pub extern "C" fn evenkeel_agones_tick(agones: *const EvenkeelAgones) -> Evenkee
     })
 }
 
-/// Reports that the server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
+/// Reports that the server is ready for players. Returns at once. The thread repeats the request until the sidecar accepts it.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -194,8 +194,8 @@ pub extern "C" fn evenkeel_agones_ready(agones: *const EvenkeelAgones) -> Evenke
     })
 }
 
-/// Asks Agones to shut the game server down. It returns at once; the thread repeats the request until the sidecar accepts it, and
-/// evenkeel_agones_free sends it once more.
+/// Asks Agones to shut the game server down. Returns at once. The thread repeats the request until the sidecar accepts it.
+/// evenkeel_agones_free sends the request once more.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -208,7 +208,7 @@ pub extern "C" fn evenkeel_agones_shutdown(agones: *const EvenkeelAgones) -> Eve
     })
 }
 
-/// Reads the game server from the sidecar. It blocks until the answer or the timeout. EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
+/// Reads the game server from the sidecar. Blocks until the answer or the timeout. Returns EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
 ///
 /// Threads: any except the thread that ticks.
 ///
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn evenkeel_agones_report(
     })
 }
 
-/// Ends the library's thread and frees the handle. It takes at most two timeouts. EVENKEEL_STATUS_BUSY while another thread uses it.
+/// Ends the library's thread and frees the handle. This takes at most two timeouts. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 ///
 /// Threads: any except the thread that ticks.
 #[unsafe(no_mangle)]

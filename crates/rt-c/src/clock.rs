@@ -24,7 +24,7 @@ pub(crate) struct Ticking {
 
 handles! { EvenkeelClock, 256 of Ticking; }
 
-/// From a microsecond to an hour: other periods are mistakes.
+/// Periods from a microsecond to an hour. A period outside this range is a mistake of the caller.
 const PERIOD_NS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000_000_000;
 
 /// What happens to deadlines that pass while a tick is late: EvenkeelClockSettings.overrun.
@@ -35,7 +35,7 @@ pub enum EvenkeelOverrun {
     Skip = 0,
     /// Up to EvenkeelClockSettings.catch_up_at_most late ticks run right after one another.
     CatchUp = 1,
-    /// Time stretches: the next tick is one period after the late one began.
+    /// Time stretches: the next tick is one period after the late tick began.
     SlowDown = 2,
 }
 
@@ -47,7 +47,7 @@ pub enum EvenkeelSpinning {
     WhereThereIsRoom = 0,
     /// The clock never spins.
     Never = 1,
-    /// The clock always spins: for a CPU that is reserved for the server.
+    /// The clock always spins. Use this for a CPU that is reserved for the server.
     Always = 2,
 }
 
@@ -55,7 +55,7 @@ pub enum EvenkeelSpinning {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelAlign {
-    /// The clock shifts ticks if measurements show that they then finish sooner.
+    /// The clock shifts ticks if measurements show that ticks finish sooner at another phase.
     Measured = 0,
     /// The clock never shifts ticks: they keep their phase.
     Never = 1,
@@ -69,11 +69,11 @@ pub struct EvenkeelClockSettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
+    /// The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0 means 20,000,000.
     pub period_ns: u64,
     /// One of EvenkeelOverrun.
     pub overrun: u32,
-    /// The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
+    /// The maximum number of late ticks in a row if `overrun` is CatchUp. Otherwise 0.
     pub catch_up_at_most: u32,
     /// One of EvenkeelSpinning.
     pub spinning: u32,
@@ -81,7 +81,7 @@ pub struct EvenkeelClockSettings {
     pub align: u32,
 }
 
-/// A tick that has begun. Times are on evenkeel_now_ns's clock.
+/// A tick that has begun. All times are times of evenkeel_now_ns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelTick {
@@ -101,7 +101,7 @@ pub struct EvenkeelTick {
     pub elapsed_ns: u64,
 }
 
-/// A tick that has ended. Times are on evenkeel_now_ns's clock.
+/// A tick that has ended. All times are times of evenkeel_now_ns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelDone {
@@ -216,12 +216,11 @@ impl From<TickError> for Failure {
 }
 
 /// Starts a clock. The first tick is due one period later.
-///
-/// Threads: any. Free it with evenkeel_clock_free. Unless a function says otherwise, a clock is for one thread at a time: a second
-/// thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
+/// Threads: any. Free the handle with evenkeel_clock_free. Unless a function says otherwise, only one thread at a time may use a clock.
+/// A second thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init; `clock` may be written; null is an error.
+/// `asked` is null or points to a struct prepared by evenkeel_init; `clock` may be written. A null `clock` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_clock_new(
     asked: *const EvenkeelClockSettings,
@@ -237,15 +236,15 @@ pub unsafe extern "C" fn evenkeel_clock_new(
 
 /// Frees a clock and the thread handle that it took.
 ///
-/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the clock. In that case the clock is not freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_clock_free(clock: *mut EvenkeelClock) -> EvenkeelStatus {
     caught(|| handle::take(clock).map(drop))
 }
 
-/// Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
-/// time, the clock makes it an ordinary thread, so that an administrator can still log in and stop the server. The thread's handle is
-/// no longer valid.
+/// Makes the clock responsible for the thread's settings.
+/// While the ticks of a real-time thread take more than nine tenths of the time, the clock makes the thread an ordinary one.
+/// So an administrator can still log in and stop the server. The thread's handle is no longer valid.
 ///
 /// Threads: only the thread that evenkeel_thread_new set up, and that ticks.
 #[unsafe(no_mangle)]
@@ -258,7 +257,7 @@ pub extern "C" fn evenkeel_clock_take_thread(clock: *mut EvenkeelClock, thread: 
     })
 }
 
-/// Which settings of the clock's thread are active now. EVENKEEL_STATUS_NO_DATA if it took no thread.
+/// Returns which settings of the clock's thread are active now. Returns EVENKEEL_STATUS_NO_DATA if the clock took no thread.
 ///
 /// Threads: one at a time.
 ///
@@ -276,7 +275,7 @@ pub unsafe extern "C" fn evenkeel_clock_thread_report(
     })
 }
 
-/// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_clock_done did.
+/// Sleeps until the next tick is due, and begins it. If the previous tick has not ended, this call ends it.
 ///
 /// Threads: only the thread that ticks.
 ///
@@ -293,8 +292,8 @@ pub unsafe extern "C" fn evenkeel_clock_wait(clock: *mut EvenkeelClock, tick: *m
     })
 }
 
-/// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
-/// evenkeel_clock_next_due returns when to call it.
+/// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. Never waits.
+/// evenkeel_clock_next_due returns when to call this function.
 ///
 /// Threads: only the thread that ticks.
 ///
@@ -329,7 +328,7 @@ pub(crate) fn begun(tick: Tick, period: Duration) -> EvenkeelTick {
 /// Threads: one at a time.
 ///
 /// # Safety
-/// `due_ns` may be written; null is an error.
+/// `due_ns` may be written. A null `due_ns` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_clock_next_due(clock: *const EvenkeelClock, due_ns: *mut u64) -> EvenkeelStatus {
     caught(|| {
@@ -339,7 +338,7 @@ pub unsafe extern "C" fn evenkeel_clock_next_due(clock: *const EvenkeelClock, du
     })
 }
 
-/// Ends the tick. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+/// Ends the tick. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
 /// Threads: only the thread that ticks.
 ///
@@ -401,7 +400,7 @@ pub extern "C" fn evenkeel_clock_shift(clock: *mut EvenkeelClock, by_ns: i64) ->
     })
 }
 
-/// How well the ticks kept time so far.
+/// Returns how well the ticks kept time so far.
 ///
 /// Threads: one at a time.
 ///
@@ -463,7 +462,7 @@ unsafe fn summarised(
     })
 }
 
-/// The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+/// The time from when a tick was due to when it began. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
 /// Threads: one at a time.
 ///
@@ -478,7 +477,7 @@ pub unsafe extern "C" fn evenkeel_clock_lateness(
     unsafe { summarised(clock, summary, |report| report.lateness_ns) }
 }
 
-/// The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// The time from when a tick was due to when it was done: the latency that players notice. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: one at a time.
 ///
@@ -493,7 +492,7 @@ pub unsafe extern "C" fn evenkeel_clock_due_to_done(
     unsafe { summarised(clock, summary, |report| report.due_to_done_ns) }
 }
 
-/// The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// The time from when a tick began to when it was done. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: one at a time.
 ///

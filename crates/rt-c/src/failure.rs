@@ -1,4 +1,4 @@
-//! `EvenkeelStatus`. Every function's body is a closure; its error or panic becomes a status, and a text for `evenkeel_last_error`.
+//! `EvenkeelStatus`. The body of every function is a closure. Its error or panic becomes a status, and a text for `evenkeel_last_error`.
 
 use std::cell::RefCell;
 use std::ffi::c_char;
@@ -15,9 +15,9 @@ pub enum EvenkeelStatus {
     NullPointer = 1,
     /// A pointer is not aligned for its type.
     Misaligned = 2,
-    /// Not a valid handle of this kind: it was freed, has another kind, or never existed; or a lock that was not initialised.
+    /// The handle is not valid: it was freed, has another kind, or never existed. Or the lock was not initialised.
     BadHandle = 3,
-    /// The object is in use: another call uses it now and does not allow this one at the same time, or this thread holds the lock already.
+    /// The object is in use by another call that excludes this call, or this thread already holds the lock.
     Busy = 4,
     /// The struct's size is impossible. Prepare the struct with EVENKEEL_INIT.
     BadSize = 5,
@@ -31,28 +31,28 @@ pub enum EvenkeelStatus {
     BadText = 9,
     /// The buffer is too small. The call reports how many bytes it needs.
     TooSmall = 10,
-    /// There is no room for one more.
+    /// There is no room for one more object of this kind.
     NoRoom = 11,
     /// The call would have to wait: the tick is not due, the lock is held, or the job is not done.
     WouldBlock = 12,
     /// The kernel, a file or a peer refused. evenkeel_last_error has the reason.
     Refused = 13,
-    /// A fault in the library, or a misuse from which it cannot continue. The panic did not unwind into the caller. An object that may be
-    /// half-changed returns this status until it is freed.
+    /// A fault in the library, or a misuse from which the library cannot continue. The panic did not unwind into the caller.
+    /// An object that may be half-changed returns this status until it is freed.
     Panicked = 14,
     /// The lock to release is not held.
     NotLocked = 15,
-    /// There is nothing to return: no tick has begun, nothing was recorded, or none is left.
+    /// There is nothing to return: no tick has begun, nothing was recorded, or nothing is left.
     NoData = 16,
     /// No thread runs the jobs of this queue.
     NoWorker = 17,
-    /// The object belongs to another thread, the one that made or locked it.
+    /// The object belongs to another thread: the thread that made or locked it.
     WrongThread = 18,
-    /// This system does not support the call: only Linux does.
+    /// This system does not support the call. Only Linux supports it.
     Unsupported = 19,
 }
 
-/// Each status with its text; in the order of their numbers.
+/// Each status with its text, in the order of the status numbers.
 const TEXTS: [(EvenkeelStatus, &str); 20] = [
     (EvenkeelStatus::Ok, "success\0"),
     (EvenkeelStatus::NullPointer, "a pointer is null\0"),
@@ -61,7 +61,7 @@ const TEXTS: [(EvenkeelStatus, &str); 20] = [
     (EvenkeelStatus::Busy, "the object is in use: by another call, or by this thread\0"),
     (EvenkeelStatus::BadSize, "a struct has an impossible size: prepare it with evenkeel_init\0"),
     (EvenkeelStatus::BadVersion, "a struct has a version that this library does not know\0"),
-    (EvenkeelStatus::UnknownField, "a struct uses a field that this library does not know: it is too old\0"),
+    (EvenkeelStatus::UnknownField, "a struct uses a field that this library does not know: update the library\0"),
     (EvenkeelStatus::OutOfRange, "a number is out of its range\0"),
     (EvenkeelStatus::BadText, "a text is not UTF-8, is too long, or has the wrong form\0"),
     (EvenkeelStatus::TooSmall, "the buffer is too small\0"),
@@ -79,12 +79,12 @@ const TEXTS: [(EvenkeelStatus, &str); 20] = [
     (EvenkeelStatus::Unsupported, "only Linux has this\0"),
 ];
 
-/// Returns a short English text for a status; also for a number that is not one.
+/// Returns a short English text for a status. An unknown number has a text too.
 ///
 /// Threads: any, at any time. The text lives as long as the library is loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_status_text(status: u32) -> *const c_char {
-    // The number is not read as the enum, because C can pass any number.
+    // This function does not read the number as the enum, because C can pass any number.
     let known = TEXTS.iter().find(|(known, _)| *known as u32 == status);
     known.map_or("no status of this library\0", |(_, text)| text).as_ptr().cast()
 }
@@ -98,22 +98,23 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// With a text for [`evenkeel_last_error`].
+    /// A failure with a text for [`evenkeel_last_error`].
     pub(crate) fn new(status: EvenkeelStatus, what: impl fmt::Display) -> Failure {
         let mut text = Text::default();
-        // `write!` never fails here: text that does not fit is left out.
+        // `write!` never fails here, because `Text` leaves out what does not fit.
         let _ = write!(text, "{what}");
         set_last(text);
         Failure { status, has_text: true }
     }
 }
 
-/// The failure for a null pointer to a function.
+/// The failure for a null pointer in place of a function.
 pub(crate) fn no_function() -> Failure {
     Failure::new(EvenkeelStatus::NullPointer, "the pointer to a function is null")
 }
 
-/// The failure for a null pointer to this type. If a function takes several pointers, the type's name in C shows which one was null.
+/// The failure for a null pointer to this type.
+/// If a function takes several pointers, the type's name in C shows which one was null.
 pub(crate) fn null<T: ?Sized>() -> Failure {
     let name = match std::any::type_name::<T>().rsplit("::").next().unwrap_or_default() {
         "i8" => "char",
@@ -132,7 +133,7 @@ impl From<EvenkeelStatus> for Failure {
     }
 }
 
-/// A text of bounded length, without an allocation: a call that fails in a tick must not allocate.
+/// A text of bounded length, without an allocation, because a call that fails in a tick must not allocate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text {
     bytes: [u8; 256],
@@ -170,7 +171,7 @@ thread_local! {
 
 /// Runs a function's body, and turns its error or panic into a status.
 pub(crate) fn caught(body: impl FnOnce() -> Result<(), Failure>) -> EvenkeelStatus {
-    // If a panic leaves an object half-changed, the lock around the object reports that: see `handle`.
+    // If a panic leaves an object half-changed, the lock around the object reports the panic: see `handle`.
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return EvenkeelStatus::Ok,
         Ok(Err(failure)) => failure,
@@ -178,7 +179,7 @@ pub(crate) fn caught(body: impl FnOnce() -> Result<(), Failure>) -> EvenkeelStat
             let said = payload.downcast_ref::<String>().map(String::as_str);
             let said = said.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
             let failure = Failure::new(EvenkeelStatus::Panicked, said);
-            // Dropping the panic's payload may panic again. That second payload is leaked, because dropping it could panic too.
+            // Dropping the panic's payload may panic again. We leak that second payload, because dropping it could panic too.
             if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
                 std::mem::forget(again);
             }
@@ -197,7 +198,7 @@ pub(crate) fn last() -> Text {
 }
 
 fn set_last(text: Text) {
-    // A thread that is ending may have no thread-local text any more.
+    // A thread that is ending may have lost its thread-local text.
     let _ = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             *last = text;

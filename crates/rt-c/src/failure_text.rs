@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::failure::{EvenkeelStatus, last};
 use crate::structs;
 
-/// Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if there is no
-/// more to say than the status.
+/// Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end.
+/// The text is empty if the status already says everything.
 ///
-/// Threads: any; each thread has its own text.
+/// Threads: any. Each thread has its own text.
 ///
 /// # Safety
 /// `buffer` is null or points to `size` bytes that may be written.
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn evenkeel_last_error(buffer: *mut c_char, size: usize) -
         // SAFETY: as this function's caller promises.
         unsafe { structs::put_text(buffer, size, &whole[..length], &mut 0) }
     };
-    // Not `caught`: an error of this call must not replace the text that the caller asked for.
+    // This call does not use `caught`: an error of this call must not replace the text that the caller asked for.
     match catch_unwind(AssertUnwindSafe(put)) {
         Ok(Ok(())) => EvenkeelStatus::Ok,
         Ok(Err(failure)) => failure.status,

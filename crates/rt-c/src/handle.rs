@@ -1,6 +1,8 @@
-//! Handles: C holds an object as a number in the form of a pointer. The number has the object's place in a table, and a count of the
-//! objects that used the place. The library looks the number up and never dereferences it. So an invalid handle (freed, of another kind, or
-//! nonsense) is an error instead of a crash. A second thread that uses an object for one thread is an error too.
+//! Handles: C holds an object as a number in the form of a pointer.
+//! The number has the object's place in a table, and a count of the objects that used the place.
+//! The library looks the number up and never dereferences it.
+//! So an invalid handle (freed, of another kind, or nonsense) is an error instead of a crash.
+//! If a second thread uses an object for one thread, that is an error too.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{RwLock, TryLockError};
@@ -32,7 +34,7 @@ impl<V> Slot<V> {
 pub(crate) trait Handle: Sized + 'static {
     /// The object that a handle of this kind stands for.
     type Value: Send + Sync + 'static;
-    /// The number of this kind, which no other kind has.
+    /// The number of this kind. No other kind has it.
     const KIND: u8;
     /// Where the search for a free place starts.
     fn cursor() -> &'static AtomicUsize;
@@ -60,7 +62,7 @@ pub(crate) enum Kind {
     Other = 202,
 }
 
-/// Defines kinds of handles: for each the type, the number of places, and the type of its objects.
+/// Defines kinds of handles. Each kind has a type, a number of places, and a type of objects.
 macro_rules! handles {
     ($($handle:ident, $count:literal of $value:ty;)*) => { $(
         impl $crate::handle::Handle for $handle {
@@ -83,7 +85,7 @@ pub(crate) use handles;
 /// Stores an object in its table, and writes its handle to the caller's `place`.
 ///
 /// # Safety
-/// `place` may be written; null is an error.
+/// `place` may be written. A null `place` is an error.
 pub(crate) unsafe fn give<H: Handle>(
     place: *mut *mut H,
     make: impl FnOnce() -> Result<H::Value, Failure>,
@@ -131,7 +133,7 @@ fn place<H: Handle>(handle: *const H) -> Result<(Place<H::Value>, u32), Failure>
     Ok((slot, (number >> 32) as u32))
 }
 
-/// The failure for an object, or a part of it, whose lock cannot be taken now.
+/// The failure for an object whose lock cannot be taken now. The same failure serves for a part of an object.
 pub(crate) fn refused<G>(error: TryLockError<G>) -> Failure {
     match error {
         TryLockError::WouldBlock => EvenkeelStatus::Busy.into(),
@@ -167,7 +169,7 @@ pub(crate) fn shared<H: Handle, R>(
     work(slot.value.as_ref().ok_or_else(no_handle::<H>)?)
 }
 
-/// Takes an object out: its handle is no longer valid. The caller drops the object later, outside of any lock.
+/// Takes an object out of the table, so its handle is no longer valid. The caller drops the object later, outside of any lock.
 pub(crate) fn take<H: Handle>(handle: *const H) -> Result<Box<H::Value>, Failure> {
     let (lock, generation) = place(handle)?;
     let mut slot = match lock.try_write() {
@@ -223,7 +225,7 @@ mod tests {
         }
         assert_eq!(read(null()), Err(EvenkeelStatus::NullPointer));
         let gone = handles[2];
-        // An object in use is not freed, and no second call can use it.
+        // An object in use cannot be freed, and a second call cannot use it.
         let inside = alone(gone, |value| {
             *value = 7;
             assert_eq!(take(gone).unwrap_err().status, EvenkeelStatus::Busy);
@@ -238,7 +240,7 @@ mod tests {
         let new = make(9).unwrap();
         assert_eq!(after(), [Err(EvenkeelStatus::BadHandle); 2], "the place has another now");
         assert_eq!(read(new), Ok(9));
-        // An object that a panic may have left half-changed is not used again, but it can be freed.
+        // A panic may have left an object half-changed. No call may use the object again, but the caller can free it.
         assert_eq!(caught(|| alone(new, |_| panic!("half-done"))), EvenkeelStatus::Panicked);
         assert_eq!(read(new), Err(EvenkeelStatus::Panicked));
         assert!(take(new).is_ok());

@@ -1,19 +1,19 @@
-//! Which thread holds a lock, so that a thread which waits for itself or releases another thread's lock gets an error.
+//! Which thread holds a lock. A thread that would wait for itself, or releases another thread's lock, gets an error.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::failure::{EvenkeelStatus, Failure};
 
-/// The number that [`Holder`] has while no thread holds the lock.
+/// The number in a [`Holder`] while no thread holds the lock.
 const NOBODY: u32 = 0;
 
 thread_local! {
     static OWN: Cell<u32> = const { Cell::new(NOBODY) };
 }
 
-/// The calling thread's number, from 1. The kernel's number would take a system call, and other systems than Linux have no number of this
-/// size.
+/// The calling thread's number, from 1.
+/// We do not use the kernel's number: it would take a system call, and other systems than Linux have no number of this size.
 fn own() -> u32 {
     static LAST: AtomicU32 = AtomicU32::new(NOBODY);
     OWN.with(|own| {
@@ -24,7 +24,7 @@ fn own() -> u32 {
     })
 }
 
-/// The thread that holds a lock. Only the holder writes it, so a thread that finds its own number there is the holder, in any memory order.
+/// The thread that holds a lock. Only the holder writes it. So a thread that finds its own number there is the holder, in any memory order.
 #[derive(Debug)]
 pub(crate) struct Holder(AtomicU32);
 
@@ -36,7 +36,7 @@ impl Holder {
     /// Call this before waiting for the lock.
     ///
     /// # Errors
-    /// If the calling thread holds the lock already, because it would wait for itself.
+    /// If the calling thread already holds the lock: it would wait for itself.
     pub(crate) fn is_another(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Relaxed) == own() {
             return Err(Failure::new(

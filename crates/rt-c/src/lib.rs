@@ -1,16 +1,18 @@
-//! The C ABI of `evenkeel-rt`. `include/evenkeel_rt.h` and `csharp/EvenkeelRt.cs` are generated from this source (a test compares them), so
-//! callers read the comments of these functions.
+//! The C ABI of `evenkeel-rt`. Generators make `include/evenkeel_rt.h` and `csharp/EvenkeelRt.cs` from this source, and a test compares them.
+//! So callers read the comments of these functions.
 //!
-//! **Nothing unwinds into C.** Every function is a `caught` closure. A panic becomes [`Panicked`](EvenkeelStatus::Panicked), and the handle
-//! of that call returns it from then on. If the library aborted instead, a fault in one session would end the server with all sessions. So
-//! the profile `rt-c`, which `make install-rt` uses, unwinds, while the program's own profile aborts.
+//! **Nothing unwinds into C.** Every function is a `caught` closure.
+//! A panic becomes [`Panicked`](EvenkeelStatus::Panicked), and from then on the handle of that call returns this status.
+//! If the library aborted instead, a fault in one session would end the server with all sessions.
+//! So the profile `rt-c`, which `make install-rt` uses, unwinds, while the program's own profile aborts.
 //!
-//! **Handles are never dereferenced.** What C holds as `EvenkeelClock *` is a number (`handle`). A handle that was freed, has another kind,
-//! or never existed is an error, and so is a second thread in the same clock. Other pointers are checked as far as possible: null and
-//! misaligned ones are errors, and so are structs without a size.
+//! **Handles are never dereferenced.** The `EvenkeelClock *` in C is a number (see `handle`).
+//! A handle that was freed, has another kind, or never existed is an error. A second thread in the same clock is an error too.
+//! The library checks other pointers as far as possible: null and misaligned pointers are errors, and so are structs without a size.
 //!
-//! **Structs grow.** Each begins with its size and version (`structs`). In an older caller's shorter struct, missing fields count as zero, which
-//! means the default. In a newer caller's longer struct, the size shows how much was filled.
+//! **Structs grow.** Each struct begins with its size and version (see `structs`).
+//! In an older caller's shorter struct, missing fields count as zero, which means the default.
+//! In a newer caller's longer struct, the size shows how much was filled.
 
 mod agones;
 mod clock;
@@ -63,7 +65,7 @@ pub extern "C" fn evenkeel_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// The ABI version of the running library. EVENKEEL_ABI_VERSION is that of the header that the program was compiled with.
+/// The ABI version of the running library. EVENKEEL_ABI_VERSION is the ABI version of the header that the program was compiled with.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -71,8 +73,8 @@ pub extern "C" fn evenkeel_abi_version() -> u32 {
     EVENKEEL_ABI_VERSION
 }
 
-/// Prepares a struct: sets its size and version, and all other fields to zero, which means the defaults. EVENKEEL_INIT(&structure) calls it with the
-/// right size.
+/// Prepares a struct: sets its size and version, and sets all other fields to zero, which means the defaults.
+/// EVENKEEL_INIT(&structure) calls this function with the right size.
 ///
 /// Threads: any. The caller owns the struct.
 ///
@@ -86,12 +88,12 @@ pub unsafe extern "C" fn evenkeel_init(structure: *mut c_void, size: usize) -> E
     })
 }
 
-/// The monotonic clock (CLOCK_MONOTONIC), in nanoseconds. All times of this library are on this clock.
+/// Writes the time of the monotonic clock (CLOCK_MONOTONIC) to `now_ns`, in nanoseconds. All times of this library are times of this clock.
 ///
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `now_ns` may be written; null is an error.
+/// `now_ns` may be written. A null `now_ns` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_now_ns(now_ns: *mut u64) -> EvenkeelStatus {
     caught(|| {

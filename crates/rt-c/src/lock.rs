@@ -1,5 +1,5 @@
-//! Locks that sleep in the kernel and never yield. They spin only for a moment, and only with more than one CPU. They live in the caller's
-//! storage, so their number is limited only by the caller's memory.
+//! Locks that sleep in the kernel and never yield. They spin only for a moment, and only with more than one CPU.
+//! Locks live in the caller's storage, so only the caller's memory limits their number.
 
 use std::mem::{align_of, size_of};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,8 +18,8 @@ pub struct EvenkeelMutex {
     pub opaque: [u64; 2],
 }
 
-/// A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads. It is in
-/// storage that the caller owns. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
+/// A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads.
+/// The lock is in storage that the caller owns. evenkeel_inherit_mutex_init prepares the storage. Do not copy or move it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EvenkeelInheritMutex {
@@ -35,8 +35,8 @@ pub struct EvenkeelRwLock {
     pub opaque: [u64; 3],
 }
 
-/// An event: it happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or
-/// move it.
+/// An event happens once, until it is reset. It is in storage that the caller owns.
+/// evenkeel_event_init prepares it. Do not copy or move it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EvenkeelEvent {
@@ -55,7 +55,7 @@ struct Stored<L> {
 /// A struct that the caller owns, with room for a lock.
 trait Storage: Sized {
     type Lock: Sync;
-    /// Marks storage that has a lock. It differs for each kind of lock, and memory is unlikely to contain it by chance.
+    /// Marks storage that has a lock. Each kind of lock has its own value, and memory is unlikely to contain that value by chance.
     const READY: u32;
     const FITS: () = assert!(
         size_of::<Stored<Self::Lock>>() <= size_of::<Self>() && align_of::<Stored<Self::Lock>>() <= align_of::<Self>(),
@@ -63,7 +63,7 @@ trait Storage: Sized {
     );
 }
 
-/// A lock that one thread at a time holds alone, and the number of that thread.
+/// A lock that one thread at a time holds, and the number of that thread.
 struct Held<L> {
     lock: L,
     holder: Holder,
@@ -107,7 +107,7 @@ unsafe fn init<S: Storage>(storage: *mut S, lock: S::Lock) -> Result<(), Failure
     Ok(())
 }
 
-/// Calls `work` with the lock in the storage, or fails if `init` was never called on it.
+/// Calls `work` with the lock in the storage. Fails if the storage has no lock of this kind.
 ///
 /// # Safety
 /// `storage` may be read and written, through atomic words by several threads. Null is an error.
@@ -125,8 +125,8 @@ unsafe fn with<S: Storage, R>(
 unsafe fn stored<'a, S: Storage>(storage: *const S) -> Result<&'a Stored<S::Lock>, Failure> {
     const { S::FITS };
     structs::puttable(storage)?;
-    // SAFETY: the pointer is neither null nor misaligned, and the storage is long enough. Only the flag is read here; the lock behind it is
-    // read only if the flag says that there is one.
+    // SAFETY: the pointer is neither null nor misaligned, and the storage is long enough. This reads only the flag.
+    // The lock behind the flag is read only if the flag says that the storage has a lock.
     let ready = unsafe { &(*storage.cast::<Stored<S::Lock>>()).ready };
     if ready.load(Ordering::Acquire) != S::READY {
         return Err(Failure::new(EvenkeelStatus::BadHandle, "not initialised, destroyed, or a lock of another kind"));
@@ -135,7 +135,7 @@ unsafe fn stored<'a, S: Storage>(storage: *const S) -> Result<&'a Stored<S::Lock
     Ok(unsafe { &*storage.cast::<Stored<S::Lock>>() })
 }
 
-/// Ends the use of the lock: from now on the storage counts as having none.
+/// Ends the use of the lock: from now on the storage counts as empty.
 ///
 /// # Safety
 /// As for [`with`].
@@ -149,7 +149,7 @@ unsafe fn destroy<S: Storage>(storage: *mut S, is_used: impl FnOnce(&S::Lock) ->
     Ok(())
 }
 
-/// Prepares a lock. Nobody holds it.
+/// Prepares a lock that nobody holds.
 ///
 /// Threads: one, before any other thread uses it. Call evenkeel_mutex_destroy at the end.
 ///
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn evenkeel_mutex_init(mutex: *mut EvenkeelMutex) -> Evenk
     caught(|| unsafe { init(mutex, Held::new(Mutex::new(()))) })
 }
 
-/// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
+/// Takes the lock, sleeping until it is free. Returns EVENKEEL_STATUS_BUSY if the calling thread already holds the lock: it would wait for itself.
 ///
 /// Threads: any, at any time.
 ///
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn evenkeel_mutex_try_lock(mutex: *mut EvenkeelMutex) -> E
     })
 }
 
-/// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
+/// Releases the lock. Returns EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, and EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 ///
 /// Threads: only the thread that holds the lock.
 ///
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn evenkeel_mutex_unlock(mutex: *mut EvenkeelMutex) -> Eve
     })
 }
 
-/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
+/// Ends the use of a lock. Returns EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for other data.
 ///
 /// Threads: one, when no other thread uses it.
 ///
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn evenkeel_mutex_destroy(mutex: *mut EvenkeelMutex) -> Ev
     caught(|| unsafe { destroy(mutex, |lock| lock.lock.is_locked()) })
 }
 
-/// Prepares a lock that inherits priority. Nobody holds it.
+/// Prepares a lock that inherits priority and that nobody holds.
 ///
 /// Threads: one, before any other thread uses it. Call evenkeel_inherit_mutex_destroy at the end.
 ///
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_init(mutex: *mut EvenkeelInherit
     caught(|| unsafe { init(mutex, Held::new(InheritMutex::new(()))) })
 }
 
-/// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
+/// Takes the lock, sleeping until it is free. Returns EVENKEEL_STATUS_BUSY if the calling thread already holds the lock: it would wait for itself.
 ///
 /// Threads: any, at any time.
 ///
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_try_lock(mutex: *mut EvenkeelInh
     })
 }
 
-/// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
+/// Releases the lock. Returns EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, and EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 ///
 /// Threads: only the thread that holds the lock.
 ///
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_unlock(mutex: *mut EvenkeelInher
     })
 }
 
-/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
+/// Ends the use of a lock. Returns EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for other data.
 ///
 /// Threads: one, when no other thread uses it.
 ///
@@ -317,7 +317,7 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_destroy(mutex: *mut EvenkeelInhe
     caught(|| unsafe { destroy(mutex, |lock| lock.lock.is_locked()) })
 }
 
-/// Prepares a lock for readers and a writer. Nobody holds it.
+/// Prepares a lock for readers and writers that nobody holds.
 ///
 /// Threads: one, before any other thread uses it. Call evenkeel_rw_lock_destroy at the end.
 ///
@@ -329,9 +329,9 @@ pub unsafe extern "C" fn evenkeel_rw_lock_init(lock: *mut EvenkeelRwLock) -> Eve
     caught(|| unsafe { init(lock, Held::new(RwLock::new(()))) })
 }
 
-/// Takes the lock for reading, sleeping while a thread writes. EVENKEEL_STATUS_BUSY if the calling thread is the one that writes.
+/// Takes the lock for reading, sleeping while a thread writes. Returns EVENKEEL_STATUS_BUSY if the calling thread itself writes.
 ///
-/// Threads: any, at any time, except a thread that holds the lock already: it might wait for itself.
+/// Threads: any, at any time, except a thread that already holds the lock: it might wait for itself.
 ///
 /// # Safety
 /// `lock` is null or points to storage that the caller owns and that may be read and written.
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_try_read(lock: *mut EvenkeelRwLock) ->
     })
 }
 
-/// Releases a lock that the calling thread took for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
+/// Releases a lock that the calling thread took for reading. Returns EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
 ///
 /// Threads: only the thread that took the lock.
 ///
@@ -386,7 +386,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_unlock_read(lock: *mut EvenkeelRwLock)
     })
 }
 
-/// Takes the lock for writing, sleeping while any thread reads or writes. EVENKEEL_STATUS_BUSY if the calling thread writes already.
+/// Takes the lock for writing, sleeping while any thread reads or writes. Returns EVENKEEL_STATUS_BUSY if the calling thread already writes.
 ///
 /// Threads: any, at any time, except a thread that reads: it would wait for itself.
 ///
@@ -423,8 +423,8 @@ pub unsafe extern "C" fn evenkeel_rw_lock_try_write(lock: *mut EvenkeelRwLock) -
     })
 }
 
-/// Releases a lock that the calling thread took for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another
-/// thread does.
+/// Releases a lock that the calling thread took for writing.
+/// Returns EVENKEEL_STATUS_NOT_LOCKED if nobody writes, and EVENKEEL_STATUS_WRONG_THREAD if another thread writes.
 ///
 /// Threads: only the thread that took the lock.
 ///
@@ -447,7 +447,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_unlock_write(lock: *mut EvenkeelRwLock
     })
 }
 
-/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
+/// Ends the use of a lock. Returns EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for other data.
 ///
 /// Threads: one, when no other thread uses it.
 ///
@@ -471,7 +471,7 @@ pub unsafe extern "C" fn evenkeel_event_init(event: *mut EvenkeelEvent) -> Evenk
     caught(|| unsafe { init(event, Event::new()) })
 }
 
-/// Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before the call.
+/// Sets the event: it has happened. Every waiter continues, and sees the data that the calling thread wrote before the call.
 ///
 /// Threads: any, at any time.
 ///
@@ -490,7 +490,7 @@ pub unsafe extern "C" fn evenkeel_event_set(event: *mut EvenkeelEvent) -> Evenke
 
 /// Resets the event, so that it can happen again.
 ///
-/// Threads: any, while no thread still waits for the last time.
+/// Threads: any, after all threads that waited for the event have returned.
 ///
 /// # Safety
 /// `event` is null or points to storage that the caller owns and that may be read and written.
@@ -522,12 +522,12 @@ pub unsafe extern "C" fn evenkeel_event_wait(event: *mut EvenkeelEvent) -> Evenk
     })
 }
 
-/// Whether the event has happened: 1 or 0.
+/// Writes to `is_set` whether the event has happened: 1 or 0.
 ///
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `event` is null or points to storage that the caller owns and that may be read and written; `is_set` may be written; null is an error.
+/// `event` is null or points to storage that the caller owns and that may be read and written; `is_set` may be written. A null `is_set` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_event_is_set(event: *const EvenkeelEvent, is_set: *mut u32) -> EvenkeelStatus {
     caught(|| {
@@ -538,7 +538,7 @@ pub unsafe extern "C" fn evenkeel_event_is_set(event: *const EvenkeelEvent, is_s
     })
 }
 
-/// Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. Afterwards the caller may use the storage for something else.
+/// Ends the use of an event. Returns EVENKEEL_STATUS_BUSY if a thread waits for it. Afterwards the caller may use the storage for other data.
 ///
 /// Threads: one, when no other thread uses it.
 ///

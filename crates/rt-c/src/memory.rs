@@ -1,4 +1,4 @@
-//! Memory of a server: keeps pages loaded, so that a tick does not wait for them, and counts each tick's page faults.
+//! Memory of a server: keeps pages loaded, so that no tick waits for a page, and counts each tick's page faults.
 
 use std::ffi::{c_char, c_void};
 
@@ -20,13 +20,13 @@ handles! { EvenkeelMemory, 256 of Memory; }
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelMemoryLock {
-    /// All pages that are mapped now or later, each from its first use on. Unused pages cost no memory.
+    /// All pages that are mapped now or later. Each page stays from its first use on. Unused pages cost no memory.
     AllOnFault = 0,
-    /// No pages: the kernel decides.
+    /// No pages: the kernel decides which pages it swaps out.
     Nothing = 1,
     /// All pages that are mapped now, loaded at once.
     Present = 2,
-    /// All pages that are mapped now or later, loaded at once, with the whole stack of every thread.
+    /// All pages that are mapped now or later, loaded at once. This includes the whole stack of every thread.
     All = 3,
 }
 
@@ -42,14 +42,14 @@ pub struct EvenkeelMemoryConfig {
     pub lock: u32,
     /// Always 0.
     pub reserved: u32,
-    /// Loads this many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
+    /// Loads this many bytes of the calling thread's stack, up to 64 MiB. 0 means 262,144. EVENKEEL_DO_NOT_ASK means none.
     pub stack_bytes: u64,
-    /// Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. It is for servers that allocate later.
-    /// 0: none.
+    /// Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. Use it if the server allocates later.
+    /// 0 means none.
     pub heap_bytes: u64,
 }
 
-/// Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
+/// Which settings are active: an EvenkeelApplyStatus for each setting. If the kernel refused it, its error number (errno) follows, else 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelMemoryReport {
@@ -61,7 +61,7 @@ pub struct EvenkeelMemoryReport {
     pub present: u32,
     /// The errno of the field above.
     pub present_errno: i32,
-    /// Whether pages that are mapped later stay. The library does not request it if a limit would make later allocations fail.
+    /// Whether pages that are mapped later stay in memory. If a limit would make later allocations fail, the library does not request this.
     pub future: u32,
     /// The errno of the field above.
     pub future_errno: i32,
@@ -73,7 +73,7 @@ pub struct EvenkeelMemoryReport {
     pub heap: u32,
     /// The errno of the field above.
     pub heap_errno: i32,
-    /// How many bytes this process may lock; UINT64_MAX without a limit.
+    /// How many bytes this process may lock. UINT64_MAX means no limit.
     pub lock_limit_bytes: u64,
 }
 
@@ -85,12 +85,12 @@ pub struct EvenkeelTickMemory {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Page faults of the tick's thread without disk access, since the previous tick ended; UINT64_MAX if the kernel does not report them.
+    /// Page faults of the tick's thread without disk access, since the previous tick ended. UINT64_MAX if the kernel does not report them.
     pub minor_faults: u64,
-    /// Page faults that waited for a disk; UINT64_MAX if the kernel does not report them.
+    /// Page faults of the tick's thread that waited for a disk. UINT64_MAX if the kernel does not report them.
     pub major_faults: u64,
-    /// Pages that the whole system read back from swap since the start, updated once a second; UINT64_MAX if the kernel does not report
-    /// them.
+    /// Pages that the whole system read back from swap since the start, updated once a second.
+    /// UINT64_MAX if the kernel does not report them.
     pub swapped_in: u64,
 }
 
@@ -130,13 +130,13 @@ pub(crate) fn memory_config(asked: EvenkeelMemoryConfig) -> Result<MemoryConfig,
     Ok(MemoryConfig { lock, stack_bytes, heap_bytes })
 }
 
-/// Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is not an error: the report
-/// lists it.
+/// Applies the settings, to the process (lock, heap) and to the calling thread (stack).
+/// A setting that the kernel refuses is not an error: the report lists it.
 ///
-/// Threads: only the thread that ticks, before its first tick. Free it with evenkeel_memory_free.
+/// Threads: only the thread that ticks, before its first tick. Free the handle with evenkeel_memory_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written; null is an error.
+/// `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written. A null `memory` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_memory_new(
     asked: *const EvenkeelMemoryConfig,
@@ -186,13 +186,13 @@ pub(crate) fn filled(found: MemoryReport) -> EvenkeelMemoryReport {
     }
 }
 
-/// Writes to `buffer` a line for each setting that is not active, with what to do. Empty if all requested settings are active. `needed` is
-/// the number of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+/// Writes to `buffer` a line for each setting that is not active, with what to do. The text is empty if all requested settings are active.
+/// `needed` is the number of bytes, with the zero at the end. Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit.
 ///
 /// Threads: one at a time. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
-/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_memory_advice(
     memory: *mut EvenkeelMemory,
@@ -208,8 +208,8 @@ pub unsafe extern "C" fn evenkeel_memory_advice(
     })
 }
 
-/// Call it after each evenkeel_clock_done. Returns the page faults of that tick. It costs one system call (about 0.3 us), and once a second it reads
-/// a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// Writes the page faults of the last tick to `tick`. Call this function after each evenkeel_clock_done.
+/// A call costs one system call (about 0.3 us), and once a second it reads a file. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: only the thread that ticks.
 ///
@@ -236,10 +236,10 @@ pub unsafe extern "C" fn evenkeel_memory_after(
     })
 }
 
-/// Loads the pages of memory that ticks will write to. The contents of the memory do not change. EVENKEEL_STATUS_REFUSED before Linux 5.14,
-/// and without free memory.
+/// Loads the pages of memory that ticks will write to. The contents of the memory do not change.
+/// Returns EVENKEEL_STATUS_REFUSED if the kernel is older than Linux 5.14, or memory is full.
 ///
-/// Threads: any, while no other thread writes there.
+/// Threads: any, while no other thread writes to this memory.
 ///
 /// # Safety
 /// `memory` is null or points to `bytes` bytes that may be written.
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn evenkeel_memory_prefault(memory: *mut c_void, bytes: us
 
 /// Frees the handle. Locked pages stay locked.
 ///
-/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_memory_free(memory: *mut EvenkeelMemory) -> EvenkeelStatus {
     caught(|| handle::take(memory).map(drop))

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::structs::structs;
 use crate::text;
 
-/// Where sessions find each other.
+/// Where the sessions of a host find each other.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelPhaseSettings {
@@ -16,7 +16,7 @@ pub struct EvenkeelPhaseSettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The folder of the sessions' files. Null: /dev/shm. Sessions see each other if they use the same folder.
+    /// The folder of the sessions' files. Null means /dev/shm. Sessions see each other if they use the same folder.
     pub folder: *const c_char,
 }
 
@@ -24,15 +24,15 @@ pub struct EvenkeelPhaseSettings {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelPhaseState {
-    /// The loop does nothing, because it was not requested.
+    /// Spreading was not requested.
     Off = 0,
-    /// The loop keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
+    /// The loop keeps its phase, because the alignment of its ticks needs that. Other sessions spread around it.
     Aligned = 1,
-    /// No other session shares CPUs with this one at a fitting period.
+    /// No other session with a matching period shares CPUs with this one.
     Alone = 2,
-    /// The loop's ticks move towards their place.
+    /// The loop's ticks move towards their goal.
     Settling = 3,
-    /// The loop's ticks are in their place.
+    /// The loop's ticks are at their goal.
     Settled = 4,
 }
 
@@ -46,11 +46,11 @@ pub struct EvenkeelPhaseReport {
     pub version: u32,
     /// One of EvenkeelPhaseState.
     pub state: u32,
-    /// How many other sessions are taken into account.
+    /// How many other sessions the loop takes into account.
     pub neighbours: u32,
-    /// How far ticks were shifted so far, in nanoseconds; later is positive.
+    /// How far the loop has shifted its ticks so far, in nanoseconds. Positive means later.
     pub shifted_ns: i64,
-    /// How far the ticks still have to move, in nanoseconds; later is positive.
+    /// How far the ticks still have to move, in nanoseconds. Positive means later.
     pub distance_ns: i64,
 }
 

@@ -15,7 +15,7 @@ pub enum EvenkeelQuantumModel {
     Unknown = 0,
     /// The CPU is not taken away.
     None = 1,
-    /// The CPU is taken away at fixed times, by a hypervisor that gives each virtual CPU a slice.
+    /// The CPU is taken away at fixed times, by a hypervisor that runs each virtual CPU in slices.
     FixedSlot = 2,
     /// The CPU is taken away when the quota of a CPU limit is used up, until the limit's next period.
     TokenBucket = 3,
@@ -27,7 +27,7 @@ pub enum EvenkeelQuantumModel {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelAlignment {
-    /// The clock does not move ticks: it may not, there are no slices, or no phase was better.
+    /// The clock does not move ticks: alignment is off, there are no slices, or no phase was better.
     Free = 0,
     /// The clock searches for gaps in idle time.
     Looking = 1,
@@ -39,7 +39,7 @@ pub enum EvenkeelAlignment {
     NoMultiple = 4,
 }
 
-/// How the CPU is taken away, and how the clock reacts to it.
+/// How the CPU is taken away, and how the clock reacts to the gaps.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelQuantum {
@@ -51,9 +51,9 @@ pub struct EvenkeelQuantum {
     pub model: u32,
     /// One of EvenkeelAlignment.
     pub alignment: u32,
-    /// The period of the slices or of the limit, in nanoseconds; 0 without slices and limit.
+    /// The period of the slices or of the limit, in nanoseconds. 0 if there are no slices and no limit.
     pub period_ns: u64,
-    /// This machine's or server's share of the CPU, up to 1; below 0 if it is not known.
+    /// The share of the CPU that this machine or server gets, up to 1. Below 0 if it is not known.
     pub share: f64,
     /// How often the clock shifted ticks.
     pub moves: u64,
@@ -65,9 +65,9 @@ pub struct EvenkeelQuantum {
     pub gaps_unknown: u64,
     /// How often the clock woke in idle time to search. Each wake-up costs some 5 us of CPU time.
     pub probes: u64,
-    /// When a recent slice began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are no slices.
+    /// When a recent slice began, in nanoseconds of evenkeel_now_ns's clock. 0 if there are no slices.
     pub phase_ns: u64,
-    /// The confidence that there are slices, from 0 to 1; below 0 without slices.
+    /// The confidence that there are slices, from 0 to 1. Below 0 if there are no slices.
     pub confidence: f64,
 }
 
@@ -78,7 +78,7 @@ structs! {
     }
 }
 
-/// Call it between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
+/// Call this function between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
 ///
 /// Threads: only the thread that ticks.
 #[unsafe(no_mangle)]
@@ -91,7 +91,7 @@ pub extern "C" fn evenkeel_clock_checkpoint(clock: *mut EvenkeelClock) -> Evenke
     })
 }
 
-/// How the CPU is taken away from the tick's thread, as far as the clock has detected it, and how the clock reacts to it.
+/// Writes to `quantum` how the CPU is taken away from the tick's thread, as far as the clock knows, and how the clock reacts.
 ///
 /// Threads: one at a time.
 ///

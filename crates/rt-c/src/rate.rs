@@ -28,7 +28,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// Returns the function to call at each change, and the list that it writes to.
+    /// Returns the function to call at each change, and the list that the function writes to.
     pub(crate) fn recorder() -> (impl FnMut(RateChange) + Send + 'static, Arc<Mutex<Changes>>) {
         let changes = Arc::new(Mutex::new(Changes::default()));
         let recorded = Arc::clone(&changes);
@@ -88,7 +88,7 @@ pub enum EvenkeelRateReason {
     Starved = 5,
     /// There was room for a shorter period for long enough.
     Calm = 6,
-    /// The game entered another phase.
+    /// Another phase of the game began.
     Phase = 7,
     /// The time slices of the CPU changed.
     TimeSlices = 8,
@@ -114,7 +114,7 @@ pub struct EvenkeelRateChange {
     pub reserved: u32,
 }
 
-/// Settings of a rate. All zero (EVENKEEL_INIT): periods of 10, 20, 30 and 50 ms, but 10 ms only for a phase that requests it.
+/// Settings of a rate. All zero (EVENKEEL_INIT) means periods of 10, 20, 30 and 50 ms. The period is 10 ms only in a phase that requests it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelRateSettings {
@@ -122,17 +122,17 @@ pub struct EvenkeelRateSettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
+    /// The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order. The list ends at the first 0.
     pub ladder_ns: [u64; 16],
-    /// The period to start with, in nanoseconds. 0: 20,000,000.
+    /// The period to start with, in nanoseconds. 0 means 20,000,000.
     pub start_ns: u64,
-    /// The shortest period of the phase to start in, in nanoseconds. 0: 20,000,000.
+    /// The shortest period of the phase to start in, in nanoseconds. 0 means 20,000,000.
     pub fastest_ns: u64,
-    /// The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
+    /// The longest period of the phase to start in, in nanoseconds. 0 means 50,000,000.
     pub slowest_ns: u64,
-    /// The highest sustainable load, 0.05 to 1: how long a tick works, divided by the part of the period in which it may run. 0: 0.75.
+    /// The highest sustainable load, 0.05 to 1. The load is how long a tick works, divided by the part of the period in which it may run. 0 means 0.75.
     pub sustainable: f64,
-    /// With one CPU, the share that is left to the system, up to 0.95. 0: 0.5; below 0: none.
+    /// With one CPU, the share of the CPU for the rest of the system, up to 0.95. 0 means 0.5, and a value below 0 means none.
     pub system_share: f64,
 }
 
@@ -171,13 +171,13 @@ pub(crate) fn settings(asked: EvenkeelRateSettings) -> RateSettings {
     }
 }
 
-/// Creates a rate: opens the files with the kernel's counters, and allocates all memory of the rate. EVENKEEL_STATUS_OUT_OF_RANGE if the
-/// ladder or a share is invalid.
+/// Creates a rate: opens the files with the kernel's counters, and allocates all memory of the rate.
+/// Returns EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
 ///
-/// Threads: only the thread that ticks, because the rate reads that thread's counters. Free it with evenkeel_rate_free.
+/// Threads: only the thread that ticks, because the rate reads that thread's counters. Free the handle with evenkeel_rate_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written; null is an error.
+/// `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written. A null `rate` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rate_new(
     asked: *const EvenkeelRateSettings,
@@ -191,12 +191,12 @@ pub unsafe extern "C" fn evenkeel_rate_new(
     })
 }
 
-/// The current period, in nanoseconds, to start a clock with.
+/// Writes the current period to `period_ns`, in nanoseconds, to start a clock with.
 ///
 /// Threads: one at a time.
 ///
 /// # Safety
-/// `period_ns` may be written; null is an error.
+/// `period_ns` may be written. A null `period_ns` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rate_period(rate: *mut EvenkeelRate, period_ns: *mut u64) -> EvenkeelStatus {
     caught(|| {
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn evenkeel_rate_period(rate: *mut EvenkeelRate, period_ns
     })
 }
 
-/// Sets the clock's period if the rate chose another one.
+/// Sets the clock's period if the rate chose another period.
 fn follow(
     rate: *const EvenkeelRate,
     clock: &mut Ticking,
@@ -218,13 +218,14 @@ fn follow(
     Ok(())
 }
 
-/// Call it after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on. `period_ns` is the
-/// clock's period, in nanoseconds. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// Call this function after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on.
+/// Writes the clock's period to `period_ns`, in nanoseconds. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
-/// Threads: only the thread that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
+/// Threads: only the thread that ticks.
+/// About once a second this function reads the system's counters for some microseconds, after a tick that leaves time.
 ///
 /// # Safety
-/// `period_ns` may be written; null is an error.
+/// `period_ns` may be written. A null `period_ns` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rate_after(
     rate: *mut EvenkeelRate,
@@ -267,8 +268,8 @@ pub extern "C" fn evenkeel_rate_enter(
     })
 }
 
-/// Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period, and the clock's period
-/// follows. Call it after each evenkeel_rate_after.
+/// Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period.
+/// The clock's period follows. Call this function after each evenkeel_rate_after.
 ///
 /// Threads: only the thread that ticks.
 #[unsafe(no_mangle)]
@@ -281,13 +282,13 @@ pub extern "C" fn evenkeel_rate_take_slices(rate: *mut EvenkeelRate, clock: *mut
     })
 }
 
-/// The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
-/// EVENKEEL_STATUS_NO_DATA in the first second.
+/// Writes to `load` the load in the last second or so, such as 0.6. Returns EVENKEEL_STATUS_NO_DATA in the first second.
+/// The load is how long a tick works, divided by the part of the period in which it may run.
 ///
 /// Threads: one at a time.
 ///
 /// # Safety
-/// `load` may be written; null is an error.
+/// `load` may be written. A null `load` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rate_load(rate: *mut EvenkeelRate, load: *mut f64) -> EvenkeelStatus {
     caught(|| {
@@ -298,9 +299,9 @@ pub unsafe extern "C" fn evenkeel_rate_load(rate: *mut EvenkeelRate, load: *mut 
     })
 }
 
-/// The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
+/// Writes the last change of the period, and its reason, to `change`. Returns EVENKEEL_STATUS_NO_DATA if the period never changed.
 ///
-/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 ///
 /// # Safety
 /// `change` is null or points to a struct prepared by evenkeel_init.
@@ -330,9 +331,9 @@ fn why(why: RateReason) -> EvenkeelRateReason {
     }
 }
 
-/// Frees the handle; the clock keeps its period.
+/// Frees the handle. The clock keeps its period.
 ///
-/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_rate_free(rate: *mut EvenkeelRate) -> EvenkeelStatus {
     caught(|| handle::take(rate).map(drop))

@@ -12,21 +12,21 @@ use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::structs::{self, structs};
 use crate::text;
 
-/// The maximum number of scopes that one thread may be in at once.
+/// The maximum number of scopes that a thread may have entered and not left.
 const DEPTH_MAX: usize = 128;
-/// The maximum number of names.
+/// The maximum number of scope names.
 const NAMES_MAX: usize = 4096;
 
 /// Scopes by their numbers, which begin at 1.
 static BY_NUMBER: [OnceLock<&'static Scope>; NAMES_MAX] = [const { OnceLock::new() }; NAMES_MAX];
 static COUNT: Mutex<usize> = Mutex::new(0);
 
-/// The scopes that a thread is in.
+/// The scopes that a thread has entered and not left.
 struct Inside(Vec<(u32, Entered)>);
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // The thread ends. Scopes that it did not leave have no end, and its ring may be gone already, so their guards must not run.
+        // The thread ends. Scopes that it did not leave have no end. The thread's ring may be gone already, so their guards must not run.
         self.0.drain(..).for_each(std::mem::forget);
     }
 }
@@ -57,10 +57,10 @@ impl From<ScopeError> for Failure {
     }
 }
 
-/// Starts to record the calling thread, under a name: allocates a ring for its last scopes (up to a million; rounded up to a power of two). Call
-/// it before the first tick; the first call of a process takes up to 0.3 s. A second call with the same name changes nothing. Once a thread
-/// records, every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already,
-/// EVENKEEL_STATUS_BUSY if this thread records under another name.
+/// Starts to record the calling thread under a name. Allocates a ring for the thread's last scopes (up to a million; rounded up to a power of two).
+/// Call this function before the first tick: the first call of a process takes up to 0.3 s. A second call with the same name changes nothing.
+/// Once a thread records, every other thread starts to record at its first scope, with a ring of 4,096.
+/// Returns EVENKEEL_STATUS_NO_ROOM if 256 threads already record, and EVENKEEL_STATUS_BUSY if this thread records under another name.
 ///
 /// Threads: only the thread that enters scopes.
 ///
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn evenkeel_scope_start_thread(name: *const c_char, scopes
     })
 }
 
-/// Allocates what the calling thread needs to enter scopes.
+/// Allocates the memory that the calling thread needs to enter scopes.
 pub(crate) fn reserve() -> Result<(), Failure> {
     inside(|inside| {
         inside.reserve_exact(DEPTH_MAX.saturating_sub(inside.len()));
@@ -84,13 +84,13 @@ pub(crate) fn reserve() -> Result<(), Failure> {
     })
 }
 
-/// Returns the number of the scope with this name of 1 to 128 bytes; the same number for the same name. It takes a lock and allocates, so call it at
-/// the start, not in a tick. EVENKEEL_STATUS_NO_ROOM if there are 4,096 names already.
+/// Writes to `scope` the number of the scope with this name of 1 to 128 bytes. The same name always has the same number.
+/// The call takes a lock and allocates, so make it at the start, not in a tick. Returns EVENKEEL_STATUS_NO_ROOM if 4,096 names already exist.
 ///
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `name` is null or a text that ends with a zero; `scope` may be written; null is an error.
+/// `name` is null or a text that ends with a zero; `scope` may be written. A null `scope` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_scope_register(name: *const c_char, scope: *mut u32) -> EvenkeelStatus {
     caught(|| {
@@ -111,8 +111,8 @@ pub unsafe extern "C" fn evenkeel_scope_register(name: *const c_char, scope: *mu
     })
 }
 
-/// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE if no scope has this number, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do
-/// not leave it.
+/// Enters a scope. Returns EVENKEEL_STATUS_BAD_HANDLE if no scope has this number.
+/// Returns EVENKEEL_STATUS_NO_ROOM if the thread is already in 128 scopes. In both cases do not leave the scope.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -133,7 +133,7 @@ fn outside() -> Failure {
     Failure::new(EvenkeelStatus::BadHandle, "this thread is in no scope with this number")
 }
 
-/// Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in no such scope.
+/// Leaves the innermost scope with this number. Returns EVENKEEL_STATUS_BAD_HANDLE if the thread is not in such a scope.
 ///
 /// Threads: only the thread that entered the scope.
 #[unsafe(no_mangle)]
@@ -147,14 +147,14 @@ pub extern "C" fn evenkeel_scope_leave(scope: u32) -> EvenkeelStatus {
     })
 }
 
-/// Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the
-/// end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads keep recording meanwhile, so call again with more than `needed`.
-/// EVENKEEL_STATUS_NO_DATA if no thread records.
+/// Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the end.
+/// Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit. Threads keep recording meanwhile, so call again with more than `needed`.
+/// Returns EVENKEEL_STATUS_NO_DATA if no thread records.
 ///
-/// Threads: any, at any time, but not in a tick: it allocates.
+/// Threads: any, at any time, but not in a tick, because the call allocates.
 ///
 /// # Safety
-/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_scope_chrome_json(
     buffer: *mut c_char,
@@ -168,9 +168,9 @@ pub unsafe extern "C" fn evenkeel_scope_chrome_json(
     })
 }
 
-/// Writes all rings as JSON to a file, which it creates or replaces.
+/// Writes all rings as JSON to a file. Creates or replaces the file.
 ///
-/// Threads: any, at any time, but not in a tick: it allocates and writes a file.
+/// Threads: any, at any time, but not in a tick, because the call allocates and writes a file.
 ///
 /// # Safety
 /// `path` is null or a text that ends with a zero.
@@ -194,7 +194,7 @@ pub struct EvenkeelLongScope {
     pub version: u32,
     /// The scope's name, cut to fit, with a zero at the end.
     pub name: [c_char; 136],
-    /// The kernel's id of the thread that ran it.
+    /// The kernel's id of the thread that ran the scope.
     pub thread: u32,
     /// Always 0.
     pub reserved: u32,
@@ -208,7 +208,7 @@ structs! {
     EvenkeelLongScope { name: [c_char; 136], thread: u32, reserved: u32, end_ns: u64, cpu_ns: u64 }
 }
 
-/// The maximum number of long scopes that the log holds. Later scopes are only counted.
+/// The maximum number of long scopes that the log holds. The library counts later scopes without storing them.
 const LONG_MAX: usize = 4096;
 
 struct Long {
@@ -218,9 +218,10 @@ struct Long {
 
 static LONG: Mutex<Long> = Mutex::new(Long { scopes: VecDeque::new(), lost: 0 });
 
-/// Logs each innermost scope that uses the CPU for longer than this, in nanoseconds, from now on, on threads that record. Start with half the
-/// quantum of a sliced CPU. It reads the thread's CPU time twice a scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
-/// EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
+/// From now on, logs each innermost scope that uses the CPU for longer than `over_ns` nanoseconds, on threads that record. Allocates the log.
+/// Start with half of the quantum if the CPU runs in slices.
+/// Each scope then reads the thread's CPU time twice, which takes about 0.7 us, so use this for diagnosis only.
+/// Returns EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -228,7 +229,7 @@ pub extern "C" fn evenkeel_scope_log_long(over_ns: u64) -> EvenkeelStatus {
     caught(|| Ok(scope::log_long(Duration::from_nanos(over_ns))?))
 }
 
-/// Logs no more scopes. Scopes in the log can still be taken.
+/// Stops logging. The caller can still take the scopes in the log.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -240,19 +241,19 @@ pub extern "C" fn evenkeel_scope_stop_long() -> EvenkeelStatus {
 }
 
 /// Takes the oldest scope of the log. `lost` is the number of scopes that were lost since the last call because the log was full.
-/// EVENKEEL_STATUS_NO_DATA if no scope is left; `lost` is set too.
+/// Returns EVENKEEL_STATUS_NO_DATA if no scope is left, and sets `lost` in that case too.
 ///
-/// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
+/// Threads: any, at any time, but not in a tick, because the call takes a lock and allocates.
 ///
 /// # Safety
-/// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
+/// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` may be written. A null `lost` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_scope_take_long(
     long_scope: *mut EvenkeelLongScope,
     lost: *mut u64,
 ) -> EvenkeelStatus {
     caught(|| {
-        // SAFETY: as this function's caller promises. The check comes first, because a scope cannot be put back once taken.
+        // SAFETY: as this function's caller promises. Check first, because a taken scope cannot be put back.
         unsafe { structs::fillable(long_scope) }?;
         structs::puttable(lost)?;
         let mut long = LONG.lock().unwrap_or_else(PoisonError::into_inner);

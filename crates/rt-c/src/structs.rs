@@ -1,15 +1,15 @@
-//! Reads and writes structs in the caller's memory. Every struct begins with its version and with its size as the caller's compiler knew
-//! it, so that either side may be older than the other.
+//! Reads and writes structs in the caller's memory. Every struct begins with its version, and with its size in the caller's compiler.
+//! So the caller and the library may have different versions.
 
 use std::ffi::{c_char, c_void};
 use std::mem::{MaybeUninit, align_of, size_of};
 
 use crate::failure::{self, EvenkeelStatus, Failure};
 
-/// The meaning of this header's structs and functions. New fields at the end of a struct do not change it.
+/// The version of the header: what its structs and functions mean. New fields at the end of a struct do not change the version.
 pub const EVENKEEL_ABI_VERSION: u32 = 2;
 
-/// A size larger than this means that the struct was not prepared, whatever its version.
+/// A size larger than this means that the struct was not prepared, whatever the struct's version says.
 const SIZE_MAX: usize = 4096;
 /// The size of the fields that every struct begins with.
 const HEAD: usize = size_of::<Head>();
@@ -24,7 +24,7 @@ struct Head {
 /// A struct of the header.
 ///
 /// # Safety
-/// The type is `repr(C)`, begins with `size: u32` and `version: u32`, has no padding, and any bytes are a valid value.
+/// The type is `repr(C)`, begins with `size: u32` and `version: u32`, and has no padding. Any bytes are a valid value.
 pub(crate) unsafe trait Struct: Copy {}
 
 /// Implements `Struct`, and checks at compile time that the listed fields leave no padding between them.
@@ -36,7 +36,7 @@ macro_rules! structs {
             assert!(std::mem::offset_of!($name, size) == 0 && std::mem::offset_of!($name, version) == 4);
             assert!(std::mem::size_of::<$name>() == 8 $(+ std::mem::size_of::<$type>())*);
             assert!(std::mem::size_of::<$name>() <= 4096);
-            // Fails to compile if a listed type is not the field's type.
+            // If a listed type is not the field's type, this does not compile.
             const fn same(it: &$name) { $(let _: &$type = &it.$field;)* }
             let _: fn(&$name) = same;
         };
@@ -62,7 +62,7 @@ pub(crate) unsafe fn init(structure: *mut c_void, size: usize) -> Result<(), Fai
     Ok(())
 }
 
-/// Checks that a pointer is neither null nor misaligned. Nothing else about a pointer can be checked.
+/// Checks that a pointer is neither null nor misaligned. The library cannot check anything else about a pointer.
 fn checked<T>(pointer: *const T) -> Result<(), Failure> {
     if pointer.is_null() {
         return Err(failure::null::<T>());
@@ -93,10 +93,10 @@ unsafe fn head<T: Struct>(structure: *const T) -> Result<Head, Failure> {
     Ok(head)
 }
 
-/// Copies the caller's struct. Fields that are beyond its end are zero.
+/// Copies the caller's struct. Fields beyond the end of that struct become zero.
 ///
 /// # Safety
-/// `structure` is null, or points to as many bytes as its size says, which may be read.
+/// `structure` is null, or points to as many readable bytes as its size says.
 pub(crate) unsafe fn get<T: Struct>(structure: *const T) -> Result<T, Failure> {
     // SAFETY: the caller promises the whole struct, and this reads only its head.
     let head = unsafe { head(structure) }?;
@@ -123,10 +123,10 @@ pub(crate) unsafe fn fillable<T: Struct>(structure: *const T) -> Result<(), Fail
     unsafe { head(structure) }.map(drop)
 }
 
-/// Copies the value into the caller's struct as far as there is room, and sets its size to the number of bytes copied.
+/// Copies the value into the caller's struct as far as there is room. Sets the struct's size to the number of bytes copied.
 ///
 /// # Safety
-/// `structure` is null, or points to as many bytes as its size says, which may be written.
+/// `structure` is null, or points to as many writable bytes as its size says.
 pub(crate) unsafe fn fill<T: Struct>(structure: *mut T, value: T) -> Result<(), Failure> {
     // SAFETY: the caller promises the whole struct, and this reads only its head.
     let head = unsafe { head(structure) }?;
@@ -143,7 +143,7 @@ pub(crate) unsafe fn fill<T: Struct>(structure: *mut T, value: T) -> Result<(), 
 /// Writes one value.
 ///
 /// # Safety
-/// `place` may be written; null is an error.
+/// `place` may be written. A null `place` is an error.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Failure> {
     checked(place)?;
     // SAFETY: the caller promises that it may be written, and it is neither null nor misaligned.
@@ -156,12 +156,12 @@ pub(crate) fn puttable<T>(place: *const T) -> Result<(), Failure> {
     checked(place)
 }
 
-/// Writes a text and a zero to `buffer`, and to `needed` the number of bytes that these take, even if they do not fit.
+/// Writes a text and a zero to `buffer`. Writes their number of bytes to `needed`, even if they do not fit.
 ///
 /// # Safety
-/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 pub(crate) unsafe fn put_text(buffer: *mut c_char, size: usize, text: &str, needed: *mut usize) -> Result<(), Failure> {
-    // SAFETY: as the caller promises. `needed` is written first, because a caller without a buffer asks only for it.
+    // SAFETY: as the caller promises. Write `needed` first, because a caller without a buffer asks only for that number.
     unsafe { put(needed, text.len() + 1) }?;
     checked(buffer)?;
     if text.len() >= size {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn either_side_may_be_older() {
-        // An old caller with a new library: no byte beyond the end of the short struct may be touched.
+        // The caller is older than the library: no byte beyond the end of the short struct may be touched.
         let mut old = [Old { size: 16, version: 1, first: 7 }, Old { size: 9, version: 9, first: 9 }];
         // SAFETY: the struct has 16 bytes, as its size says.
         let taken = unsafe { get((&raw const old[0]).cast::<New>()) }.unwrap();
@@ -217,7 +217,7 @@ mod tests {
         unsafe { fill((&raw mut old[0]).cast::<New>(), value) }.unwrap();
         let version = EVENKEEL_ABI_VERSION;
         assert_eq!(old, [Old { size: 16, version, first: 3 }, Old { size: 9, version: 9, first: 9 }]);
-        // A new caller with an old library.
+        // The caller is newer than the library.
         let mut new = New { size: 24, version: 1, first: 7, second: 0 };
         // SAFETY: the struct has 24 bytes, as its size says.
         unsafe {

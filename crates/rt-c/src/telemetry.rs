@@ -1,4 +1,4 @@
-//! Telemetry: what the ticks are doing, on a page of shared memory.
+//! Telemetry: publishes the state of the ticks on a page of shared memory.
 
 use std::ffi::c_char;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::text;
 #[derive(Debug)]
 pub struct EvenkeelTelemetry(());
 
-/// The value behind an [`EvenkeelTelemetry`]: the tick's thread writes the page, and any thread may change the counters.
+/// The value behind an [`EvenkeelTelemetry`]. The tick's thread writes the page, and any thread may change the counters.
 pub(crate) struct Page {
     telemetry: Mutex<Telemetry>,
     counters: Counters,
@@ -42,9 +42,9 @@ pub enum EvenkeelCount {
     BytesIn = 3,
     /// Bytes sent in datagrams.
     BytesOut = 4,
-    /// Datagrams lost for lack of room, in either direction.
+    /// Datagrams lost because there was no room, in either direction.
     Drops = 5,
-    /// The current number of players in the session, which goes up and down.
+    /// The current number of players in the session. This number goes up and down.
     Players = 6,
 }
 
@@ -56,11 +56,11 @@ pub struct EvenkeelTelemetrySettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The session's name, 1 to 64 bytes: any text.
+    /// The session's name: any text of 1 to 64 bytes.
     pub session: *const c_char,
-    /// The folder of the page. Null: /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
+    /// The folder of the page. Null means /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
     pub folder: *const c_char,
-    /// Not 0: the server's group may read the page too. 0: only the server's user may read it.
+    /// If not 0, the server's group may read the page too. If 0, only the server's user may read it.
     pub is_for_group: u32,
     /// Always 0.
     pub reserved: u32,
@@ -84,14 +84,13 @@ fn locked(telemetry: &Mutex<Telemetry>) -> std::sync::MutexGuard<'_, Telemetry> 
     telemetry.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
-/// EVENKEEL_STATUS_REFUSED if no folder accepts the page, or this process has such a session already.
+/// Creates the page of a session, which any permitted process can read while the server runs. Freeing the handle removes the page.
+/// Returns EVENKEEL_STATUS_REFUSED if no folder accepts the page, or this process already has a session of that name.
 ///
-/// Threads: any. Free it with evenkeel_telemetry_free.
+/// Threads: any. Free the handle with evenkeel_telemetry_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` may
-/// be written; null is an error.
+/// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` may be written. A null `telemetry` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_telemetry_new(
     asked: *const EvenkeelTelemetrySettings,
@@ -112,7 +111,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_new(
 }
 
 /// # Safety
-/// Its texts are null or end with a zero.
+/// The texts of `asked` are null or end with a zero.
 pub(crate) unsafe fn settings(asked: EvenkeelTelemetrySettings) -> Result<TelemetrySettings, Failure> {
     if asked.reserved != 0 {
         return Err(EvenkeelStatus::UnknownField.into());
@@ -129,7 +128,8 @@ pub(crate) unsafe fn settings(asked: EvenkeelTelemetrySettings) -> Result<Teleme
     Ok(TelemetrySettings { session, folder, access })
 }
 
-/// Call it after each evenkeel_clock_done: writes the entry of that tick, with the clock's period. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// Writes the entry of the last tick, with the clock's period. Call this function after each evenkeel_clock_done.
+/// Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: only the thread that ticks. Takes less than a microsecond.
 #[unsafe(no_mangle)]
@@ -149,7 +149,7 @@ pub extern "C" fn evenkeel_telemetry_after(
     })
 }
 
-/// Sets the clock's detected quantum, from the next entry on. Call it before each evenkeel_telemetry_after.
+/// Passes the clock's detected quantum to the page, from the next entry on. Call this function before each evenkeel_telemetry_after.
 ///
 /// Threads: only the thread that ticks.
 #[unsafe(no_mangle)]
@@ -166,7 +166,7 @@ pub extern "C" fn evenkeel_telemetry_quantum(
     })
 }
 
-/// Sets the page faults from evenkeel_memory_after for the next entry. Call it before evenkeel_telemetry_after.
+/// Passes the page faults from evenkeel_memory_after to the page, for the next entry. Call this function before evenkeel_telemetry_after.
 ///
 /// Threads: only the thread that ticks.
 ///
@@ -196,7 +196,7 @@ pub(crate) fn count(number: u32) -> Result<Count, Failure> {
     known.ok_or_else(|| Failure::new(EvenkeelStatus::OutOfRange, format_args!("no EvenkeelCount: {number}")))
 }
 
-/// Adds to a counter (EvenkeelCount).
+/// Adds to a counter of the page (EvenkeelCount).
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -210,7 +210,7 @@ pub extern "C" fn evenkeel_telemetry_add(telemetry: *const EvenkeelTelemetry, wh
     })
 }
 
-/// Sets a counter (EvenkeelCount), such as players.
+/// Sets a counter of the page (EvenkeelCount), such as players.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -229,7 +229,7 @@ pub extern "C" fn evenkeel_telemetry_set(telemetry: *const EvenkeelTelemetry, wh
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+/// `path` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_telemetry_path(
     telemetry: *const EvenkeelTelemetry,
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_path(
 /// Threads: any, at any time. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
-/// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+/// `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_telemetry_prometheus(
     telemetry: *const EvenkeelTelemetry,
@@ -266,15 +266,15 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus(
     })
 }
 
-/// Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes,
-/// with the zero at the end. `folder` is the folder of the pages; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
-/// Sessions come and go, so call again with more than `needed`.
+/// Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text.
+/// `needed` is the number of bytes, with the zero at the end. `folder` is the folder of the pages. An empty text means the default folders.
+/// Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit. Sessions come and go, so call again with more than `needed`.
 ///
 /// Threads: any, at any time. Allocates memory and reads files: do not call it in a tick.
 ///
 /// # Safety
-/// `folder` is null or a text that ends with a zero; `text` is null or points to `size` bytes that may be written; `needed` is null or may be
-/// written.
+/// `folder` is null or a text that ends with a zero. `text` is null or points to `size` bytes that may be written.
+/// `needed` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_telemetry_prometheus_of_all(
     folder: *const c_char,
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus_of_all(
                     pages.extend(running.filter_map(|session| session.reader.read().ok()));
                 }
                 Err(Errno::OPNOTSUPP) => return Err(PageError::Unsupported.into()),
-                // One of the default folders may be missing; that is not an error.
+                // It is not an error if one of the default folders is missing.
                 Err(errno) if is_named => {
                     let what = format_args!("failed to read {}: {errno}", folder.display());
                     return Err(Failure::new(EvenkeelStatus::Refused, what));
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus_of_all(
 
 /// Removes the page.
 ///
-/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_telemetry_free(telemetry: *mut EvenkeelTelemetry) -> EvenkeelStatus {
     caught(|| handle::take(telemetry).map(drop))

@@ -4,14 +4,14 @@ use std::ffi::c_char;
 
 use crate::failure::{EvenkeelStatus, Failure};
 
-/// The library reads at most this many bytes of a text. If a text lacks its terminating zero, this limits how far the library reads into the caller's
-/// memory.
+/// The library reads at most this many bytes of a text.
+/// If a text lacks its terminating zero, this limits how far the library reads into the caller's memory.
 const TEXT_MAX: usize = 4096;
 
 /// The caller's text, up to its zero.
 ///
 /// # Safety
-/// `text` is null, or points to bytes that may be read up to a zero, and that stay as they are while `'a` lasts.
+/// `text` is null, or points to bytes that may be read up to a zero. The bytes do not change while `'a` lasts.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     if text.is_null() {
         return Err(Failure::new(EvenkeelStatus::NullPointer, "the pointer to a text is null"));
@@ -22,7 +22,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     let Some(length) = length else {
         return Err(Failure::new(EvenkeelStatus::BadText, format_args!("a text has no end within {TEXT_MAX} bytes")));
     };
-    // SAFETY: these bytes were just read, and the caller promises that they stay unchanged.
+    // SAFETY: the search has just read these bytes, and the caller promises that they do not change.
     let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
     std::str::from_utf8(bytes).map_err(|error| Failure::new(EvenkeelStatus::BadText, error))
 }
@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn texts_end_and_are_utf8() {
         let endless = [b'x'; TEXT_MAX + 1];
-        // SAFETY: each text ends with a zero, or is longer than the limit up to which texts are read.
+        // SAFETY: each text ends with a zero, or is longer than the limit of the search.
         unsafe {
             assert_eq!(text(c"move".as_ptr()).unwrap(), "move");
             assert_eq!(text(std::ptr::null()).unwrap_err().status, EvenkeelStatus::NullPointer);

@@ -16,10 +16,10 @@ pub struct EvenkeelThread(());
 
 handles! { EvenkeelThread, 256 of TickThread; }
 
-/// A value for a field of EvenkeelThreadConfig whose zero means a default: it requests nothing.
+/// The value that requests nothing, for a field of EvenkeelThreadConfig whose zero means a default.
 pub const EVENKEEL_DO_NOT_ASK: u64 = 0x7fff_ffff_ffff_ffff;
 
-/// Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) helps everywhere and needs no privileges.
+/// Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) means settings that help on every machine and need no privileges.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelThreadConfig {
@@ -27,19 +27,19 @@ pub struct EvenkeelThreadConfig {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Runs the thread on these CPUs only, as a list such as "2-3,6". Null: the kernel chooses.
+    /// Runs the thread on these CPUs only, as a list such as "2-3,6". Null means that the kernel chooses.
     pub cpus: *const c_char,
-    /// The scheduler's time slice, in nanoseconds (Linux 6.12 and later): 100,000 to 100,000,000, else the report says that it has no effect.
-    /// 0: 100,000.
+    /// The scheduler's time slice, in nanoseconds, 100,000 to 100,000,000. 0 means 100,000. Needs Linux 6.12.
+    /// For a value out of this range, the report says that it has no effect.
     pub slice_ns: u64,
-    /// How late the kernel may end a sleep, in nanoseconds. 0: 1.
+    /// How late the kernel may end a sleep, in nanoseconds. 0 means 1.
     pub timer_slack_ns: u64,
-    /// Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: not requested.
+    /// Makes the thread real-time (SCHED_FIFO) with this priority, 1 to 99. Needs CAP_SYS_NICE. 0 means not real-time.
     pub fifo_priority: u32,
-    /// Not 0: keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed. It costs power, and
-    /// needs write access to /dev/cpu_dma_latency.
+    /// If not 0, keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed.
+    /// This setting costs power, and needs write access to /dev/cpu_dma_latency.
     pub asks_dma_latency: u32,
-    /// The longest allowed time to leave an idle state, in microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
+    /// The longest allowed time to leave an idle state, in microseconds, 0 to 2,000,000,000. Used if asks_dma_latency is not 0.
     pub dma_latency_us: i32,
     /// Always 0.
     pub reserved: u32,
@@ -51,17 +51,17 @@ pub struct EvenkeelThreadConfig {
 pub enum EvenkeelApplyStatus {
     /// Not requested.
     NotRequested = 0,
-    /// The setting is active. It was read back if the kernel allows that.
+    /// The setting is active. If the kernel allows it, the setting was read back.
     Active = 1,
     /// The kernel refused the setting. The next field of the report has the error number.
     Refused = 2,
     /// The setting was active and is suspended: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     Suspended = 3,
-    /// The kernel accepted the setting without effect.
+    /// The kernel accepted the setting, but it has no effect.
     NoEffect = 4,
 }
 
-/// Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
+/// Which settings are active: an EvenkeelApplyStatus for each setting. If the kernel refused it, its error number (errno) follows, else 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelThreadReport {
@@ -69,23 +69,23 @@ pub struct EvenkeelThreadReport {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
+    /// The EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
     pub cpus: u32,
     /// The errno of the field above.
     pub cpus_errno: i32,
-    /// EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns. A real-time thread requests no slice.
+    /// The EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns. For a real-time thread, the slice is not requested.
     pub slice: u32,
     /// The errno of the field above.
     pub slice_errno: i32,
-    /// EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
+    /// The EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
     pub timer_slack: u32,
     /// The errno of the field above.
     pub timer_slack_errno: i32,
-    /// EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
+    /// The EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
     pub fifo: u32,
     /// The errno of the field above.
     pub fifo_errno: i32,
-    /// EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
+    /// The EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
     pub dma_latency: u32,
     /// The errno of the field above.
     pub dma_latency_errno: i32,
@@ -104,10 +104,10 @@ structs! {
 
 /// Applies the settings to the calling thread. A setting that the kernel refuses is not an error: the report lists it.
 ///
-/// Threads: only the thread that ticks. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
+/// Threads: only the thread that ticks. Free the handle with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
 ///
 /// # Safety
-/// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written; null is an error.
+/// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written. A null `thread` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_thread_new(
     config: *const EvenkeelThreadConfig,
@@ -152,7 +152,7 @@ pub(crate) unsafe fn asked(config: EvenkeelThreadConfig) -> Result<ThreadConfig,
     })
 }
 
-/// The CPUs of a list such as "2-3,6". `None` if it is null.
+/// The CPUs of a list such as "2-3,6". `None` if `list` is null.
 ///
 /// # Safety
 /// `list` is null or a text that ends with a zero.
@@ -197,7 +197,7 @@ pub(crate) fn filled(report: ThreadReport) -> EvenkeelThreadReport {
     }
 }
 
-/// Returns which settings are active.
+/// Writes to `report` which settings are active.
 ///
 /// Threads: any.
 ///

@@ -8,7 +8,7 @@ use evenkeel_rt::waits::{self, Kind, LongWait};
 use crate::failure::{EvenkeelStatus, caught};
 use crate::structs::{self, structs};
 
-/// The maximum number of waits that the log holds. Later waits are only counted.
+/// The maximum number of waits that the log holds. The library counts later waits without storing them.
 const KEPT_MAX: usize = 4096;
 
 struct Taken {
@@ -18,7 +18,7 @@ struct Taken {
 
 static TAKEN: Mutex<Taken> = Mutex::new(Taken { waits: VecDeque::new(), lost: 0 });
 
-/// The kind of the awaited object, in EvenkeelLongWait.kind.
+/// The kind of the lock or event, in EvenkeelLongWait.kind.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelWaitKind {
@@ -52,8 +52,8 @@ pub struct EvenkeelLongWait {
     pub start_ns: u64,
     /// How long the wait took, in nanoseconds, without no_cpu_ns.
     pub length_ns: u64,
-    /// How long the lock was free but the waiter had no CPU, in nanoseconds; UINT64_MAX if the kernel does not count it, and length_ns
-    /// includes it.
+    /// How long the lock was free but the waiter had no CPU, in nanoseconds.
+    /// If the kernel does not count this time, the field is UINT64_MAX, and length_ns includes the time.
     pub no_cpu_ns: u64,
 }
 
@@ -61,8 +61,8 @@ structs! {
     EvenkeelLongWait { kind: u32, thread: u32, lock: u64, start_ns: u64, length_ns: u64, no_cpu_ns: u64 }
 }
 
-/// Logs every wait for a lock or an event of this library that takes longer than this, in nanoseconds, from now on. Start with half the quantum of
-/// a sliced CPU. It allocates the log. A lock that is free costs no more than before.
+/// From now on, logs every wait for a lock or an event of this library that takes longer than `over_ns` nanoseconds. Allocates the log.
+/// Start with half of the quantum if the CPU runs in slices. A lock that is free costs no more than before.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -76,7 +76,7 @@ pub extern "C" fn evenkeel_waits_log_over(over_ns: u64) -> EvenkeelStatus {
     })
 }
 
-/// Logs no more waits. Waits in the log can still be taken.
+/// Stops logging. The caller can still take the waits in the log.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -88,12 +88,12 @@ pub extern "C" fn evenkeel_waits_stop_log() -> EvenkeelStatus {
 }
 
 /// Takes the oldest wait of the log. `lost` is the number of waits that were lost since the last call because the log was full.
-/// EVENKEEL_STATUS_NO_DATA if no wait is left; `lost` is set too.
+/// Returns EVENKEEL_STATUS_NO_DATA if no wait is left, and sets `lost` in that case too.
 ///
-/// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
+/// Threads: any, at any time, but not in a tick, because the call takes a lock and allocates.
 ///
 /// # Safety
-/// `wait` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
+/// `wait` is null or points to a struct prepared by evenkeel_init; `lost` may be written. A null `lost` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_waits_take(wait: *mut EvenkeelLongWait, lost: *mut u64) -> EvenkeelStatus {
     caught(|| {

@@ -1,5 +1,5 @@
-//! A server loop that chooses its own rate, counts its faults and keeps a telemetry page: `steady_rate WORK_US SECONDS`. Each tick uses
-//! WORK_US of CPU time. It prints when and why its rate changes. Other processes can read its page meanwhile.
+//! A server loop that chooses its own rate, counts its faults and keeps a telemetry page: `steady_rate WORK_US SECONDS`.
+//! Each tick uses WORK_US of CPU time. The program prints when and why its rate changes. Other processes can read its page meanwhile.
 
 use std::time::Duration;
 

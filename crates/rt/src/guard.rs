@@ -1,14 +1,15 @@
-//! `Guard`: keeps a real-time tick from starving the rest of the machine. An overloaded server would otherwise leave no time for the shell
-//! that an administrator needs to stop it. Pure: callers pass the times.
+//! `Guard`: keeps a real-time tick from starving the rest of the machine.
+//! Otherwise an overloaded server would leave no time for the shell that an administrator needs to stop the server.
+//! The code is pure: callers pass the times.
 
 /// The minimum length of a window over which the busy share is judged.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// Above this share of the time, the thread becomes an ordinary one. The kernel's own limit is 0.95, and stops the thread for 50 ms at a time.
+/// Above this busy share, the thread becomes an ordinary one. The kernel's own limit is 0.95, and stops the thread for 50 ms at a time.
 const TOO_BUSY: f64 = 0.9;
 /// Below this share, the thread may become real-time again.
 const CALM: f64 = 0.7;
-/// The number of calm windows in a row before that. So a server that exceeds `TOO_BUSY` every other second does not change its class every
-/// second.
+/// How many calm windows in a row are needed before the thread becomes real-time again.
+/// Otherwise a server that exceeds `TOO_BUSY` every other second would change its class every second.
 const CALM_WINDOWS: u32 = 5;
 
 /// How to change the thread's scheduling class.
@@ -58,8 +59,8 @@ impl Guard {
 mod tests {
     use super::*;
 
-    /// Simulates seconds of 10 ms ticks, with one share of busy time for each second. Returns the seconds in which the class changed, and
-    /// how.
+    /// Simulates seconds of 10 ms ticks, with one share of busy time for each second.
+    /// Returns the seconds in which the class changed, and the new class.
     fn turns(shares: &[f64]) -> Vec<(usize, ClassChange)> {
         let mut guard = Guard::new(0);
         let mut turned = Vec::new();
@@ -75,11 +76,11 @@ mod tests {
     #[test]
     fn it_turns_when_it_must_and_back_when_it_may() {
         assert_eq!(turns(&[0.5; 20]), []);
-        assert_eq!(turns(&[0.89; 20]), [], "the kernel's own limit is not near");
+        assert_eq!(turns(&[0.89; 20]), [], "0.89 is below the limit of 0.9");
         let busy = [vec![0.5; 3], vec![0.99; 4], vec![0.5; 8]].concat();
         assert_eq!(turns(&busy), [(3, ClassChange::Ordinary), (11, ClassChange::RealTime)]);
         let uneasy = [vec![0.99; 1], [0.5, 0.8].repeat(10)].concat();
-        assert_eq!(turns(&uneasy), [(0, ClassChange::Ordinary)], "it does not turn back and forth");
+        assert_eq!(turns(&uneasy), [(0, ClassChange::Ordinary)], "the class does not change back and forth");
         assert_eq!(turns(&[10.0; 2]), [(0, ClassChange::Ordinary)], "a tick longer than its period");
     }
 }

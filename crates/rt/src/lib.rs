@@ -1,9 +1,10 @@
-//! For people who write a server loop: ticks that keep time on rented machines, where the CPU is sometimes taken away.
+//! For people who write a server loop: steady ticks on rented machines, where the CPU is sometimes taken away.
 //!
-//! A neighbour, a CPU limit or the hypervisor takes a rented CPU without notice. A loop that sleeps for "the rest of the tick" drifts. A loop
-//! that yields gives up a whole time slice. A loop that spins uses up its CPU. [`TickLoop`] sleeps to absolute deadlines, wakes early by a
-//! learned margin, and spins for the rest if the process has CPUs to spare. It reports lateness, and the time from due to done, because the
-//! interval between ticks does not show a tick that is always late.
+//! A neighbour, a CPU limit or the hypervisor takes a rented CPU without notice.
+//! A loop that sleeps for "the rest of the tick" drifts. A loop that yields gives up a whole time slice. A loop that spins uses up its CPU.
+//!
+//! [`TickLoop`] sleeps to absolute deadlines, wakes early by a learned margin, and spins for the rest if the process has CPUs to spare.
+//! The loop reports how late each tick begins, and the time from due to done. The interval between ticks does not show a tick that is always late.
 //!
 //! ```
 //! use evenkeel_rt::TickLoop;
@@ -20,9 +21,9 @@
 //!
 //! | part | for |
 //! |---|---|
-//! | [`TickLoop`] | a loop with all that belongs to it; [`TickClock`] and [`TickThread`] are its parts, for engines that own their loop |
-//! | [`jobs`] | the work of a tick in small pieces on several threads, and longer work outside it |
-//! | [`Slices`] | when each CPU is available, if a hypervisor gives them in slices: for jobs that no CPU leaves in the middle |
+//! | [`TickLoop`] | a whole loop; [`TickClock`] and [`TickThread`] are its parts, for engines that own their loop |
+//! | [`jobs`] | the work of a tick in small pieces on several threads, and longer work outside the tick |
+//! | [`Slices`] | when each CPU is available, if a hypervisor runs the CPUs in slices, so that jobs are not cut in the middle |
 //! | [`scope`] | where the time of a tick went |
 //! | [`telemetry`] | ticks on a page of shared memory for other processes |
 //! | [`memory`] | no page faults in ticks |
@@ -31,7 +32,7 @@
 //! | [`udp::Udp`] | many packets per system call |
 //! | [`Mutex`], [`RwLock`], [`InheritMutex`], [`Event`] | locks that sleep in the kernel, never yield, and spin only for a moment |
 //!
-//! Locks are used as those of the standard library, and can log long waits:
+//! Use the locks as you use those of the standard library. They can log long waits:
 //!
 //! ```
 //! use evenkeel_rt::{Event, InheritMutex, Mutex, RwLock, waits};
@@ -50,7 +51,7 @@
 //! println!("{} waits took 5 ms and more", waits::take_log().waits.len());
 //! ```
 //!
-//! This crate does not depend on the program `evenkeel`. It allocates nothing after the start.
+//! This crate does not depend on the program `evenkeel`. The crate allocates nothing after the start.
 
 /// Compiles and runs the code of the guide as doc tests.
 #[cfg(doctest)]

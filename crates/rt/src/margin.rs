@@ -1,29 +1,29 @@
-//! `Margin`: how much earlier than needed a sleep has to end. It is learned from how late sleeps end on this machine. No clock is read
-//! here.
+//! `Margin`: how much earlier than needed a sleep has to end. We learn the margin from how late sleeps end on this machine.
+//! This code reads no clock.
 
-/// The longest time that the thread spins before a tick: of a 20 ms tick, half a per cent of one CPU.
+/// The longest time that the thread spins before a tick. With ticks of 20 ms, this is half a percent of one CPU.
 pub(crate) const MOST_NS: u64 = 100_000;
 /// A shorter margin is not worth a separate sleep.
 const LEAST_NS: u64 = 2_000;
 /// The margin at the start: the delay of an ordinary wake-up on a virtual machine.
 const FIRST_NS: u64 = 60_000;
-/// The share of wake-ups that the margin should cover. The rest are so late that no reasonable margin covers them.
+/// The share of wake-ups that the margin should cover. The others are so late that no reasonable margin covers them.
 const COVERED: f64 = 0.99;
 /// How far one wake-up moves the margin.
 const STEP_NS: f64 = 2_000.0;
-/// After this many wake-ups, the margin is set to the second-longest lateness; the longest may be an exception. With steps alone, the
-/// margin would take a minute to adapt to a CPU that wakes quickly. Until then every tick would spin too long.
+/// After this many wake-ups, we set the margin to the second-longest lateness; the longest may be an exception.
+/// With steps alone, the margin would take a minute to adapt to a CPU that wakes quickly. Every tick would spin too long in that minute.
 const AT_FIRST: u32 = 16;
 /// The factor between the learned lateness and the margin.
 const ROOM: f64 = 1.25;
 
-/// Follows a high quantile of the wake-ups' lateness. A wake-up later than the margin raises it by a large step; any other wake-up lowers
-/// it by a small step.
+/// Follows a high quantile of the wake-ups' lateness.
+/// A wake-up later than the margin raises the margin by a large step; any other wake-up lowers the margin by a small step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Margin {
     ns: f64,
     most_ns: f64,
-    /// During the first phase: the number of wake-ups so far, and the two longest latenesses.
+    /// During the first wake-ups: their number so far, and the two longest latenesses.
     first: (u32, [u64; 2]),
 }
 
@@ -71,14 +71,14 @@ mod tests {
     #[test]
     fn it_covers_what_it_can() {
         assert!((20_000..26_000).contains(&after(|_| 20_000)), "{}", after(|_| 20_000));
-        // Delays spread evenly up to 50 us: 95 of a hundred are below 47.5 us.
+        // Delays spread evenly up to 50 us: 95 percent of them are below 47.5 us.
         let spread = after(|at| at * 7919 % 50_000);
         assert!((40_000..56_000).contains(&spread), "{spread}");
         assert_eq!(after(|_| 300_000), MOST_NS, "it is bounded");
         assert_eq!(after(|_| 0), LEAST_NS);
         let mut quick = Margin::up_to(u64::MAX).unwrap();
         (0..AT_FIRST).for_each(|at| quick.learn(if at == 3 { 90_000 } else { u64::from(at) * 500 }));
-        assert_eq!(quick.ns(), 9_375, "the latest but one of the first, and a quarter");
+        assert_eq!(quick.ns(), 9_375, "the second-longest lateness of the first wake-ups, times 1.25");
         let mut little = Margin::up_to(10_000).unwrap();
         (0..5000).for_each(|_| little.learn(50_000));
         assert_eq!(little.ns(), 10_000);

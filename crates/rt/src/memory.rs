@@ -1,5 +1,6 @@
-//! `Memory`: loads pages before a tick touches them, and keeps them. A page fault that reads a disk delays a tick by milliseconds, and the
-//! interval between ticks does not show the cause. So `Memory` also counts the faults of each tick.
+//! `Memory`: loads pages before a tick touches them, and keeps them in memory.
+//! A page fault that reads a disk delays a tick by milliseconds, and the interval between ticks does not show the cause.
+//! So `Memory` also counts the faults of each tick.
 
 use std::fmt;
 use std::hint::black_box;
@@ -22,13 +23,13 @@ const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// Which pages stay in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryLock {
-    /// No pages: the kernel decides.
+    /// No pages: the kernel decides which pages it swaps out.
     Nothing,
     /// All memory that is mapped now, loaded at once.
     Present,
-    /// All memory that is mapped now or later, loaded at once, with the whole stack of every thread.
+    /// All memory that is mapped now or later, loaded at once. This includes the whole stack of every thread.
     All,
-    /// All memory that is mapped now or later, each page from its first use on. Unused pages cost no memory.
+    /// All memory that is mapped now or later. Each page stays from its first use on. Unused pages cost no memory.
     #[default]
     AllOnFault,
 }
@@ -40,7 +41,7 @@ pub struct MemoryConfig {
     pub lock: MemoryLock,
     /// Loads this many bytes of the calling thread's stack, up to 64 MiB.
     pub stack_bytes: Option<usize>,
-    /// Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. It is for servers that allocate later.
+    /// Loads this many bytes for the heap. Makes glibc keep freed memory, in the whole process. Use it if the server allocates later.
     pub heap_bytes: Option<usize>,
 }
 
@@ -50,7 +51,7 @@ impl Default for MemoryConfig {
     }
 }
 
-/// Which settings of [`MemoryConfig`] are active. Printed, it is one line.
+/// Which settings of [`MemoryConfig`] are active. `Display` writes one line.
 ///
 /// ```
 /// use evenkeel_rt::memory::{Memory, MemoryConfig, MemoryLock, MemoryReport};
@@ -64,15 +65,16 @@ impl Default for MemoryConfig {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryReport {
-    /// Whether pages that are mapped now stay.
+    /// Whether pages that are mapped now stay in memory.
     pub present: ApplyStatus,
-    /// Whether pages that are mapped later stay. [`Memory`] does not request it if a limit would make later allocations fail.
+    /// Whether pages that are mapped later stay in memory.
+    /// If a limit would make later allocations fail, [`Memory`] does not request this.
     pub future: ApplyStatus,
     /// Whether the stack of [`MemoryConfig::stack_bytes`] is loaded.
     pub stack: ApplyStatus,
-    /// Whether the heap of [`MemoryConfig::heap_bytes`] is loaded and stays.
+    /// Whether the heap of [`MemoryConfig::heap_bytes`] is loaded and stays in memory.
     pub heap: ApplyStatus,
-    /// How many bytes this process may lock. None without a limit.
+    /// How many bytes this process may lock. `None` means no limit.
     pub lock_limit_bytes: Option<u64>,
 }
 
@@ -217,12 +219,12 @@ impl Memory {
         }
     }
 
-    /// Which settings of [`MemoryConfig`] are active. Printed, it is one line.
+    /// Which settings of [`MemoryConfig`] are active. `Display` writes one line.
     pub fn report(&self) -> MemoryReport {
         self.report
     }
 
-    /// The faults of this thread since the previous tick ended. It takes one system call, about 0.3 us, and once a second it reads a file.
+    /// Returns the faults of this thread since the previous tick ended. Takes one system call, about 0.3 us. Once a second it also reads a file.
     pub fn after(&mut self, done: &Done) -> TickMemory {
         let now = Usage::of_this_thread().ok();
         let made = now.zip(self.last).map(|(now, last)| now.since(&last));
@@ -264,8 +266,8 @@ pub fn prefault_capacity<T>(vector: &mut Vec<T>) -> Result<(), MemoryError> {
     resident::populate_capacity(vector).map_err(|errno| MemoryError { errno })
 }
 
-/// Locks the process's memory. With a limit, later mappings beyond it would fail rather than stay unlocked, and so would allocations in a
-/// tick. So with a limit only present pages are locked.
+/// Locks the process's memory. With a limit, a later mapping beyond the limit would fail, and so would an allocation in a tick.
+/// So if there is a limit on locked memory, we lock only the present pages.
 fn locked(lock: MemoryLock, limit_bytes: Option<u64>) -> (ApplyStatus, ApplyStatus) {
     let which = match (lock, limit_bytes) {
         (MemoryLock::Nothing, _) => return (ApplyStatus::NotRequested, ApplyStatus::NotRequested),
@@ -286,7 +288,7 @@ fn locked(lock: MemoryLock, limit_bytes: Option<u64>) -> (ApplyStatus, ApplyStat
     (present, future)
 }
 
-/// Writes to each page down the stack.
+/// Writes to each page of the stack, downwards.
 #[inline(never)]
 fn touch_stack(pages: usize) {
     let mut page = [0_u8; PAGE_BYTES];
@@ -310,7 +312,7 @@ fn is_kept(bytes: usize) -> Result<bool, Errno> {
     drop(black_box(room));
     let before = Usage::of_this_thread()?;
     let mut room = take()?;
-    // Writes, rather than fresh zero pages: an allocation in a tick writes too.
+    // Writes ones instead of taking fresh zero pages, because an allocation in a tick writes too.
     room.resize(bytes, 1);
     black_box(&mut room);
     let faults = Usage::of_this_thread()?.since(&before).minor_faults;
@@ -338,7 +340,7 @@ mod tests {
         room.resize(8 << 20, 1);
         black_box(&mut room);
         let with = after(&mut memory, 2).faults.unwrap();
-        // Huge pages may make four faults of two thousand.
+        // With huge pages, two thousand faults may become four.
         assert!(with.minor >= 4, "{with:?}");
         let mut quiet = (0..20).map(|at| after(&mut memory, 3 + at).faults.unwrap());
         assert!(quiet.any(|faults| faults == Faults::default()), "a tick that touches nothing new has none");
@@ -363,7 +365,7 @@ mod tests {
         assert!(faults.minor < 10, "{faults:?}");
         let (report, faults) = on_a_thread(4 << 20);
         assert_eq!(report.stack, ApplyStatus::Refused(Errno::NOMEM));
-        assert!(faults.minor > 20, "so the count counts: {faults:?}");
+        assert!(faults.minor > 20, "the counter is too low: {faults:?}");
         let advice = "the stack is not loaded, out of memory (ENOMEM): start the tick's thread with a larger one, or set a smaller stack_bytes";
         assert_eq!(report.advice(), [advice]);
     }

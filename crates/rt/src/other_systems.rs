@@ -1,4 +1,4 @@
-//! On other systems than Linux, ticks and locks work, and settings that only Linux has are refused, not ignored. lab/windows.sh runs this.
+//! On other systems than Linux, ticks and locks work. Settings that only Linux has are refused, not ignored. lab/windows.sh runs these tests.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `Preemptions`: how often the calling thread was preempted inside the guest. A check costs about a nanosecond. All users of one thread
-//! share one count. Otherwise, a user that resets the mark would hide preemptions from the others.
+//! `Preemptions`: how often the kernel preempted the calling thread inside the guest. A check costs about a nanosecond.
+//! All users of one thread share one count. Otherwise, a user that resets the mark would hide preemptions from the others.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use evenkeel_sys::rseq::Watcher;
 use evenkeel_sys::sched;
 
-/// Whether the kernel reports preemptions here. This is tested once per process.
+/// Whether the kernel reports preemptions on this machine. We test this once per process.
 static SERVES: OnceLock<bool> = OnceLock::new();
 
 thread_local! {
@@ -23,8 +23,8 @@ pub(crate) struct Preemptions {
 }
 
 impl Preemptions {
-    /// The count of the calling thread. `None` if the kernel or the C library does not report it. The first call of a process takes up
-    /// to 0.3 s.
+    /// The count of the calling thread. `None` if the kernel or the C library does not report preemptions.
+    /// The first call of a process takes up to 0.3 s.
     pub(crate) fn of_this_thread() -> Option<Rc<Preemptions>> {
         if !*SERVES.get_or_init(serves) {
             return None;
@@ -48,8 +48,8 @@ impl Preemptions {
     }
 }
 
-/// Tests in a separate thread whether the kernel reports preemptions. The caller may be real-time, or bound to CPUs where others must not
-/// be disturbed.
+/// Tests in a separate thread whether the kernel reports preemptions.
+/// The caller may be real-time, or pinned to CPUs where the test must not disturb other threads.
 fn serves() -> bool {
     let body = || {
         sched::set_ordinary(None).is_ok() && Watcher::of_this_thread().is_ok_and(|watcher| watcher.self_test().is_ok())
@@ -73,7 +73,7 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 one.count();
             }
-            // If no other thread is ready, the kernel may return to this thread without clearing the mark, but not twenty times in a row.
+            // If no other thread is ready, the kernel may resume this thread without clearing the mark, but not twenty times in a row.
             assert!(one.count() > before && other.count() > seen);
             // Do not compare the counts themselves: a preemption may come between two reads.
             assert!(Rc::ptr_eq(&one, &other));

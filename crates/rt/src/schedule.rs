@@ -1,18 +1,18 @@
-//! `Schedule`: when ticks are due. Pure: callers pass the time.
+//! `Schedule`: when ticks are due. The code is pure: callers pass the time.
 
 /// What happens to deadlines that pass while a tick is late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overrun {
-    /// Deadlines that pass are missed. The next tick is at the next deadline, and its [`missed`](crate::Tick::missed) counts them. The
-    /// phase stays.
+    /// Deadlines that pass are missed. The next tick is at the next deadline, and its [`missed`](crate::Tick::missed) counts them.
+    /// The phase stays.
     #[default]
     Skip,
-    /// Up to `at_most` late ticks run right after one another; earlier ones are missed. The phase stays.
+    /// Up to `at_most` late ticks run right after one another. Earlier late ticks are missed. The phase stays.
     CatchUp {
         /// The maximum number of ticks in a row that may be behind their time.
         at_most: u32,
     },
-    /// Time stretches: the next tick is one period after the late one began, and none is missed. The phase moves.
+    /// Time stretches: the next tick is one period after the late tick began, and no tick is missed. The phase moves.
     SlowDown,
 }
 
@@ -45,11 +45,11 @@ impl Schedule {
         self.period_ns
     }
 
-    /// Takes the next deadline, at a moment before or after it.
+    /// Takes the next deadline. `now_ns` may be before or after it.
     pub(crate) fn next(&mut self, now_ns: u64) -> Due {
         let behind = now_ns.saturating_sub(self.due_ns) / self.period_ns;
         let missed = match self.overrun {
-            // A deadline that has just passed is late; only whole periods are missed.
+            // A deadline that has just passed is late, not missed; only whole periods are missed.
             Overrun::Skip => behind,
             Overrun::CatchUp { at_most } => behind.saturating_sub(at_most.into()),
             Overrun::SlowDown => {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_effect_of_each_overrun_policy() {
-        // Due at 100 and every 10 from there. The policy, the time, then: due, missed, and the next deadline.
+        // The first tick is due at 100, and then every 10. A row has the policy and the time, then due, missed, and the next deadline.
         let table = [
             (Overrun::Skip, 95, (100, 0, 110)),
             (Overrun::Skip, 109, (100, 0, 110)),

@@ -1,5 +1,5 @@
-//! `TickThread`: the kernel settings of a thread that keeps time, in one call. Most of them need no privileges. The report names the
-//! settings that the kernel refused; the thread runs without them.
+//! `TickThread`: the kernel settings of a thread that keeps time, in one call. Most of them need no privileges.
+//! The report names the settings that the kernel refused. The thread runs without those settings.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -8,20 +8,20 @@ use crate::guard::ClassChange;
 use evenkeel_sys::dma_latency::DmaLatency;
 use evenkeel_sys::{CpuSet, Errno, sched, thread};
 
-/// Kernel settings of a thread. The default helps everywhere and needs no privileges.
+/// Kernel settings of a thread. The default settings help on every machine and need no privileges.
 #[derive(Clone, Debug)]
 pub struct ThreadConfig {
     /// Runs the thread on these CPUs only.
     pub cpus: Option<CpuSet>,
-    /// The scheduler's time slice, in nanoseconds; 100 us by default. The shorter it is, the sooner the thread runs after a sleep next to a
-    /// busy neighbour. It needs Linux 6.12.
+    /// The scheduler's time slice, in nanoseconds; 100 us by default. Needs Linux 6.12.
+    /// With a shorter slice, the thread runs sooner after a sleep if a busy thread shares its CPU.
     pub slice_ns: Option<u64>,
     /// How late the kernel may end a sleep, in nanoseconds. The kernel's default for ordinary threads is 50 us.
     pub timer_slack_ns: Option<NonZeroU64>,
-    /// Real-time (`SCHED_FIFO`) with this priority, 1 to 99: no ordinary thread runs before the tick. It needs CAP_SYS_NICE.
+    /// Real-time (`SCHED_FIFO`) with this priority, 1 to 99: no ordinary thread runs before the tick. Needs CAP_SYS_NICE.
     pub fifo: Option<u8>,
-    /// Keeps all CPUs out of idle states that take longer than this to leave, in microseconds, until the [`TickThread`] is dropped. It costs
-    /// power, and sometimes clock speed. It needs write access to /dev/cpu_dma_latency.
+    /// Keeps all CPUs out of idle states that take longer than this to leave, in microseconds, until the [`TickThread`] is dropped.
+    /// This setting costs power, and sometimes clock speed. It needs write access to /dev/cpu_dma_latency.
     pub dma_latency_us: Option<i32>,
 }
 
@@ -49,13 +49,13 @@ impl ThreadConfig {
 pub enum ApplyStatus {
     /// Not requested.
     NotRequested,
-    /// The setting is active. It was read back if the kernel allows that.
+    /// The setting is active. If the kernel allows it, the setting was read back.
     Active,
     /// The kernel refused the setting, with this error.
     Refused(Errno),
     /// The setting was active and is suspended: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     Suspended,
-    /// The kernel accepted the setting without effect: the kernel is too old, or a later call undid the setting.
+    /// The kernel accepted the setting, but it has no effect: the kernel is too old, or a later call undid the setting.
     NoEffect,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for ApplyStatus {
     }
 }
 
-/// Which settings of [`ThreadConfig`] are active. Printed, it is one line.
+/// Which settings of [`ThreadConfig`] are active. `Display` writes one line.
 ///
 /// ```
 /// use evenkeel_rt::{ThreadConfig, ThreadReport, TickThread};
@@ -98,7 +98,7 @@ impl fmt::Display for ApplyStatus {
 pub struct ThreadReport {
     /// The status of [`ThreadConfig::cpus`].
     pub cpus: ApplyStatus,
-    /// The status of [`ThreadConfig::slice_ns`]. A real-time thread requests no slice.
+    /// The status of [`ThreadConfig::slice_ns`]. For a real-time thread, the slice is not requested.
     pub slice: ApplyStatus,
     /// The status of [`ThreadConfig::timer_slack_ns`].
     pub timer_slack: ApplyStatus,
@@ -148,7 +148,7 @@ impl fmt::Display for ThreadReport {
     }
 }
 
-/// A thread whose settings are applied. Dropping it ends [`ThreadConfig::dma_latency_us`]; the other settings stay.
+/// A thread whose settings are applied. Dropping this value ends [`ThreadConfig::dma_latency_us`]; the other settings stay.
 ///
 /// ```
 /// use evenkeel_rt::{ApplyStatus, ThreadConfig, TickThread};
@@ -226,13 +226,13 @@ impl TickThread {
         }
     }
 
-    /// Which settings of [`ThreadConfig`] are active. Printed, it is one line.
+    /// Which settings of [`ThreadConfig`] are active. `Display` writes one line.
     pub fn report(&self) -> ThreadReport {
         self.report
     }
 }
 
-/// Applies a requested setting; `set` returns whether it is active.
+/// Applies a requested setting. `set` returns whether the setting is active.
 pub(crate) fn apply<T>(requested: Option<T>, set: impl FnOnce(T) -> Result<bool, Errno>) -> ApplyStatus {
     match requested.map(set) {
         None => ApplyStatus::NotRequested,

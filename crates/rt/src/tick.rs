@@ -23,21 +23,21 @@ pub struct TickSettings {
     pub overrun: Overrun,
     /// Whether the clock spins for the end of the wait.
     pub spinning: Spinning,
-    /// Whether the clock may shift ticks to where they finish soonest.
+    /// Whether the clock may shift ticks to the phase where they finish soonest.
     pub align: Align,
 }
 
-/// Whether the clock spins for the last microseconds before a tick, at most 100. It never yields, because the current kernel scheduler then
-/// gives up a whole time slice.
+/// Whether the clock spins for the last microseconds before a tick, at most 100.
+/// The clock never yields, because the current kernel scheduler then gives up a whole time slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spinning {
-    /// The clock spins if the process has more than one CPU. Under a CPU limit, it spins for at most a fortieth of the CPU time that the
-    /// process gets in a period.
+    /// The clock spins if the process has more than one CPU.
+    /// Under a CPU limit, it spins for at most a fortieth of the CPU time that the process gets in a period.
     #[default]
     WhereThereIsRoom,
-    /// Never.
+    /// The clock never spins.
     Never,
-    /// Always: for a CPU that is reserved for the server.
+    /// The clock always spins. Use this for a CPU that is reserved for the server.
     Always,
 }
 
@@ -94,17 +94,17 @@ pub struct Done {
 }
 
 impl Done {
-    /// From due to begun, in nanoseconds.
+    /// The time from due to begun, in nanoseconds.
     pub fn lateness_ns(&self) -> u64 {
         self.tick.began_ns.saturating_sub(self.tick.due_ns)
     }
 
-    /// From begun to done, in nanoseconds.
+    /// The time from begun to done, in nanoseconds.
     pub fn work_ns(&self) -> u64 {
         self.done_ns.saturating_sub(self.tick.began_ns)
     }
 
-    /// From due to done, in nanoseconds: the latency that players notice.
+    /// The time from due to done, in nanoseconds: the latency that players notice.
     pub fn due_to_done_ns(&self) -> u64 {
         self.done_ns.saturating_sub(self.tick.due_ns)
     }
@@ -124,11 +124,11 @@ pub struct Report {
     pub ticks: u64,
     /// Ticks that were missed.
     pub missed: u64,
-    /// From due to begun, in nanoseconds.
+    /// The time from due to begun, in nanoseconds.
     pub lateness_ns: Option<Summary>,
-    /// From due to done, in nanoseconds: the latency that players notice.
+    /// The time from due to done, in nanoseconds: the latency that players notice.
     pub due_to_done_ns: Option<Summary>,
-    /// From begun to done, in nanoseconds.
+    /// The time from begun to done, in nanoseconds.
     pub work_ns: Option<Summary>,
     /// How long before a tick the clock wakes and spins, in nanoseconds; 0 if it never spins.
     pub margin_ns: u64,
@@ -137,7 +137,7 @@ pub struct Report {
 }
 
 impl fmt::Display for Report {
-    /// Ticks, then a line each for lateness, work, and the time from due to done; then how the CPU is taken away.
+    /// Writes the counts of ticks, then a line each for lateness, work, and the time from due to done. The last line is about the CPU.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ticks, {} missed", self.ticks, self.missed)?;
         let rows = [("lateness", &self.lateness_ns), ("work", &self.work_ns), ("due to done", &self.due_to_done_ns)];
@@ -150,7 +150,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Why a clock cannot have such settings.
+/// Why the settings of a clock are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TickError {
@@ -159,7 +159,7 @@ pub enum TickError {
     ZeroPeriod,
 }
 
-/// Ticks at absolute times, for engines that own their loop; [`TickLoop`](crate::TickLoop) is easier for all others. Use it from one thread.
+/// Ticks at absolute times, for engines that own their loop. For all others, [`TickLoop`](crate::TickLoop) is easier. Use it from one thread.
 ///
 /// ```
 /// use std::time::Duration;
@@ -197,8 +197,8 @@ pub struct TickClock {
 }
 
 impl TickClock {
-    /// Starts now: the first tick is due one period later. It allocates all memory here. Unless [`TickSettings::align`] is
-    /// [`Align::Never`], it also starts a thread that analyses gaps in the CPU time.
+    /// Starts the clock now: the first tick is due one period later. Allocates all memory.
+    /// Unless [`TickSettings::align`] is [`Align::Never`], it also starts a thread that analyses gaps in the CPU time.
     ///
     /// # Errors
     /// If the period is 0.
@@ -213,8 +213,7 @@ impl TickClock {
             Align::Measured => Keeper::start(clock::monotonic_ns(), period_ns),
             Align::Never => None,
         };
-        // Start the clock after creating the keeper. The keeper's test of the kernel takes up to 0.2 s on a busy CPU, so the first ticks
-        // would be missed.
+        // Start the clock after creating the keeper. The keeper tests the kernel for up to 0.2 s on a busy CPU, and ticks would be missed meanwhile.
         let now_ns = clock::monotonic_ns();
         Ok(TickClock {
             schedule: Schedule::new(now_ns.saturating_add(period_ns), period_ns, settings.overrun),
@@ -231,8 +230,9 @@ impl TickClock {
         })
     }
 
-    /// Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the time, the
-    /// clock makes it an ordinary thread, so that an administrator can still log in and stop the server.
+    /// Makes the clock responsible for the thread's settings.
+    /// While the ticks of a real-time thread take more than nine tenths of the time, the clock makes the thread an ordinary one.
+    /// So an administrator can still log in and stop the server.
     #[must_use]
     pub fn on(mut self, thread: TickThread) -> TickClock {
         self.take_thread(thread);
@@ -254,7 +254,7 @@ impl TickClock {
         self.thread = Some((thread, Guard::new(clock::monotonic_ns())));
     }
 
-    /// Which settings of the thread from [`on`](TickClock::on) are active now. None if the clock has no such thread.
+    /// Which settings of the thread from [`on`](TickClock::on) are active now. `None` if the clock has no such thread.
     pub fn thread(&self) -> Option<ThreadReport> {
         self.thread.as_ref().map(|(thread, _)| thread.report())
     }
@@ -264,7 +264,7 @@ impl TickClock {
         self.schedule.due_ns()
     }
 
-    /// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless [`done`](TickClock::done) did.
+    /// Sleeps until the next tick is due, and begins it. If the previous tick has not ended, this call ends it.
     pub fn wait(&mut self) -> Tick {
         self.done();
         let mut now_ns = clock::monotonic_ns();
@@ -339,7 +339,7 @@ impl TickClock {
     /// Sets another period, from the next tick on.
     ///
     /// # Errors
-    /// If the new period is 0. Then the clock keeps its period.
+    /// If the new period is 0. In that case the clock keeps its period.
     pub fn set_period(&mut self, period: Duration) -> Result<(), TickError> {
         self.schedule.set_period_ns(period_ns(period)?);
         if let Some(keeper) = &mut self.keeper {
@@ -351,8 +351,9 @@ impl TickClock {
         Ok(())
     }
 
-    /// Spreads the ticks of all sessions on this host that share CPUs with this thread, so that fewer of them collide. If no tick has begun yet,
-    /// the first one is delayed by up to a period, into the largest gap. From then on, a tick is shifted by at most 0.05 % of the period.
+    /// Spreads the ticks of all sessions on this host that share CPUs with this thread, so that fewer ticks collide.
+    /// If no tick has begun yet, the clock delays the first one by up to a period, into the largest gap.
+    /// From then on, it shifts a tick by at most 0.05 % of the period.
     ///
     /// # Errors
     /// If the folder does not accept the session's file, no thread can be started, or the system is not Linux.
@@ -371,8 +372,8 @@ impl TickClock {
         self.phases.as_ref().map_or_else(PhaseReport::default, PhaseKeeper::report)
     }
 
-    /// Call this between the steps of a tick's work, so that the clock also finds hypervisor gaps inside ticks. Without it, the clock finds
-    /// them in idle time only. A call costs little more than reading the clock.
+    /// Call this between the steps of a tick's work, so that the clock also finds hypervisor gaps inside ticks.
+    /// Without checkpoints, the clock finds gaps in idle time only. A call costs little more than reading the clock.
     pub fn checkpoint(&mut self) {
         if let (Some(keeper), Some(_)) = (&mut self.keeper, &self.current) {
             keeper.checkpoint();
@@ -384,7 +385,7 @@ impl TickClock {
         self.aligned().quantum
     }
 
-    /// How the CPU is taken away from this thread, and how the clock reacts to that.
+    /// How the CPU is taken away from this thread, and how the clock reacts to the gaps.
     ///
     /// ```
     /// use evenkeel_rt::{Align, Alignment, Quantum, TickClock, TickSettings};
@@ -437,7 +438,7 @@ impl TickClock {
             now_ns = clock::monotonic_ns();
             margin.learn(now_ns.saturating_sub(wake_ns));
         }
-        // The upper bound of the margin guarantees that the clock spins no longer.
+        // The margin has an upper bound, so the clock never spins longer than this.
         debug_assert!(due_ns.saturating_sub(now_ns) <= MOST_NS);
         while now_ns < due_ns {
             std::hint::spin_loop();
@@ -453,8 +454,8 @@ fn period_ns(period: Duration) -> Result<u64, TickError> {
     }
 }
 
-/// The longest time to spin. With one CPU, the rest of the server would have to wait. Under a CPU limit, spinning uses up the tick's own
-/// time, so it may take a fortieth of it.
+/// The longest time to spin. With one CPU, spinning would make the rest of the server wait.
+/// Under a CPU limit, spinning uses up the tick's own CPU time, so it may take a fortieth of that time.
 fn room_ns(period_ns: u64) -> u64 {
     if thread::allowed_cpus().map_or(1, |cpus| cpus) <= 1 {
         return 0;

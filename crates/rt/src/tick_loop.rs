@@ -1,5 +1,5 @@
-//! `TickLoop`: a server loop whose thread, memory, rate, scopes and telemetry one builder sets up. Dropping a tick's guard ends the tick
-//! and does all its bookkeeping, so that no call can be forgotten or made in the wrong order.
+//! `TickLoop`: a server loop whose thread, memory, rate, scopes and telemetry one builder sets up.
+//! Dropping a tick's guard ends the tick and does all its bookkeeping, so you cannot forget a call or make calls in the wrong order.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use crate::telemetry::{Counters, PageError, Telemetry, TelemetrySettings};
 use crate::thread::{ThreadConfig, ThreadReport, TickThread};
 use crate::tick::{Done, Report, Spinning, Tick, TickClock, TickError, TickSettings};
 
-/// Settings of a [`TickLoop`]. Each has a default, and their order does not matter.
+/// Settings of a [`TickLoop`]. Each setting has a default, and the order of the calls does not matter.
 ///
 /// ```
 /// use std::time::Duration;
@@ -83,8 +83,8 @@ impl TickLoopBuilder {
         TickLoopBuilder { period: Some(period), ..self }
     }
 
-    /// Lengthens and shortens the period with the load, among the periods of `settings.ladder`. A period that is set with
-    /// [`period`](TickLoopBuilder::period) or [`rate_hz`](TickLoopBuilder::rate_hz) replaces `settings.start`.
+    /// Lengthens and shortens the period with the load, among the periods of `settings.ladder`.
+    /// If you call [`period`](TickLoopBuilder::period) or [`rate_hz`](TickLoopBuilder::rate_hz), that period replaces `settings.start`.
     pub fn adaptive_rate(self, settings: RateSettings) -> TickLoopBuilder {
         TickLoopBuilder { adaptive: Some(settings), ..self }
     }
@@ -99,7 +99,7 @@ impl TickLoopBuilder {
         TickLoopBuilder { spinning, ..self }
     }
 
-    /// Whether the loop may shift ticks to where the hypervisor leaves the CPU to this machine.
+    /// Whether the loop may shift ticks to the times when the hypervisor runs this CPU.
     pub fn align(self, align: Align) -> TickLoopBuilder {
         TickLoopBuilder { align, ..self }
     }
@@ -129,18 +129,19 @@ impl TickLoopBuilder {
         TickLoopBuilder { phases: Some(settings), ..self }
     }
 
-    /// Sets up the calling thread and starts the loop: the first tick is due one period later, or up to two with
-    /// [`phases`](TickLoopBuilder::phases). It allocates all memory of the loop. Settings that the kernel refuses are not errors:
-    /// [`TickLoop::setup`] lists them.
+    /// Sets up the calling thread and starts the loop. Allocates all memory of the loop.
+    /// The first tick is due one period later, or up to two periods later with [`phases`](TickLoopBuilder::phases).
+    /// Settings that the kernel refuses are not errors: [`TickLoop::setup`] lists them.
     ///
     /// # Errors
-    /// If the period is 0, the ladder of periods is invalid, the telemetry page or the file of [`phases`](TickLoopBuilder::phases)
-    /// cannot be created, too many threads record scopes, or this thread records them under another name.
+    /// If the period is 0, or the ladder of periods is invalid.
+    /// If the telemetry page or the file of [`phases`](TickLoopBuilder::phases) cannot be created.
+    /// If too many threads record scopes, or this thread records scopes under another name.
     pub fn build(self) -> Result<TickLoop, TickLoopError> {
         if self.period == Some(Duration::ZERO) {
             return Err(TickError::ZeroPeriod.into());
         }
-        // Set up the thread first: later steps read its CPUs, and the threads that they start inherit them.
+        // Set up the thread first: later steps read its CPUs, and the threads that those steps start inherit these CPUs.
         let thread = TickThread::set_up(&self.thread);
         if let Some((name, scopes)) = &self.scopes {
             scope::start_thread(name, *scopes)?;
@@ -202,7 +203,7 @@ pub enum TickLoopError {
 /// # Ok::<(), evenkeel_rt::TickLoopError>(())
 /// ```
 ///
-/// A loop belongs to the thread that built it, because it set up that thread:
+/// A loop belongs to the thread that built it, because `build` set up that thread:
 ///
 /// ```compile_fail
 /// let mut ticks = evenkeel_rt::TickLoop::builder().build().unwrap();
@@ -214,7 +215,7 @@ pub struct TickLoop {
     memory: Option<Memory>,
     telemetry: Option<Telemetry>,
     rate: Option<TickRate>,
-    /// Makes the loop not `Send`, because it set up the thread that built it, and reads that thread's counters.
+    /// Makes the loop not `Send`, because `build` set up this thread, and the loop reads this thread's counters.
     thread: PhantomData<*mut ()>,
 }
 
@@ -226,14 +227,14 @@ impl TickLoop {
 
     /// Sleeps until the next tick is due, and begins it. Dropping the guard ends the tick.
     pub fn wait(&mut self) -> TickGuard<'_> {
-        // A leaked guard has not ended its tick.
+        // If the caller leaked the last guard, its tick has not ended yet.
         self.finish();
         let tick = self.clock.wait();
         TickGuard { tick, ticks: self }
     }
 
-    /// For engines that own their loop: begins the next tick if it is due. It never waits. [`next_due_ns`](TickLoop::next_due_ns) returns
-    /// when to call it.
+    /// For engines that own their loop: begins the next tick if it is due, and never waits.
+    /// [`next_due_ns`](TickLoop::next_due_ns) returns when to call this.
     ///
     /// ```
     /// let mut ticks = evenkeel_rt::TickLoop::builder().rate_hz(500).build()?;
@@ -284,7 +285,7 @@ impl TickLoop {
         self.clock.quantum()
     }
 
-    /// How the CPU is taken away from this thread, and how the clock reacts to that.
+    /// How the CPU is taken away from this thread, and how the clock reacts to the gaps.
     pub fn aligned(&self) -> Aligned {
         self.clock.aligned()
     }
@@ -294,31 +295,31 @@ impl TickLoop {
         self.clock.phase()
     }
 
-    /// The counters of the telemetry page, for any thread. None without telemetry.
+    /// The counters of the telemetry page, for any thread. `None` without telemetry.
     pub fn counters(&self) -> Option<Counters> {
         self.telemetry.as_ref().map(Telemetry::counters)
     }
 
-    /// The file of the telemetry page. None without telemetry.
+    /// The file of the telemetry page. `None` without telemetry.
     pub fn telemetry_path(&self) -> Option<&Path> {
         self.telemetry.as_ref().map(Telemetry::path)
     }
 
-    /// Moves the period at once into the range of another phase of the game. Without an [`adaptive
-    /// rate`](TickLoopBuilder::adaptive_rate), the period does not change.
+    /// Moves the period at once into the range of another phase of the game.
+    /// Without an [`adaptive_rate`](TickLoopBuilder::adaptive_rate), the period does not change.
     pub fn enter_phase(&mut self, phase: RatePhase) {
         if self.rate.as_mut().is_some_and(|rate| rate.enter(phase).is_some()) {
             self.period_changed();
         }
     }
 
-    /// Calls this function at each change of the period, after a tick and on the thread of the loop. Without an [`adaptive
-    /// rate`](TickLoopBuilder::adaptive_rate), the period never changes.
+    /// Calls this function at each change of the period, after a tick and on the thread of the loop.
+    /// Without an [`adaptive_rate`](TickLoopBuilder::adaptive_rate), the period never changes.
     pub fn on_rate_change(&mut self, call: impl FnMut(RateChange) + Send + 'static) {
         self.rate = self.rate.take().map(|rate| rate.on_change(call));
     }
 
-    /// The rate that chooses the period. None without an [`adaptive rate`](TickLoopBuilder::adaptive_rate).
+    /// The rate that chooses the period. `None` without an [`adaptive_rate`](TickLoopBuilder::adaptive_rate).
     pub fn rate(&self) -> Option<&TickRate> {
         self.rate.as_ref()
     }
@@ -349,7 +350,7 @@ impl TickLoop {
     /// Passes the period of the rate to the clock, and the period of the clock to the telemetry page.
     fn period_changed(&mut self) {
         if let Some(rate) = &self.rate {
-            // A ladder has no rung of 0.
+            // A ladder has no rung with a period of 0, so this call succeeds.
             let _ = self.clock.set_period(rate.period());
         }
         if let Some(telemetry) = &mut self.telemetry {
@@ -358,7 +359,7 @@ impl TickLoop {
     }
 }
 
-/// A tick that has begun. Dropping it ends the tick.
+/// A tick that has begun. Dropping this guard ends the tick.
 ///
 /// ```
 /// # let mut ticks = evenkeel_rt::TickLoop::builder().rate_hz(500).build()?;
@@ -382,13 +383,13 @@ impl TickGuard<'_> {
         self.ticks.period().saturating_mul(periods)
     }
 
-    /// Reports progress between two steps of the work, so that the clock also finds hypervisor gaps inside ticks. A call costs little more
-    /// than reading the clock.
+    /// Reports progress between two steps of the work, so that the clock also finds hypervisor gaps inside ticks.
+    /// A call costs little more than reading the clock.
     pub fn checkpoint(&mut self) {
         self.ticks.clock.checkpoint();
     }
 
-    /// The counters of the telemetry page. None without telemetry.
+    /// The counters of the telemetry page. `None` without telemetry.
     pub fn counters(&self) -> Option<Counters> {
         self.ticks.counters()
     }
@@ -398,8 +399,8 @@ impl TickGuard<'_> {
         self.ticks.enter_phase(phase);
     }
 
-    /// Leaves the tick open, for code that cannot hold a guard until the tick ends. [`TickLoop::done`] ends it, or else the next
-    /// [`wait`](TickLoop::wait).
+    /// Leaves the tick open, for code that cannot hold a guard until the tick ends.
+    /// [`TickLoop::done`] ends the tick. Without that call, the next [`wait`](TickLoop::wait) ends it.
     ///
     /// ```
     /// # let mut ticks = evenkeel_rt::TickLoop::builder().rate_hz(500).build()?;
@@ -438,8 +439,8 @@ impl Drop for TickGuard<'_> {
     }
 }
 
-/// Which settings of a [`TickLoop`] are active. Printed, it has a line for each setting that was requested and is not active, with what to
-/// do.
+/// Which settings of a [`TickLoop`] are active.
+/// `Display` writes a line for each setting that was requested and is not active, with what to do.
 ///
 /// ```
 /// # let ticks = evenkeel_rt::TickLoop::builder().build()?;

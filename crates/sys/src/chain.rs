@@ -1,9 +1,10 @@
-//! Instructions that take a known number of cycles. They measure a CPU's clock when a guest cannot read the CPU's own counters. Also loads that make
-//! a processor change its clock or share its core.
+//! Instructions that take a known number of cycles. They measure a CPU's clock when a guest cannot read the CPU's own counters.
+//! This module also has loads that make a processor change its clock or share its core.
 //!
-//! In a chain, each instruction needs the result of the previous one. So the chain cannot run faster than their latency, however wide the processor
-//! is. On every x86 server processor since 2008 (Nehalem and later; AMD since Zen), adding two registers has a latency of one cycle. A 64-bit
-//! multiplication has a latency of three. Additions of a small constant would form no chain: recent processors do them while renaming registers.
+//! In a chain, each instruction needs the result of the previous one. So even a wide processor runs the chain no faster than its latency.
+//! On every x86 server processor since 2008 (Nehalem and later; AMD since Zen), adding two registers has a latency of one cycle.
+//! A 64-bit multiplication has a latency of three cycles.
+//! Additions of a small constant would form no chain: recent processors do them while renaming registers.
 
 use std::hint::black_box;
 
@@ -22,7 +23,7 @@ pub fn adds(rounds: u64) {
     let step = black_box(3_u64);
     for _ in 0..rounds {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: only the two named registers and the flags are touched.
+        // SAFETY: the instructions touch only the two named registers and the flags.
         unsafe {
             core::arch::asm!(
                 ".rept 64", "add {value}, {step}", ".endr",
@@ -30,7 +31,7 @@ pub fn adds(rounds: u64) {
             );
         }
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: only the two named registers are touched.
+        // SAFETY: the instructions touch only the two named registers.
         unsafe {
             core::arch::asm!(
                 ".rept 64", "add {value}, {value}, {step}", ".endr",
@@ -45,15 +46,15 @@ pub fn adds(rounds: u64) {
     black_box(value);
 }
 
-/// Runs this many rounds of [`MULTIPLIES_PER_ROUND`] dependent multiplications. Returns false, without running any, if the latency is unknown for
-/// this processor.
+/// Runs this many rounds of [`MULTIPLIES_PER_ROUND`] dependent multiplications.
+/// Returns false, without running any, if the latency is unknown for this processor.
 pub fn multiplies(rounds: u64) -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         let mut value = black_box(3_u64);
         let factor = black_box(5_u64);
         for _ in 0..rounds {
-            // SAFETY: only the two named registers and the flags are touched.
+            // SAFETY: the instructions touch only the two named registers and the flags.
             unsafe {
                 core::arch::asm!(
                     ".rept 32", "imul {value}, {factor}", ".endr",
@@ -71,8 +72,8 @@ pub fn multiplies(rounds: u64) -> bool {
     }
 }
 
-/// Runs this many rounds of [`WIDE_ADDS_PER_ROUND`] additions in eight parallel chains. They use all units of the core, so another thread on the same
-/// core slows them.
+/// Runs this many rounds of [`WIDE_ADDS_PER_ROUND`] additions in eight parallel chains.
+/// The chains use all units of the core, so another thread on the same core slows them.
 pub fn wide(rounds: u64) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -80,7 +81,7 @@ pub fn wide(rounds: u64) {
         let (mut a, mut b, mut c, mut d) = (step, step, step, step);
         let (mut e, mut f, mut g, mut h) = (step, step, step, step);
         for _ in 0..rounds {
-            // SAFETY: only the named registers and the flags are touched.
+            // SAFETY: the instructions touch only the named registers and the flags.
             unsafe {
                 core::arch::asm!(
                     ".rept 8",
@@ -128,8 +129,8 @@ impl Vector {
         false
     }
 
-    /// Runs this many rounds of eight vector instructions. Returns false, without running any, if the processor does not have these
-    /// instructions.
+    /// Runs this many rounds of eight vector instructions.
+    /// Returns false, without running any, if the processor does not have these instructions.
     pub fn burn(self, rounds: u64) -> bool {
         if !self.is_here() {
             return false;
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_chain_takes_as_long_as_it_is() {
-        // Each of the two chains takes 6,400 cycles. A changing clock affects both, and the shortest of many runs contains no interrupt.
+        // Each of the two chains takes 6,400 cycles. A changing clock affects both chains, and the shortest of many runs contains no interrupt.
         let (mut short, mut long) = (u64::MAX, u64::MAX);
         for _ in 0..2000 {
             short = short.min(one_ticks(&mut || adds(100)));

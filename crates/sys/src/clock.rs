@@ -1,11 +1,11 @@
-//! Clocks, read without an allocation, and a sleep to an absolute time.
+//! Functions that read clocks without an allocation, and a sleep to an absolute time.
 
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::{Timespec, clock_getres, clock_gettime};
 
 const NS: u64 = 1_000_000_000;
 
-/// The monotonic clock, in nanoseconds since an unspecified start. It stops while the machine sleeps.
+/// The monotonic clock, in nanoseconds since an unspecified start. It stops while the machine is suspended.
 ///
 /// ```
 /// let began_ns = evenkeel_sys::clock::monotonic_ns();
@@ -15,7 +15,7 @@ pub fn monotonic_ns() -> u64 {
     to_ns(clock_gettime(rustix::time::ClockId::Monotonic))
 }
 
-/// Time since boot including sleep, in nanoseconds.
+/// The time since boot, including the time in suspend, in nanoseconds.
 pub fn boottime_ns() -> u64 {
     to_ns(clock_gettime(rustix::time::ClockId::Boottime))
 }
@@ -35,18 +35,19 @@ pub fn thread_cpu_ns() -> u64 {
     to_ns(clock_gettime(rustix::time::ClockId::ThreadCPUTime))
 }
 
-/// One tick of the kernel's timer, in nanoseconds: the resolution of its coarse clocks. `KTIME_LOW_RES` of the kernel's
-/// `kernel/time/posix-timers.c` is `TICK_NSEC`. Unlike the file with `CONFIG_HZ`, every kernel provides this to everyone.
+/// One tick of the kernel's timer, in nanoseconds: the resolution of the kernel's coarse clocks.
+/// `KTIME_LOW_RES` of the kernel's `kernel/time/posix-timers.c` is `TICK_NSEC`.
+/// Every kernel provides this value to every user, unlike the file with `CONFIG_HZ`.
 pub fn kernel_tick_ns() -> u64 {
     to_ns(clock_getres(rustix::time::ClockId::MonotonicCoarse))
 }
 
-/// Sleeps until the monotonic clock reaches `deadline_ns`, ignoring signals. Returns at once if that time has passed.
+/// Sleeps until the monotonic clock reaches `deadline_ns`, and ignores signals. Returns at once if that time has passed.
 pub fn sleep_until_ns(deadline_ns: u64) {
     while !sleep_until_ns_or_signal(deadline_ns) {}
 }
 
-/// The same as [`sleep_until_ns`], but ends early if the calling thread handles a signal, and then returns false.
+/// Like [`sleep_until_ns`], but if the calling thread handles a signal, ends early and returns false.
 pub fn sleep_until_ns_or_signal(deadline_ns: u64) -> bool {
     let deadline = Timespec {
         // 2^63 ns are 292 years, so the quotient always fits.

@@ -1,4 +1,4 @@
-//! The calls that read the time, so that each can be measured, and a check whether one of them enters the kernel.
+//! The calls that read the time, each as a function to measure, and a check whether a call enters the kernel.
 
 use std::mem::MaybeUninit;
 
@@ -9,7 +9,7 @@ const NS: u64 = 1_000_000_000;
 /// A call that reads the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// The C library's `clock_gettime` of the monotonic clock, which first uses the vDSO.
+    /// The C library's `clock_gettime` of the monotonic clock, which first tries the vDSO.
     ClockGettime,
     /// The C library's `gettimeofday`.
     Gettimeofday,
@@ -19,7 +19,7 @@ pub enum Call {
 #[inline(always)]
 pub fn clock_gettime() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the call writes one timespec, and there is room for it. A timespec of zeros is valid.
+    // SAFETY: the call writes one timespec, and `time` has room for it. A timespec of zeros is valid.
     let time = unsafe {
         libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
         time.assume_init()
@@ -43,7 +43,7 @@ pub fn clock_gettime_by_system_call() -> u64 {
 #[inline(always)]
 pub fn gettimeofday() -> u64 {
     let mut time = MaybeUninit::<libc::timeval>::zeroed();
-    // SAFETY: as above, with a timeval. The time zone pointer is null.
+    // SAFETY: as above, with a timeval. The pointer to the time zone is null.
     let time = unsafe {
         libc::gettimeofday(time.as_mut_ptr(), std::ptr::null_mut());
         time.assume_init()
@@ -58,8 +58,9 @@ pub fn empty_system_call() -> u64 {
     unsafe { libc::syscall(libc::SYS_getppid) as u64 }
 }
 
-/// Whether `call` enters the kernel here and now. It runs in a separate thread for which the kernel refuses the system call (seccomp(2),
-/// which needs no privilege). If it still gets an answer, the kernel was not involved. The thread ends, and nothing else is affected.
+/// Whether `call` enters the kernel on this machine now.
+/// The check runs in a separate thread for which the kernel refuses the system call (seccomp(2), which needs no privilege).
+/// If the call still gets an answer, the kernel was not involved. The thread ends, and nothing else is affected.
 ///
 /// # Errors
 /// `ENOSYS` for an unsupported processor; otherwise the kernel's error for the filter.
@@ -73,7 +74,7 @@ pub fn enters_the_kernel(call: Call) -> Result<bool, Errno> {
 }
 
 fn is_answered(call: Call) -> bool {
-    // SAFETY: each call writes one struct, and there is room for it.
+    // SAFETY: each call writes one struct, and its variable has room for it.
     unsafe {
         match call {
             Call::ClockGettime => {
@@ -88,7 +89,7 @@ fn is_answered(call: Call) -> bool {
     }
 }
 
-/// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64` of linux/audit.h: the numbers below are valid only for this architecture.
+/// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64` of linux/audit.h. The numbers of system calls below are valid only for this architecture.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: Option<u32> = Some(0xC000_003E);
 #[cfg(target_arch = "aarch64")]
@@ -103,7 +104,7 @@ fn refuse_clock_calls() -> Result<(), Errno> {
     let unless = |value, skip| filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, skip, value);
     let when = |value, skip| filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, skip, 0, value);
     let answer = |value| filter(libc::BPF_RET | libc::BPF_K, 0, 0, value);
-    // `struct seccomp_data`: the number of the call at 0, the architecture at 4.
+    // `struct seccomp_data` has the number of the call at byte 0 and the architecture at byte 4.
     let mut program = [
         load(4),
         unless(architecture, 3),

@@ -1,8 +1,9 @@
-//! The CPU limits of the calling thread: the limits of its control group and of all groups above it. Read these first when a CPU seems to disappear
-//! now and then: a configured limit can simply be read, and need not be found by measuring.
+//! The CPU limits of the calling thread: the limits of its control group and of all groups above it.
+//! If a CPU seems to disappear now and then, read these limits first: reading a configured limit is easier than finding it by measurement.
 //!
-//! Both versions of control groups are supported. Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst (`cpu.max`, `cpu.stat`) and
-//! Documentation/scheduler/sched-bwc.rst (`cpu.cfs_quota_us`, `cpu.cfs_period_us`).
+//! The module supports both versions of control groups.
+//! The first source is the kernel's Documentation/admin-guide/cgroup-v2.rst (`cpu.max`, `cpu.stat`).
+//! The second source is Documentation/scheduler/sched-bwc.rst (`cpu.cfs_quota_us`, `cpu.cfs_period_us`).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,7 +12,8 @@ use std::path::PathBuf;
 /// The maximum number of groups to read, from the calling thread's group up to the root.
 const DEPTH_MAX: usize = 64;
 
-/// Where control groups are mounted. Version 2 is alone or next to version 1. The CPU controller of version 1 is alone or together with cpuacct.
+/// Where control groups are mounted. Version 2 is mounted alone or next to version 1.
+/// The CPU controller of version 1 is mounted alone or together with cpuacct.
 const SECOND: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const FIRST: [&str; 2] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
 
@@ -26,22 +28,22 @@ pub struct CpuLimit {
     pub period_ns: u64,
 }
 
-/// The time that a limit took since its group was created.
+/// How much time a limit has taken from threads since its group was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttled {
-    /// The number of periods in which the quota ran out. None if nothing counts this.
+    /// The number of periods in which the quota ran out. `None` if nothing counts this.
     pub times: Option<u64>,
-    /// How long threads were throttled, in nanoseconds. None if nothing counts this.
+    /// How long threads were throttled, in nanoseconds. `None` if nothing counts this.
     pub ns: Option<u64>,
 }
 
 impl CpuLimit {
-    /// The number of CPUs that the limit allows: 0.4 is four tenths of one.
+    /// The number of CPUs that the limit allows: 0.4 is four tenths of one CPU.
     pub fn cpus(&self) -> f64 {
         self.quota_ns as f64 / self.period_ns as f64
     }
 
-    /// The time that the limit has taken so far.
+    /// How much time the limit has taken from threads so far.
     pub fn throttled(&self) -> Throttled {
         self.throttled_by(&text)
     }
@@ -51,12 +53,12 @@ impl CpuLimit {
     }
 }
 
-/// All limits on the calling thread, the innermost first.
+/// All limits on the calling thread. The innermost limit comes first.
 pub fn all() -> Vec<CpuLimit> {
     all_by(&text)
 }
 
-/// The tightest limit, which is the effective one. None without a limit, or if it cannot be read.
+/// The tightest limit, which is the effective one. `None` if there is no limit, or it cannot be read.
 pub fn tightest() -> Option<CpuLimit> {
     tightest_of(all())
 }
@@ -78,7 +80,7 @@ fn all_by(text: &Text<'_>) -> Vec<CpuLimit> {
     limits
 }
 
-/// The calling thread's groups of both versions: each place where a hierarchy may be mounted, with the group's path below it.
+/// The calling thread's groups of both versions. Each entry has a possible mount point of a hierarchy, and the group's path below it.
 fn own_groups(text: &Text<'_>) -> Vec<(&'static str, String)> {
     // In version 1 each thread may be in another group. Kernels before 3.17 report only the process.
     let groups = text("/proc/thread-self/cgroup").or_else(|| text("/proc/self/cgroup"));
@@ -90,7 +92,7 @@ fn own_groups(text: &Text<'_>) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// The file of this name in the first of the calling thread's groups that has it.
+/// The file of this name in the first of the calling thread's groups that has such a file.
 pub(crate) fn own_file(name: &str) -> Option<PathBuf> {
     let paths = own_groups(&text).into_iter().map(|(mount, path)| PathBuf::from(format!("{mount}{path}")).join(name));
     paths.into_iter().find(|path| path.exists())
@@ -100,14 +102,14 @@ fn tightest_of(limits: Vec<CpuLimit>) -> Option<CpuLimit> {
     limits.into_iter().min_by(|one, other| one.cpus().total_cmp(&other.cpus()))
 }
 
-/// The counters of limits, kept open: reading them costs as little as a file read and allocates nothing.
+/// The counters of limits, kept open. A reading costs as much as a file read and allocates nothing.
 #[derive(Debug)]
 pub struct Counters {
     files: Vec<File>,
 }
 
 impl Counters {
-    /// The counters of these limits on the live machine. A limit whose file cannot be opened is left out and counts nothing.
+    /// The counters of these limits on this machine. If a limit's file cannot be opened, that limit has no counter.
     pub fn open<'a>(limits: impl IntoIterator<Item = &'a CpuLimit>) -> Counters {
         let open = |limit: &CpuLimit| File::open(format!("{}/cpu.stat", limit.group)).ok();
         Counters { files: limits.into_iter().filter_map(open).collect() }
@@ -118,7 +120,7 @@ impl Counters {
         self.files.is_empty()
     }
 
-    /// The time that all these limits took so far.
+    /// How much time all these limits have taken from threads so far.
     pub fn read(&self) -> Throttled {
         let mut sum = Throttled::default();
         let add = |sum: Option<u64>, one: Option<u64>| match (sum, one) {
@@ -126,7 +128,7 @@ impl Counters {
             (sum, one) => sum.or(one),
         };
         for file in &self.files {
-            // Longer than any kernel's file. Anything beyond is ignored.
+            // This buffer is longer than any kernel's file. The reader ignores further bytes.
             let mut bytes = [0; 1024];
             let length = file.read_at(&mut bytes, 0).unwrap_or(0);
             let one = std::str::from_utf8(&bytes[..length]).map_or_else(|_| Throttled::default(), parse_stat);
@@ -136,15 +138,15 @@ impl Counters {
     }
 }
 
-/// The paths of our groups, relative to the mount.
+/// The paths of the thread's groups, relative to the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Groups {
     second: Option<String>,
-    /// The path in version 1's CPU hierarchy.
+    /// The path in the CPU hierarchy of version 1.
     first: Option<String>,
 }
 
-/// `NUMBER:CONTROLLERS:PATH` per line; version 2 has the number 0 and no controllers.
+/// Each line is `NUMBER:CONTROLLERS:PATH`. Version 2 has the number 0 and no controllers.
 fn parse_groups(text: &str) -> Groups {
     let mut groups = Groups::default();
     for line in text.lines() {
@@ -152,7 +154,7 @@ fn parse_groups(text: &str) -> Groups {
         let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
             continue;
         };
-        // A group outside our namespace is shown as `/../NAME`. It cannot be read here.
+        // The kernel shows a group outside our namespace as `/../NAME`. We cannot read that group here.
         if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
             continue;
         }
@@ -165,8 +167,8 @@ fn parse_groups(text: &str) -> Groups {
     groups
 }
 
-/// The folders of a group and of its ancestors. In a container the path may be the host's while the mount is our group, so the mount itself is
-/// included.
+/// The folders of a group and of its ancestors.
+/// In a container the path may be the host's while the mount is our group, so this includes the mount itself.
 fn folders(mount: &str, path: &str) -> Vec<String> {
     let mut folders = Vec::new();
     let mut path = path.trim_end_matches('/');
@@ -185,7 +187,7 @@ fn limit_of(text: &Text<'_>, group: String) -> Option<CpuLimit> {
         Some(text) => parse_cpu_max(&text)?,
         None => {
             let number = |name| text(&format!("{group}/cpu.cfs_{name}_us"))?.trim().parse::<i64>().ok();
-            // -1 means no limit.
+            // A quota of -1 means no limit.
             (u64::try_from(number("quota")?).ok(), u64::try_from(number("period")?).ok()?)
         }
     };
@@ -193,14 +195,14 @@ fn limit_of(text: &Text<'_>, group: String) -> Option<CpuLimit> {
     Some(CpuLimit { quota_ns: ns(quota_us?)?, period_ns: ns(period_us)?, group })
 }
 
-/// `QUOTA PERIOD` in microseconds, the contents of `cpu.max`. A group without a limit has `max` for the quota, here `None`.
+/// Parses `QUOTA PERIOD` in microseconds, the contents of `cpu.max`. A group without a limit has `max` for the quota, which becomes `None`.
 pub fn parse_cpu_max(text: &str) -> Option<(Option<u64>, u64)> {
     let (quota, period) = text.trim().split_once(' ')?;
     let quota_us = if quota == "max" { None } else { Some(quota.parse().ok()?) };
     Some((quota_us, period.parse().ok().filter(|period_us| *period_us > 0)?))
 }
 
-/// `nr_throttled N`, and `throttled_time NS` of version 1 or `throttled_usec US` of version 2.
+/// Parses `nr_throttled N`, and `throttled_time NS` of version 1 or `throttled_usec US` of version 2.
 fn parse_stat(text: &str) -> Throttled {
     let mut throttled = Throttled::default();
     for line in text.lines() {
@@ -230,7 +232,7 @@ mod tests {
         move |path| texts.get(path).cloned()
     }
 
-    /// Each limit: the group below the mount, and its quota and period in microseconds.
+    /// Each limit, as the group below the mount, with its quota and period in microseconds.
     fn found(texts: &[(&str, &str)]) -> Vec<(String, u64, u64)> {
         let plain = |limit: CpuLimit| {
             let group = limit.group.trim_start_matches("/sys/fs/cgroup").to_owned();
@@ -257,7 +259,7 @@ mod tests {
             ("/sys/fs/cgroup/cpu/docker/abc/cpu.cfs_quota_us", "-1\n"),
             ("/sys/fs/cgroup/cpu/docker/abc/cpu.cfs_period_us", "100000\n"),
         ];
-        // In a container the group's own path is not mounted: the top of the mount is the group.
+        // In a container the group's own path is not mounted. The top of the mount is the group itself.
         assert_eq!(found(&first), [("/cpu,cpuacct".into(), 20_000, 50_000)]);
         let own_thread = [
             ("/proc/self/cgroup", "3:cpu:/\n"),

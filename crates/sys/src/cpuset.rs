@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The maximum number of CPUs that a Linux kernel can be built for (`CONFIG_NR_CPUS` on x86). A text with a higher number is invalid, and
-/// is refused before it uses memory.
+/// The maximum number of CPUs that a Linux kernel can be built for (`CONFIG_NR_CPUS` on x86).
+/// A text with a higher number is invalid, and we refuse it before it uses memory.
 pub const MAX_CPUS: usize = 8192;
 
 /// A set of CPUs, by number. Iterates in ascending order.
@@ -27,12 +27,12 @@ pub const MAX_CPUS: usize = 8192;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub struct CpuSet {
-    /// 64 CPUs per word, without trailing zero words, so that equal sets compare equal.
+    /// Each word has 64 CPUs. The vector has no trailing zero words, so that equal sets compare equal.
     words: Vec<u64>,
 }
 
 impl CpuSet {
-    /// Parses a list as in `/sys/devices/system/cpu/online`. As in the kernel, the empty text is the empty set.
+    /// Parses a list as in `/sys/devices/system/cpu/online`. An empty text is the empty set, as in the kernel.
     pub fn parse_list(list: &str) -> Option<CpuSet> {
         let mut set = CpuSet::default();
         if list.trim().is_empty() {
@@ -44,7 +44,7 @@ impl CpuSet {
         Some(set)
     }
 
-    /// Parses a mask as in `/proc/irq/N/smp_affinity`: groups of up to eight hexadecimal digits, the highest CPUs first.
+    /// Parses a mask as in `/proc/irq/N/smp_affinity`: groups of up to eight hexadecimal digits. The highest CPUs come first.
     pub fn parse_mask(mask: &str) -> Option<CpuSet> {
         let groups: Vec<&str> = mask.trim().split(',').collect();
         let mut digits = String::new();
@@ -67,8 +67,8 @@ impl CpuSet {
         Some(set)
     }
 
-    /// The mask in groups of eight digits. It has a digit for every four of `cpus` CPUs: the kernel prints all CPUs that it may ever have.
-    /// If `cpus` is 1 there are no leading zeros.
+    /// The mask in groups of eight digits. It has a digit for every four of `cpus` CPUs, because the kernel prints all CPUs that it may ever have.
+    /// If `cpus` is 1, the mask has no leading zeros.
     pub fn to_mask(&self, cpus: usize) -> String {
         let highest = self.iter().last().unwrap_or(0);
         let digits = cpus.clamp(1, MAX_CPUS).div_ceil(4).max(highest / 4 + 1);
@@ -83,7 +83,7 @@ impl CpuSet {
         mask
     }
 
-    /// Adds a CPU. A number of [`MAX_CPUS`] or more cannot exist and is ignored.
+    /// Adds a CPU. Ignores a number of [`MAX_CPUS`] or more, because such a CPU cannot exist.
     pub fn insert(&mut self, cpu: usize) {
         if cpu < MAX_CPUS {
             if self.words.len() <= cpu / 64 {
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(set("0-3").or(&set("100")), set("0-3,100"));
         assert!(set("2").is_subset(&set("1-3")) && !set("2,70").is_subset(&set("1-3")));
         assert_eq!((set("5,7").first(), set("5,7").len(), set("").is_empty()), (Some(5), 2, true));
-        assert_eq!(set("0,64").without(&set("64")), set("0"), "equal sets are equal whatever their history");
+        assert_eq!(set("0,64").without(&set("64")), set("0"), "equal sets compare equal, however they were made");
     }
 
     proptest! {

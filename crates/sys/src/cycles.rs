@@ -30,22 +30,22 @@ struct Attributes {
     config1: u64,
 }
 
-/// Cycles of the thread that created it, in user space.
+/// Counts the cycles of the thread that created this value, in user space.
 #[derive(Debug)]
 pub struct Cycles {
     file: File,
 }
 
 impl Cycles {
-    /// Counts the calling thread from now on.
+    /// Counts cycles of the calling thread from now on.
     ///
     /// # Errors
-    /// `ENOENT` if the machine has no counter, like most virtual machines. `EACCES` if `kernel.perf_event_paranoid` forbids it.
+    /// `ENOENT` if the machine has no counter, as on most virtual machines. `EACCES` if `kernel.perf_event_paranoid` forbids it.
     pub fn of_this_thread() -> Result<Cycles, Errno> {
         open(TYPE_HARDWARE, CONFIG_CPU_CYCLES).map(|file| Cycles { file })
     }
 
-    /// The count now.
+    /// The count of cycles so far.
     ///
     /// # Errors
     /// The kernel's error.
@@ -62,12 +62,13 @@ fn open(kind: u32, config: u64) -> Result<File, Errno> {
         flags: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR,
         ..Attributes::default()
     };
-    // SAFETY: the kernel reads `size` bytes of the attributes and keeps no pointer. The other arguments are numbers: this thread, any CPU, no group.
+    // SAFETY: the kernel reads `size` bytes of the attributes and keeps no pointer.
+    // The other arguments are numbers: this thread, any CPU, no group.
     let fd = unsafe {
         libc::syscall(libc::SYS_perf_event_open, &attributes as *const Attributes, 0, -1, -1, FLAG_CLOSE_ON_EXEC)
     };
     match i32::try_from(fd) {
-        // SAFETY: the descriptor was just opened for us, and nobody else has it.
+        // SAFETY: the kernel just opened the descriptor for us, and no other code has it.
         Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),
         _ => Err(Errno::from(&std::io::Error::last_os_error())),
     }
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_counter_counts_or_says_why_not() {
-        // The kernel's software clock of a thread uses the same call. It exists even without the processor's counter.
+        // The kernel's software clock of a thread uses the same call. It exists even if the processor's counter does not.
         match open(1, 1) {
             Ok(file) => {
                 let before = count(&file).unwrap();

@@ -1,14 +1,14 @@
-//! `DmaLatency`: a limit on how long CPUs may take to leave idle, for as long as a process holds it.
+//! `DmaLatency`: limits how long CPUs may take to leave an idle state. The limit lasts as long as a process holds it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 
 use crate::errno::Errno;
 
-/// The device that limits idle exit latency while it is held open.
+/// The device that limits the idle exit latency while a process holds the device open.
 pub const DEVICE: &str = "/dev/cpu_dma_latency";
 
-/// A limit on idle exit latency that ends when this is dropped.
+/// A limit on idle exit latency. The limit ends when this value is dropped.
 #[derive(Debug)]
 pub struct DmaLatency {
     device: File,
@@ -25,7 +25,7 @@ impl DmaLatency {
         Ok(DmaLatency { device })
     }
 
-    /// The active limit, in microseconds: the smallest that any process holds.
+    /// The active limit, in microseconds. It is the smallest limit that any process holds.
     ///
     /// # Errors
     /// The kernel's error.

@@ -1,8 +1,8 @@
-//! Error numbers by their names: a capture stores `EACCES`, not 13, so that it reads the same on every architecture.
+//! Error numbers by their names. A capture stores `EACCES`, not 13, so that it reads the same on every architecture.
 
 use std::fmt;
 
-/// An error number, as `errno(3)` names it. The numbers are those of Linux, on other systems too.
+/// An error number, as `errno(3)` names it. The numbers are those of Linux, even on other systems.
 ///
 /// ```
 /// use evenkeel_sys::Errno;
@@ -75,7 +75,7 @@ errnos! {
     ILSEQ = 84, "invalid or incomplete multibyte character";
 }
 
-/// The kernel and rustix spell one name differently. Captures use the kernel's spelling.
+/// The kernel and rustix spell the name of this error differently. Captures use the kernel's spelling.
 const EACCES: &str = "EACCES";
 
 impl Errno {
@@ -102,17 +102,17 @@ impl Errno {
         (1..=4095).contains(&raw).then_some(Errno(raw))
     }
 
-    /// `permission denied`, in lower case, for the end of a sentence.
+    /// The meaning in lower case, for the end of a sentence, such as `permission denied`.
     pub fn meaning(self) -> &'static str {
         NAMES.iter().find(|(errno, ..)| *errno == self).map_or("unnamed error", |(_, _, meaning)| meaning)
     }
 
-    /// Whether this user lacks permission, rather than the thing being missing.
+    /// Whether this user lacks permission. False if the object is missing.
     pub fn is_denial(self) -> bool {
         self == Errno::PERM || self == Errno::ACCESS
     }
 
-    /// Whether the thing is missing, or its driver does not support it.
+    /// Whether the object is missing, or its driver does not support it.
     pub fn is_absence(self) -> bool {
         [Errno::NOENT, Errno::SRCH, Errno::NODEV, Errno::NXIO, Errno::NOTDIR, Errno::OPNOTSUPP].contains(&self)
     }
@@ -148,8 +148,8 @@ impl From<&std::io::Error> for Errno {
         use std::io::ErrorKind;
         // Other systems have different numbers.
         let raw = error.raw_os_error().filter(|_| crate::IS_LINUX);
-        // An error without a number has two sources. Some code adds a path to the kernel's error and keeps only its kind. Or std itself checked the
-        // arguments (a NUL in a path), where the kernel would have returned EINVAL.
+        // An error without a number has two sources. Some code adds a path to the kernel's error and keeps only its kind.
+        // Or std itself checked the arguments (a NUL in a path), where the kernel would have returned EINVAL.
         raw.map_or_else(
             || match error.kind() {
                 ErrorKind::NotFound => Errno::NOENT,
@@ -186,7 +186,7 @@ mod tests {
         use std::io::{Error, ErrorKind};
         let folder = tempfile::tempdir().unwrap();
         let wrapped = tempfile::NamedTempFile::new_in(folder.path().join("gone")).unwrap_err();
-        assert_eq!(wrapped.raw_os_error(), None, "this is to be an error around another one");
+        assert_eq!(wrapped.raw_os_error(), None, "the error must wrap another error");
         let table = [
             (wrapped, Errno::NOENT),
             (Error::from_raw_os_error(13), Errno::ACCESS),

@@ -1,6 +1,7 @@
-//! `Room`: queries to a network interface's driver by the `SIOCETHTOOL` ioctl, with memory for answers whose length only the kernel knows. The kernel
-//! writes as much as the driver has at that moment, regardless of the announced size. If the number of queues changes between two calls, it may write
-//! more than expected. So the memory ends at a page without write access. An answer that does not fit is an error (`EFAULT`), never an overflow.
+//! `Room`: queries to a network interface's driver by the `SIOCETHTOOL` ioctl, with memory for answers whose length only the kernel knows.
+//! The kernel writes as much as the driver has at that moment, regardless of the announced size.
+//! If the number of queues changes between two calls, the kernel may write more than expected.
+//! So the memory ends at a page without write access. An answer that does not fit is an error (`EFAULT`), never an overflow.
 
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
@@ -16,12 +17,12 @@ const SIOCETHTOOL: Opcode = 0x8946;
 /// `IFNAMSIZ`: the longest interface name, with its NUL.
 const NAME_BYTES: usize = 16;
 
-/// Bytes of the longest answer: 32,768 names. Only touched pages use memory.
+/// The size of the longest answer in bytes: 32,768 names. Only touched pages use memory.
 const ROOM_BYTES: usize = 1 << 20;
-/// At least the largest page of any supported kernel, so that it contains one.
+/// The guard area is at least as large as the largest page of any supported kernel, so that it contains a whole page.
 const GUARD_BYTES: usize = 64 << 10;
 
-/// A query that changes nothing, by the number of its command in `include/uapi/linux/ethtool.h`.
+/// A query that changes nothing. Its value is the number of its command in `include/uapi/linux/ethtool.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Question {
@@ -47,8 +48,8 @@ pub enum Question {
     Hashing = 0x0000_0046,
 }
 
-/// `struct ifreq` of `include/uapi/linux/if.h`, as far as this call reads it. The union after the name has 24 bytes on 64-bit machines. Its first
-/// member is a pointer.
+/// `struct ifreq` of `include/uapi/linux/if.h`, as far as this call reads it.
+/// The union after the name has 24 bytes on 64-bit machines. Its first member is a pointer.
 #[repr(C)]
 struct Request {
     name: [u8; NAME_BYTES],
@@ -72,12 +73,12 @@ impl Room {
         let start =
             unsafe { mmap_anonymous(null_mut(), ROOM_BYTES + GUARD_BYTES, ProtFlags::empty(), MapFlags::PRIVATE)? };
         let room = Room { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)? };
-        // SAFETY: these are the first ROOM_BYTES of the mapping made above. Nothing refers to it yet.
+        // SAFETY: these are the first ROOM_BYTES of the mapping made above. No reference to them exists yet.
         unsafe { mprotect(start, ROOM_BYTES, MprotectFlags::READ | MprotectFlags::WRITE)? };
         Ok(room)
     }
 
-    /// Queries the driver with the question and its `arguments` at the start of the memory, which the answer overwrites.
+    /// Queries the driver. The question and its `arguments` are at the start of the memory, and the answer overwrites them.
     ///
     /// # Errors
     /// The kernel's error; `ENODEV` for a name that no interface can have.
@@ -88,13 +89,13 @@ impl Room {
         }
         let mut request = request(interface, self.start.as_ptr().cast())?;
         let socket = socket()?;
-        // SAFETY: the request points to the room, which outlives the call. No reference to it is held. The kernel writes upwards from its start, and
-        // cannot pass the guard page behind it.
+        // SAFETY: the request points to the room, which outlives the call. No code holds a reference to the room.
+        // The kernel writes upwards from the start of the room, and cannot pass the guard page behind it.
         unsafe { ioctl::ioctl(&socket, EthtoolCall(&mut request))? };
         Ok(())
     }
 
-    /// The 32-bit word with this index; `None` beyond the room.
+    /// The 32-bit word with this index. `None` beyond the end of the room.
     pub fn word(&mut self, index: usize) -> Option<u32> {
         let at = index.checked_mul(4)?;
         let bytes = self.bytes().get(at..)?.first_chunk::<4>()?;
@@ -103,8 +104,8 @@ impl Room {
 
     /// The whole memory.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is at least this long, readable, writable, and zeroed by the kernel. It lives as long as `self`. The exclusive borrow
-        // of `self` prevents `ask` meanwhile.
+        // SAFETY: the mapping is at least this long, readable, writable, and zeroed by the kernel. It lives as long as `self`.
+        // The exclusive borrow of `self` prevents `ask` meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), ROOM_BYTES) }
     }
 }
@@ -112,7 +113,7 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: this is exactly the mapping that `new` made. Nothing refers to it any more.
+        // SAFETY: this is exactly the mapping that `new` made. No reference to it exists any more.
         let _ = unsafe { munmap(start, ROOM_BYTES + GUARD_BYTES) };
     }
 }

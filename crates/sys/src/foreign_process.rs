@@ -1,11 +1,11 @@
-//! Manages processes that we did not create. It signals a process that is certainly still the same, or a process group. It adopts orphans,
-//! and reads the CPU time of a process, to the nanosecond.
+//! Manages processes that we did not create. This module signals a process group, or a process that is certainly still the same.
+//! The module also adopts orphans, and reads the CPU time of a process, to the nanosecond.
 
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 
 use crate::errno::Errno;
 
-/// A signal that asks a program to end, or forces it.
+/// A signal that asks a program to end, or forces it to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal(rustix::process::Signal);
 
@@ -28,7 +28,7 @@ impl Signal {
     /// Forces the process to end. The process cannot catch this signal.
     pub const KILL: Signal = Signal(rustix::process::Signal::KILL);
 
-    /// The signal with this name, with or without `SIG`, in any case. Only signals that ask a program to end.
+    /// The signal with this name, with or without `SIG`, in upper or lower case. It knows only signals that ask a program to end.
     pub fn of_name(name: &str) -> Option<Signal> {
         let name = name.to_ascii_uppercase();
         let short = name.strip_prefix("SIG").unwrap_or(&name);
@@ -50,14 +50,14 @@ fn pid_of(pid: u32) -> Result<Pid, Errno> {
 /// # Errors
 /// `ESRCH` if no process is left, `EPERM` if we may signal none of them.
 pub fn signal_group(group: u32, signal: Signal) -> Result<(), Errno> {
-    // Group 1 would be everyone's and group 0 our own. None of our children leads either.
+    // Group 1 would be everyone's and group 0 our own. No child of ours leads either group.
     if group <= 1 {
         return Err(Errno::INVAL);
     }
     Ok(rustix::process::kill_process_group(pid_of(group)?, signal.0)?)
 }
 
-/// Sends a signal to one process if `is_it` confirms its identity while the pidfd is open. Until then the number cannot be reused.
+/// Sends a signal to one process if `is_it` confirms its identity while the pidfd is open. The kernel cannot reuse the number before that.
 ///
 /// # Errors
 /// `ESRCH` if the process has ended or was replaced, `EPERM` if we may not signal it.
@@ -72,7 +72,7 @@ pub fn signal_if(pid: u32, signal: Signal, is_it: impl FnOnce() -> bool) -> Resu
     Ok(rustix::process::pidfd_send_signal(&held, signal.0)?)
 }
 
-/// Makes orphaned descendants our children. So a process that goes into the background stays visible.
+/// Makes orphaned descendants our children. So a process that goes into the background stays visible to us.
 ///
 /// # Errors
 /// The kernel's error; no case is known.

@@ -1,10 +1,10 @@
-//! Sleeping on a word in memory until it changes (futex(2)).
+//! Lets a thread sleep until a word in memory changes (futex(2)).
 
 use std::sync::atomic::AtomicU32;
 
 use rustix::thread::futex::{self, Flags};
 
-/// Waits as long as `word` is `value`. The wait may also end early without a reason.
+/// Waits as long as `word` has the value `value`. The wait may also end early without a reason.
 pub(crate) fn wait(word: &AtomicU32, value: u32) {
     // The word may have changed, or a signal may have come. In both cases the caller checks again.
     let _ = futex::wait(word, Flags::PRIVATE, value, None);

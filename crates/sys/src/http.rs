@@ -1,4 +1,4 @@
-//! The reader of HTTP/1.x answers. It limits the bytes and the time of an answer, because anything can listen at the other end.
+//! The reader of HTTP/1.x answers. It limits the bytes and the time of an answer, because any program may listen at the other end.
 //!
 //! [`Head`] and [`Reader`] are pure: bytes in, an answer or an error out. [`exchange`] drives them over a connection until a deadline.
 
@@ -36,7 +36,7 @@ pub enum BadAnswer {
     /// The head or trailer is too long, or too many interim answers came first.
     #[error("the answer has more than {} KiB or {HEADERS_MAX} lines of headers", HEAD_BYTES_MAX >> 10)]
     HeadTooLong,
-    /// The length of the body is not a number, is given twice, or depends on an unknown coding.
+    /// The length of the body is not a number, appears twice, or depends on an unknown coding.
     #[error("the answer does not give one valid length of its body")]
     Length,
     /// A body that is longer than the caller accepts.
@@ -56,10 +56,10 @@ pub enum BadAnswer {
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The connection failed; `TimedOut` if the deadline passed.
+    /// The connection failed. The kind is `TimedOut` if the deadline passed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The server sent something that is not a valid answer.
+    /// The server's bytes are not a valid answer.
     #[error(transparent)]
     BadAnswer(#[from] BadAnswer),
 }
@@ -86,9 +86,9 @@ pub struct Head<'a> {
     pub framing: Framing,
     /// Whether the server accepts another request on this connection.
     pub keeps_open: bool,
-    /// A `Content-Encoding` other than `identity`.
+    /// The `Content-Encoding`, if it is not `identity`.
     pub encoding: Option<&'a [u8]>,
-    /// The length of the head itself.
+    /// The length of the head itself, in bytes.
     pub bytes: usize,
 }
 
@@ -99,9 +99,9 @@ pub struct Answer {
     pub status: u16,
     /// The reason phrase, often empty.
     pub reason: String,
-    /// A `Content-Encoding` other than `identity`.
+    /// The `Content-Encoding`, if it is not `identity`.
     pub encoding: Option<String>,
-    /// The body without chunk lines.
+    /// The body, without the lines of chunks.
     pub body: Vec<u8>,
 }
 
@@ -109,7 +109,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Reader {
     body_bytes_max: usize,
-    /// Received bytes that are too few to parse: less than [`HEAD_BYTES_MAX`].
+    /// Received bytes that are too few to parse: fewer than [`HEAD_BYTES_MAX`].
     pending: Vec<u8>,
     used: usize,
     interim: u32,
@@ -117,7 +117,7 @@ pub struct Reader {
     answer: Answer,
 }
 
-/// The meaning of the next byte.
+/// What the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Head,
@@ -131,10 +131,10 @@ enum Next {
 }
 
 impl Head<'_> {
-    /// The head at the start of `bytes`. `None` if it is incomplete.
+    /// Parses the head at the start of `bytes`. `None` if the head is incomplete.
     ///
     /// # Errors
-    /// If the bytes cannot become a valid head, whatever follows.
+    /// If the bytes cannot become a valid head, whatever bytes follow.
     pub fn parse(bytes: &[u8]) -> Result<Option<Head<'_>>, BadAnswer> {
         let near = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
@@ -153,7 +153,7 @@ impl Head<'_> {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             if is("content-length") || is("transfer-encoding") {
                 let this = if is("content-length") { parse_length(header.value) } else { parse_coding(header.value) };
-                // If there are two different lengths, another reader may use the one that this reader ignores.
+                // If an answer has two different lengths, another reader may use the length that this reader ignores. So refuse the answer.
                 if framing.is_some_and(|other| this != Some(other) || other == Framing::Chunks) {
                     return Err(BadAnswer::Length);
                 }
@@ -177,7 +177,7 @@ impl Head<'_> {
 }
 
 fn parse_length(value: &[u8]) -> Option<Framing> {
-    // `usize` accepts a sign.
+    // Check the digits first, because `usize` also parses a sign.
     let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     digits.parse().ok().map(Framing::Length)
 }
@@ -203,10 +203,10 @@ impl Reader {
         Reader { body_bytes_max, pending: Vec::new(), used: 0, interim: 0, next: Next::Head, answer: Answer::default() }
     }
 
-    /// Takes the next bytes and returns the answer once it is complete. Bytes after its end are ignored.
+    /// Takes the next bytes, and returns the answer once it is complete. Ignores bytes after the end of the answer.
     ///
     /// # Errors
-    /// If the bytes are not a valid answer, or exceed a bound.
+    /// If the bytes are not a valid answer, or exceed a limit.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Answer>, BadAnswer> {
         let is_line = !self.pending.is_empty() && self.next != Next::ChunkEnd;
         if is_line && !bytes.contains(&b'\n') && self.pending.len() + bytes.len() < HEAD_BYTES_MAX {
@@ -226,7 +226,7 @@ impl Reader {
                 return Ok(None);
             };
             rest = &rest[used..];
-            // Lines between chunks count too. Otherwise a body of tiny chunks would cost far more than its bound.
+            // Lines between chunks count too. Otherwise a body of tiny chunks would cost far more than its limit.
             self.used += used;
             if self.used > 2 * (HEAD_BYTES_MAX + self.body_bytes_max) {
                 return Err(self.too_long());
@@ -243,7 +243,7 @@ impl Reader {
         if self.next == Next::UntilClose { Ok(self.answer) } else { Err(BadAnswer::Ended) }
     }
 
-    /// Parses one part and returns its length, or `None` if it needs more bytes. Each step consumes bytes, or the next one does.
+    /// Parses one part and returns its length, or `None` if it needs more bytes. If a step consumes no bytes, the next step does.
     fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadAnswer> {
         match self.next {
             Next::Head => self.head(bytes),
@@ -291,7 +291,7 @@ impl Reader {
 
     fn chunk_size(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadAnswer> {
         let line = lines(bytes);
-        // The parser treats a line without a digit as the last chunk.
+        // The parser would treat a line without a digit as the last chunk, so refuse such a line.
         if line.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) {
             return Err(BadAnswer::Chunk);
         }
@@ -321,13 +321,13 @@ impl Reader {
     }
 }
 
-/// The complete lines of the next bytes.
+/// Returns the complete lines of the next bytes.
 fn lines(bytes: &[u8]) -> &[u8] {
     let near = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     &near[..near.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)]
 }
 
-/// If the lines are incomplete, more bytes are needed, unless there are too many already.
+/// If the lines are incomplete, asks for more bytes, unless there are too many already.
 fn more(bytes: &[u8], too_long: BadAnswer) -> Result<Option<usize>, BadAnswer> {
     if bytes.len() < HEAD_BYTES_MAX { Ok(None) } else { Err(too_long) }
 }
@@ -335,12 +335,12 @@ fn more(bytes: &[u8], too_long: BadAnswer) -> Result<Option<usize>, BadAnswer> {
 /// Connects to the first of `addresses` that accepts before the deadline.
 ///
 /// # Errors
-/// If no address accepts: the error of the first one.
+/// If no address accepts: the error of the first address.
 pub fn connect(addresses: impl IntoIterator<Item = SocketAddr>, deadline: Instant) -> io::Result<TcpStream> {
     let mut first = None;
     for address in addresses {
         let left = deadline.saturating_duration_since(Instant::now());
-        // A timeout of zero is a different error.
+        // A timeout of zero would cause a different error.
         let connected = if left.is_zero() { timed_out() } else { TcpStream::connect_timeout(&address, left) };
         match connected {
             Ok(stream) => return Ok(stream),
@@ -350,10 +350,10 @@ pub fn connect(addresses: impl IntoIterator<Item = SocketAddr>, deadline: Instan
     Err(first.unwrap_or_else(|| ErrorKind::AddrNotAvailable.into()))
 }
 
-/// Sends `request` and reads the answer. Everything ends by the deadline, however slowly the bytes arrive.
+/// Sends `request` and reads the answer. Both end by the deadline, however slowly the bytes arrive.
 ///
 /// # Errors
-/// If the connection fails, the deadline passes, or the server sends something else.
+/// If the connection fails, the deadline passes, or the server's bytes are not a valid answer.
 pub fn exchange(
     stream: &mut TcpStream,
     request: &[u8],
@@ -390,7 +390,7 @@ fn exchange_over(
     }
     let mut reader = Reader::new(body_bytes_max);
     let mut piece = [0; 16 << 10];
-    // Each turn reads at least one byte, and the reader bounds their number.
+    // Each round reads at least one byte, and the reader limits the number of bytes.
     loop {
         match within(wire, &left, |wire| wire.read(&mut piece))? {
             0 => return Ok(reader.end()?),
@@ -403,7 +403,7 @@ fn exchange_over(
     }
 }
 
-/// One call that ends within the remaining time.
+/// Makes one call that ends within the remaining time.
 fn within<W: Wire>(
     wire: &mut W,
     left: &impl Fn() -> Duration,
@@ -417,7 +417,7 @@ fn within<W: Wire>(
         wire.set_timeout(left)?;
         match call(wire) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // A socket's time-out.
+            // This is how a socket reports a timeout.
             Err(error) if error.kind() == ErrorKind::WouldBlock => return timed_out(),
             done => return done,
         }

@@ -1,9 +1,9 @@
-//! System calls and unsafe primitives behind safe functions, and the safe code that the runtime library needs with them: clocks, affinity,
-//! scheduling, locks, the job system's cells, UDP in batches, perf events, shared pages.
+//! System calls and unsafe primitives behind safe functions, and the safe code that the runtime library needs with them.
+//! The modules have clocks, affinity, scheduling, locks, the job system's cells, UDP in batches, perf events, and shared pages.
 //!
 //! On other systems than Linux, `portable` offers what `evenkeel-rt` uses, as far as the standard library provides it.
 //!
-//! Files of a host (`/proc`, `/sys`, captures) are in `evenkeel-hostfs`, which a game server does not compile.
+//! The crate `evenkeel-hostfs` reads the files of a host (`/proc`, `/sys`, captures). A game server does not compile that crate.
 //!
 //! Only this crate and the C interface of the runtime library contain `unsafe`. Every block has a comment that shows why it is sound.
 

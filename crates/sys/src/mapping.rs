@@ -1,5 +1,5 @@
-//! Memory from the kernel, page by page: an anonymous mapping with advice on huge pages and a choice of NUMA node. A heap would hide these behind the
-//! memory that it caches.
+//! Memory from the kernel, page by page: an anonymous mapping with advice on huge pages and a choice of NUMA node.
+//! A heap would hide these choices behind the memory that it caches.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -14,18 +14,18 @@ pub const ALIGNED_BYTES: usize = 2 << 20;
 /// The highest NUMA node that can be requested.
 pub const MAX_NODES: usize = 1024;
 
-/// The page size that a mapping requests. This changes no system setting.
+/// The page size that a mapping requests. A request changes no system setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// The system's default.
     Unadvised,
-    /// Huge pages if available (`MADV_HUGEPAGE`). A system set to never accepts the advice and gives small ones.
+    /// Huge pages if available (`MADV_HUGEPAGE`). If the system is set to `never`, it accepts the advice and gives small pages.
     Huge,
     /// Only small pages (`MADV_NOHUGEPAGE`).
     Small,
 }
 
-/// Anonymous memory of this process, initially zero, freed when dropped. No page exists before it is touched.
+/// Anonymous memory of this process, initially zero, freed when dropped. A page does not exist before it is touched.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u64>,
@@ -36,11 +36,11 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps this many bytes. A length of [`ALIGNED_BYTES`] or more is rounded up to a multiple of it, and the mapping is aligned to it. A smaller
-    /// length is rounded up to 64 KiB and costs one system call.
+    /// Maps this many bytes. A length of [`ALIGNED_BYTES`] or more is rounded up to a multiple of that size, and the mapping is aligned to it.
+    /// A smaller length is rounded up to 64 KiB and costs one system call.
     ///
     /// # Errors
-    /// `ENOMEM` if the process may not have that much; `EINVAL` for 0, and from the advice if the kernel has no huge pages.
+    /// `ENOMEM` if the process may not have that much; `EINVAL` for 0. The advice also causes `EINVAL` if the kernel has no huge pages.
     pub fn new(len_bytes: usize, pages: Pages) -> Result<Mapping, Errno> {
         let unit = if len_bytes >= ALIGNED_BYTES { ALIGNED_BYTES } else { 64 << 10 };
         let len_bytes = len_bytes.checked_next_multiple_of(unit).filter(|len| *len > 0).ok_or(Errno::INVAL)?;
@@ -68,8 +68,8 @@ impl Mapping {
         }
         let mut mask = [0_u64; MAX_NODES / 64];
         mask[node / 64] = 1 << (node % 64);
-        // SAFETY: the range is our own mapping. The kernel reads MAX_NODES bits of the mask and keeps no pointer. Its count is one more than the bits
-        // that it reads.
+        // SAFETY: the range is our own mapping. The kernel reads MAX_NODES bits of the mask and keeps no pointer.
+        // The kernel expects a count that is one more than the bits that it reads.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -96,14 +96,14 @@ impl Mapping {
 
     /// The mapped memory, in words of eight bytes.
     pub fn words(&self) -> &[u64] {
-        // SAFETY: the range is mapped readable and aligned for as long as this lives, and every bit pattern is a word. A writer needs exclusive
-        // access to this.
+        // SAFETY: the range is mapped readable and aligned for as long as this value lives, and every bit pattern is a word.
+        // A writer needs exclusive access to this value.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len_bytes / size_of::<u64>()) }
     }
 
     /// The mapped memory, for writing.
     pub fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as above. `&mut self` makes it the only reference.
+        // SAFETY: as above. `&mut self` makes this the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len_bytes / size_of::<u64>()) }
     }
 
@@ -119,12 +119,12 @@ fn map(len_bytes: usize) -> Result<*mut c_void, Errno> {
     Ok(unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?)
 }
 
-/// Maps memory aligned to a huge page. Older kernels align only to small pages, so it maps more and unmaps the excess on both sides.
+/// Maps memory that is aligned to a huge page. Older kernels align only to small pages, so this maps more, and unmaps the excess on both sides.
 fn map_aligned(len_bytes: usize) -> Result<*mut c_void, Errno> {
     let asked = map(len_bytes.checked_add(ALIGNED_BYTES).ok_or(Errno::INVAL)?)?;
     let before_bytes = asked.addr().wrapping_neg() % ALIGNED_BYTES;
     let start = asked.wrapping_byte_add(before_bytes);
-    // SAFETY: both ends are parts of the mapping that was just made, and nothing refers to them.
+    // SAFETY: both ends are parts of the mapping that was just made, and no reference to them exists.
     unsafe {
         if before_bytes > 0 {
             rustix::mm::munmap(asked, before_bytes)?;
@@ -136,7 +136,7 @@ fn map_aligned(len_bytes: usize) -> Result<*mut c_void, Errno> {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and no reference into it outlives this value. An error would only leave it mapped.
+        // SAFETY: the range is ours, and no reference into it outlives this value. If the call failed, the range would only stay mapped.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast::<c_void>(), self.len_bytes) };
     }
 }

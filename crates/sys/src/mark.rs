@@ -1,12 +1,14 @@
-//! Markers of a server's actions for outside observers (USDT): an instruction that does nothing, and a note in the program's file with the
-//! instruction's address. Without an observer it costs a call and that instruction, and touches no memory. With an observer (`evenkeel
-//! profile ticks`, bpftrace, perf) the kernel stops the thread there for some microseconds. Stripping the program keeps the notes.
+//! Markers of a server's actions for external observers (USDT).
+//! A marker is an instruction that does nothing, and a note in the program's file with the instruction's address.
+//! Without an observer a marker costs a call and that instruction, and touches no memory.
+//! With an observer (`evenkeel profile ticks`, bpftrace, perf) the kernel stops the thread at the instruction for some microseconds.
+//! Stripping the program keeps the notes.
 
 /// The instruction and its note in the format of SystemTap's `sys/sdt.h`, with two numbers in the first two argument registers.
 macro_rules! note {
     ($name:literal, $where:literal, $($registers:tt)*) => {
-        // SAFETY: the instruction does nothing. The rest goes to a section of notes that is never loaded, and to one byte of a section that all such
-        // notes share.
+        // SAFETY: the instruction does nothing. The rest goes to a section of notes that is never loaded.
+        // One byte goes to a section that all notes of this kind share.
         unsafe {
             std::arch::asm!(
                 "990: nop",
@@ -59,13 +61,13 @@ macro_rules! mark {
     };
 }
 
-/// A tick has begun: its number, and its due time in nanoseconds of the monotonic clock. `evenkeel:tick_begin` for observers.
+/// A tick has begun. The arguments are its number, and its due time in nanoseconds of the monotonic clock. The probe is `evenkeel:tick_begin`.
 #[inline(never)]
 pub fn tick_begin(number: u64, due_ns: u64) {
     mark!("tick_begin", number, due_ns);
 }
 
-/// A tick's work is done: its number and due time. `evenkeel:tick_done` for observers.
+/// A tick's work is done. The arguments are its number and due time. The probe is `evenkeel:tick_done`.
 #[inline(never)]
 pub fn tick_done(number: u64, due_ns: u64) {
     mark!("tick_done", number, due_ns);
@@ -73,7 +75,7 @@ pub fn tick_done(number: u64, due_ns: u64) {
 
 #[cfg(test)]
 mod tests {
-    /// The program has both notes, and they name the registers of the numbers.
+    /// The program has both notes, and the notes name the registers of the two numbers.
     #[test]
     fn the_program_has_its_marks() {
         super::tick_begin(1, 2);
@@ -81,7 +83,7 @@ mod tests {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let has = |text: &[u8]| program.windows(text.len()).any(|window| window == text);
         let place: &[u8] = if cfg!(target_arch = "x86_64") { b"8@%rdi 8@%rsi\0" } else { b"8@x0 8@x1\0" };
-        // The text is assembled at run time, so that the search does not find this test's own text.
+        // The test assembles the text at run time, so that the search does not find the test's own text.
         for name in ["begin", "done"] {
             let note = [b"evenkeel\0tick_", name.as_bytes(), b"\0", place].concat();
             assert!(has(&note), "{name}");

@@ -1,5 +1,6 @@
-//! A packet filter that the kernel runs (classic BPF). It accepts UDP that this machine sends from certain ports. It is built here rather
-//! than compiled from a text, because it is short and must be correct. A test compares it with a plain parser on the same packets.
+//! A packet filter that the kernel runs (classic BPF). It accepts UDP packets that this machine sends from certain ports.
+//! The filter is built here rather than compiled from a text, because it is short and must be correct.
+//! A test compares the filter with a plain parser on the same packets.
 
 /// One instruction, as `struct sock_filter` lays it out.
 #[repr(C)]
@@ -15,7 +16,7 @@ pub struct Instruction {
     pub k: u32,
 }
 
-/// The maximum number of ports. No server has more.
+/// The maximum number of ports. No server uses more.
 pub const PORTS_MAX: usize = 64;
 /// How many bytes of a packet to keep: the longest IPv4 header, or an IPv6 header, plus a UDP header.
 pub const KEPT_BYTES: u32 = 68;
@@ -24,7 +25,7 @@ pub const KEPT_BYTES: u32 = 68;
 const LOAD_BYTE: u16 = 0x30;
 const LOAD_HALF: u16 = 0x28;
 const LOAD_HALF_AT_X: u16 = 0x48;
-/// X becomes four times the low half of the byte: the length of an IPv4 header.
+/// X becomes four times the lower half of the byte: the length of an IPv4 header.
 const HEAD_TO_X: u16 = 0xb1;
 const JUMP: u16 = 0x05;
 const JUMP_IF_EQUAL: u16 = 0x15;
@@ -43,7 +44,7 @@ const FRAGMENT_OFFSET: u32 = 0x1fff;
 
 /// The program for these ports. Ports beyond [`PORTS_MAX`] are ignored.
 pub fn sent_from(ports: &[u16]) -> Vec<Instruction> {
-    /// The start of the IPv6 branch, and of the ports.
+    /// The positions in the program where the IPv6 branch starts, and where the ports start.
     const IPV6_AT: u8 = 12;
     const PORTS_AT: u8 = 15;
     let ports = &ports[..ports.len().min(PORTS_MAX)];
@@ -63,7 +64,7 @@ pub fn sent_from(ports: &[u16]) -> Vec<Instruction> {
         step(LOAD_BYTE, 9),
         must_be(6, UDP),
         step(LOAD_HALF, 6),
-        // Later fragments of a packet have no ports.
+        // Later fragments of a packet have no ports, so drop them.
         Instruction { code: JUMP_IF_ANY, if_true: to(drop_at, 8), if_false: 0, k: FRAGMENT_OFFSET },
         step(HEAD_TO_X, 0),
         step(LOAD_HALF_AT_X, 0),
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
     use crate::packet_ring::read_packet;
 
-    /// Interprets the instructions that the program uses, and returns the result. None if the kernel would reject the program.
+    /// Interprets the instructions that the program uses, and returns the result. `None` if the kernel would reject the program.
     fn run(program: &[Instruction], kind: u8, protocol: u16, packet: &[u8]) -> Option<u32> {
         let (mut a, mut x, mut at) = (0_u32, 0_usize, 0_usize);
         let byte = |at: usize| packet.get(at).copied().map(u32::from);
@@ -102,7 +103,7 @@ mod tests {
                 (LOAD_HALF, _) => half(k as usize),
                 (LOAD_HALF_AT_X, _) => half(x + k as usize),
                 (HEAD_TO_X, _) => {
-                    // A packet that ends before the loaded bytes is dropped.
+                    // If a packet ends before the loaded bytes, the kernel drops it.
                     let Some(head) = byte(k as usize) else { return Some(0) };
                     x = (head & 15) as usize * 4;
                     continue;
@@ -192,7 +193,7 @@ mod tests {
             let said = run(&sent_from(&ports), kind, protocol, &packet);
             let read = read_packet(&packet);
             let is_one = read.is_some_and(|read| ports[..ports.len().min(PORTS_MAX)].contains(&read.from_port));
-            // The parser checks more, so it may refuse packets that the filter passes. It accepts nothing that the filter drops.
+            // The parser checks more than the filter, so it may refuse packets that the filter passes. It accepts nothing that the filter drops.
             if kind != 4 {
                 prop_assert_eq!(said, Some(0));
             } else if is_one && read.is_some_and(|read| read.to.is_ipv6() == is_v6) {

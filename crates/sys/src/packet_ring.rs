@@ -1,5 +1,6 @@
-//! `SentPackets`: when this machine sent a UDP packet from one of a server's ports, and to which address, by kernel timestamps. It is a packet socket
-//! with a ring of blocks in shared memory (packet(7), `TPACKET_V3`). The server is not affected, and no packet is delayed.
+//! `SentPackets`: when this machine sent a UDP packet from one of a server's ports, and to which address, by kernel timestamps.
+//! `SentPackets` is a packet socket with a ring of blocks in shared memory (packet(7), `TPACKET_V3`).
+//! The socket does not affect the server, and delays no packet.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,15 +14,15 @@ use rustix::thread::LinkNameSpaceType;
 use crate::errno::Errno;
 use crate::packet_filter::{Instruction, sent_from};
 
-/// A block of 64 KiB holds some 300 packet headers. A block with a single packet is also handed over once it is old enough.
+/// A block of 64 KiB holds some 300 packet headers. The kernel also hands over a block with a single packet once the block is old enough.
 const BLOCK_BYTES: usize = 1 << 16;
 const BLOCKS: usize = 32;
-/// The frame size, a multiple of 16. Blocks of this version ignore it.
+/// The frame size, a multiple of 16. Blocks of this version ignore the frame size.
 const FRAME_BYTES: u32 = 2048;
-/// A partly filled block is handed over after this time.
+/// The kernel hands over a partly filled block after this time.
 pub const HANDED_OVER_WITHIN_MS: u32 = 40;
-/// The time in which half of all blocks are handed over, if each contains few packets. A ring that is read at least this often never runs
-/// out of such blocks.
+/// The time in which the kernel hands over half of all blocks, if each block contains few packets.
+/// If a reader reads the ring at least this often, the ring never runs out of blocks with few packets.
 pub const DRAIN_WITHIN_MS: u32 = HANDED_OVER_WITHIN_MS * BLOCKS as u32 / 2;
 
 const VERSION_3: i32 = 2;
@@ -31,7 +32,7 @@ const STATUS_AT: usize = 8;
 const COUNT_AT: usize = 12;
 const FIRST_AT: usize = 16;
 const FILLED_AT: usize = 20;
-/// `struct tpacket3_hdr`, followed by the interface's address.
+/// The size of `struct tpacket3_hdr`, which the interface's address follows.
 const HEAD_BYTES: usize = 48;
 const INTERFACE_AT: usize = HEAD_BYTES + 4;
 
@@ -57,7 +58,7 @@ pub struct SentPacket {
     pub heads: Heads,
 }
 
-/// Parses UDP over IP from the available bytes. None for other packets, or without a complete header.
+/// Parses UDP over IP from the available bytes. `None` for other packets, or if a header is incomplete.
 pub fn read_packet(bytes: &[u8]) -> Option<Heads> {
     let half = |at: usize| Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
     let (udp_at, to) = match bytes.first()? >> 4 {
@@ -79,11 +80,11 @@ pub fn read_packet(bytes: &[u8]) -> Option<Heads> {
     Some(Heads { from_port, to: SocketAddr::new(to, to_port), bytes: length.saturating_sub(8) })
 }
 
-/// Passes on each packet of a block, and returns how many could not be parsed.
+/// Passes on each packet of a block, and returns how many packets could not be parsed.
 pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
     let word = |at: usize| Some(u32::from_ne_bytes(block.get(at..at.checked_add(4)?)?.try_into().ok()?));
     let Some((count, first)) = word(COUNT_AT).zip(word(FIRST_AT)) else { return 0 };
-    // Read only as many as fit, whatever number the block announces.
+    // Read only as many packets as fit, whatever number the block announces.
     let count = count.min((block.len() / HEAD_BYTES) as u32);
     let (mut at, mut odd) = (first as usize, 0);
     for nth in 0..count {
@@ -102,7 +103,7 @@ pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
         }
         let next = word(at).unwrap_or(0) as usize;
         if next < HEAD_BYTES {
-            // A last packet names no successor. If the block announced more packets, they cannot be found.
+            // The last packet names no successor. If the block announced more packets, we cannot find them.
             return odd + (count - nth - 1);
         }
         at = at.saturating_add(next);
@@ -122,13 +123,13 @@ pub enum Network {
 /// Packet counts of the kernel since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// All packets that passed the filter.
+    /// How many packets passed the filter.
     pub packets: u64,
-    /// Packets among them that were lost.
+    /// How many of these packets were lost.
     pub lost: u64,
 }
 
-/// The packets of some ports. Read it from one thread only.
+/// Records the packets that this machine sends from some ports. Read it from one thread only.
 #[derive(Debug)]
 pub struct SentPackets {
     socket: OwnedFd,
@@ -137,15 +138,15 @@ pub struct SentPackets {
     block: Vec<u8>,
 }
 
-// SAFETY: only this value has the mapping, and only `&mut self` reaches it. It may move to another thread.
+// SAFETY: only this value has the mapping, and only `&mut self` reaches the mapping. This value may move to another thread.
 unsafe impl Send for SentPackets {}
 
 impl SentPackets {
     /// Records packets sent from `ports` on any interface, from now on.
     ///
     /// # Errors
-    /// `EPERM` without CAP_NET_RAW, or without CAP_SYS_ADMIN for another network namespace; `ESRCH` or `ENOENT` if the process does not
-    /// exist; `EAFNOSUPPORT` if the kernel has no packet sockets; `EINVAL` without ports.
+    /// `EPERM` without CAP_NET_RAW, or without CAP_SYS_ADMIN for another network namespace; `ESRCH` or `ENOENT` if the process does not exist.
+    /// `EAFNOSUPPORT` if the kernel has no packet sockets; `EINVAL` without ports.
     pub fn of_ports(ports: &[u16], network: Network) -> Result<SentPackets, Errno> {
         if ports.is_empty() {
             return Err(Errno::INVAL);
@@ -153,7 +154,7 @@ impl SentPackets {
         let program = sent_from(ports);
         let Network::OfProcess(pid) = network else { return SentPackets::open(&program) };
         let place = File::open(format!("/proc/{pid}/ns/net")).map_err(|error| Errno::from(&error))?;
-        // A thread that changes its network namespace stays there, so use a separate thread. The socket outlives that thread.
+        // A thread that changes its network namespace stays in the new one, so use a separate thread. The socket outlives that thread.
         let opened = std::thread::Builder::new().name("evenkeel-net".to_owned()).spawn(move || {
             rustix::thread::move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network))?;
             SentPackets::open(&program)
@@ -162,12 +163,12 @@ impl SentPackets {
     }
 
     fn open(program: &[Instruction]) -> Result<SentPackets, Errno> {
-        // Set no protocol at first: nothing may arrive before the filter is set. SAFETY: the call takes three numbers.
+        // Set no protocol at first, so that nothing arrives before the filter is set. SAFETY: the call takes three numbers.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
             return Err(last());
         }
-        // SAFETY: the kernel just gave us this descriptor, and nobody else has it.
+        // SAFETY: the kernel just gave us this descriptor, and no other code has it.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         set_filter(&socket, program)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &VERSION_3)?;
@@ -182,7 +183,7 @@ impl SentPackets {
         };
         set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &wanted)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses an unused address. The mapping is removed when the value below is dropped.
+        // SAFETY: the kernel chooses an unused address. Dropping the value below removes the mapping.
         let map = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), BLOCK_BYTES * BLOCKS, protection, MapFlags::SHARED, &socket, 0)?
         };
@@ -192,7 +193,7 @@ impl SentPackets {
         Ok(packets)
     }
 
-    /// Uses all protocols on all interfaces: only then does the kernel show sent packets.
+    /// Receives all protocols on all interfaces, because only then does the kernel show sent packets.
     fn begin(&self) -> Result<(), Errno> {
         let address = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as u16,
@@ -204,33 +205,33 @@ impl SentPackets {
             sll_addr: [0; 8],
         };
         let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the kernel reads the address for its length and keeps no pointer.
+        // SAFETY: the kernel reads `length` bytes of the address and keeps no pointer.
         let said = unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), length) };
         if said < 0 { Err(last()) } else { Ok(()) }
     }
 
-    /// Passes on each packet of the blocks that are full or old enough, and returns how many could not be parsed.
+    /// Passes on each packet of the blocks that are full or old enough, and returns how many packets could not be parsed.
     pub fn drain(&mut self, mut on_packet: impl FnMut(SentPacket)) -> u32 {
         let mut odd = 0;
-        // Go around the ring at most once: a fast sender must not hold us here.
+        // Go around the ring at most once, so that a fast sender cannot hold us here.
         for _ in 0..BLOCKS {
             let at = self.next * BLOCK_BYTES;
-            // SAFETY: an aligned word within the mapping, which lives as long as this value. The kernel writes it as a whole.
+            // SAFETY: this is an aligned word within the mapping, which lives as long as this value. The kernel writes the word as a whole.
             let status = unsafe { self.map.add(at + STATUS_AT).cast::<AtomicU32>().as_ref() };
-            // Pairs with the kernel's barrier before it hands the block over, so the contents are complete.
+            // This load pairs with the kernel's barrier before it hands the block over, so the contents are complete.
             if status.load(Ordering::Acquire) & STATUS_USER == 0 {
                 break;
             }
             self.block.clear();
-            // SAFETY: the block lies in the mapping, and the kernel does not write to it while it is ours. Its filled length is read from the block,
-            // and bounded.
+            // SAFETY: the block lies in the mapping, and the kernel does not write to it while it is ours.
+            // The block states its filled length, which we limit to the size of the block.
             unsafe {
                 let block = std::slice::from_raw_parts(self.map.add(at).as_ptr(), BLOCK_BYTES);
                 let filled = [0, 1, 2, 3].map(|byte| block[FILLED_AT + byte]);
                 let filled = (u32::from_ne_bytes(filled) as usize).min(BLOCK_BYTES);
                 self.block.extend_from_slice(&block[..filled]);
             }
-            // The copied data may be overwritten.
+            // The kernel may now overwrite the copied data.
             status.store(0, Ordering::Release);
             self.next = (self.next + 1) % BLOCKS;
             odd += read_block(&self.block, &mut on_packet);
@@ -259,7 +260,7 @@ impl SentPackets {
 
 impl Drop for SentPackets {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this length, and nothing refers to it any more.
+        // SAFETY: the mapping was made with this length, and no reference to it exists any more.
         let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), BLOCK_BYTES * BLOCKS) };
     }
 }
@@ -267,13 +268,13 @@ impl Drop for SentPackets {
 fn set_filter(socket: &OwnedFd, program: &[Instruction]) -> Result<(), Errno> {
     let length = u16::try_from(program.len()).map_err(|_| Errno::INVAL)?;
     let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
-    // An instruction has the kernel's layout. The kernel reads `len` of them and keeps a copy.
+    // `Instruction` has the kernel's layout. The kernel reads `len` instructions and keeps a copy.
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
 }
 
 fn set<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> Result<(), Errno> {
     let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads `length` bytes, which is the whole value. What the value points to outlives the call.
+    // SAFETY: the kernel reads `length` bytes, which is the whole value. All memory that the value points to outlives the call.
     let said = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length) };
     if said < 0 { Err(last()) } else { Ok(()) }
 }
@@ -290,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// A block in the kernel's layout with these packets.
+    /// Makes a block in the kernel's layout with these packets.
     fn block(packets: &[Vec<u8>]) -> Vec<u8> {
         let mut block = vec![0; 48];
         for (nth, packet) in packets.iter().enumerate() {

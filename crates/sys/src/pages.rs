@@ -1,10 +1,10 @@
-//! `Pages`: memory directly from the kernel, which gets it back when this is dropped. An allocator would keep it.
+//! `Pages`: memory directly from the kernel. Dropping it returns the memory to the kernel, while an allocator would keep it.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::errno::Errno;
 
-/// Zeroed pages that use no memory before they are written.
+/// Zeroed pages. They use no memory before they are written.
 #[derive(Debug)]
 pub struct Pages {
     start: *mut u8,
@@ -15,7 +15,7 @@ pub struct Pages {
 unsafe impl Send for Pages {}
 
 impl Pages {
-    /// Maps this many bytes; the kernel rounds up to whole pages.
+    /// Maps this many bytes. The kernel rounds the length up to whole pages.
     ///
     /// # Errors
     /// `ENOMEM` if there is not enough memory; `EINVAL` for 0.
@@ -29,8 +29,8 @@ impl Pages {
 
     /// The bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is `length` bytes long, readable and writable. It contains zeros or what was written here. Nobody else has it while
-        // `self` is borrowed.
+        // SAFETY: the mapping is `length` bytes long, readable and writable. It contains zeros or what the caller wrote.
+        // No other code uses the mapping while `self` is borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.length) }
     }
 }

@@ -1,5 +1,5 @@
-//! The common part of all perf_event_open(2) events that record into memory: opening one on a CPU, and the ring into which the kernel
-//! writes its records.
+//! The common part of all perf_event_open(2) events that record into memory.
+//! This module opens an event on a CPU, and has the ring into which the kernel writes its records.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -10,7 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::errno::Errno;
 
-/// The default ring: 4,096 records of 32 bytes, some seconds of a busy CPU's switches. A power of two pages for any page size.
+/// The default ring: 4,096 records of 32 bytes, or some seconds of a busy CPU's switches. It is a power of two pages for any page size.
 const RING_BYTES: usize = 1 << 17;
 
 /// The offsets of the writer's and the reader's position in `struct perf_event_mmap_page`.
@@ -46,12 +46,12 @@ const SET_FILTER: libc::Ioctl = 0x4008_2406;
 /// The sample fields of every record of a thread's event.
 pub(crate) const SAMPLE_OF_THREADS: u64 = SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU;
 
-/// This many records were lost because they were not read in time.
+/// The kernel lost this many records, because they were not read in time.
 pub(crate) const RECORD_LOST: u32 = 2;
 /// A sample, such as a tracepoint's.
 pub(crate) const RECORD_SAMPLE: u32 = 9;
 
-/// `struct perf_event_attr` of its fifth version, the first with a clock.
+/// `struct perf_event_attr` of its fifth version, which is the first version with a clock.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Attributes {
@@ -77,7 +77,7 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// A kernel software event with thread and time in each record.
+    /// A kernel software event, with the thread and the time in each record.
     pub(crate) fn software(config: u64, flags: u64) -> Attributes {
         Attributes {
             kind: TYPE_SOFTWARE,
@@ -90,8 +90,8 @@ impl Attributes {
         }
     }
 
-    /// These attributes, with the CPU in each record, and without counting kernel time. The kernel allows this for any
-    /// thread that the user may inspect.
+    /// Returns these attributes with the CPU in each record, and without counting kernel time.
+    /// The kernel allows the result for any thread that the user may inspect.
     pub(crate) fn of_threads(self) -> Attributes {
         Attributes {
             sample_type: self.sample_type | SAMPLE_CPU,
@@ -100,7 +100,7 @@ impl Attributes {
         }
     }
 
-    /// These attributes, but without recording.
+    /// Returns these attributes with recording off.
     pub(crate) fn off(self) -> Attributes {
         Attributes { flags: self.flags | FLAG_DISABLED, ..self }
     }
@@ -132,12 +132,12 @@ pub(crate) struct Sampled {
     pub(crate) flags: u64,
     pub(crate) user_registers: u64,
     pub(crate) user_stack_bytes: u32,
-    /// Further configuration of some kinds of events.
+    /// Additional configuration that some kinds of events need.
     pub(crate) more: [u64; 2],
 }
 
 impl Attributes {
-    /// A sampled event on the monotonic clock, with thread and time in each record.
+    /// A sampled event on the monotonic clock, with the thread and the time in each record.
     pub(crate) fn sampled(of: &Sampled) -> Attributes {
         Attributes {
             kind: of.kind,
@@ -179,25 +179,25 @@ impl Attributes {
 pub(crate) struct Event(OwnedFd);
 
 impl Event {
-    /// An event of all threads on `cpu`, from now on.
+    /// Opens an event of all threads on `cpu`. It records from now on.
     pub(crate) fn on_cpu(attributes: &Attributes, cpu: usize) -> Result<Event, Errno> {
         Event::open(attributes, -1, i32::try_from(cpu).map_err(|_| Errno::INVAL)?, 0)
     }
 
-    /// An event of one thread on any CPU, from now on.
+    /// Opens an event of one thread on any CPU. It records from now on.
     pub(crate) fn on_thread(attributes: &Attributes, tid: u32) -> Result<Event, Errno> {
-        // Zero would mean the calling thread.
+        // Zero would mean the calling thread, so refuse zero.
         let tid = i32::try_from(tid).ok().filter(|tid| *tid > 0).ok_or(Errno::INVAL)?;
         Event::open(attributes, tid, -1, 0)
     }
 
-    /// An event of one thread while it is on `cpu`, from now on. Zero is the calling thread.
+    /// Opens an event of one thread while the thread is on `cpu`. It records from now on. Zero is the calling thread.
     pub(crate) fn on_thread_on_cpu(attributes: &Attributes, tid: u32, cpu: usize) -> Result<Event, Errno> {
         let tid = i32::try_from(tid).map_err(|_| Errno::INVAL)?;
         Event::open(attributes, tid, i32::try_from(cpu).map_err(|_| Errno::INVAL)?, 0)
     }
 
-    /// An event of all threads of a control group while they are on `cpu`, from now on.
+    /// Opens an event of all threads of a control group while they are on `cpu`. It records from now on.
     pub(crate) fn on_group_on_cpu(attributes: &Attributes, group: &OwnedFd, cpu: usize) -> Result<Event, Errno> {
         let cpu = i32::try_from(cpu).map_err(|_| Errno::INVAL)?;
         Event::open(attributes, group.as_raw_fd(), cpu, OPEN_GROUP)
@@ -213,7 +213,7 @@ impl Event {
         if fd < 0 {
             return Err(Errno::from(&std::io::Error::last_os_error()));
         }
-        // SAFETY: the kernel just gave us this descriptor, and nobody else has it.
+        // SAFETY: the kernel just gave us this descriptor, and no other code has it.
         Ok(Event(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -226,7 +226,7 @@ impl Event {
         &self.0
     }
 
-    /// Whether its thread has ended.
+    /// Whether the event's thread has ended.
     fn is_over(&self) -> bool {
         let mut asked = [PollFd::new(&self.0, PollFlags::empty())];
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -238,12 +238,12 @@ impl Event {
         self.request(ENABLE, 0)
     }
 
-    /// Pauses recording until it is enabled again.
+    /// Pauses recording until [`resume`](Event::resume).
     pub(crate) fn pause(&self) -> Result<(), Errno> {
         self.request(DISABLE, 0)
     }
 
-    /// Records only hits of its tracepoint for which this holds, such as `pid == 7`.
+    /// Records only hits of the event's tracepoint for which `condition` holds, such as `pid == 7`.
     pub(crate) fn filter(&self, condition: &str) -> Result<(), Errno> {
         let condition = std::ffi::CString::new(condition).map_err(|_| Errno::INVAL)?;
         // SAFETY: the kernel copies the text, which ends with a zero and is alive during the call. The descriptor is open.
@@ -251,7 +251,7 @@ impl Event {
         if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(()) }
     }
 
-    /// The event's id, which its records contain.
+    /// The event's id. Each record of the event contains it.
     pub(crate) fn id(&self) -> Result<u64, Errno> {
         let mut id = 0_u64;
         // SAFETY: the kernel writes eight bytes to `id`, which is alive and ours. The descriptor is open.
@@ -259,7 +259,7 @@ impl Event {
         if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(id) }
     }
 
-    /// The event's counter values in words of eight bytes: see `read_format` in perf_event_open(2). None if they cannot be read.
+    /// The event's counter values in words of eight bytes: see `read_format` in perf_event_open(2). `None` if they cannot be read.
     pub(crate) fn values<const N: usize>(&self) -> Option<[u64; N]> {
         let mut bytes = [0_u8; 64];
         let length = rustix::io::read(&self.0, &mut bytes).ok()?;
@@ -278,37 +278,37 @@ impl Event {
     }
 }
 
-/// The ring of an event. Read it from one thread only.
+/// The ring of an event. Only one thread may read it.
 #[derive(Debug)]
 pub(crate) struct PerfRing {
     map: NonNull<u8>,
-    /// The ring begins after the first page.
+    /// The size of a page. The ring begins after the first page.
     page_bytes: usize,
     ring_bytes: usize,
     event: Event,
     bytes: Vec<u8>,
 }
 
-// SAFETY: only this value has the mapping, and only `&mut self` reaches it. It may move to another thread.
+// SAFETY: only this value has the mapping, and only `&mut self` reaches the mapping. This value may move to another thread.
 unsafe impl Send for PerfRing {}
 
 impl PerfRing {
-    /// The ring of this event.
+    /// Makes a ring of the default size for this event.
     pub(crate) fn new(event: Event) -> Result<PerfRing, Errno> {
         PerfRing::sized(event, RING_BYTES)
     }
 
-    /// The ring of this event with this many bytes, rounded up to a power of two of pages.
+    /// Makes a ring of this many bytes for this event, rounded up to a power of two of pages.
     pub(crate) fn sized(event: Event, ring_bytes: usize) -> Result<PerfRing, Errno> {
         PerfRing::small(event, ring_bytes.max(RING_BYTES))
     }
 
-    /// A ring like that of [`sized`](PerfRing::sized), which may be smaller than the default.
+    /// Makes a ring like [`sized`](PerfRing::sized), but it may be smaller than the default.
     pub(crate) fn small(event: Event, ring_bytes: usize) -> Result<PerfRing, Errno> {
         let ring_bytes = ring_bytes.max(rustix::param::page_size()).next_power_of_two();
         let page_bytes = rustix::param::page_size();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses an unused address. The mapping is removed when this value is dropped.
+        // SAFETY: the kernel chooses an unused address. Dropping this value removes the mapping.
         let map = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), ring_bytes + page_bytes, protection, MapFlags::SHARED, &event.0, 0)?
         };
@@ -317,23 +317,23 @@ impl PerfRing {
     }
 
     fn place(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: both places are 8-byte aligned fields of the first page of the mapping, which lives as long as this value. The kernel writes them
-        // as whole words.
+        // SAFETY: both places are 8-byte aligned fields of the first page of the mapping, which lives as long as this value.
+        // The kernel writes these fields as whole words.
         unsafe { self.map.add(at).cast::<AtomicU64>().as_ref() }
     }
 
-    /// How full the ring is, from 0 to 1. This costs two reads of memory.
+    /// How full the ring is, from 0 to 1. The call reads memory twice.
     pub(crate) fn fullness(&self) -> f64 {
         let (tail, head) = (self.place(TAIL_AT).load(Ordering::Relaxed), self.place(HEAD_AT).load(Ordering::Relaxed));
         head.wrapping_sub(tail) as f64 / self.ring_bytes as f64
     }
 
-    /// Whether its thread has ended.
+    /// Whether the event's thread has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.event.is_over()
     }
 
-    /// Pauses recording until it is enabled again.
+    /// Pauses recording until [`resume`](PerfRing::resume).
     pub(crate) fn pause(&self) -> Result<(), Errno> {
         self.event.pause()
     }
@@ -348,22 +348,22 @@ impl PerfRing {
         &self.event
     }
 
-    /// All complete records since the last call; makes room for new ones.
+    /// Returns all complete records since the last call, and makes room for new records.
     pub(crate) fn take(&mut self) -> &[u8] {
         let tail = self.place(TAIL_AT).load(Ordering::Relaxed);
-        // Pairs with the kernel's barrier before it moves the head, so everything before the head is written.
+        // This load pairs with the kernel's barrier before it moves the head, so everything before the head is written.
         let head = self.place(HEAD_AT).load(Ordering::Acquire);
         let length = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(self.ring_bytes);
         let start = (tail % self.ring_bytes as u64) as usize;
         let first = length.min(self.ring_bytes - start);
         self.bytes.clear();
-        // SAFETY: both stretches lie in the ring behind the first page. The kernel does not write between tail and head.
+        // SAFETY: both parts lie in the ring behind the first page. The kernel does not write between tail and head.
         unsafe {
             let ring = self.map.add(self.page_bytes);
             self.bytes.extend_from_slice(std::slice::from_raw_parts(ring.add(start).as_ptr(), first));
             self.bytes.extend_from_slice(std::slice::from_raw_parts(ring.as_ptr(), length - first));
         }
-        // The copied data may be overwritten.
+        // The kernel may now overwrite the copied data.
         self.place(TAIL_AT).store(head, Ordering::Release);
         &self.bytes
     }
@@ -371,7 +371,7 @@ impl PerfRing {
 
 impl Drop for PerfRing {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this length, and nothing refers to it any more.
+        // SAFETY: the mapping was made with this length, and no reference to it exists any more.
         let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), self.ring_bytes + self.page_bytes) };
     }
 }
@@ -394,7 +394,7 @@ impl Raw<'_> {
     }
 }
 
-/// The first record in `bytes`. None if `bytes` hold no complete record.
+/// The first record in `bytes`. `None` if `bytes` has no complete record.
 pub(crate) fn first_raw(bytes: &[u8]) -> Option<Raw<'_>> {
     let kind = u32::from_ne_bytes(bytes.get(0..4)?.try_into().ok()?);
     let misc = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);

@@ -1,6 +1,7 @@
-//! `Probe`: an instruction in a program's code whose executions the kernel reports (a uprobe), or the return of the function that begins
-//! there. Open and read the event like any other ([`SampledEvent::probe`](crate::perf_sampler::SampledEvent::probe)). It writes nothing to
-//! tracefs, so no other process sees it. It ends with the process that opened it, even after a crash.
+//! `Probe`: an instruction in a program's code whose executions the kernel reports (a uprobe).
+//! A probe can also report the return of the function that begins at that instruction.
+//! Open and read the event like any other ([`SampledEvent::probe`](crate::perf_sampler::SampledEvent::probe)).
+//! A probe writes nothing to tracefs, so no other process sees it. The probe ends with the process that opened it, even after a crash.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -40,14 +41,14 @@ impl ProbeKind {
     }
 }
 
-/// `config:0`: a bit of `config`.
+/// Parses `config:0`, which names a bit of `config`.
 fn parse_bit(text: &str) -> Option<u32> {
     text.trim().strip_prefix("config:")?.parse().ok().filter(|bit| *bit < 64)
 }
 
 impl Probe {
-    /// A probe at this offset of the file at `path`. The offset must be the first byte of an instruction: the kernel does not check this, and places
-    /// its own instruction there.
+    /// A probe at this offset of the file at `path`. The offset must be the first byte of an instruction.
+    /// The kernel does not check the offset, and places its own instruction there.
     ///
     /// # Errors
     /// `EINVAL` if the path contains a zero byte.
@@ -56,8 +57,9 @@ impl Probe {
         Ok(Probe { path, offset, is_return: false })
     }
 
-    /// A probe at the return of the function that begins at this offset. While the function runs, its return address is the kernel's own
-    /// code. If an exception or panic unwinds through it, it finds no caller, and the program ends.
+    /// A probe at the return of the function that begins at this offset.
+    /// While the function runs, its return address is the kernel's own code.
+    /// If an exception or panic unwinds through the function, it finds no caller, and the program ends.
     #[must_use]
     pub fn on_return(self) -> Probe {
         Probe { is_return: true, ..self }
@@ -73,7 +75,7 @@ impl Probe {
         self.is_return
     }
 
-    /// The additional arguments for the kernel: the address of the path, valid as long as this value lives, and the offset.
+    /// The additional arguments for the kernel: the offset, and the address of the path. The address is valid as long as this value lives.
     pub(crate) fn address(&self) -> [u64; 2] {
         [self.path.as_ptr().expose_provenance() as u64, self.offset]
     }
@@ -107,7 +109,7 @@ mod tests {
         std::hint::black_box(number) + 1
     }
 
-    /// The offset of a function in this program's file, by the process's mappings.
+    /// The offset of a function in this program's file, according to the process's mappings.
     fn offset_of(address: usize) -> u64 {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
@@ -149,7 +151,7 @@ mod tests {
                 sum += probed(number);
             }
             assert_eq!(sum, 28);
-            // A record has the header, process and thread, and the time.
+            // A record has the header, then the process and thread, then the time.
             assert_eq!((begins.take().len(), returns.take().len()), (7 * 24, 7 * 24));
         };
         std::thread::spawn(body).join().unwrap();

@@ -1,5 +1,5 @@
-//! The part of perf_event_open(2) that a recorder needs: events of whole CPUs, threads and control groups. Several of them write into one ring per
-//! CPU, in order of time. Here the records are only bytes; other code parses them.
+//! The part of perf_event_open(2) that a recorder needs: events of whole CPUs, threads and control groups.
+//! Several events write into one ring per CPU, in order of time. Here the records are only bytes; other code parses them.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::errno::Errno;
 use crate::perf_event::{Attributes, Event, PerfRing, Sampled};
 use crate::perf_probe::Probe;
 
-/// `read_format`: how many records of the event were lost (since Linux 6.0).
+/// A flag of `read_format`: how many records of the event were lost (since Linux 6.0).
 const READ_LOST: u64 = 1 << 4;
 
-/// `flags` of [`Spec`], with the kernel's numbers.
+/// The flags of a [`Spec`], with the kernel's numbers.
 pub mod flag {
     #![expect(
         missing_docs,
@@ -54,7 +54,7 @@ pub struct Spec {
     pub flags: u64,
     /// The user-mode registers to copy (`PERF_REG_*`), one bit each.
     pub user_registers: u64,
-    /// How much of the user's stack to copy, in bytes; a multiple of 8.
+    /// How many bytes of the user's stack to copy. A multiple of 8.
     pub user_stack_bytes: u32,
 }
 
@@ -85,21 +85,21 @@ impl Spec {
 pub struct Group(OwnedFd);
 
 impl Group {
-    /// The group at `path`.
+    /// Opens the group at `path`.
     ///
     /// # Errors
-    /// The kernel's error from opening it.
+    /// The kernel's error for the group's folder.
     pub fn open(path: &Path) -> Result<Group, Errno> {
         Ok(Group(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?))
     }
 }
 
-/// The scope of an event.
+/// The threads that an event covers.
 #[derive(Clone, Copy, Debug)]
 pub enum Whose<'a> {
     /// All threads.
     Everybody,
-    /// One thread; with [`flag::INHERIT`] also threads that it creates later. Zero is the calling thread.
+    /// One thread. With [`flag::INHERIT`], also threads that it creates later. Zero is the calling thread.
     Thread(u32),
     /// The threads of this group and of its descendants.
     Group(&'a Group),
@@ -113,24 +113,24 @@ pub struct SampledEvent {
 }
 
 impl SampledEvent {
-    /// Opens the event. It records from now on, unless it is [`flag::DISABLED`].
+    /// Opens the event. It records from now on, unless `spec` has [`flag::DISABLED`].
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` if this user may not; `ESRCH` if the thread does not exist; `ENODEV` if the CPU is offline; `ENOENT`,
-    /// `EOPNOTSUPP` if the event does not exist; `EINVAL` for a flag that this kernel does not know; `EMFILE` if the process may not open
-    /// more files; `EBADF` if the group is not one of the kernel's `perf_event` controller.
+    /// `EACCES` or `EPERM` if this user may not open the event; `ESRCH` if the thread does not exist; `ENODEV` if the CPU is offline.
+    /// `ENOENT` or `EOPNOTSUPP` if the event does not exist; `EINVAL` for a flag that this kernel does not know.
+    /// `EMFILE` if the process may not open more files; `EBADF` if the group does not belong to the kernel's `perf_event` controller.
     pub fn open(spec: &Spec, whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {
         SampledEvent::with(spec, [0; 2], whose, cpu)
     }
 
-    /// Opens an event for a probe in a program's code. It records each execution of the instruction there. `spec` has the type and the
-    /// config from [`Probe::numbers`].
+    /// Opens an event for a probe in a program's code. It records each execution of the instruction.
+    /// `spec` has the type and the config from [`Probe::numbers`].
     ///
     /// # Errors
-    /// The same as [`open`](SampledEvent::open); `ENOENT` if the file does not exist, `EINVAL` if nothing can be probed there, `EIO`,
-    /// `ENOTSUPP` if the kernel cannot step over the instruction there.
+    /// The same as for [`open`](SampledEvent::open). Also `ENOENT` if the file does not exist, and `EINVAL` if the kernel cannot probe this place.
+    /// `EIO` or `ENOTSUPP` if the kernel cannot step over the instruction.
     pub fn probe(spec: &Spec, probe: &Probe, whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {
-        // The kernel copies the path while it opens the event; `probe` is alive until then.
+        // The kernel copies the path while it opens the event, and `probe` is alive until then.
         SampledEvent::with(spec, probe.address(), whose, cpu)
     }
 
@@ -145,13 +145,13 @@ impl SampledEvent {
         };
         match with(READ_LOST) {
             Ok(event) => Ok(SampledEvent { event, says_lost: true }),
-            // Kernels before 6.0 do not support this.
+            // Kernels before 6.0 do not count lost records.
             Err(Errno::INVAL) => Ok(SampledEvent { event: with(0)?, says_lost: false }),
             Err(errno) => Err(errno),
         }
     }
 
-    /// The event's id, which its records contain.
+    /// The event's id. Each record of the event contains it.
     ///
     /// # Errors
     /// The kernel's error.
@@ -159,9 +159,9 @@ impl SampledEvent {
         self.event.id()
     }
 
-    /// How many records of this event were lost since the start. None if the kernel does not report this.
+    /// How many records of this event were lost since the start. `None` if the kernel does not report this.
     pub fn lost(&self) -> Option<u64> {
-        // The counter's value comes first, then this number.
+        // The kernel writes the counter's value first, then the number of lost records.
         self.says_lost.then(|| self.event.values::<2>()).flatten().map(|[_, lost]| lost)
     }
 
@@ -190,7 +190,7 @@ impl SampledEvent {
     }
 }
 
-/// The ring of one CPU. Read it from one thread only.
+/// The ring of one CPU. Only one thread may read it.
 #[derive(Debug)]
 pub struct SampledRing {
     ring: PerfRing,
@@ -198,10 +198,10 @@ pub struct SampledRing {
 }
 
 impl SampledRing {
-    /// A ring for `event`, and for other events that are redirected to it. `bytes` is rounded up to a power of two, at least 128 KiB.
+    /// A ring for `event`, and for other events that write into it. `bytes` is rounded up to a power of two, at least 128 KiB.
     ///
     /// # Errors
-    /// `EPERM` if this user may not lock that much memory (kernel.perf_event_mlock_kb), `ENOMEM`.
+    /// `EPERM` if this user may not lock that much memory (kernel.perf_event_mlock_kb); `ENOMEM` if there is not enough memory.
     pub fn new(event: SampledEvent, bytes: usize) -> Result<SampledRing, Errno> {
         Ok(SampledRing { ring: PerfRing::sized(event.event, bytes)?, says_lost: event.says_lost })
     }
@@ -219,7 +219,7 @@ impl SampledRing {
         self.ring.event().id()
     }
 
-    /// How full the ring is, from 0 to 1. This costs two reads of memory.
+    /// How full the ring is, from 0 to 1. The call reads memory twice.
     pub fn fullness(&self) -> f64 {
         self.ring.fullness()
     }
@@ -232,13 +232,13 @@ impl SampledRing {
         self.ring.pause()
     }
 
-    /// All complete records since the last call.
+    /// Returns all complete records since the last call.
     pub fn take(&mut self) -> &[u8] {
         self.ring.take()
     }
 }
 
-/// The number of files that this process may open, after raising its soft limit to the hard limit.
+/// Raises this process's soft limit on open files to the hard limit, and returns how many files it may open.
 pub fn files_allowed() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     // If the limit cannot be raised, it stays as it was.
@@ -246,7 +246,7 @@ pub fn files_allowed() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Sleeps until one of the rings is half full, or for this long. Rings whose CPU or thread is gone do not count.
+/// Sleeps until one of the rings is half full, or `longest_ms` have passed. Ignores rings whose CPU or thread is gone.
 pub fn wait_for_half<'a>(rings: impl Iterator<Item = &'a SampledRing>, longest_ms: u32) {
     let until_ns = crate::clock::monotonic_ns() + u64::from(longest_ms) * 1_000_000;
     let mut asked: Vec<PollFd<'_>> =
@@ -271,7 +271,7 @@ pub fn wait_for_half<'a>(rings: impl Iterator<Item = &'a SampledRing>, longest_m
         if asked.iter().any(|asked| asked.revents().contains(PollFlags::IN)) {
             return;
         }
-        // A ring whose thread is gone is always ready, so waiting for it would never sleep.
+        // A ring whose thread is gone is always ready, so with such a ring the wait would never sleep.
         asked.retain(|asked| asked.revents().is_empty());
     }
 }
@@ -296,7 +296,7 @@ mod tests {
         let cpu = crate::thread::affinity().unwrap().first().unwrap();
         let body = move || {
             crate::thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
-            // Samples each millisecond of the task clock, in user mode only. The kernel allows this for any thread that the user may inspect.
+            // Takes a sample each millisecond of the task clock, in user mode only. The kernel allows this for any thread that the user may inspect.
             let flags = flag::EXCLUDE_KERNEL | flag::EXCLUDE_HYPERVISOR;
             let spec =
                 Spec { kind: 1, config: 1, rate: 1_000_000, sample_type: 1 << 1 | 1 << 2, flags, ..Spec::default() };
@@ -312,10 +312,10 @@ mod tests {
             assert!(event.lost().is_none_or(|lost| lost == 0));
             let mut ring = SampledRing::new(event, 1).unwrap();
             let mut bytes = 0;
-            // If the whole machine stalls, the time counts as the thread's, but nothing is sampled.
+            // If the whole machine stalls, the stall counts as the thread's time, but the kernel takes no samples.
             for _ in 0..20 {
                 let until_ns = crate::clock::thread_cpu_ns() + 20_000_000;
-                // Reading the clock is kernel work, which is not sampled.
+                // Reading the clock is work in the kernel, which is not sampled.
                 while crate::clock::thread_cpu_ns() < until_ns {
                     (0..10_000).for_each(|_| std::hint::spin_loop());
                 }

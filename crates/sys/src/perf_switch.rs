@@ -1,5 +1,5 @@
-//! `Switches`: which thread got a CPU and when, from the kernel's own records of context switches (perf_event_open(2)). The
-//! records need no tracer. Reading them takes no system call.
+//! `Switches`: which thread got a CPU and when, from the kernel's own records of context switches (perf_event_open(2)).
+//! The records need no tracer. Reading them takes no system call.
 
 use crate::errno::Errno;
 use crate::perf_event::{self, Attributes, Event, PerfRing};
@@ -9,7 +9,7 @@ const FLAG_COMM: u64 = 1 << 9;
 const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
 
 const RECORD_COMM: u32 = 3;
-/// A thread's name with the final zero (`TASK_COMM_LEN`).
+/// The size of a thread's name with the final zero (`TASK_COMM_LEN`).
 const NAME_BYTES: usize = 16;
 const RECORD_SWITCH_CPU_WIDE: u32 = 15;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
@@ -28,7 +28,7 @@ pub struct Switch {
 pub enum Record {
     /// A thread got the CPU.
     In(Switch),
-    /// A thread gave up the CPU. The kernel writes this before the switch. It writes the start of the next thread after the switch.
+    /// A thread gave up the CPU. The kernel writes this record before the switch. After the switch it writes the start of the next thread.
     Out(Switch),
     /// A thread has a new name.
     Named {
@@ -37,17 +37,18 @@ pub enum Record {
         /// The thread's name, padded with zeros.
         name: [u8; NAME_BYTES],
     },
-    /// This many records were lost because they were not read in time.
+    /// The kernel lost this many records, because they were not read in time.
     Lost(u64),
-    /// Another record.
+    /// A record of another kind.
     Other,
 }
 
-/// The first record in `bytes` and its length. None if `bytes` hold no complete record.
+/// The first record in `bytes` and its length. `None` if `bytes` has no complete record.
 pub fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let record = match raw.kind {
-        // The record has the process and number of the other thread. Then come the sample fields: process and number of this thread, and the time.
+        // The record has the process and number of the other thread.
+        // The sample fields follow: the process and number of this thread, and the time.
         RECORD_SWITCH_CPU_WIDE if raw.bytes.len() >= 32 => {
             let switch = Switch { at_ns: raw.u64_at(24)?, tid: raw.u32_at(20)? };
             if raw.misc & MISC_SWITCH_OUT == 0 { Record::In(switch) } else { Record::Out(switch) }
@@ -65,7 +66,7 @@ pub fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
     Some((record, raw.bytes.len()))
 }
 
-/// The switches of one CPU. Read it from one thread only.
+/// The switches of one CPU. Only one thread may read them.
 #[derive(Debug)]
 pub struct Switches {
     ring: PerfRing,
@@ -75,14 +76,14 @@ impl Switches {
     /// Records the switches of `cpu` from now on.
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` without CAP_PERFMON (or kernel.perf_event_paranoid at 0 or less), `ENODEV` if the CPU is offline, `ENOSYS`
-    /// where the kernel has no such events.
+    /// `EACCES` or `EPERM` without CAP_PERFMON, unless kernel.perf_event_paranoid is 0 or less.
+    /// `ENODEV` if the CPU is offline; `ENOSYS` if the kernel has no such events.
     pub fn of_cpu(cpu: usize) -> Result<Switches, Errno> {
         let attributes = Attributes::software(SOFTWARE_DUMMY, FLAG_COMM | FLAG_CONTEXT_SWITCH);
         Ok(Switches { ring: PerfRing::new(Event::on_cpu(&attributes, cpu)?)? })
     }
 
-    /// How full the ring is, from 0 to 1. This costs two reads of memory.
+    /// How full the ring is, from 0 to 1. The call reads memory twice.
     pub fn fullness(&self) -> f64 {
         self.ring.fullness()
     }
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(first_record(&named), Some((Record::Named { tid: 2, name }, 28)));
         assert_eq!(first_record(&record(RECORD_SWITCH_CPU_WIDE, 0, &[1])), Some((Record::Other, 12)), "too short");
         assert_eq!(first_record(&given[..20]), None);
-        assert_eq!(first_record(&[0; 8]), None, "a record of no length would never end");
+        assert_eq!(first_record(&[0; 8]), None, "a record of length 0 would cause an endless loop");
     }
 
     proptest! {
@@ -151,7 +152,7 @@ mod tests {
                 }
             };
             let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-            // One record may be missing: the time is over before a thread that loses the CPU can be recorded.
+            // One record may be missing: the time may end before the kernel records a thread that loses the CPU.
             let mut seen_in_all = 0;
             let mut tried = 0;
             for _ in 0..20 {

@@ -1,5 +1,6 @@
-//! `ThreadSwitches`: when a thread of any process got a CPU, and when and why it gave it up. The source is the kernel's own records of context
-//! switches (perf_event_open(2)). The thread is not affected: it is neither stopped nor traced, and its program needs no symbols.
+//! `ThreadSwitches`: when a thread of any process got a CPU, and when and why the thread gave it up.
+//! The source is the kernel's own records of context switches (perf_event_open(2)).
+//! The thread is not affected: it is neither stopped nor traced, and its program needs no symbols.
 
 use crate::errno::Errno;
 use crate::perf_event::{self, Attributes, Event, PerfRing, Sampled};
@@ -11,7 +12,7 @@ const RECORD_SWITCH: u32 = 14;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 /// A bit of a switch record: the thread that gave up the CPU was still ready to run (since Linux 4.17).
 const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-/// The size of a record plus a note of lost ones. A ring with less space than this may already have lost records.
+/// The size of a record plus a note of lost records. A ring with less space than this may already have lost records.
 const RECORD_ROOM_BYTES: f64 = 80.0;
 
 /// What happened to the thread.
@@ -43,17 +44,17 @@ pub enum ThreadRecord {
     Switch(ThreadSwitch),
     /// The thread entered the probed function at this time on the monotonic clock.
     Entered(u64),
-    /// This many records were lost because they were not read in time.
+    /// The kernel lost this many records, because they were not read in time.
     Lost(u64),
-    /// Another record.
+    /// A record of another kind.
     Other,
 }
 
-/// The first record in `bytes` and its length. None if `bytes` hold no complete record.
+/// The first record in `bytes` and its length. `None` if `bytes` has no complete record.
 pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let record = match raw.kind {
-        // The record has no fields of its own. Then come the sample fields: process and thread, the time, the CPU.
+        // The record has no fields of its own. The sample fields follow: process and thread, the time, the CPU.
         RECORD_SWITCH if raw.bytes.len() >= 32 => {
             let turn = match (raw.misc & MISC_SWITCH_OUT, raw.misc & MISC_SWITCH_OUT_PREEMPT) {
                 (0, _) => Turn::In,
@@ -62,7 +63,7 @@ pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
             };
             ThreadRecord::Switch(ThreadSwitch { at_ns: raw.u64_at(16)?, cpu: raw.u32_at(24)?, turn })
         }
-        // A sample has the same fields. Only the probe takes samples here.
+        // A sample has the same fields. In this module only the probe takes samples.
         perf_event::RECORD_SAMPLE if raw.bytes.len() >= 32 => ThreadRecord::Entered(raw.u64_at(16)?),
         perf_event::RECORD_LOST if raw.bytes.len() >= 24 => ThreadRecord::Lost(raw.u64_at(16)?),
         _ => ThreadRecord::Other,
@@ -70,21 +71,21 @@ pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
     Some((record, raw.bytes.len()))
 }
 
-/// The switches of one thread. Read it from one thread only.
+/// The switches of one thread. Only one thread may read them.
 #[derive(Debug)]
 pub struct ThreadSwitches {
     ring: PerfRing,
-    /// The entries of the function, which use the same ring.
+    /// The event for entries of the probed function, which writes into the same ring.
     entries: Option<Event>,
     room_bytes: f64,
 }
 
 impl ThreadSwitches {
-    /// Records the switches of thread `tid` from now on, with space for `records` of them between two reads.
+    /// Records the switches of thread `tid` from now on, with space for `records` switches between two reads.
     ///
     /// # Errors
-    /// `ESRCH` if the thread does not exist; `EACCES` or `EPERM` if it is another user's and this one has no CAP_PERFMON, or if
-    /// kernel.perf_event_paranoid is 3 or more; `ENOSYS` or `ENOENT` if the kernel has no such events.
+    /// `ESRCH` if the thread does not exist; `ENOSYS` or `ENOENT` if the kernel has no such events.
+    /// `EACCES` or `EPERM` if the thread is another user's and this user has no CAP_PERFMON, or if kernel.perf_event_paranoid is 3 or more.
     pub fn of_thread(tid: u32, records: usize) -> Result<ThreadSwitches, Errno> {
         let attributes = Attributes::software(SOFTWARE_DUMMY, FLAG_CONTEXT_SWITCH).of_threads();
         let bytes = records.clamp(1, 1 << 20) * 32;
@@ -95,8 +96,8 @@ impl ThreadSwitches {
     /// Also records when the thread enters the function at `probe`. Each entry costs the thread some microseconds.
     ///
     /// # Errors
-    /// `EACCES` without CAP_PERFMON; `ENOENT` if the kernel has no such events, or the file does not exist; `EINVAL`, `EIO` or `ENOTSUPP`
-    /// if nothing can be probed there; `ESRCH` if the thread has ended.
+    /// `EACCES` without CAP_PERFMON; `ENOENT` if the kernel has no such events, or the file does not exist.
+    /// `EINVAL`, `EIO` or `ENOTSUPP` if the kernel cannot probe this place; `ESRCH` if the thread has ended.
     pub fn with_entries(mut self, tid: u32, probe: &Probe) -> Result<ThreadSwitches, Errno> {
         let (kind, config) = probe.numbers(ProbeKind::of_kernel()?);
         let attributes = Attributes::sampled(&Sampled {
@@ -110,19 +111,19 @@ impl ThreadSwitches {
             user_stack_bytes: 0,
             more: probe.address(),
         });
-        // The kernel copies the path while it opens the event; `probe` is alive until then.
+        // The kernel copies the path while it opens the event, and `probe` is alive until then.
         let event = Event::on_thread(&attributes, tid)?;
         event.record_into(&self.ring)?;
         self.entries = Some(event);
         Ok(self)
     }
 
-    /// How full the ring is, from 0 to 1. This costs two reads of memory.
+    /// How full the ring is, from 0 to 1. The call reads memory twice.
     pub fn fullness(&self) -> f64 {
         self.ring.fullness()
     }
 
-    /// Whether no further record fits. The kernel reports losses only with the next record that fits.
+    /// Whether no further record fits. The kernel reports lost records only with the next record that fits.
     pub fn is_full(&self) -> bool {
         (1.0 - self.fullness()) * self.room_bytes < RECORD_ROOM_BYTES
     }
@@ -132,7 +133,7 @@ impl ThreadSwitches {
         self.ring.is_over()
     }
 
-    /// Pauses recording until [`resume`](ThreadSwitches::resume). Meanwhile the thread has no overhead.
+    /// Pauses recording until [`resume`](ThreadSwitches::resume). In that time the thread has no overhead.
     ///
     /// # Errors
     /// The kernel's error.
@@ -193,14 +194,14 @@ mod tests {
         let lost = record(perf_event::RECORD_LOST, 0, &[0, 7]);
         assert_eq!(first_thread_record(&lost), Some((ThreadRecord::Lost(7), 24)));
         assert_eq!(first_thread_record(&record(RECORD_SWITCH, 0, &[1])), Some((ThreadRecord::Other, 16)), "too short");
-        assert_eq!(first_thread_record(&[0; 8]), None, "a record of no length would never end");
+        assert_eq!(first_thread_record(&[0; 8]), None, "a record of length 0 would cause an endless loop");
     }
 
     proptest! {
         #[test]
         fn no_bytes_are_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0_u8..20, length in 0_u8..60) {
             if let [first, rest @ ..] = bytes.as_mut_slice() && rest.len() > 6 {
-                // Most random headers have an unknown type, or are longer than the data.
+                // Most random headers have an unknown type, or announce more bytes than there are.
                 (*first, rest[0], rest[1], rest[2], rest[5], rest[6]) = (kind, 0, 0, 0, length, 0);
             }
             let mut rest = bytes.as_slice();
@@ -218,7 +219,7 @@ mod tests {
             say.send(crate::thread::id()).unwrap();
             wait.recv().unwrap();
             let before_ns = crate::clock::monotonic_ns();
-            // Try several times: the thread may lose its CPU just before one ends.
+            // Try several times, because the thread may lose its CPU just before a try ends.
             for _ in 0..5 {
                 crate::clock::sleep_until_ns(crate::clock::monotonic_ns() + 2_000_000);
             }

@@ -1,5 +1,6 @@
-//! `Wakers`: who wakes one thread of any process. The source is the kernel's tracepoint of wake-ups with a filter for that thread
-//! (perf_event_open(2)), so that wake-ups of all other threads cost a comparison. The thread is not affected.
+//! `Wakers`: which threads wake one thread of any process.
+//! The source is the kernel's tracepoint of wake-ups with a filter for that thread (perf_event_open(2)).
+//! So a wake-up of any other thread costs only a comparison. The thread itself is not affected.
 
 use crate::cpuset::CpuSet;
 use crate::errno::Errno;
@@ -9,9 +10,9 @@ use crate::tracepoint;
 const POINT: &str = "sched/sched_waking";
 /// The size of each CPU's ring: some 500 wake-ups between two reads.
 const RING_BYTES: usize = 1 << 15;
-/// With more CPUs the rings take too much memory, and too many files.
+/// The maximum number of CPUs. With more CPUs the rings take too much memory, and too many files.
 const CPUS_MAX: usize = 32;
-/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`: an interrupt woke the thread, such as that of a timer.
+/// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`: an interrupt woke the thread, such as a timer's.
 const IN_INTERRUPT: u8 = 0x18;
 
 /// A wake-up of the thread.
@@ -19,7 +20,7 @@ const IN_INTERRUPT: u8 = 0x18;
 pub struct Woken {
     /// When the thread was woken, on the monotonic clock.
     pub at_ns: u64,
-    /// The thread that woke it, by the kernel's number. None if an interrupt or an idle CPU did.
+    /// The thread that woke it, by the kernel's number. `None` if an interrupt or an idle CPU woke the thread.
     pub by: Option<u32>,
 }
 
@@ -28,17 +29,18 @@ pub struct Woken {
 pub enum WakerRecord {
     /// A wake-up.
     Woken(Woken),
-    /// This many records were lost because they were not read in time.
+    /// The kernel lost this many records, because they were not read in time.
     Lost(u64),
-    /// Another record.
+    /// A record of another kind.
     Other,
 }
 
-/// The first record in `bytes` and its length. None if `bytes` hold no complete record.
+/// The first record in `bytes` and its length. `None` if `bytes` has no complete record.
 pub fn first_waker_record(bytes: &[u8]) -> Option<(WakerRecord, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let record = match raw.kind {
-        // The time, the size of the tracepoint's data, and the data. These begin with its number, the flags and the thread that was running.
+        // A sample has the time, the size of the tracepoint's data, and the data.
+        // The data begin with the tracepoint's number, the flags and the thread that was running.
         perf_event::RECORD_SAMPLE if raw.bytes.len() >= 28 && raw.u32_at(16)? >= 8 => {
             let by = Some(raw.u32_at(24)?).filter(|by| *by != 0 && raw.bytes[22] & IN_INTERRUPT == 0);
             WakerRecord::Woken(Woken { at_ns: raw.u64_at(8)?, by })
@@ -49,14 +51,14 @@ pub fn first_waker_record(bytes: &[u8]) -> Option<(WakerRecord, usize)> {
     Some((record, raw.bytes.len()))
 }
 
-/// Records the wake-ups of one thread, on all CPUs. Read it from one thread only.
+/// Records the wake-ups of one thread, on all CPUs. Only one thread may read them.
 #[derive(Debug)]
 pub struct Wakers {
     rings: Vec<PerfRing>,
 }
 
 impl Wakers {
-    /// Records the wake-ups of thread `tid` from now on. Its number is that of the first PID namespace: in another one, nothing is recorded.
+    /// Records the wake-ups of thread `tid` from now on. `tid` is a number of the first PID namespace: in another namespace, nothing is recorded.
     ///
     /// # Errors
     /// `EACCES` or `EPERM` without CAP_PERFMON; `ENOENT` if the kernel has no such tracepoint; `ERANGE` if the machine has too many CPUs.
@@ -78,7 +80,7 @@ impl Wakers {
         Ok(Wakers { rings: cpus.iter().map(open).collect::<Result<_, Errno>>()? })
     }
 
-    /// Passes on each record since the last call. Those of one CPU are in order of time.
+    /// Passes on each record since the last call. The records of one CPU are in order of time.
     pub fn drain(&mut self, mut on_record: impl FnMut(WakerRecord)) {
         for ring in &mut self.rings {
             let mut rest = ring.take();
@@ -138,7 +140,7 @@ mod tests {
         let sleeper = std::thread::spawn(move || {
             say.send(crate::thread::id()).unwrap();
             let _ = wait.recv();
-            // One sleep does not suffice: on a busy machine its time may have passed before the thread gets to it, and then no timer wakes it.
+            // One sleep does not suffice: on a busy machine its time may pass before the thread gets there, and then no timer wakes the thread.
             while !asked.load(Ordering::Relaxed) {
                 crate::clock::sleep_until_ns(crate::clock::monotonic_ns() + 1_000_000);
             }
@@ -163,8 +165,8 @@ mod tests {
         }
     }
 
-    /// Reads until each of `wanted` has woken the thread. Returns whether that happened, and the records. The time limit only catches a
-    /// hang.
+    /// Reads until each of `wanted` has woken the thread. Returns whether that happened, and the records.
+    /// The time limit only catches a hang.
     fn seen_until(wakers: &mut Wakers, wanted: &[Option<u32>]) -> (bool, Vec<WakerRecord>) {
         let mut seen = Vec::new();
         let end_ns = crate::clock::monotonic_ns() + 60_000_000_000;

@@ -1,13 +1,14 @@
-//! The registry of sessions that tick on this host: one small file per session, in a folder that all sessions can read. The default is
-//! /dev/shm.
+//! The registry of sessions that tick on this host: one small file per session, in a folder that all sessions can read.
+//! The default folder is /dev/shm.
 //!
-//! Each session has its own file. The permissions of the file (0644) and of the folder (sticky) make it the only writer. No daemon is needed, and no
-//! session can damage another's slot. A slot needs no lock: its checksum shows whether a copy is whole ([`phase_slot`]). If a session ends without
-//! removing its file, it is silent from then on, and readers ignore it. The next session of the same user removes the file, because the lock on it
-//! (`flock`) ended with its process.
+//! Each session has its own file. The permissions of the file (0644) and of the folder (sticky) make the session the only writer.
+//! So no daemon is needed, and no session can damage another's slot.
+//! A slot needs no lock: its checksum shows whether a copy is whole ([`phase_slot`]).
+//! If a session ends without removing its file, its slot no longer changes, and readers ignore it.
+//! The next session of the same user removes the file, because the lock on it (`flock`) ended with its process.
 //!
-//! Readers read the files and never map them, because truncating a mapped file kills its readers. So a separate thread scans the folder, not the
-//! thread that ticks.
+//! Readers read the files and never map them, because truncating a mapped file kills its readers.
+//! So a separate thread scans the folder, not the thread that ticks.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -25,8 +26,8 @@ use crate::shared_page::{self, Access, SharedPage};
 
 /// The prefix of the files' names.
 const PREFIX: &str = "evenkeel-phase.";
-/// The maximum number of sessions that a scan finds, of files that it reads, and of entries of the folder that it examines. Killed sessions of other
-/// users leave files that nobody may remove, so more files are read than sessions are found.
+/// The maximum number of sessions that a scan finds. The next values limit the files that it reads, and the entries that it examines.
+/// Killed sessions of other users leave files that this user may not remove, so a scan reads more files than it finds sessions.
 pub const SLOTS_MAX: usize = 256;
 const FILES_MAX: usize = 2048;
 const ENTRIES_MAX: usize = 4096;
@@ -35,9 +36,9 @@ const SLOT_BYTES: usize = WORDS * size_of::<u64>();
 const TRIES: usize = 3;
 /// How many file names a process tries. A process with the same number in another PID namespace may use some of them.
 const NAMES: u64 = 64;
-/// An unlocked file without a valid slot may belong to a session that is just starting. It is removed when it is this old.
+/// An unlocked file without a valid slot may belong to a session that is just starting. The next session removes it at this age.
 const NEWBORN: Duration = Duration::from_secs(60);
-/// How often to try to lock the folder, and the pause in between. A hostile process may hold the lock for ever.
+/// How often to try to lock the folder. The next value is the pause in between. A hostile process may hold the lock for ever.
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
@@ -50,8 +51,8 @@ pub struct SlotWriter {
 }
 
 impl SlotWriter {
-    /// Creates a session's file in a folder, and removes files that ended sessions of the same user left there. The slot is empty until the first
-    /// [`publish`](SlotWriter::publish).
+    /// Creates a session's file in a folder, and removes files that ended sessions of the same user left in it.
+    /// The slot is empty until the first [`publish`](SlotWriter::publish).
     ///
     /// # Errors
     /// The kernel's error, such as `ENOENT` or `EACCES` for the folder, or `ENOSPC`.
@@ -99,7 +100,7 @@ pub struct Scanner {
     entries: Box<[MaybeUninit<u8>]>,
 }
 
-/// The lock of a folder. Under it, sessions choose their first phase one after another.
+/// The lock of a folder. Sessions that hold it choose their first phase one after another.
 #[derive(Debug)]
 pub struct FolderLock {
     folder: OwnedFd,
@@ -115,8 +116,8 @@ impl Scanner {
         Ok(Scanner { folder: open_folder(folder)?, entries })
     }
 
-    /// Calls `each` with the number and the slot of each session, including our own. It skips invalid files, and ends after [`SLOTS_MAX`] slots for
-    /// which `each` returns true.
+    /// Calls `each` with the number and the slot of each session, including our own.
+    /// The scan skips invalid files, and ends after [`SLOTS_MAX`] slots for which `each` returns true.
     ///
     /// # Errors
     /// The kernel's error for the folder.
@@ -142,8 +143,8 @@ impl Scanner {
 }
 
 impl FolderLock {
-    /// Locks the folder among sessions. Returns None if another process holds the lock for a quarter of a second, because no session may stop others
-    /// from starting. The lock ends with the process, even after a crash.
+    /// Locks the folder among sessions. Returns `None` if another process holds the lock for a quarter of a second.
+    /// The limit on the wait keeps any session from stopping others. The lock ends with the process, even after a crash.
     pub fn take(folder: &Path) -> Option<FolderLock> {
         let folder = open_folder(folder).ok()?;
         for _ in 0..LOCK_TRIES {
@@ -158,7 +159,7 @@ impl FolderLock {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // Unlock explicitly: a child that another thread is just starting also has the folder open, until it calls exec.
+        // Unlock explicitly: another thread may just start a child, which also has the folder open until it calls exec.
         let _ = rustix::fs::flock(&self.folder, FlockOperation::Unlock);
     }
 }
@@ -175,7 +176,7 @@ fn open_folder(folder: &Path) -> Result<OwnedFd, Errno> {
     Ok(rustix::fs::open(folder, flags, Mode::empty())?)
 }
 
-/// The slot in a file of the folder, which may be anything. It follows no symbolic link, and does not wait for the writer of a pipe.
+/// Reads the slot in a file of the folder, which may be any file. Follows no symbolic link, and does not wait for the writer of a pipe.
 fn read_slot(folder: impl AsFd, name: &CStr) -> Option<(u64, Slot)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?;
@@ -284,14 +285,14 @@ mod tests {
         std::fs::write(folder.path().join("another"), &whole).unwrap();
         let mut scanner = Scanner::open(folder.path()).unwrap();
         assert_eq!(slots(&mut scanner), [(own.id(), SLOT)]);
-        // A session's user truncates the file while others read it. No reader has it mapped.
+        // The owner truncates the file while other sessions read it. No reader has the file mapped.
         std::fs::write(path("cut"), &whole).unwrap();
         assert_eq!(slots(&mut scanner).len(), 2);
         std::fs::write(path("cut"), "").unwrap();
         assert_eq!(slots(&mut scanner).len(), 1);
         (0..2 * SLOTS_MAX).for_each(|at| std::fs::write(path(&format!("many{at}")), &whole).unwrap());
         assert!(slots(&mut scanner).len() <= SLOTS_MAX, "no more are found");
-        // Slots that do not count, and files of noise, leave the places to the sessions.
+        // Invalid slots and files of noise take no places from the sessions.
         let mut seen = false;
         let is_own = |id, _| {
             seen |= id == own.id();

@@ -1,24 +1,25 @@
-//! `Slot`: what a session publishes about its ticks, as words that other sessions read. Pure, and the same on every system.
+//! `Slot`: what a session publishes about its ticks, as words that other sessions read. The code is pure, and the same on every system.
 //!
-//! The checksum alone shows whether a reader has a whole entry, in whatever order the words were written, copied or lost. A session may be killed at
-//! any instruction: its entry is then whole, or nobody accepts it. The writer needs no barrier and never waits.
+//! The checksum alone shows whether a reader has a whole entry, in whatever order the words were written, copied or lost.
+//! A session may be killed at any instruction. Its entry is then whole, or no reader accepts it.
+//! The writer needs no barrier and never waits.
 
 use std::ops::RangeInclusive;
 
-/// Words of a slot.
+/// The number of words of a slot.
 pub const WORDS: usize = 16;
-/// Words of a set of CPUs.
+/// The number of words of a set of CPUs.
 pub const CPU_WORDS: usize = 4;
 /// The tick periods that a slot may have, in nanoseconds.
 pub const PERIODS_NS: RangeInclusive<u64> = 1_000_000..=1_000_000_000;
 
-/// `EKPHASES` in bytes. It reads differently on a machine with the other byte order.
+/// `EKPHASES` in bytes. A machine with the other byte order reads another number.
 const MAGIC: u64 = u64::from_ne_bytes(*b"EKPHASES");
 const FORMAT: u64 = 1;
-/// How long a session may be silent, in periods, and at least in nanoseconds: a busy machine keeps threads waiting.
+/// How long a session may be silent, in periods. The next value is the minimum in nanoseconds, because a busy machine keeps threads waiting.
 const SILENT_PERIODS: u64 = 32;
 const SILENT_NS: u64 = 1_000_000_000;
-/// A flag: the session keeps its phase.
+/// The flag of a session that keeps its phase.
 const FIXED: u64 = 1;
 
 mod at {
@@ -33,12 +34,12 @@ mod at {
     pub(super) const CPUS: usize = 8;
 }
 
-/// CPUs, by their numbers modulo 256. On a machine with more CPUs, sets may appear to overlap when they do not.
+/// CPUs, by their numbers modulo 256. On a machine with more CPUs, sets may seem to overlap when they do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpus([u64; CPU_WORDS]);
 
 impl Cpus {
-    /// All CPUs: for a session whose CPUs are not known.
+    /// All CPUs, for a session whose CPUs are not known.
     pub const ALL: Cpus = Cpus([u64::MAX; CPU_WORDS]);
 
     /// The set of these CPUs.
@@ -50,7 +51,7 @@ impl Cpus {
         Cpus(words)
     }
 
-    /// Whether the two have a CPU in common.
+    /// Whether the two sets have a CPU in common.
     pub fn overlap(&self, other: &Cpus) -> bool {
         self.0.iter().zip(other.0).any(|(one, other)| one & other != 0)
     }
@@ -59,17 +60,17 @@ impl Cpus {
 /// What a session publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The time namespace, which may shift the monotonic clock; 0 if it is not known.
+    /// The time namespace, which may shift the monotonic clock. 0 if it is not known.
     pub time_namespace: u64,
     /// From one tick to the next, in nanoseconds.
     pub period_ns: u64,
     /// When the next tick is due, in nanoseconds of the monotonic clock.
     pub due_ns: u64,
-    /// How long a tick works, in nanoseconds, smoothed.
+    /// How long a tick works, in nanoseconds, as a smoothed average.
     pub work_ns: u64,
     /// Whether the session keeps its phase, whatever others do.
     pub is_fixed: bool,
-    /// The CPUs that its ticks may use.
+    /// The CPUs that the session's ticks may use.
     pub cpus: Cpus,
 }
 
@@ -90,7 +91,7 @@ impl Slot {
         words
     }
 
-    /// Parses words from an untrusted source. None if they are not a whole entry, or a value is out of range.
+    /// Parses words from an untrusted source. `None` if they are not a whole entry, or a value is out of range.
     pub fn parse(words: &[u64; WORDS]) -> Option<Slot> {
         if words[at::MAGIC] != MAGIC || words[at::FORMAT] != FORMAT || !is_whole(words) {
             return None;
@@ -108,7 +109,7 @@ impl Slot {
         (PERIODS_NS.contains(&slot.period_ns) && slot.work_ns < u64::MAX / 4).then_some(slot)
     }
 
-    /// Whether the session has ticked lately. A dead or stopped session has not, nor has one of an earlier boot.
+    /// Whether the session has ticked lately. A dead or stopped session has not, and a session of an earlier boot has not either.
     pub fn is_fresh(&self, now_ns: u64) -> bool {
         let silent_ns = self.period_ns.saturating_mul(SILENT_PERIODS).max(SILENT_NS);
         let soonest_ns = now_ns.saturating_sub(silent_ns);
@@ -130,7 +131,7 @@ fn is_whole(words: &[u64]) -> bool {
     words.split_last().is_some_and(|(last, rest)| *last == checksum(rest))
 }
 
-/// The checksum of these words. Changing any bit of any word, or moving a word, changes about half of its bits.
+/// The checksum of these words. If any bit changes, or a word moves, about half of the checksum's bits change.
 fn checksum(words: &[u64]) -> u64 {
     words.iter().fold(0x6576_656e_6b65_656c, |sum: u64, word| {
         // The finalizer of splitmix64.
@@ -141,7 +142,7 @@ fn checksum(words: &[u64]) -> u64 {
     })
 }
 
-/// Passes the words of an entry to `store`, with the place of each. Only one thread may call this for the same memory.
+/// Passes the words of an entry to `store`, each with its place. Only one thread may call this for the same memory.
 pub fn publish(words: &[u64], mut store: impl FnMut(usize, u64)) {
     words.iter().enumerate().for_each(|(place, word)| store(place, *word));
 }
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn only_sessions_that_tick_are_fresh() {
         let at = |now_ms: u64| SLOT.is_fresh(now_ms * 1_000_000);
-        // The tick is due at 5 s. In a dead session's slot this never changes.
+        // The tick is due at 5 s. In a dead session's slot this time never changes.
         assert_eq!(
             [4_000, 4_939, 4_940, 5_000, 6_000, 6_001, 60_000].map(at),
             [false, false, true, true, true, false, false]
@@ -223,7 +224,7 @@ mod tests {
             prop_assert_eq!(Slot::parse(&words), None);
         }
 
-        /// A hostile session that also writes the checksum can publish any values, but readers accept only values in range.
+        /// A hostile session that also writes the checksum can publish any values. Readers accept only values in range.
         #[test]
         fn sealed_hostile_words_are_in_range(words: [u64; WORDS], now_ns: u64) {
             let mut words = words;

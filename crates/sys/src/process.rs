@@ -16,16 +16,16 @@ use crate::cpuset::CpuSet;
 use crate::errno::Errno;
 use crate::thread;
 
-/// Makes the kernel kill the child with SIGKILL when the thread that starts it ends, for any reason. So a killed measurement leaves no
-/// server under load behind.
+/// Makes the kernel kill the child with SIGKILL when the thread that starts it ends, for any reason.
+/// So a killed measurement leaves no server under load behind.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = rustix::process::getpid();
-    // SAFETY: the closure runs in the forked child before exec. It makes two system calls. It allocates nothing, takes no lock, and touches
-    // no memory that another thread could have left half changed.
+    // SAFETY: the closure runs in the forked child before exec. It makes two system calls, allocates nothing, and takes no lock.
+    // The closure touches no memory that another thread could have left half changed.
     unsafe {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died before the call above. Then the child already has another parent.
+            // The parent may have died before the call above. In that case the child already has another parent.
             if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(std::io::ErrorKind::NotFound.into()) }
         })
     }
@@ -34,17 +34,17 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
 /// Restricts the child to `cpus` from its first instruction.
 ///
 /// # Errors
-/// `EINVAL` if a number is 1,024 or more. The kernel's error for the set itself appears when the child is started.
+/// `EINVAL` if a number is 1,024 or more. If the kernel refuses the set itself, starting the child fails with the kernel's error.
 pub fn run_on<'a>(command: &'a mut Command, cpus: &CpuSet) -> Result<&'a mut Command, Errno> {
     let set = thread::kernel_set(cpus)?;
     // SAFETY: as above. The closure makes one system call on a set that was made before the fork.
     Ok(unsafe { command.pre_exec(move || Ok(rustix::thread::sched_setaffinity(None, &set)?)) })
 }
 
-/// Moves the child into the control group at `group` before its first instruction, so that all its children are in it too.
+/// Moves the child into the control group at `group` before its first instruction, so that all its children are in that group too.
 ///
 /// # Errors
-/// The kernel's error from opening the group. An error from entering appears when the child is started.
+/// The kernel's error for the group's file. If the child cannot enter the group, starting the child fails.
 pub fn enter_group<'a>(command: &'a mut Command, group: &Path) -> Result<&'a mut Command, Errno> {
     let list = std::fs::OpenOptions::new().write(true).open(group.join("cgroup.procs"));
     let list = list.map_err(|error| Errno::from(&error))?;
@@ -61,8 +61,8 @@ pub enum Doing {
     Ended,
 }
 
-/// Waits until a child without another waiter ends, a signal arrives, or the monotonic clock reaches `until_ns`. It does not wake in
-/// between, which would disturb the measurement.
+/// Waits until the child ends, a signal arrives, or the monotonic clock reaches `until_ns`. No other code may wait for the child.
+/// The call does not wake in between, because a wake-up would disturb the measurement.
 ///
 /// # Errors
 /// The kernel's error.
@@ -81,25 +81,25 @@ pub fn await_end(child: &std::process::Child, until_ns: u64) -> Result<Doing, Er
     }
 }
 
-/// The signals that are not handled: no process can handle the first two, and waiting for children needs the last one.
+/// The signals that this program does not handle. No process can handle the first two, and waiting for children needs the last one.
 const NOT_WITHSTOOD: [i32; 3] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD];
 
 /// The kernel sends these signals when this program makes an error. If another process sends them, this program ignores them.
 const FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Ignores a signal. If the kernel found an error in this program, it ends the process, because continuing would repeat the error without
-/// end.
+/// Ignores a signal. If the kernel sent it because of an error in this program, ends the process.
+/// Otherwise the program would repeat the error without end.
 extern "C" fn withstand(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the kernel passes a valid struct that lives while the handler runs.
     let is_of_kernel = unsafe { (*info).si_code } > 0;
     if is_of_kernel && FAULTS.contains(&signal) {
-        // SAFETY: a handler may call `signal`. The instruction fails again, and then ends the process.
+        // SAFETY: a handler may call `signal`. The instruction then fails again, and ends the process.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 
-/// Makes this process survive every signal except SIGKILL and SIGSTOP. Programs that it starts have the default handling again. They would
-/// inherit ignored signals, so this uses a handler.
+/// Makes this process survive every signal except SIGKILL and SIGSTOP. Programs that it starts have the default handling again.
+/// Started programs would inherit ignored signals, so this function uses a handler.
 ///
 /// # Errors
 /// The kernel's error.
@@ -109,13 +109,13 @@ pub fn withstand_signals() -> Result<(), Errno> {
         if (32..libc::SIGRTMIN()).contains(&signal) {
             continue;
         }
-        // SAFETY: the struct is plain data. All zeros is a valid value, with an empty set of signals.
+        // SAFETY: the struct is plain data. A struct of zeros is valid, with an empty set of signals.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = withstand;
         action.sa_sigaction = handler as libc::sighandler_t;
         action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
-        // SAFETY: the struct lives for the call, and the old action is not requested. The handler does nothing that could not happen at any
-        // moment.
+        // SAFETY: the struct lives for the call, and the call does not return the old action.
+        // The handler does nothing that could not happen at any moment.
         if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
             return Err(Errno::from(&std::io::Error::last_os_error()));
         }
@@ -123,15 +123,15 @@ pub fn withstand_signals() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Asks the kernel to kill other processes first when memory runs out. If this is not allowed, nothing happens.
+/// Asks the kernel to kill other processes first when memory runs out. If that is not allowed, nothing happens.
 pub fn be_spared_when_memory_is_short() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
 }
 
-/// Puts the child into a new session without a terminal. It gets no signal when the caller's terminal ends, and it outlives its creator.
+/// Puts the child into a new session without a terminal. The child gets no signal when the caller's terminal ends, and outlives its creator.
 pub fn detach(command: &mut Command) -> &mut Command {
-    // SAFETY: `pre_exec` runs in the forked child, and may call only functions that are safe in a signal handler. This is one system call
-    // (setsid), and its error allocates nothing.
+    // SAFETY: `pre_exec` runs in the forked child, and may call only functions that are safe in a signal handler.
+    // The closure makes one system call (setsid), whose error allocates nothing.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;
@@ -140,8 +140,8 @@ pub fn detach(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Leaves the control group of the login session, which systemd may kill as a whole when its user logs out. If this is not allowed or there
-/// is no such group, nothing happens.
+/// Leaves the control group of the login session, which systemd may kill as a whole when its user logs out.
+/// If that is not allowed or there is no such group, nothing happens.
 pub fn leave_session_group() {
     let pid = rustix::process::getpid().as_raw_nonzero().to_string();
     for group in ["/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs"] {
@@ -149,10 +149,10 @@ pub fn leave_session_group() {
     }
 }
 
-/// Reads this many bytes of a child's output, fewer if it ends before.
+/// Reads this many bytes of a child's output, or fewer if the output ends before.
 ///
 /// # Errors
-/// `ETIMEDOUT` if it writes less within `limit`; otherwise the kernel's error.
+/// `ETIMEDOUT` if the child writes less within `limit`; otherwise the kernel's error.
 pub fn read_within(mut from: impl Read + AsFd, len_bytes: usize, limit: Duration) -> Result<Vec<u8>, Errno> {
     let deadline_ns = clock::monotonic_ns().saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
     let mut said = Vec::new();
@@ -177,7 +177,7 @@ pub fn read_within(mut from: impl Read + AsFd, len_bytes: usize, limit: Duration
     Ok(said)
 }
 
-/// Whether the effective user is root. Other users may not change most settings, but only trying shows which.
+/// Whether the effective user is root. Other users may not change most settings. Only trying shows which settings they may change.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -187,7 +187,7 @@ pub fn is_set_id() -> bool {
     rustix::process::getuid() != rustix::process::geteuid() || rustix::process::getgid() != rustix::process::getegid()
 }
 
-/// Asks a process that we started to end (SIGTERM). If it has ended already, that is not an error.
+/// Asks a process that we started to end (SIGTERM). It is not an error if the process has already ended.
 pub fn ask_to_end(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, Signal::TERM);
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_child_ends_with_the_thread_that_started_it() {
-        // The signal is sent when the starting thread ends, so a thread plays the parent here.
+        // The kernel sends the signal when the starting thread ends, so in this test a thread plays the parent.
         let starter = std::thread::spawn(|| die_with_parent(Command::new("sleep").arg("60")).spawn().unwrap());
         let mut child = starter.join().unwrap();
         let status = child.wait().unwrap();

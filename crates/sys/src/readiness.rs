@@ -1,5 +1,5 @@
-//! `Readiness`: sleeps until one of many sockets is ready, or until a precise time. A load generator must send at exact times, so it cannot
-//! wait in milliseconds, and poll(2) examines every socket at each call.
+//! `Readiness`: sleeps until one of many sockets is ready, or until a precise time.
+//! A load generator must send at exact times, so it cannot wait in milliseconds. poll(2) would examine every socket at each call.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,9 +10,9 @@ use rustix::time::Timespec;
 use crate::errno::Errno;
 use crate::timer_fd::Alarm;
 
-/// The timer's name. Sockets have names of 32 bits, so this differs from all of them.
+/// The timer's name. Sockets have names of 32 bits, so no socket has this name.
 const ALARM: u64 = u64::MAX;
-/// The maximum number of sockets that one wait returns. The others follow with the next wait.
+/// The maximum number of sockets that one wait returns. The next wait returns the other ready sockets.
 const EVENTS_MAX: usize = 64;
 /// The time of a timer that practically never fires: in 146 years.
 const NEVER_NS: u64 = u64::MAX / 4;
@@ -55,10 +55,10 @@ impl Readiness {
         Ok(Readiness { epoll, alarm, set_ns: NEVER_NS })
     }
 
-    /// Adds a socket. Its events have this `name`. Closing the socket removes it.
+    /// Adds a socket whose events have this `name`. Closing the socket removes it.
     ///
     /// # Errors
-    /// The kernel's error: `EEXIST` if the socket was added already.
+    /// The kernel's error: `EEXIST` if the socket was already added.
     pub fn add(&self, socket: impl AsFd, name: u32, interest: Interest) -> Result<(), Errno> {
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(name.into()), interest.flags())?)
     }
@@ -71,8 +71,8 @@ impl Readiness {
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(name.into()), interest.flags())?)
     }
 
-    /// Sleeps until a socket is ready, the monotonic clock reaches `at_ns`, or `longest_ms` have passed, whichever is first. Clears
-    /// `ready`, and puts the names of ready sockets into it. A signal ends the wait early.
+    /// Sleeps until a socket is ready, the monotonic clock reaches `at_ns`, or `longest_ms` have passed, whichever is first.
+    /// Clears `ready`, and puts the names of ready sockets into it. A signal ends the wait early.
     ///
     /// # Errors
     /// The kernel's error.
@@ -117,19 +117,19 @@ mod tests {
             readiness.wait(Some(due_ns), 10_000, &mut ready).unwrap();
             assert!(ready.is_empty(), "{ready:?}");
         }
-        // The expired time does not end the next wait at once, because that wait has another time, or none.
+        // The expired timer does not end the next wait at once, because that wait has another time, or no time.
         let begun_ns = clock::monotonic_ns();
         readiness.wait(None, 5, &mut ready).unwrap();
         assert!(clock::monotonic_ns() - begun_ns >= 4_000_000);
         theirs.write_all(b"x").unwrap();
         readiness.wait(None, 10_000, &mut ready).unwrap();
         assert_eq!(ready, [7]);
-        // A socket stays ready until it is read. A socket with space is ready if space is requested.
+        // A socket stays ready until it is read. If the caller requests space to write, a socket with space is ready too.
         readiness.change(&ours, 8, Interest::ReadAndWrite).unwrap();
         readiness.wait(None, 10_000, &mut ready).unwrap();
         assert_eq!(ready, [8]);
         drop(ours);
-        // Another test may be starting a program that also has it open, until it calls exec.
+        // Another test may just start a program that also has the socket open, until that program calls exec.
         let tries = (0..4000).take_while(|_| {
             readiness.wait(None, 0, &mut ready).unwrap();
             !ready.is_empty()

@@ -1,5 +1,5 @@
-//! Memory that is present when needed: its pages are faulted in beforehand and locked against swapping. Also a count of pages that the
-//! system still reads back from swap.
+//! Memory that is present when needed: its pages are faulted in beforehand and locked against swapping.
+//! The module also counts pages that the system still reads back from swap.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -18,9 +18,9 @@ const VMSTAT_BYTES_MAX: usize = 16 << 10;
 /// The pages of the process that stay in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// All current mappings: each page is faulted in.
+    /// All current mappings. Each page is faulted in.
     Present,
-    /// Current and future mappings, including thread stacks: each is faulted in completely.
+    /// Current and future mappings, including thread stacks. Each mapping is faulted in completely.
     PresentAndFuture,
     /// Current mappings, each page after its first use.
     PresentOnFault,
@@ -31,7 +31,7 @@ pub enum Lock {
 /// Locks the process's memory (`mlockall`).
 ///
 /// # Errors
-/// `EPERM` if this user may lock none; `ENOMEM` if it may not lock that much; `EINVAL` before Linux 4.4.
+/// `EPERM` if this user may not lock memory; `ENOMEM` if the user may not lock that much; `EINVAL` before Linux 4.4.
 pub fn lock(which: Lock) -> Result<(), Errno> {
     let flags = match which {
         Lock::Present => MlockAllFlags::CURRENT,
@@ -42,7 +42,7 @@ pub fn lock(which: Lock) -> Result<(), Errno> {
     Ok(rustix::mm::mlockall(flags)?)
 }
 
-/// Allows all memory of the process to be swapped again.
+/// Allows the system to swap all memory of the process again.
 ///
 /// # Errors
 /// The kernel's error; no case is known.
@@ -50,20 +50,21 @@ pub fn unlock() -> Result<(), Errno> {
     Ok(rustix::mm::munlockall()?)
 }
 
-/// How many bytes this process may lock (`RLIMIT_MEMLOCK`). None without a limit, or if a capability overrides it (`CAP_IPC_LOCK`). A
-/// container may show that capability without having it, so this function tries to lock more than the limit.
+/// How many bytes this process may lock (`RLIMIT_MEMLOCK`).
+/// `None` if there is no limit, or if a capability overrides the limit (`CAP_IPC_LOCK`).
+/// A container may show that capability without having it, so this function tries to lock more than the limit.
 pub fn lock_limit_bytes() -> Option<u64> {
     let limit_bytes = getrlimit(Resource::Memlock).current?;
     (!is_lockable(limit_bytes)).then_some(limit_bytes)
 }
 
-/// Tries to lock more than the limit, at addresses without a page.
+/// Tries to lock more than the limit, at addresses that have no pages.
 fn is_lockable(limit_bytes: u64) -> bool {
     let Some(more) = usize::try_from(limit_bytes).ok().and_then(|bytes| bytes.checked_add(64 << 10)) else {
         return false;
     };
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: the kernel chooses an unused address. Nobody else knows the mapping, and it is removed here.
+    // SAFETY: the kernel chooses an unused address. No other code knows the mapping, and this function removes it.
     unsafe {
         let Ok(start) = rustix::mm::mmap_anonymous(ptr::null_mut(), more, ProtFlags::READ, flags) else { return false };
         let is_locked = rustix::mm::mlock_with(start, more, MlockFlags::ONFAULT).is_ok();
@@ -75,7 +76,7 @@ fn is_lockable(limit_bytes: u64) -> bool {
 /// How much of the process's memory is locked, in KiB.
 ///
 /// # Errors
-/// The kernel's error; `EINVAL` if it does not report the value.
+/// The kernel's error; `EINVAL` if the kernel does not report the value.
 pub fn locked_kib() -> Result<u64, Errno> {
     let text = std::fs::read_to_string("/proc/self/status").map_err(|error| Errno::from(&error))?;
     parse_locked_kib(&text).ok_or(Errno::INVAL)
@@ -111,12 +112,12 @@ fn populate_range(start: usize, bytes: usize) -> Result<(), Errno> {
     let first = start / page * page;
     let end = start.saturating_add(bytes).next_multiple_of(page);
     let address = ptr::without_provenance_mut::<c_void>(first);
-    // SAFETY: the range consists of pages of memory that the caller has exclusively. The kernel faults pages in as a write would, and
-    // changes nothing in them. This also holds for other data in the first and the last page.
+    // SAFETY: the range consists of pages of memory that the caller has exclusively.
+    // The kernel faults pages in as a write would, and changes nothing in them. This also holds for other data in the first and the last page.
     Ok(unsafe { rustix::mm::madvise(address, end - first, Advice::LinuxPopulateWrite) }?)
 }
 
-/// How many bytes the calling thread's stack may still grow, for the main thread up to its limit.
+/// How many bytes the calling thread's stack may still grow. The main thread's stack may grow up to its limit.
 ///
 /// # Errors
 /// The C library's error for the thread.
@@ -128,7 +129,7 @@ pub fn stack_left_bytes() -> Result<usize, Errno> {
         return Err(Errno::from_raw(failed));
     }
     let (mut lowest, mut size) = (ptr::null_mut::<c_void>(), 0);
-    // SAFETY: the attributes were filled in above. They are read here, and destroyed once.
+    // SAFETY: the call above filled in the attributes. This block reads them, and destroys them once.
     let failed = unsafe {
         let failed = libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut lowest, &raw mut size);
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
@@ -141,8 +142,8 @@ pub fn stack_left_bytes() -> Result<usize, Errno> {
     Ok((&raw const here).addr().saturating_sub(lowest.addr()))
 }
 
-/// Makes glibc's allocator keep freed memory rather than return it to the kernel, and serve large allocations from it. This applies to the
-/// whole process. With another C library it returns `EOPNOTSUPP`.
+/// Makes glibc's allocator keep freed memory rather than return it to the kernel, and serve large allocations from it.
+/// The setting applies to the whole process. With another C library this function returns `EOPNOTSUPP`.
 ///
 /// # Errors
 /// `EINVAL` if the allocator refused.
@@ -158,7 +159,7 @@ pub fn keep_freed_memory() -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
-/// Counts pages that the whole system reads back from swap, from an open file.
+/// Counts pages that the whole system reads back from swap, from a file that stays open.
 #[derive(Debug)]
 pub struct SwapIns {
     file: File,
@@ -168,14 +169,14 @@ impl SwapIns {
     /// Opens the count.
     ///
     /// # Errors
-    /// The kernel's error; `EINVAL` if it was built without swap.
+    /// The kernel's error; `EINVAL` if the kernel was built without swap.
     pub fn open() -> Result<SwapIns, Errno> {
         let counts = SwapIns { file: File::open("/proc/vmstat").map_err(|error| Errno::from(&error))? };
         counts.pages()?;
         Ok(counts)
     }
 
-    /// Pages since boot. A call takes some tens of microseconds: once a second is enough.
+    /// The number of pages since boot. A call takes some tens of microseconds, so call it about once a second.
     ///
     /// # Errors
     /// The same errors as [`SwapIns::open`].
@@ -187,7 +188,7 @@ impl SwapIns {
     }
 }
 
-/// The line `pswpin 123` of /proc/vmstat.
+/// Parses the line `pswpin 123` of /proc/vmstat.
 pub fn parse_swapped_in(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pswpin "))?.trim().parse().ok()
 }
@@ -231,7 +232,7 @@ mod tests {
             room.resize(1 << 20, 7);
             Some(Usage::of_this_thread().unwrap().since(&before).minor_faults)
         };
-        // If another test forks the process in between, every page becomes shared, and the first write to each is a fault again.
+        // If another test forks the process in between, the kernel shares every page, and the first write to each page is a fault again.
         let Some(fewest) = (0..TRIES).map_while(|_| faults()).min() else {
             return evenkeel_testkit::skipped("MADV_POPULATE_WRITE takes Linux 5.14");
         };

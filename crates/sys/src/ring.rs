@@ -1,19 +1,19 @@
-//! `Ring`: a chain of pointers through memory, so that each load must finish before the next can begin. A step then takes exactly the
-//! latency of the memory.
+//! `Ring`: a chain of pointers through memory, so that each load must finish before the next can begin.
+//! So a step takes exactly the latency of the memory.
 
 use std::ptr;
 
 use crate::errno::Errno;
 use crate::mapping::Mapping;
 
-/// Bytes from one pointer to the next: a cache line.
+/// The distance in bytes from one pointer to the next: a cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// A ring of pointers, one in each of its lines.
+/// A ring of pointers, with one pointer in each of its lines.
 #[derive(Debug)]
 pub struct Ring {
     mapping: Mapping,
-    /// Always points to a pointer of the ring.
+    /// The current place, which always is a pointer of the ring.
     at: *const u8,
     lines: usize,
 }
@@ -35,8 +35,8 @@ impl Ring {
         let start: *mut u8 = mapping.words_mut().as_mut_ptr().cast();
         let place = |line: u32| start.wrapping_add(line as usize * LINE_BYTES);
         let link = |from: u32, to: u32| {
-            // SAFETY: the check above showed that `from` is a line of the mapping. Nothing else writes to the mapping now. Lines are
-            // aligned to 64 bytes.
+            // SAFETY: the check above showed that `from` is a line of the mapping. No other code writes to the mapping now.
+            // Lines are aligned to 64 bytes.
             unsafe { ptr::write(place(from).cast::<*const u8>(), place(to).cast_const()) }
         };
         for pair in order.windows(2) {
@@ -50,14 +50,14 @@ impl Ring {
     pub fn chase(&mut self, steps: u64) {
         let mut at = self.at;
         for _ in 0..steps {
-            // SAFETY: `at` is the place of a line of the order. Each line holds the place of another one. The mapping lives as long as the
-            // ring, and nothing writes to it any more.
+            // SAFETY: `at` is the place of a line of the order. Each line holds the place of another line.
+            // The mapping lives as long as the ring, and no code writes to it any more.
             at = unsafe { ptr::read(at.cast::<*const u8>()) };
         }
         self.at = at;
     }
 
-    /// The number of lines in a lap.
+    /// The number of lines in one round of the ring.
     pub fn lines(&self) -> usize {
         self.lines
     }

@@ -1,13 +1,14 @@
-//! `Watcher`: whether the calling thread was preempted inside the guest since its last check. A check takes half a nanosecond and no
-//! privileges.
+//! `Watcher`: whether the kernel preempted the calling thread inside the guest since its last check.
+//! A check takes half a nanosecond and no privileges.
 //!
-//! Restartable sequences (rseq(2)) let a thread name a section of code that the kernel must abort when it takes the CPU away. If a thread
-//! names a section without ever entering it, nothing is aborted. But the kernel clears the name whenever it gives the CPU to another thread
-//! or moves this one. It does not know when a hypervisor takes the CPU, so it then leaves the name. So after a gap, a cleared name means
-//! that the guest took the CPU, and an intact name means that the hypervisor took it.
+//! With restartable sequences (rseq(2)), a thread names a section of code that the kernel must abort when it takes the CPU away.
+//! If a thread names a section without ever entering it, nothing is aborted.
+//! But the kernel clears the name whenever it gives the CPU to another thread or moves this thread.
+//! The kernel does not know when a hypervisor takes the CPU, so in that case it leaves the name.
+//! So after a gap, a cleared name means that the guest took the CPU, and an intact name means that the hypervisor took it.
 //!
-//! The C library registers the thread's area (glibc 2.35 and later). If it does not (musl, older versions), this module does. Kernels
-//! differ in when they clear the name, so [`Watcher::self_test`] tests it.
+//! The C library registers the thread's area (glibc 2.35 and later). If it does not (musl, older versions), this module does.
+//! Kernels differ in when they clear the name, so [`Watcher::self_test`] tests that.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -17,7 +18,7 @@ use crate::errno::Errno;
 use crate::schedstat::RunDelay;
 use crate::{clock, sched, thread};
 
-/// The marker before an abort handler's address; the kernel refuses other code. From glibc's `sys/rseq.h`.
+/// The marker before an abort handler's address. The kernel refuses other code. The value is from glibc's `sys/rseq.h`.
 #[cfg(target_arch = "x86_64")]
 const SIGNATURE: u32 = 0x5305_3053;
 #[cfg(target_arch = "aarch64")]
@@ -25,7 +26,7 @@ const SIGNATURE: u32 = 0xd428_bc00;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const SIGNATURE: u32 = 0;
 
-/// The kernel's first `struct rseq`: 20 meaningful bytes of 32.
+/// The first version of the kernel's `struct rseq`: 20 of its 32 bytes have a meaning.
 #[repr(C, align(32))]
 #[derive(Debug, Default)]
 struct Area {
@@ -36,7 +37,7 @@ struct Area {
     rest: [u32; 3],
 }
 
-/// `struct rseq_cs`: a section of length 0, so that no address is inside.
+/// `struct rseq_cs`: a section of length 0, so that no address is inside the section.
 #[repr(C, align(32))]
 #[derive(Debug)]
 struct Section {
@@ -47,7 +48,7 @@ struct Section {
     abort: u64,
 }
 
-/// An address with the signature before it. Nothing jumps there.
+/// An address with the signature before it. No code jumps to this address.
 #[repr(C, align(8))]
 #[derive(Debug)]
 struct Landing {
@@ -61,23 +62,23 @@ static LANDING: Landing = Landing { signature: SIGNATURE, handler: 0 };
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RseqError {
     /// The signature for this processor is unknown.
-    #[error("restartable sequences are not known here for this processor")]
+    #[error("restartable sequences are unknown for this processor")]
     Processor,
-    /// The kernel refused the registration.
+    /// The kernel refused to register the area.
     #[error("register for restartable sequences: {0}")]
     Refused(Errno),
-    /// The kernel accepts the registration but does not behave as needed.
-    #[error("restartable sequences do not serve here: {0}")]
+    /// The kernel accepts the registration but does not clear the name as needed.
+    #[error("restartable sequences do not work here: {0}")]
     NotAsNeeded(&'static str),
 }
 
-/// Watches the thread that created it. Meanwhile this thread may enter no other restartable sequence.
+/// Watches the thread that created it. Meanwhile that thread may not enter any other restartable sequence.
 #[derive(Debug)]
 pub struct Watcher {
     /// The thread's `critical_section` field.
     name: NonNull<u64>,
     section: Box<Section>,
-    /// An area that we registered ourselves and must unregister.
+    /// An area that this module registered itself and must unregister.
     own: Option<Box<UnsafeCell<Area>>>,
     /// The area belongs to one thread.
     thread: PhantomData<*mut ()>,
@@ -87,7 +88,7 @@ impl Watcher {
     /// Watches the calling thread.
     ///
     /// # Errors
-    /// If neither the C library has an area for this thread nor the kernel registers one: kernels before 4.18, seccomp filters.
+    /// If the C library has no area for this thread, and the kernel does not register one: kernels before 4.18, seccomp filters.
     pub fn of_this_thread() -> Result<Watcher, RseqError> {
         if SIGNATURE == 0 {
             return Err(RseqError::Processor);
@@ -100,7 +101,7 @@ impl Watcher {
             abort: (&raw const LANDING.handler) as u64,
         });
         if let Some(area) = area_of_libc() {
-            // SAFETY: libc's area is a live `struct rseq` of this thread and at least 20 bytes long. The field is within it.
+            // SAFETY: the C library's area is a live `struct rseq` of this thread and at least 20 bytes long. The field is within it.
             let name = unsafe { NonNull::new_unchecked(&raw mut (*area.as_ptr()).critical_section) };
             return Ok(Watcher { name, section, own: None, thread: PhantomData });
         }
@@ -114,8 +115,8 @@ impl Watcher {
     /// Makes [`Watcher::intact`] notice preemptions from now on.
     #[inline(always)]
     pub fn arm(&self) {
-        // SAFETY: the field belongs to this thread. Only this thread and the kernel access it, and the kernel does so while this thread is
-        // not running. The write is volatile because the compiler does not know of the kernel. The section lives as long as we do.
+        // SAFETY: the field belongs to this thread. Only this thread and the kernel access it, and the kernel does so while this thread is not running.
+        // The write is volatile because the compiler does not know about the kernel. The section lives as long as this value.
         unsafe { ptr::write_volatile(self.name.as_ptr(), &raw const *self.section as u64) }
     }
 
@@ -126,18 +127,19 @@ impl Watcher {
         unsafe { ptr::read_volatile(self.name.as_ptr()) != 0 }
     }
 
-    /// Tests the watcher for at most 0.3 s: this thread shares its CPU with another thread that spins. The watcher must notice every turn
-    /// of the other thread, and almost nothing otherwise. Call it in the ordinary class.
+    /// Tests the watcher for at most 0.3 s: this thread shares its CPU with another thread that spins.
+    /// The watcher must notice every time that the other thread runs, and almost nothing otherwise. Call it in the ordinary class.
     ///
     /// # Errors
-    /// [`RseqError::NotAsNeeded`] with the reason. It is also an error if nothing is proven, because the kernel does not count switches or
-    /// the other thread got no turn.
+    /// [`RseqError::NotAsNeeded`] with the reason.
+    /// The test also fails if it proves nothing, because the kernel does not count switches or the other thread never ran.
     pub fn self_test(&self) -> Result<(), RseqError> {
         const LIMIT_NS: u64 = 200_000_000;
         const SPIN_NS: u64 = 300_000;
         const TURNS: u32 = 3;
         let not = RseqError::NotAsNeeded;
-        let turns = RunDelay::of_this_thread().map_err(|_| not("the kernel counts no turns to compare with"))?;
+        let turns = RunDelay::of_this_thread()
+            .map_err(|_| not("the kernel does not count how often this thread gets a CPU"))?;
         let count = || turns.read().map(|counted| counted.turns).map_err(|_| not("the kernel's count cannot be read"));
         let rival = Rival::on_our_cpu(LIMIT_NS)?;
         let until_ns = clock::monotonic_ns() + LIMIT_NS;
@@ -145,11 +147,11 @@ impl Watcher {
         while clock::monotonic_ns() < until_ns && (seen < TURNS || calm < TURNS) {
             self.arm();
             let before = count()?;
-            // A switch during the count may belong to either side, so it proves nothing.
+            // A switch during the count may be before or after it, so it proves nothing.
             if !self.intact() {
                 continue;
             }
-            // Use the clock rather than a count: on some machines a pause is an exit to the hypervisor, and takes longer than a turn.
+            // Use the clock rather than a count: on some machines a pause is an exit to the hypervisor, and takes longer than a time slice.
             let until_ns = clock::monotonic_ns() + SPIN_NS;
             while clock::monotonic_ns() < until_ns {}
             let held = self.intact();
@@ -157,18 +159,18 @@ impl Watcher {
             match (after > before, held, self.intact()) {
                 (true, false, _) => seen += 1,
                 (false, true, _) => calm += 1,
-                (true, true, true) => return Err(not("another thread's turn was not seen")),
-                // The kernel also clears the name when its own work interrupts this thread while it leaves the kernel. Rare cases are no
-                // error.
+                (true, true, true) => return Err(not("a preemption by another thread was not noticed")),
+                // The kernel also clears the name when its own work interrupts this thread while this thread leaves the kernel.
+                // Rare cases are no error.
                 (false, false, _) => unexplained += 1,
                 (true, true, false) => {}
             }
         }
         drop(rival);
         if unexplained > 1 && unexplained * 4 > seen + calm {
-            return Err(not("turns were seen where there were none"));
+            return Err(not("preemptions were reported where there were none"));
         }
-        if seen > 0 && calm > 0 { Ok(()) } else { Err(not("no other thread got a turn in 0.2 s to try it with")) }
+        if seen > 0 && calm > 0 { Ok(()) } else { Err(not("the second thread of the test did not run within 0.2 s")) }
     }
 }
 
@@ -178,7 +180,7 @@ impl Drop for Watcher {
         unsafe { ptr::write_volatile(self.name.as_ptr(), 0) }
         if let Some(own) = &self.own {
             const UNREGISTER: i32 = 1;
-            // Unregistering a registered area cannot fail. If it did, the kernel would write to freed memory, so keep that memory.
+            // Unregistering a registered area cannot fail. If it failed, the kernel would write to freed memory, so keep that memory.
             if register(own, UNREGISTER).is_err()
                 && let Some(own) = self.own.take()
             {
@@ -189,23 +191,23 @@ impl Drop for Watcher {
 }
 
 fn register(area: &UnsafeCell<Area>, flags: i32) -> Result<(), Errno> {
-    // SAFETY: the area is 32 bytes, aligned to 32, and outlives the registration (see `Drop`). The kernel writes whole numbers to it, and
-    // every bit pattern is valid.
+    // SAFETY: the area is 32 bytes, aligned to 32, and outlives the registration (see `Drop`).
+    // The kernel writes whole numbers to the area, and every bit pattern is valid.
     let done = unsafe { libc::syscall(libc::SYS_rseq, area.get(), size_of::<Area>() as u32, flags, SIGNATURE) };
     if done == 0 { Ok(()) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
 }
 
-/// The area that glibc has registered for the calling thread. None if it has registered none.
+/// The area that glibc has registered for the calling thread. `None` if glibc has registered no area.
 fn area_of_libc() -> Option<NonNull<Area>> {
     let symbol = |name: &std::ffi::CStr| {
         // SAFETY: the name ends in a zero. Looking up a symbol in the loaded objects requires nothing else.
         NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
     };
     let (offset, size) = (symbol(c"__rseq_offset")?, symbol(c"__rseq_size")?);
-    // SAFETY: glibc declares them `const ptrdiff_t` and `const unsigned int`. Both are set before any of our code runs.
+    // SAFETY: glibc declares these symbols `const ptrdiff_t` and `const unsigned int`. Both are set before any of our code runs.
     let (offset, size) = unsafe { (*offset.as_ptr().cast::<isize>(), *size.as_ptr().cast::<u32>()) };
-    // The size is 0 if the kernel refused, or with GLIBC_TUNABLES=glibc.pthread.rseq=0. Glibc 2.35 to 2.39 reports 32. Later versions
-    // report the part in use: 20 or more.
+    // The size is 0 if the kernel refused, or with GLIBC_TUNABLES=glibc.pthread.rseq=0. Glibc 2.35 to 2.39 reports 32.
+    // Later versions report the part in use: 20 or more.
     if size < 16 {
         return None;
     }
@@ -233,11 +235,11 @@ fn thread_pointer() -> *mut u8 {
     ptr::null_mut()
 }
 
-/// A thread that spins on our CPU, so that the scheduler gives it turns.
+/// A thread that spins on our CPU, so that the scheduler switches to it.
 struct Rival {
     stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
-    /// The caller's affinity, to be restored.
+    /// The caller's affinity, which this value restores when it is dropped.
     before: crate::CpuSet,
 }
 
@@ -264,12 +266,12 @@ impl Rival {
             }
         };
         let thread = std::thread::Builder::new().name("evenkeel-rival".into()).spawn(spin);
-        let thread = Some(thread.map_err(|_| not("no second thread could be started to try it with"))?);
+        let thread = Some(thread.map_err(|_| not("the second thread of the test could not be started"))?);
         let rival = Rival { stop, thread, before };
         thread::set_affinity(&only).map_err(|_| not("this thread could not be kept on one CPU"))?;
         // On a busy machine a new thread takes a while to start.
         let begun = is_ready.recv_timeout(std::time::Duration::from_millis(100));
-        begun.map_err(|_| not("the second thread to try it with has not begun in 0.1 s"))?;
+        begun.map_err(|_| not("the second thread of the test did not start within 0.1 s"))?;
         Ok(rival)
     }
 }
@@ -296,7 +298,7 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Landing, handler), 4);
     }
 
-    /// Runs in a separate thread, because the test harness may use this thread's area differently.
+    /// Runs the test in a separate thread, because the test harness may use this thread's area differently.
     fn in_a_thread<T: Send>(run: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(run).join().unwrap())
     }
@@ -324,8 +326,8 @@ mod tests {
 
     #[test]
     fn an_area_of_our_own_is_given_back() {
-        // If the C library has registered an area, a second registration fails, and the kernel reports that. Otherwise ours is made and
-        // removed.
+        // If the C library has registered an area, a second registration fails, and the kernel reports that.
+        // Otherwise this test registers and removes its own area.
         in_a_thread(|| {
             let own = UnsafeCell::new(Area::default());
             match register(&own, 0) {

@@ -1,5 +1,5 @@
-//! The scheduling class of a thread. Real-time is for a meter that only a hypervisor should interrupt. An ordinary thread with a shorter
-//! slice needs no privilege. Threads of other processes of the same user can be set too.
+//! The scheduling class of a thread. The real-time class is for a meter that only a hypervisor should interrupt.
+//! An ordinary thread with a shorter slice needs no privilege. You can also set threads of other processes of the same user.
 
 use crate::errno::Errno;
 
@@ -8,9 +8,9 @@ use crate::errno::Errno;
 pub enum Policy {
     /// Ordinary.
     Other,
-    /// Real-time: runs until it sleeps, before all lower priorities.
+    /// Real-time: a thread runs until it sleeps, before all threads of lower priority.
     Fifo,
-    /// Runs only when the CPU would idle.
+    /// A thread runs only when the CPU would otherwise be idle.
     Idle,
     /// Another class, by its number.
     Unnamed(u32),
@@ -35,13 +35,13 @@ const SIZE: u32 = size_of::<Attributes>() as u32;
 /// Makes the calling thread real-time (`SCHED_FIFO`) with a priority from 1 to 99.
 ///
 /// # Errors
-/// `EPERM` without CAP_SYS_NICE, or in a control group without a real-time share; `EINVAL` for another priority.
+/// `EPERM` without CAP_SYS_NICE, or in a control group without a real-time share; `EINVAL` for a priority out of range.
 pub fn set_fifo(priority: u8) -> Result<(), Errno> {
     set(&Attributes { size: SIZE, policy: libc::SCHED_FIFO as u32, priority: priority.into(), ..Attributes::default() })
 }
 
-/// Makes the calling thread ordinary, with time slices of `slice_ns`. None means the kernel's default. Kernels before 6.12 accept the
-/// number without effect: check with [`slice_ns`].
+/// Makes the calling thread ordinary, with time slices of `slice_ns`. `None` means the kernel's default.
+/// Kernels before 6.12 accept the number without effect: check with [`slice_ns`].
 ///
 /// # Errors
 /// The kernel's error.
@@ -51,8 +51,8 @@ pub fn set_ordinary(slice_ns: Option<u64>) -> Result<(), Errno> {
     set(&Attributes { size: SIZE, policy: libc::SCHED_OTHER as u32, nice, runtime_ns, ..Attributes::default() })
 }
 
-/// Makes the calling thread run only when the CPU would idle (`SCHED_IDLE`). It keeps a CPU from going idle, and yields it to any waking
-/// thread. This cannot always be undone.
+/// Makes the calling thread run only when the CPU would otherwise be idle (`SCHED_IDLE`).
+/// The thread keeps a CPU from going idle, and yields it to any waking thread. This change cannot always be undone.
 ///
 /// # Errors
 /// The kernel's error.
@@ -68,10 +68,10 @@ pub fn policy() -> Result<Policy, Errno> {
     policy_of(0)
 }
 
-/// The class of any thread by its number; 0 is the calling one.
+/// The class of any thread by its number. 0 is the calling thread.
 ///
 /// # Errors
-/// `ESRCH` if it does not exist.
+/// `ESRCH` if the thread does not exist.
 pub fn policy_of(tid: u32) -> Result<Policy, Errno> {
     Ok(match attributes_of(tid)?.policy {
         policy if policy == libc::SCHED_OTHER as u32 => Policy::Other,
@@ -81,7 +81,7 @@ pub fn policy_of(tid: u32) -> Result<Policy, Errno> {
     })
 }
 
-/// The time slice of the calling ordinary thread, in nanoseconds. None if the kernel does not report it.
+/// The time slice of the calling ordinary thread, in nanoseconds. `None` if the kernel does not report it.
 ///
 /// # Errors
 /// The kernel's error.
@@ -89,7 +89,7 @@ pub fn slice_ns() -> Result<Option<u64>, Errno> {
     Ok(Some(current()?.runtime_ns).filter(|ns| *ns > 0))
 }
 
-/// The time slice of any ordinary thread, in nanoseconds. None for other classes, or if the kernel does not report it.
+/// The time slice of any ordinary thread, in nanoseconds. `None` for other classes, or if the kernel does not report it.
 ///
 /// # Errors
 /// `ESRCH` if the thread does not exist.
@@ -98,11 +98,11 @@ pub fn slice_ns_of(tid: u32) -> Result<Option<u64>, Errno> {
     Ok(Some(attributes.runtime_ns).filter(|ns| *ns > 0 && attributes.has_slice()))
 }
 
-/// Sets the time slice of any ordinary thread, and keeps its class and nice value. None means the kernel's default. Kernels before 6.12
-/// accept the number without effect: check with [`slice_ns_of`].
+/// Sets the time slice of any ordinary thread, and keeps its class and nice value. `None` means the kernel's default.
+/// Kernels before 6.12 accept the number without effect: check with [`slice_ns_of`].
 ///
 /// # Errors
-/// `EINVAL` for a thread of another class; `EPERM` for another user's without CAP_SYS_NICE; `ESRCH` if it does not exist.
+/// `EINVAL` for a thread of another class; `EPERM` for another user's thread without CAP_SYS_NICE; `ESRCH` if the thread does not exist.
 pub fn set_slice_ns_of(tid: u32, slice_ns: Option<u64>) -> Result<(), Errno> {
     let attributes = attributes_of(tid)?;
     if !attributes.has_slice() {
@@ -114,8 +114,8 @@ pub fn set_slice_ns_of(tid: u32, slice_ns: Option<u64>) -> Result<(), Errno> {
 /// Sets the class of any thread, and keeps its nice value. Real-time classes get the lowest priority, 1.
 ///
 /// # Errors
-/// `EPERM` without the privilege (CAP_SYS_NICE for real-time); `EINVAL` for a class that the kernel does not know; `ESRCH` if it does not
-/// exist.
+/// `EPERM` without the privilege (CAP_SYS_NICE for real-time); `EINVAL` for a class that the kernel does not know.
+/// `ESRCH` if the thread does not exist.
 pub fn set_policy_of(tid: u32, policy: Policy) -> Result<(), Errno> {
     let (policy, priority) = match policy {
         Policy::Other => (libc::SCHED_OTHER as u32, 0),
@@ -149,7 +149,7 @@ fn current() -> Result<Attributes, Errno> {
 
 fn attributes_of(tid: u32) -> Result<Attributes, Errno> {
     let mut attributes = Attributes::default();
-    // SAFETY: the kernel writes at most `SIZE` bytes, which is the struct's length. Every bit pattern of it is valid.
+    // SAFETY: the kernel writes at most `SIZE` bytes, which is the struct's length. Every bit pattern of the struct is valid.
     let done = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &mut attributes as *mut Attributes, SIZE, 0) };
     if done == 0 { Ok(attributes) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
 }
@@ -163,7 +163,7 @@ mod tests {
         let ours = std::thread::spawn(|| {
             assert_eq!(policy(), Ok(Policy::Other));
             set_ordinary(Some(300_000)).unwrap();
-            // Older kernels have no slice per thread; newer ones clamp it to their bounds.
+            // Older kernels have no slice per thread. Newer kernels clamp the slice to their limits.
             assert!(slice_ns().unwrap().is_none_or(|ns| ns == 300_000));
             set_ordinary(None).unwrap();
             set_fifo(200).unwrap_err()

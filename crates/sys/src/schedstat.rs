@@ -1,5 +1,6 @@
-//! `RunDelay`: how long the calling thread was ready but did not run, by the kernel's count. A read costs as much as reading an open file
-//! (0.3 us). The count includes other threads' time slices and limits of control groups, but not what a hypervisor takes.
+//! `RunDelay`: how long the calling thread was ready but did not run, by the kernel's count.
+//! A read costs as much as reading an open file (0.3 us).
+//! The count includes other threads' time slices and limits of control groups, but not what a hypervisor takes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,7 +21,7 @@ pub struct Counted {
     pub turns: u64,
 }
 
-/// Counts of the thread that created it.
+/// The counts of the thread that created this value.
 #[derive(Debug)]
 pub struct RunDelay {
     file: File,
@@ -30,7 +31,7 @@ impl RunDelay {
     /// Opens the counts of the calling thread.
     ///
     /// # Errors
-    /// The kernel's error; `ENOENT` if it was built without these counts.
+    /// The kernel's error; `ENOENT` if the kernel was built without these counts.
     pub fn of_this_thread() -> Result<RunDelay, Errno> {
         File::open("/proc/thread-self/schedstat").map(|file| RunDelay { file }).map_err(|error| Errno::from(&error))
     }
@@ -43,13 +44,14 @@ impl RunDelay {
         let mut bytes = [0; 96];
         let length = self.file.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;
         let (_, run_delay_ns, turns) = parse_schedstat(&bytes[..length]).ok_or(Errno::INVAL)?;
-        // The file's own run time is updated only at the scheduler's tick. The clock's is exact.
+        // The kernel updates the run time in the file only at the scheduler's tick. The clock's time is exact.
         Ok(Counted { wall_ns: clock::monotonic_ns(), cpu_ns: clock::thread_cpu_ns(), run_delay_ns, turns })
     }
 }
 
-/// The counts of any thread as of the kernel's last tick: how long it ran and waited for a CPU, in nanoseconds, and how often it got one.
-/// `None` if it does not exist, or the kernel was built without these counts.
+/// The counts of any thread as of the kernel's last tick.
+/// The counts are how long the thread ran and how long it waited for a CPU, in nanoseconds, and how often it got a CPU.
+/// `None` if the thread does not exist, or the kernel was built without these counts.
 pub fn of_thread(tid: u32) -> Option<(u64, u64, u64)> {
     parse_schedstat(&std::fs::read(format!("/proc/{tid}/schedstat")).ok()?)
 }

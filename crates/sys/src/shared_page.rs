@@ -1,5 +1,5 @@
-//! `SharedPage`: a small file mapped for writing, so that other processes can see what this process does without asking it. Its memory is
-//! allocated beforehand. So a full file system is reported when the page is created, not by a signal during a tick.
+//! `SharedPage`: a small file mapped for writing. Other processes read there what this process does, without asking it.
+//! Its memory is allocated beforehand. So a full file system causes an error when the page is created, not a signal during a tick.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ pub enum Access {
     Everyone,
 }
 
-/// A file of words that this process writes and other processes may read. Dropping this removes the file's name.
+/// A file of words that this process writes and other processes may read. Dropping this value removes the file's name.
 #[derive(Debug)]
 pub struct SharedPage {
     start: NonNull<AtomicU64>,
@@ -43,11 +43,11 @@ unsafe impl Send for SharedPage {}
 unsafe impl Sync for SharedPage {}
 
 impl SharedPage {
-    /// Creates a file of zeros at `path` and locks it (`flock`), which shows others that it is in use. `bytes` is a multiple of 8.
+    /// Creates a file of zeros at `path` and locks it (`flock`). The lock shows others that the file is in use. `bytes` is a multiple of 8.
     ///
     /// # Errors
-    /// `EEXIST` if the file exists; `ENOSPC` if there is no space; `EINVAL` for 0, too many bytes or a part of a word; otherwise the
-    /// kernel's error.
+    /// `EEXIST` if the file exists; `ENOSPC` if there is no space; `EINVAL` for 0, too many bytes or a part of a word.
+    /// Otherwise the kernel's error.
     pub fn create(path: &Path, bytes: usize, access: Access) -> Result<SharedPage, Errno> {
         if bytes == 0 || bytes > PAGE_BYTES_MAX || !bytes.is_multiple_of(size_of::<u64>()) {
             return Err(Errno::INVAL);
@@ -63,10 +63,10 @@ impl SharedPage {
         }
     }
 
-    /// The words.
+    /// The words of the page.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is long enough, readable, writable, and aligned to a page. It lives as long as `self`. Every bit pattern is a
-        // word. Other processes may change it, which atomics allow.
+        // SAFETY: the mapping is long enough, readable, writable, and aligned to a page. It lives as long as `self`.
+        // Every bit pattern is a word. Other processes may change it, which atomics allow.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
@@ -75,7 +75,7 @@ impl SharedPage {
         &self.path
     }
 
-    /// The inode number of the file. No other file of its file system has it while the file exists.
+    /// The inode number of the file. While the file exists, no other file of its file system has this number.
     ///
     /// # Errors
     /// The kernel's error.
@@ -86,7 +86,7 @@ impl SharedPage {
 
 impl Drop for SharedPage {
     fn drop(&mut self) {
-        // Another file may have our name by now. Do not remove that one.
+        // Another file may have the same name by now. Do not remove that file.
         let is_ours = |there: &std::fs::Metadata| {
             self.file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
         };
@@ -102,7 +102,7 @@ impl Drop for SharedPage {
 fn fill(file: &File, bytes: usize, access: Access) -> Result<(), Errno> {
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes as u64) {
         Ok(()) => {}
-        // Writing zeros also allocates the space.
+        // Writing zeros also allocates the space on the disk.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
             file.write_all_at(&vec![0; bytes], 0).map_err(|error| Errno::from(&error))?;
         }
@@ -121,13 +121,13 @@ fn fill(file: &File, bytes: usize, access: Access) -> Result<(), Errno> {
 fn map(file: &File, bytes: usize) -> Result<NonNull<AtomicU64>, Errno> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::SHARED | MapFlags::POPULATE;
-    // SAFETY: the kernel chooses an unused address. Only the file's owner may write to it and so truncate it, and this process belongs to
-    // the owner.
+    // SAFETY: the kernel chooses an unused address.
+    // Only the file's owner may write to the file and so truncate it, and this process belongs to the owner.
     let start = unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, protection, flags, file, 0) }?;
     NonNull::new(start.cast()).ok_or(Errno::INVAL)
 }
 
-/// Whether a process holds the lock on the file. Its creator holds the lock until it ends, even by a crash.
+/// Whether a process holds the lock on the file. The file's creator holds the lock until the creator ends, even by a crash.
 ///
 /// # Errors
 /// The kernel's error.
@@ -147,12 +147,12 @@ pub fn user_of(file: &File) -> Result<u32, Errno> {
     file.metadata().map(|found| found.uid()).map_err(|error| Errno::from(&error))
 }
 
-/// The user of this process, to whom its files belong.
+/// The user of this process, who owns its files.
 pub fn own_user() -> Option<u32> {
     Some(rustix::process::geteuid().as_raw())
 }
 
-/// Reads at an offset of a file, without moving its position.
+/// Reads at an offset of a file, without moving the file's position.
 ///
 /// # Errors
 /// The kernel's error.
@@ -160,8 +160,8 @@ pub fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     file.read_at(bytes, at)
 }
 
-/// Opens another process's file for reading: a regular file of up to [`PAGE_BYTES_MAX`] bytes, without following a symbolic link or waiting
-/// for a writer.
+/// Opens another process's file for reading: a regular file of up to [`PAGE_BYTES_MAX`] bytes.
+/// Does not follow a symbolic link, and does not wait for a writer.
 ///
 /// # Errors
 /// `EINVAL` if it is not a regular file; `EFBIG` if it is longer; otherwise the kernel's error.
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(SharedPage::create(&path, 4096, Access::Owner).unwrap_err(), Errno::EXIST);
         drop(page);
         assert!(!path.exists());
-        // Another test may be starting a program that also has the page open, until it calls exec.
+        // Another test may just start a program that also has the page open, until that program calls exec.
         let tries = (0..4000).take_while(|_| is_locked(&file) != Ok(false));
         assert!(tries.map(|_| std::thread::sleep(std::time::Duration::from_millis(5))).count() < 4000, "it is locked");
     }

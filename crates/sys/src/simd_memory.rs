@@ -1,7 +1,7 @@
-//! Passes over large memory with wide vectors if the CPU has them. Code compiled for every CPU of a family moves half as much at a time, so
-//! it may be slower than the memory.
+//! Passes over large memory with wide vectors if the CPU has them.
+//! Code that is compiled for every CPU of a family moves half as much at a time, so it may be slower than the memory.
 
-/// The sum of all words; it wraps.
+/// The sum of all words. It wraps at overflow.
 pub fn sum(words: &[u64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -24,7 +24,7 @@ pub fn fill(words: &mut [u64], to: u64) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn fill_avx2(words: &mut [u64], to: u64) {
-    // Do not use the library's own loop: it was compiled without AVX2 and may not be inlined here.
+    // Do not use the library's own loop: it was compiled without AVX2, and the compiler may not inline it here.
     for word in words {
         *word = to;
     }

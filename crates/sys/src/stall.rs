@@ -1,5 +1,5 @@
-//! How long threads were ready but did not run, by the kernel's counts for the whole system and for a control group. The sources are small
-//! files that stay open and are read again without allocation.
+//! How long threads were ready but did not run, by the kernel's counts for the whole system and for a control group.
+//! The sources are small files that stay open. Reading them again allocates nothing.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::cpu_limit;
 use crate::errno::Errno;
 
-/// The maximum number of bytes to read. The files have some 100 to 600.
+/// The maximum number of bytes to read. The files have some 100 to 600 bytes.
 const BYTES_MAX: usize = 2048;
 
 /// A CPU pressure file (Linux 4.20 and later, if it is not disabled).
@@ -18,7 +18,7 @@ pub struct CpuStalls {
 }
 
 impl CpuStalls {
-    /// The stalls of the whole system. A container that shows the machine's /proc shows those of the machine.
+    /// The stalls of the whole system. In a container with the machine's /proc, these are the stalls of the machine.
     ///
     /// # Errors
     /// The kernel's error; `ENOENT` if the kernel has no such file.
@@ -29,7 +29,7 @@ impl CpuStalls {
     /// The stalls of the calling thread's version 2 control group.
     ///
     /// # Errors
-    /// The kernel's error; `ENOENT` if there is no such group, or the group has no such file, like the root group.
+    /// The kernel's error; `ENOENT` if there is no such group, or the group has no such file, as in the root group.
     pub fn of_this_group() -> Result<CpuStalls, Errno> {
         CpuStalls::open(cpu_limit::own_file("cpu.pressure").ok_or(Errno::NOENT)?)
     }
@@ -43,7 +43,7 @@ impl CpuStalls {
     /// How long at least one thread waited for a CPU, in microseconds since boot or since the group was made.
     ///
     /// # Errors
-    /// The kernel's error, `EOPNOTSUPP` if pressure is disabled; `EINVAL` if the file lacks the number.
+    /// The kernel's error; `EOPNOTSUPP` if pressure is disabled; `EINVAL` if the file lacks the number.
     pub fn some_us(&self) -> Result<u64, Errno> {
         let mut bytes = [0; BYTES_MAX];
         parse_stalls(text(&self.file, &mut bytes)?).map(|stalls| stalls.some_us).ok_or(Errno::INVAL)
@@ -61,11 +61,11 @@ fn text<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, Errno> {
 pub struct Stalls {
     /// How long at least one thread waited, in microseconds.
     pub some_us: u64,
-    /// How long all non-idle threads waited, in microseconds. None for CPUs on older kernels.
+    /// How long all threads with work waited at the same time, in microseconds. `None` for CPUs on older kernels.
     pub full_us: Option<u64>,
 }
 
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=12` and the same for `full`, each on its own line, in files of pressure.
+/// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=12` and the same for `full`, each on its own line, in files of pressure.
 pub fn parse_stalls(text: &str) -> Option<Stalls> {
     let total = |kind: &str| {
         let line = text.lines().find(|line| line.split(' ').next() == Some(kind))?;

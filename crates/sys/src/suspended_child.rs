@@ -1,4 +1,4 @@
-//! `SuspendedChild`: a command whose process exists but does not start before `go`, so that a recorder sees its first instruction.
+//! `SuspendedChild`: a command whose process exists but does not start its program yet, so that a recorder sees the first instruction.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::process::{ask_to_end, die_with_parent};
 const GO: u8 = b'g';
 const STAY: u8 = b's';
 
-/// A command that has not started. If this is dropped, it never does.
+/// A command that has not started. If this value is dropped, the command never starts.
 #[derive(Debug)]
 pub struct SuspendedChild {
     pid: u32,
@@ -23,7 +23,7 @@ pub struct SuspendedChild {
     ended: Receiver<io::Result<ExitStatus>>,
 }
 
-/// A running command. It is killed when this process ends.
+/// A running command. The kernel kills it when this process ends.
 #[derive(Debug)]
 pub struct Running {
     pid: u32,
@@ -31,7 +31,7 @@ pub struct Running {
 }
 
 impl SuspendedChild {
-    /// Creates the process. It is killed when this process ends, for any reason.
+    /// Creates the process. The kernel kills the process when this process ends, for any reason.
     ///
     /// # Errors
     /// If no process can be created.
@@ -39,8 +39,8 @@ impl SuspendedChild {
         let (pid_in, pid_out) = pipe_with(PipeFlags::CLOEXEC)?;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
         die_with_parent(&mut command);
-        // SAFETY: the closure runs in the new process before its program. It makes system calls on descriptors that were opened before. It
-        // allocates nothing, takes no lock, and touches no memory that another thread could have left half changed.
+        // SAFETY: the closure runs in the new process before its program. It makes system calls on descriptors that were opened before.
+        // The closure allocates nothing, takes no lock, and touches no memory that another thread could have left half changed.
         unsafe {
             command.pre_exec(move || {
                 let pid = rustix::process::getpid().as_raw_nonzero().get().cast_unsigned();
@@ -56,8 +56,8 @@ impl SuspendedChild {
         };
         let (say_begun, begun) = channel();
         let (say_ended, ended) = channel();
-        // Use a separate thread, because creating a process returns only when its program has started. The thread stays until the end,
-        // because the kernel kills the process when its creating thread ends.
+        // Use a separate thread, because creating a process returns only when its program has started.
+        // The thread stays until the end, because the kernel kills the process when its creating thread ends.
         std::thread::Builder::new()
             .name("evenkeel-hold".to_owned())
             .spawn(move || run(command, &say_begun, &say_ended))?;
@@ -73,7 +73,7 @@ impl SuspendedChild {
         self.pid
     }
 
-    /// Starts the command. Its output is passed on if its standard output is piped.
+    /// Starts the command. If the command's standard output is piped, returns the pipe.
     ///
     /// # Errors
     /// If the program does not exist or cannot be run.
@@ -81,7 +81,7 @@ impl SuspendedChild {
         rustix::io::write(&self.go, &[GO])?;
         let begun = self.begun.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
         let stdout = begun?;
-        // This type has a destructor, so nothing can be moved out of it.
+        // This type has a destructor, so we cannot move a field out of it.
         let ended = std::mem::replace(&mut self.ended, channel().1);
         Ok((Running { pid: self.pid, ended }, stdout))
     }
@@ -89,14 +89,14 @@ impl SuspendedChild {
 
 impl Drop for SuspendedChild {
     fn drop(&mut self) {
-        // If the command has started, nothing reads this any more.
+        // If the command has started, no code reads this byte any more.
         let _ = rustix::io::write(&self.go, &[STAY]);
     }
 }
 
 fn run(mut command: Command, begun: &Sender<io::Result<Option<ChildStdout>>>, ended: &Sender<io::Result<ExitStatus>>) {
     let child = command.spawn();
-    // Drops our ends of the command's pipes.
+    // Drops this process's ends of the command's pipes.
     drop(command);
     match child {
         Ok(mut child) => {
@@ -115,7 +115,7 @@ impl Running {
         self.pid
     }
 
-    /// How the command ended. None while it runs, and after the first call that returned its end.
+    /// How the command ended. `None` while it runs, and after the first call that returned its end.
     pub fn ended(&self) -> Option<io::Result<ExitStatus>> {
         match self.ended.try_recv() {
             Ok(status) => Some(status),
@@ -124,7 +124,7 @@ impl Running {
         }
     }
 
-    /// Asks the command to end (SIGTERM) and waits this long. If it does not end, it is killed when this process ends.
+    /// Asks the command to end (SIGTERM) and waits this long. If the command does not end, the kernel kills it when this process ends.
     pub fn end(&self, limit: Duration) -> Option<io::Result<ExitStatus>> {
         ask_to_end(self.pid);
         self.ended.recv_timeout(limit).ok()
@@ -151,7 +151,7 @@ mod tests {
         let mut said = String::new();
         stdout.unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(said, "here\n");
-        // Send no SIGTERM here. The command ends by itself, but a signal may arrive first, even though its output is closed.
+        // Do not send SIGTERM here. The command ends by itself, but a signal could arrive first, even though the output is closed.
         assert!(running.ended.recv_timeout(Duration::from_secs(60)).unwrap().unwrap().success());
     }
 

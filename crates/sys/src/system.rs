@@ -1,5 +1,5 @@
-//! Which system this is compiled for.
+//! The system that this crate is compiled for.
 
-/// Whether this is Linux. Elsewhere the runtime library has clocks, locks and jobs from the standard library, and everything else is refused
-/// with `EOPNOTSUPP`.
+/// Whether this is Linux. On other systems the runtime library has clocks, locks and jobs from the standard library.
+/// All other features are refused there with `EOPNOTSUPP`.
 pub const IS_LINUX: bool = cfg!(target_os = "linux");

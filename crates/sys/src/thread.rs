@@ -13,23 +13,23 @@ pub fn affinity() -> Result<CpuSet, Errno> {
     affinity_in(None)
 }
 
-/// The CPUs that any thread may run on, by its number.
+/// The CPUs that the thread with this number may run on.
 ///
 /// # Errors
-/// `ESRCH` if it does not exist; otherwise the kernel's error.
+/// `ESRCH` if the thread does not exist; otherwise the kernel's error.
 pub fn affinity_of(tid: u32) -> Result<CpuSet, Errno> {
     affinity_in(Some(pid_of(tid)?))
 }
 
-/// Restricts any thread to `cpus`, by its number.
+/// Restricts the thread with this number to `cpus`.
 ///
 /// # Errors
-/// `EPERM` for another user's without CAP_SYS_NICE; `ESRCH` if it does not exist; otherwise as [`set_affinity`].
+/// `EPERM` for another user's thread without CAP_SYS_NICE; `ESRCH` if the thread does not exist; otherwise as [`set_affinity`].
 pub fn set_affinity_of(tid: u32, cpus: &CpuSet) -> Result<(), Errno> {
     Ok(rustix::thread::sched_setaffinity(Some(pid_of(tid)?), &kernel_set(cpus)?)?)
 }
 
-/// Zero would mean the calling thread.
+/// Zero would mean the calling thread, so refuse zero.
 fn pid_of(tid: u32) -> Result<rustix::process::Pid, Errno> {
     i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw).ok_or(Errno::SRCH)
 }
@@ -39,7 +39,7 @@ fn affinity_in(pid: Option<rustix::process::Pid>) -> Result<CpuSet, Errno> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// The CPUs that the process's first thread may run on: all of the process's CPUs, unless that thread was pinned.
+/// The CPUs that the process's first thread may run on. These are all CPUs of the process, unless that thread was pinned.
 ///
 /// # Errors
 /// The kernel's error.
@@ -47,24 +47,24 @@ pub fn process_affinity() -> Result<CpuSet, Errno> {
     affinity_in(Some(rustix::process::getpid()))
 }
 
-/// The number of CPUs of the process: those that its control group's cpuset allows. The calling thread may have fewer.
+/// The number of CPUs that the process may use, by the cpuset of its control group. The calling thread may have fewer.
 ///
 /// # Errors
 /// The kernel's error.
 pub fn allowed_cpus() -> Result<usize, Errno> {
-    // A thread that pinned itself does not show the CPUs of the process. So ask the first thread, whose number is the process's.
+    // A thread that pinned itself does not show the CPUs of the process. So ask the first thread, whose number is the process's number.
     Ok(process_affinity()?.iter().count())
 }
 
 /// Restricts the calling thread to `cpus`.
 ///
 /// # Errors
-/// `EINVAL` if none of them is online and allowed by the thread's cpuset, or if a number is 1,024 or more.
+/// `EINVAL` if none of the CPUs is online and in the thread's cpuset, or if a number is 1,024 or more.
 pub fn set_affinity(cpus: &CpuSet) -> Result<(), Errno> {
     Ok(rustix::thread::sched_setaffinity(None, &kernel_set(cpus)?)?)
 }
 
-/// The set in the system call's form.
+/// Converts the set to the form of the system call.
 pub(crate) fn kernel_set(cpus: &CpuSet) -> Result<rustix::thread::CpuSet, Errno> {
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus.iter() {
@@ -76,7 +76,7 @@ pub(crate) fn kernel_set(cpus: &CpuSet) -> Result<rustix::thread::CpuSet, Errno>
     Ok(set)
 }
 
-/// The CPU that the calling thread runs on. Unless it is pinned, it may have moved by the time this returns.
+/// The CPU that the calling thread runs on. Unless the thread is pinned, it may have moved by the time this call returns.
 pub fn current_cpu() -> usize {
     rustix::thread::sched_getcpu()
 }
@@ -86,7 +86,7 @@ pub fn id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
-/// The name of any thread, by its number. None if it has ended or is hidden.
+/// The name of the thread with this number. `None` if the thread has ended or is hidden.
 pub fn name_of(tid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
@@ -95,9 +95,9 @@ pub fn name_of(tid: u32) -> Option<String> {
 /// Sets the calling thread's nice value, -20 to 19. Other threads of the process keep theirs.
 ///
 /// # Errors
-/// `EACCES` for a lower value than the current one, without CAP_SYS_NICE.
+/// `EACCES` for a lower value than the current value, without CAP_SYS_NICE.
 pub fn set_nice(nice: i32) -> Result<(), Errno> {
-    // Without a process number the kernel uses the calling thread, contrary to the standard.
+    // Without a process number, the kernel changes only the calling thread, contrary to the standard.
     Ok(rustix::process::setpriority_process(None, nice)?)
 }
 
@@ -109,7 +109,7 @@ pub fn timer_slack_ns() -> Result<u64, Errno> {
     Ok(rustix::thread::current_timer_slack()?)
 }
 
-/// Sets the calling thread's timer slack (`PR_SET_TIMERSLACK`). `None` restores the default that it started with.
+/// Sets the calling thread's timer slack (`PR_SET_TIMERSLACK`). `None` restores the value that the thread started with.
 ///
 /// # Errors
 /// The kernel's error.

@@ -1,5 +1,6 @@
-//! Timers as files. [`Alarm`] is set in advance, so that going to sleep costs only a switch. [`Interrupts`] are deliberate timer interrupts
-//! on the calling thread's CPU that wake no thread. With them, a meter of interrupts has some at known times.
+//! Timers as files. You set an [`Alarm`] in advance, so that going to sleep costs only a switch.
+//! [`Interrupts`] are deliberate timer interrupts on the calling thread's CPU that wake no thread.
+//! With them, a meter of interrupts has some interrupts at known times.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,7 +10,7 @@ use rustix::time::{
 
 use crate::errno::Errno;
 
-/// A timer to sleep for.
+/// A timer that a thread sleeps for.
 #[derive(Debug)]
 pub struct Alarm {
     timer: OwnedFd,
@@ -60,22 +61,22 @@ fn once(at_ns: u64) -> Itimerspec {
     Itimerspec { it_value, it_interval: Timespec { tv_sec: 0, tv_nsec: 0 } }
 }
 
-/// Timers that fire together. They end when this is dropped, or with the process.
+/// Timers that fire together. They end when this value is dropped, or with the process.
 #[derive(Debug)]
 pub struct Interrupts {
     timers: Vec<OwnedFd>,
 }
 
 impl Interrupts {
-    /// Arms `together` timers for each of these times of the monotonic clock. If the calling thread is pinned to one CPU, they fire there.
-    /// More timers make each interrupt longer.
+    /// Arms `together` timers for each of these times of the monotonic clock.
+    /// If the calling thread is pinned to one CPU, the timers fire on that CPU. More timers make each interrupt longer.
     ///
     /// # Errors
     /// `EMFILE` if the process may not open that many files; `EINVAL` if a time is too large.
     pub fn arm(times_ns: &[u64], together: usize) -> Result<Interrupts, Errno> {
         let mut timers = Vec::with_capacity(times_ns.len() * together);
         for at_ns in times_ns {
-            // A repeating timer would fire only once, because the kernel rearms it only when it is read.
+            // A repeating timer would fire only once, because the kernel rearms it only when a program reads it.
             let when = once(*at_ns);
             for _ in 0..together {
                 let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(timers.len(), 4);
         crate::clock::sleep_until_ns(start_ns + 2_000_000);
         for timer in &timers.timers {
-            // The timers fire on the CPU that armed them, and this thread may have left it.
+            // The timers fire on the CPU that armed them, and this thread may have left that CPU.
             let patience = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
             let mut wanted = [rustix::event::PollFd::new(timer, rustix::event::PollFlags::IN)];
             assert_eq!(rustix::event::poll(&mut wanted, Some(&patience)), Ok(1));

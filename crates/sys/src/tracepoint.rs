@@ -1,8 +1,9 @@
-//! `Tracepoints`: when chosen kernel tracepoints are hit on one CPU, and their first data word (perf_event_open(2)). It enables no tracer
-//! and writes no file. So other processes do not notice it, and it ends with the process.
+//! `Tracepoints`: when chosen kernel tracepoints are hit on one CPU, and their first data word (perf_event_open(2)).
+//! The recording enables no tracer and writes no file. So other processes do not notice it, and it ends with the process.
 //!
-//! An event needs the tracepoint's number, which tracefs provides. If tracefs is not mounted, we create a mount that is not attached to the
-//! file tree (fsmount(2)): no other process can see it, and it disappears with its descriptor.
+//! An event needs the tracepoint's number, which tracefs provides.
+//! If tracefs is not mounted, we create a mount that is not attached to the file tree (fsmount(2)).
+//! No other process can see this mount, and it disappears with its descriptor.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +15,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use crate::errno::Errno;
 use crate::perf_event::{self, Attributes, Event, PerfRing};
 
-/// The usual mount point of tracefs. It also exists below debugfs, but a lookup there would mount it visibly for all.
+/// The usual mount point of tracefs. tracefs also exists below debugfs, but a lookup there would mount it visibly for all processes.
 const MOUNTED_AT: &str = "/sys/kernel/tracing";
 
 /// A tracepoint and its number in the running kernel.
@@ -28,7 +29,7 @@ pub struct Tracepoint {
 /// The numbers of these tracepoints, each named like `irq/softirq_entry`. Tracepoints that this kernel lacks are left out.
 ///
 /// # Errors
-/// `EACCES` or `EPERM` if this user may see none; `ENOENT` or `ENODEV` if the kernel has none.
+/// `EACCES` or `EPERM` if this user may not see tracepoints; `ENOENT` or `ENODEV` if the kernel has no tracepoints.
 pub fn find(names: &[&'static str]) -> Result<Vec<Tracepoint>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let top = openat(CWD, MOUNTED_AT, flags, Mode::empty()).map_err(Errno::from);
@@ -38,10 +39,10 @@ pub fn find(names: &[&'static str]) -> Result<Vec<Tracepoint>, Errno> {
     }
 }
 
-/// The contents of a file in tracefs, such as `events/sched/sched_waking/format`, at most `bytes_max` of it.
+/// At most `bytes_max` bytes of a file in tracefs, such as `events/sched/sched_waking/format`.
 ///
 /// # Errors
-/// `EACCES` or `EPERM` if this user may not; `ENOENT` if it does not exist.
+/// `EACCES` or `EPERM` if this user may not read the file; `ENOENT` if the file does not exist.
 pub fn described(path: &str, bytes_max: u64) -> Result<Vec<u8>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let read = |top: OwnedFd| {
@@ -84,8 +85,8 @@ fn ids_in(top: &OwnedFd, names: &[&'static str]) -> Result<Vec<Tracepoint>, Errn
     if found.is_empty() { Err(refused) } else { Ok(found) }
 }
 
-/// Keeps tracepoints ready: the first use of each takes the kernel some 30 ms, and later uses cost nothing more. It records nothing, and
-/// ends when this is dropped.
+/// Keeps tracepoints ready: the first use of each takes the kernel some 30 ms, and later uses cost nothing more.
+/// `Ready` records nothing, and ends when this value is dropped.
 #[derive(Debug)]
 pub struct Ready {
     _events: Vec<Event>,
@@ -114,18 +115,18 @@ pub enum Hit {
         /// The first four bytes of the tracepoint's data.
         word: u32,
     },
-    /// This many records were lost because they were not read in time.
+    /// The kernel lost this many records, because they were not read in time.
     Lost(u64),
-    /// Another record.
+    /// A record of another kind.
     Other,
 }
 
-/// The first record in `bytes` and its length. None if `bytes` hold no complete record.
+/// The first record in `bytes` and its length. `None` if `bytes` has no complete record.
 pub fn first_hit(bytes: &[u8]) -> Option<(Hit, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let hit = match raw.kind {
-        // A record has the header, the time, the size of the tracepoint's data, and the data. The data begin with the number in 16 bits,
-        // then six common bytes, then its own fields.
+        // A record has the header, the time, the size of the tracepoint's data, and the data.
+        // The data begin with the number in 16 bits, then six common bytes, then the tracepoint's own fields.
         perf_event::RECORD_SAMPLE if raw.bytes.len() >= 32 && raw.u32_at(16)? >= 12 => {
             let id = u16::from_ne_bytes(raw.bytes.get(20..22)?.try_into().ok()?);
             Hit::At { at_ns: raw.u64_at(8)?, id, word: raw.u32_at(28)? }
@@ -136,11 +137,11 @@ pub fn first_hit(bytes: &[u8]) -> Option<(Hit, usize)> {
     Some((hit, raw.bytes.len()))
 }
 
-/// Tracepoints of one CPU, recorded into one ring in order of time. Read it from one thread only.
+/// The tracepoints of one CPU, recorded into one ring in order of time. Only one thread may read it.
 #[derive(Debug)]
 pub struct Tracepoints {
     ring: PerfRing,
-    /// The events that write into the first one's ring.
+    /// The other events, which write into the first event's ring.
     _others: Vec<Event>,
 }
 
@@ -148,7 +149,7 @@ impl Tracepoints {
     /// Records the hits of `points` on `cpu` from now on.
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` without CAP_PERFMON, `EMFILE` if the process may not open a file for each, `EINVAL` if `points` is empty.
+    /// `EACCES` or `EPERM` without CAP_PERFMON; `EMFILE` if the process may not open a file for each tracepoint; `EINVAL` if `points` is empty.
     pub fn of_cpu(cpu: usize, points: &[Tracepoint]) -> Result<Tracepoints, Errno> {
         let (first, others) = points.split_first().ok_or(Errno::INVAL)?;
         let open = |point: &Tracepoint| Event::on_cpu(&Attributes::tracepoint(u64::from(point.id)), cpu);
@@ -162,7 +163,7 @@ impl Tracepoints {
         Ok(Tracepoints { ring, _others: others })
     }
 
-    /// How full the ring is, from 0 to 1. This costs two reads of memory.
+    /// How full the ring is, from 0 to 1. The call reads memory twice.
     pub fn fullness(&self) -> f64 {
         self.ring.fullness()
     }
@@ -229,7 +230,7 @@ mod tests {
                 Tracepoints::of_cpu(cpu, &points)
             });
             if let Ok(top) = own_mount() {
-                assert_eq!(ids_in(&top, &names), find(&names), "they are the same wherever they are read");
+                assert_eq!(ids_in(&top, &names), find(&names), "both ways of reading give the same numbers");
             }
             assert_eq!(mounts(), before, "our mount is not visible");
             let mut points = match made {

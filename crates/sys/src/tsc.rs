@@ -1,19 +1,20 @@
-//! The cycle counter: the cheapest clock (some nanoseconds). It is also the only clock that continues through a pause of the whole machine
-//! without support. On x86 it is the time-stamp counter, on 64-bit ARM the virtual count.
+//! The cycle counter: the cheapest clock (some nanoseconds).
+//! The cycle counter is also the only clock that continues through a pause of the whole machine without support by the kernel.
+//! On x86 it is the time-stamp counter, on 64-bit ARM the virtual count.
 
 use crate::clock;
 
 /// How long [`Scale::measured`] compares the counter with the kernel's clock.
 const COMPARED_NS: u64 = 20_000_000;
-/// Readings per pair. The closest pair counts, because an interrupt between the two spoils a pair.
+/// The number of pairs of readings. The closest pair counts, because an interrupt between the two readings spoils a pair.
 const TRIES: u32 = 50;
 
-/// The counter now. The processor may read it some instructions early or late.
+/// The counter's value now. The processor may read it some instructions early or late.
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction, and it touches no memory. No code of this crate runs where the kernel forbids it
-    // (prctl PR_SET_TSC).
+    // SAFETY: every x86-64 processor has the instruction, and it touches no memory.
+    // No code of this crate runs where the kernel forbids the instruction (prctl PR_SET_TSC).
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
@@ -28,18 +29,19 @@ pub fn ticks() -> u64 {
     clock::monotonic_ns()
 }
 
-/// The counter, read only after all earlier instructions are done (`rdtscp`; on ARM after a barrier). It is slower than [`ticks`], but code
-/// under measurement cannot move out of the measured stretch. A value of this type proves that the processor has it.
+/// Reads the counter only after all earlier instructions are done (`rdtscp`; on ARM after a barrier).
+/// This reading is slower than [`ticks`], but the code under measurement cannot move out of the measured part.
+/// A value of this type proves that the processor has the instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder(());
 
 impl InOrder {
-    /// Checks the processor. None if it lacks the instruction.
+    /// Checks the processor. `None` if the processor lacks the instruction.
     pub fn find() -> Option<InOrder> {
         #[cfg(target_arch = "x86_64")]
         {
             use crate::cpuid::cpuid;
-            // CPUID 80000001h, EDX bit 27. A leaf above the highest returns invalid data.
+            // CPUID 80000001h, EDX bit 27. A leaf above the highest leaf returns invalid data.
             if cpuid(0x8000_0000).eax < 0x8000_0001 || cpuid(0x8000_0001).edx & (1 << 27) == 0 {
                 return None;
             }
@@ -80,7 +82,7 @@ pub fn ticks_and_ns() -> (u64, u64) {
     (closest.1, closest.2)
 }
 
-/// The time of the counter's ticks: one moment at which both clocks were read, and the rate between that and another moment.
+/// Converts the counter's ticks to time. It has one moment at which both clocks were read, and the rate between that moment and another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     ticks: u64,
@@ -89,21 +91,22 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Compares the counter with the monotonic clock for some 20 ms. Good to about 10 ppm; [`Scale::since`] over a longer time is better.
+    /// Compares the counter with the monotonic clock for some 20 ms. The result is good to about 10 ppm.
+    /// [`Scale::since`] over a longer time is better.
     pub fn measured() -> Scale {
         let first = ticks_and_ns();
         clock::sleep_until_ns(first.1 + COMPARED_NS);
         Scale::between(first, ticks_and_ns())
     }
 
-    /// The scale from two readings of [`ticks_and_ns`]. A longer distance is more precise.
+    /// The scale from two readings of [`ticks_and_ns`]. A longer time between the readings is more precise.
     pub fn between(first: (u64, u64), second: (u64, u64)) -> Scale {
         let (ticks, ns) = (second.0.saturating_sub(first.0), second.1.saturating_sub(first.1));
         let ns_per_tick = if ticks == 0 || ns == 0 { 1.0 } else { ns as f64 / ticks as f64 };
         Scale { ticks: first.0, ns: first.1, ns_per_tick }
     }
 
-    /// A scale with the same start, whose rate is measured from there to now.
+    /// A scale with the same start, whose rate is measured from that start to now.
     pub fn since(&self) -> Scale {
         Scale::between((self.ticks, self.ns), ticks_and_ns())
     }
@@ -120,12 +123,12 @@ impl Scale {
         self.ticks.saturating_add_signed(apart as i64)
     }
 
-    /// A length in nanoseconds.
+    /// Converts a length in ticks to nanoseconds.
     pub fn length_ns(&self, ticks: u64) -> u64 {
         (ticks as f64 * self.ns_per_tick).round() as u64
     }
 
-    /// A length in ticks.
+    /// Converts a length in nanoseconds to ticks.
     pub fn ticks(&self, ns: u64) -> u64 {
         (ns as f64 / self.ns_per_tick).round() as u64
     }
@@ -161,7 +164,7 @@ mod tests {
     fn the_counter_goes_with_the_clock() {
         let scale = Scale::measured();
         let (ticks, ns) = ticks_and_ns();
-        // Both clocks were read within a moment. Taking the closest of many pairs drops a pause between the two readings.
+        // Both clocks were read within a moment. The closest of many pairs has no pause between its two readings.
         assert!(scale.ns_at(ticks).abs_diff(ns) < 1_000_000, "{} {ns}", scale.ns_at(ticks));
         assert!(scale.since().hz() / scale.hz() > 0.99);
     }

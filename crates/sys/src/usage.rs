@@ -1,5 +1,5 @@
-//! The kernel's counts of the calling thread: page faults, and time in user space and in the kernel. Page faults are exact, and a read
-//! costs less than a microsecond.
+//! The kernel's counts of the calling thread: page faults, and time in user space and in the kernel.
+//! Page faults are exact, and a read costs less than a microsecond.
 
 use crate::errno::Errno;
 
@@ -27,7 +27,7 @@ impl Usage {
         if unsafe { libc::getrusage(libc::RUSAGE_THREAD, counted.as_mut_ptr()) } != 0 {
             return Err(Errno::from(&std::io::Error::last_os_error()));
         }
-        // SAFETY: it was zeroed, and every bit pattern of it is valid.
+        // SAFETY: the struct was zeroed, and every bit pattern of it is valid.
         let counted = unsafe { counted.assume_init() };
         let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
         let ns = |time: libc::timeval| {

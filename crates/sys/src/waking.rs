@@ -1,4 +1,4 @@
-//! The objects that threads sleep on: a word in memory (futex), and a timerfd.
+//! The two kinds of objects that threads sleep on: a word in memory (futex), and a timerfd.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU32;
@@ -13,11 +13,11 @@ const NS: u64 = 1_000_000_000;
 /// How a wait on a word ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// By a wake, or without a reason. Check the word.
+    /// The wait ended by a wake, or without a reason. Check the word.
     Woken,
     /// The word already had another value.
     NotAsleep,
-    /// By the time limit.
+    /// The time limit ended the wait.
     TimedOut,
 }
 
@@ -42,7 +42,7 @@ pub fn wake(word: &AtomicU32) -> Result<bool, Errno> {
     Ok(futex::wake(word, futex::Flags::PRIVATE, 1)? > 0)
 }
 
-/// A timer of the monotonic clock, awaited by reading a file (timerfd_create(2)). The kernel gives it no slack.
+/// A timer of the monotonic clock, awaited by reading a file (timerfd_create(2)). The kernel adds no slack to its time.
 #[derive(Debug)]
 pub struct TimerFd(OwnedFd);
 
@@ -58,7 +58,7 @@ impl TimerFd {
     /// Sleeps until the monotonic clock reaches `deadline_ns`.
     ///
     /// # Errors
-    /// The kernel's error; `EINVAL` for 0, which would disable it.
+    /// The kernel's error; `EINVAL` for 0, because 0 would disable the timer.
     pub fn sleep_until_ns(&self, deadline_ns: u64) -> Result<(), Errno> {
         if deadline_ns == 0 {
             return Err(Errno::INVAL);

@@ -25,7 +25,7 @@ impl Followed {
         self.slices.clone()
     }
 
-    /// The slices, if this CPU is one of those that are followed.
+    /// Returns the slices if the job system follows this CPU.
     pub(super) fn slices_of(&self, cpu: usize) -> Option<&Slices> {
         self.cpus.contains(cpu).then_some(&self.slices)
     }

@@ -1,4 +1,4 @@
-//! Jobs: the work of a frame in small pieces on a few threads, as functions with a context.
+//! Jobs: the work of a frame in small pieces on a few threads. A job is a function with a context.
 
 mod followed;
 mod report;
@@ -32,20 +32,20 @@ pub struct EvenkeelJobs(());
 #[derive(Debug)]
 pub struct EvenkeelAsynchronous(());
 
-/// An open frame. The library passes a handle to the frame's body and to each job. It is valid only on that thread, and only until the body or the
-/// job returns.
+/// An open frame. The library passes a handle to the frame's body and to each job.
+/// The handle is valid only on that thread, and only until the body or the job returns.
 #[derive(Debug)]
 pub struct EvenkeelFrame(());
 
 /// The value behind an [`EvenkeelJobs`].
 pub(crate) struct JobSystem {
-    /// The part that one thread at a time uses: the thread of the open frame, if there is one.
+    /// The part that one thread at a time uses. While a frame is open, that is the frame's thread.
     work: Mutex<Work>,
-    /// The CPUs whose slices are followed; any thread may ask for them at any time.
+    /// The CPUs whose slices the job system follows. Any thread may ask for the slices at any time.
     followed: Option<Followed>,
 }
 
-/// The part of a job system that is for one thread at a time.
+/// The part of a job system that one thread at a time uses.
 struct Work {
     jobs: Jobs,
     /// Handles of the open frame's jobs, by their numbers, with room for the largest possible count.
@@ -57,8 +57,8 @@ handles! {
     EvenkeelAsynchronous, 64 of Mutex<Asynchronous>;
 }
 
-/// A job, or the body of a frame. Its arguments are the frame (null in an asynchronous job) and the context that it was pushed with. It must return:
-/// no exception and no longjmp may leave it.
+/// A job, or the body of a frame. The arguments are the frame (null in an asynchronous job) and the context of the push.
+/// The function must return: no exception and no longjmp may leave it.
 pub type EvenkeelJob = Option<unsafe extern "C" fn(frame: *mut EvenkeelFrame, context: *mut c_void)>;
 
 /// One step of a loop. Its arguments are the number of the step and the context.
@@ -77,11 +77,11 @@ struct Open {
 }
 
 thread_local! {
-    /// The open frames of this thread, outermost first. There are several when a job runs while its thread waits in another job.
+    /// The open frames of this thread, outermost first. There are several if a job runs while its thread waits in another job.
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The next token. Each frame has its own, so that an ended frame is not mistaken for a new one.
+/// The next token. Each frame has its own token, so an ended frame is never mistaken for a new one.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// Runs a job that the caller wrote, and gives it a handle to the frame.
@@ -96,21 +96,21 @@ fn run(job: Called, frame: &Frame<'_, 'static>, linked: *const Mutex<Vec<Handle<
     let token = NEXT.fetch_add(1, Ordering::Relaxed) << 8 | 0xe3;
     let frame = std::ptr::from_ref(frame).cast();
     let is_open = OPEN.try_with(|open| open.borrow_mut().push(Open { token, frame, linked })).is_ok();
-    // Skips the job if this thread is ending, because its thread-locals are gone.
+    // If this thread is ending, its thread-locals are gone, so skip the job.
     if is_open {
         let _closes = Closes;
         job.call(std::ptr::without_provenance_mut(token));
     }
 }
 
-/// The caller's function and its context, stored until a thread calls the function.
+/// The caller's function and its context, until a thread calls the function.
 #[derive(Clone, Copy)]
 struct Called {
     job: unsafe extern "C" fn(*mut EvenkeelFrame, *mut c_void),
     context: *mut c_void,
 }
 
-// SAFETY: whoever pushes the job promises that its context may be used on another thread; every push function here documents that.
+// SAFETY: whoever pushes the job promises that its context may be used on another thread. Every push function here documents that promise.
 unsafe impl Send for Called {}
 
 impl Called {
@@ -119,7 +119,7 @@ impl Called {
     }
 
     fn call(self, frame: *mut EvenkeelFrame) {
-        // SAFETY: whoever pushed the job promises a function of this type that accepts this context and stays valid until the frame ends.
+        // SAFETY: whoever pushed the job promises a function of this type. It accepts this context and stays valid until the frame ends.
         unsafe { (self.job)(frame, self.context) }
     }
 }
@@ -147,19 +147,18 @@ fn within<R>(
     }
     let open = OPEN.try_with(|open| open.borrow().iter().rev().find(|open| open.token == frame.addr()).copied());
     let open = open.ok().flatten().ok_or_else(no_frame)?;
-    // SAFETY: the frame is on this thread's stack below this call, because `run` removes it from the list before it returns. The lifetimes are sound
-    // because jobs borrow nothing from this library. `linked` belongs to the job system, which the frame keeps alive.
+    // SAFETY: the frame is on this thread's stack below this call, because `run` removes it from the list before it returns.
+    // The lifetimes are sound because jobs borrow nothing from this library. `linked` belongs to the job system, which the frame keeps alive.
     unsafe { work(&*open.frame, &*open.linked) }
 }
 
-/// Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is not a list of CPUs,
-/// EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
+/// Starts the workers. Allocates all memory of the job system.
+/// Returns EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is not a list of CPUs, and EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
 ///
-/// Threads: any. Free it with evenkeel_jobs_free.
+/// Threads: any. Free the handle with evenkeel_jobs_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init, and so are the structs that it points to; `jobs` may be written; null is an
-/// error.
+/// `asked` is null or points to a struct prepared by evenkeel_init, and so are the structs that it points to; `jobs` may be written. A null `jobs` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_jobs_new(
     asked: *const EvenkeelJobSettings,
@@ -184,19 +183,19 @@ pub unsafe extern "C" fn evenkeel_jobs_new(
 
 /// Runs all asynchronous jobs that were pushed, waits for them, and ends the workers. evenkeel_jobs_discard drops the waiting jobs instead.
 ///
-/// Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while a frame is open.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_jobs_free(jobs: *mut EvenkeelJobs) -> EvenkeelStatus {
     caught(|| handle::take(jobs).map(drop))
 }
 
-/// Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. Writes to
-/// `dropped` how many jobs it dropped. Also frees the handle.
+/// Ends the workers as soon as the running jobs are done. Drops the waiting asynchronous jobs without calling their functions.
+/// Writes to `dropped` how many jobs it dropped. Also frees the handle.
 ///
-/// Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while a frame is open.
 ///
 /// # Safety
-/// `dropped` may be written; null is an error.
+/// `dropped` may be written. A null `dropped` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_jobs_discard(jobs: *mut EvenkeelJobs, dropped: *mut usize) -> EvenkeelStatus {
     caught(|| {
@@ -230,8 +229,10 @@ pub unsafe extern "C" fn evenkeel_jobs_frame(
     })
 }
 
-/// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set,
-/// EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
+/// Pushes a job to a frame.
+/// Returns EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set.
+/// Returns EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist or is asynchronous.
+/// Returns EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
 ///
 /// Threads: only the thread that received this frame handle.
 ///
@@ -254,7 +255,7 @@ pub unsafe extern "C" fn evenkeel_frame_push(
     })
 }
 
-/// A pointer to the handles, which a job takes along to the thread that runs it.
+/// A pointer to the handles. A job takes the pointer along to the thread that runs it.
 #[derive(Clone, Copy)]
 struct Linked(*const Mutex<Vec<Handle<'static>>>);
 
@@ -267,14 +268,14 @@ impl Linked {
     }
 }
 
-/// Pushes a job that starts when `others_count` other jobs are done. `number` is its number, so that others can depend on it.
-/// EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
+/// Pushes a job that starts when `others_count` other jobs are done. Writes the job's number to `number`, so that other jobs can depend on it.
+/// Returns EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with one of the numbers in `others`.
+/// Returns EVENKEEL_STATUS_NO_ROOM if the frame already has linked_max such jobs.
 ///
 /// Threads: only the thread that received this frame handle.
 ///
 /// # Safety
-/// `others` points to `others_count` numbers, or is null if `others_count` is 0; `job` as for evenkeel_frame_push; `number` may be written; null is
-/// an error.
+/// `others` points to `others_count` numbers, or is null if `others_count` is 0; `job` as for evenkeel_frame_push; `number` may be written. A null `number` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_frame_push_after(
     frame: *mut EvenkeelFrame,
@@ -285,7 +286,7 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
     others_count: usize,
     number: *mut u32,
 ) -> EvenkeelStatus {
-    /// The maximum number of dependencies of one job. For more, the caller pushes jobs in between that each wait for some of them.
+    /// The maximum number of dependencies of one job. A caller with more pushes jobs in between that each wait for some of them.
     const OTHERS_MAX: usize = 64;
     caught(|| {
         structs::puttable(number)?;
@@ -297,7 +298,7 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
             &[]
         } else {
             structs::puttable(others)?;
-            // SAFETY: as this function's caller promises; it is neither null nor misaligned.
+            // SAFETY: as this function's caller promises; the pointer is neither null nor misaligned.
             unsafe { std::slice::from_raw_parts(others, others_count) }
         };
         let at = within(frame, |frame, linked| {
@@ -332,9 +333,10 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
     })
 }
 
-/// Runs jobs until the job with this number from evenkeel_frame_push_after is done. Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if
-/// the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there. EVENKEEL_STATUS_BAD_HANDLE if
-/// this frame has no job with this number.
+/// Runs jobs until the job with this number from evenkeel_frame_push_after is done.
+/// Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if the awaited job is not done.
+/// The reason: the awaited job may be on the same stack, below the job that waits. Inside a job, use evenkeel_frame_push_after.
+/// Returns EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
 ///
 /// Threads: only the thread that received this frame handle.
 #[unsafe(no_mangle)]
@@ -347,12 +349,12 @@ pub extern "C" fn evenkeel_frame_wait(frame: *mut EvenkeelFrame, number: u32) ->
     })
 }
 
-/// Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
+/// Writes to `is_done` whether the job with this number is done: 1 or 0. Returns EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
 ///
 /// Threads: only the thread that received this frame handle.
 ///
 /// # Safety
-/// `is_done` may be written; null is an error.
+/// `is_done` may be written. A null `is_done` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_frame_is_done(
     frame: *mut EvenkeelFrame,
@@ -366,15 +368,15 @@ pub unsafe extern "C" fn evenkeel_frame_is_done(
     })
 }
 
-/// The handle with this number in the open frame. The lock is released before any wait, because other jobs push meanwhile.
+/// The handle with this number in the open frame. This function releases the lock before any wait, because other jobs push meanwhile.
 fn by_number(linked: &Mutex<Vec<Handle<'static>>>, number: u32) -> Result<Handle<'static>, Failure> {
     let linked = linked.lock().unwrap_or_else(PoisonError::into_inner);
     let known = (number as usize).checked_sub(1).and_then(|at| linked.get(at));
     known.copied().ok_or_else(no_job)
 }
 
-/// Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
-/// when all calls have returned.
+/// Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue.
+/// Returns when all calls have returned.
 ///
 /// Threads: only the thread that received this frame handle.
 ///
@@ -410,10 +412,10 @@ pub unsafe extern "C" fn evenkeel_frame_for_each(
 
 /// Creates a handle that pushes asynchronous jobs.
 ///
-/// Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
+/// Threads: any, but not while a frame is open. Free the handle with evenkeel_asynchronous_free.
 ///
 /// # Safety
-/// `asynchronous` may be written; null is an error.
+/// `asynchronous` may be written. A null `asynchronous` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_asynchronous_new(
     jobs: *mut EvenkeelJobs,
@@ -426,8 +428,9 @@ pub unsafe extern "C" fn evenkeel_asynchronous_new(
     })
 }
 
-/// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job system was
-/// freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and EvenkeelJobSettings.caller_runs_asynchronous is not set.
+/// Pushes an asynchronous job, which no frame waits for.
+/// Returns EVENKEEL_STATUS_NO_ROOM if the queue is full, and EVENKEEL_STATUS_REFUSED if the job system was freed.
+/// Returns EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and EvenkeelJobSettings.caller_runs_asynchronous is not set.
 ///
 /// Threads: any, at any time, also in jobs.
 ///
@@ -449,7 +452,7 @@ pub unsafe extern "C" fn evenkeel_asynchronous_push(
     })
 }
 
-/// Frees the handle. Jobs that were pushed stay.
+/// Frees the handle. Jobs that were pushed still run.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -457,13 +460,14 @@ pub extern "C" fn evenkeel_asynchronous_free(asynchronous: *mut EvenkeelAsynchro
     caught(|| handle::take(asynchronous).map(drop))
 }
 
-/// Runs up to `at_most` asynchronous jobs that no worker takes, and writes to `ran` how many it ran. A server without workers calls it in the time
-/// that a tick has left. Set EvenkeelJobSettings.caller_runs_asynchronous to allow such jobs.
+/// Runs up to `at_most` asynchronous jobs of queues that no worker takes from, and writes to `ran` how many it ran.
+/// A server without workers calls this function in the time that a tick has left.
+/// Set EvenkeelJobSettings.caller_runs_asynchronous to allow such jobs.
 ///
 /// Threads: one at a time.
 ///
 /// # Safety
-/// `ran` may be written; null is an error.
+/// `ran` may be written. A null `ran` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_jobs_run_asynchronous(
     jobs: *mut EvenkeelJobs,

@@ -31,8 +31,8 @@ pub struct EvenkeelFrameCounters {
     pub busy_ns: u64,
     /// The duration of the longest job, in nanoseconds.
     pub longest_job_ns: u64,
-    /// How often a thread left a job to others because its CPU was about to be taken away: see EvenkeelJobSettings.slice_cpus. The thread
-    /// looks for a job again every 50 us.
+    /// How often a thread left a job to others because its CPU was about to be taken away: see EvenkeelJobSettings.slice_cpus.
+    /// The thread looks for a job again every 50 us.
     pub left: u64,
 }
 
@@ -43,7 +43,7 @@ structs! {
     }
 }
 
-/// The counters of the last frame.
+/// Writes the counters of the last frame to `counters`.
 ///
 /// Threads: one at a time.
 ///
@@ -75,8 +75,9 @@ pub unsafe extern "C" fn evenkeel_jobs_last_frame(
     })
 }
 
-/// Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
-/// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
+/// Writes to `report` which settings of a worker's thread are active. Workers have numbers from 0.
+/// First come EvenkeelJobSettings.workers, then the asynchronous workers, then own_workers.
+/// Returns EVENKEEL_STATUS_OUT_OF_RANGE if no worker has this number.
 ///
 /// Threads: one at a time.
 ///

@@ -8,9 +8,9 @@ use crate::failure::{EvenkeelStatus, Failure};
 use crate::structs::{self, structs};
 use crate::thread::{EvenkeelThreadConfig, asked as thread_config};
 
-/// Settings of a job system. All zero (EVENKEEL_INIT): one frame queue, one asynchronous queue, and no workers, so that the thread that opens a
-/// frame runs its jobs. Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next
-/// number.
+/// Settings of a job system. All zero (EVENKEEL_INIT) means one frame queue, one asynchronous queue, and no workers.
+/// Without workers, the thread that opens a frame runs its jobs.
+/// Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelJobSettings {
@@ -18,36 +18,36 @@ pub struct EvenkeelJobSettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Threads that take from the frame queues in their order, and then from the asynchronous queue.
+    /// The number of threads that take jobs from the frame queues in their order, and then from the asynchronous queue.
     pub workers: u32,
-    /// Threads that take asynchronous jobs only, so that long jobs do not delay a frame. At most 63 together with the other workers.
+    /// The number of threads that take asynchronous jobs only, so that long jobs do not delay a frame. At most 63 together with the other workers.
     pub asynchronous_workers: u32,
-    /// Frame queues, up to 8. 0: 1.
+    /// The number of frame queues, up to 8. 0 means 1.
     pub frame_queues: u32,
-    /// The capacity of each frame queue, up to 1,048,576. 0: 1,024.
+    /// The capacity of each frame queue, up to 1,048,576. 0 means 1,024.
     pub frame_capacity: u32,
-    /// The capacity of the asynchronous queue, up to 1,048,576. 0: 256. A job that does not fit is refused.
+    /// The capacity of the asynchronous queue, up to 1,048,576. 0 means 256. A job that does not fit is refused.
     pub asynchronous_capacity: u32,
-    /// How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0: 1,024.
+    /// How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0 means 1,024.
     pub linked_max: u32,
-    /// How many dependencies these jobs may have together, up to 1,048,576. 0: 4,096.
+    /// How many dependencies these jobs may have together, up to 1,048,576. 0 means 4,096.
     pub waits_max: u32,
     /// What happens to a job if its frame queue is full. 0: the pushing thread runs it at once. 1: the push fails.
     pub refuses_when_full: u32,
-    /// What a thread does if it finds no job. 0: it looks for one for some microseconds if the process has CPUs to spare, and then sleeps. 1: it
-    /// sleeps at once.
+    /// What a thread does if it finds no job. 1: it sleeps at once.
+    /// 0: it looks for a job for some microseconds if the process has CPUs to spare, and then sleeps.
     pub sleeps_at_once: u32,
-    /// What happens to an asynchronous job if no worker takes from its queue. 0: the push fails. 1: the job waits until
-    /// evenkeel_jobs_run_asynchronous runs it.
+    /// What happens to an asynchronous job if no worker takes from its queue. 0: the push fails.
+    /// 1: the job waits until evenkeel_jobs_run_asynchronous runs it.
     pub caller_runs_asynchronous: u32,
-    /// More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the
-    /// workers above. Null without such workers.
+    /// More workers, each with its own queues and thread settings: `own_workers_count` pointers to the workers' settings.
+    /// Their numbers follow those of the workers above. Null means no such workers.
     pub own_workers: *const *const EvenkeelWorkerSettings,
-    /// How many workers `own_workers` lists; at most 63 together with all other workers.
+    /// How many workers `own_workers` lists. At most 63 together with all other workers.
     pub own_workers_count: usize,
-    /// CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the
-    /// middle then begins on another CPU, if that is sooner. Use this for threads that are pinned to one CPU each. A thread for each listed
-    /// CPU follows its slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
+    /// The CPUs that a hypervisor may run in slices, as a list such as "0-1", with numbers up to 255. Null or empty means none.
+    /// If a job does not fit into the rest of its CPU's slice, it begins on another CPU, if that is sooner.
+    /// Use this for threads that are pinned to one CPU each. A thread for each listed CPU follows the CPU's slices: see evenkeel_jobs_cpu_slice.
     pub slice_cpus: *const c_char,
 }
 
@@ -59,11 +59,11 @@ pub struct EvenkeelWorkerSettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The numbers of the queues that the worker takes jobs from; each time from the first queue that has a job.
+    /// The numbers of the queues that the worker takes jobs from. The worker always takes from the first queue that has a job.
     pub queues: [u32; 9],
     /// How many queues the worker takes jobs from, 1 to 9.
     pub queues_count: u32,
-    /// The kernel settings of the worker's thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
+    /// The kernel settings of the worker's thread, such as its CPUs, in a struct prepared by evenkeel_init. Null means the default settings.
     pub thread: *const EvenkeelThreadConfig,
 }
 
@@ -101,8 +101,8 @@ impl From<PushError> for Failure {
 /// Converts the settings to the type of the Rust library, without slices.
 ///
 /// # Safety
-/// `own_workers` is null or points to as many pointers, each null or to a struct prepared by evenkeel_init, whose `thread` is null or such a
-/// struct too.
+/// `own_workers` is null or points to `own_workers_count` pointers. Each is null or points to a struct prepared by evenkeel_init.
+/// The `thread` of that struct is null or points to such a struct too.
 pub(super) unsafe fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings, Failure> {
     let or = |many: u32, default: u32| if many == 0 { default } else { many };
     let wrong = |what: &str, number: u32| Failure::new(EvenkeelStatus::OutOfRange, format_args!("{what}: {number}"));
@@ -140,17 +140,17 @@ pub(super) unsafe fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings,
         structs::puttable(asked.own_workers)?;
     }
     for at in 0..asked.own_workers_count {
-        // SAFETY: as the caller promises; it is neither null nor misaligned, and there are at most 63.
+        // SAFETY: as the caller promises; the pointer is neither null nor misaligned, and there are at most 63.
         takers.push(unsafe { worker(asked.own_workers.add(at).read(), frames) }?);
     }
     let (linked_max, waits_max) = (or(asked.linked_max, 1024), or(asked.waits_max, 4096));
     Ok(JobSettings { queues, workers: takers, linked_max, waits_max, caller_runs_asynchronous, idling, slices: None })
 }
 
-/// Converts the description of one worker. `frames` is the number of frame queues, which is also the number of the asynchronous queue.
+/// Converts the description of one worker. `frames` is the number of frame queues, and therefore also the asynchronous queue's number.
 ///
 /// # Safety
-/// `described` is null or points to a struct prepared by evenkeel_init, whose `thread` is null or points to such a struct too.
+/// `described` is null or points to a struct prepared by evenkeel_init. The `thread` of that struct is null or points to such a struct too.
 unsafe fn worker(described: *const EvenkeelWorkerSettings, frames: u8) -> Result<WorkerSettings, Failure> {
     // SAFETY: as the caller promises.
     let described = unsafe { structs::get(described) }?;

@@ -1,4 +1,4 @@
-//! When the CPUs of a job system are available, if a hypervisor gives them in slices.
+//! When the CPUs of a job system are available, if a hypervisor runs them in slices.
 
 use evenkeel_rt::{CpuSlice, monotonic_ns};
 
@@ -8,7 +8,7 @@ use crate::handle;
 use crate::structs::{self, structs};
 use crate::thread::apply_status;
 
-/// When a CPU is available. A hypervisor may give a virtual CPU for a part of each period only: this is its slice.
+/// When a CPU is available. A hypervisor may run a virtual CPU for only a part of each period. This part is the CPU's slice.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelCpuSlice {
@@ -16,10 +16,10 @@ pub struct EvenkeelCpuSlice {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// 1 if slices are known; 0 if the CPU has none, or they are not known yet. The fields below `pinned_errno` are 0 then.
+    /// 1 if slices are known. 0 if the CPU has none, or they are not known yet. In that case all fields after `pinned_errno` are 0.
     pub is_known: u32,
-    /// Whether the CPU is followed, as an EvenkeelApplyStatus. It is refused if there is no such CPU, or the process may not run there. It is not
-    /// requested until the thread that follows it has started.
+    /// Whether the CPU is followed, as an EvenkeelApplyStatus. Refused means that no such CPU exists, or the process may not run on it.
+    /// Not requested means that the thread that follows the CPU has not started yet.
     pub pinned: u32,
     /// The errno of the field above.
     pub pinned_errno: i32,
@@ -27,13 +27,13 @@ pub struct EvenkeelCpuSlice {
     pub reserved: u32,
     /// From the start of one slice to the start of the next, in nanoseconds.
     pub period_ns: u64,
-    /// How long the CPU is available in each period, in nanoseconds; less than the period.
+    /// How long the CPU is available in each period, in nanoseconds. This is less than the period.
     pub share_ns: u64,
     /// When a recent slice began, in nanoseconds of evenkeel_now_ns's clock.
     pub start_ns: u64,
     /// How long ago the current period began, in nanoseconds, at the time of the call.
     pub since_start_ns: u64,
-    /// How long the CPU is still available, in nanoseconds, at the time of the call. 0 while it is taken away.
+    /// How long the CPU is still available, in nanoseconds, at the time of the call. 0 while the CPU is taken away.
     pub left_ns: u64,
 }
 
@@ -44,10 +44,11 @@ structs! {
     }
 }
 
-/// When a CPU is available, if a hypervisor gives it in slices. It takes some seconds until slices are known. EVENKEEL_STATUS_OUT_OF_RANGE if
-/// EvenkeelJobSettings.slice_cpus does not list the CPU, EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
+/// Writes to `slice` when a CPU is available, if a hypervisor runs the CPU in slices. It takes some seconds until slices are known.
+/// Returns EVENKEEL_STATUS_OUT_OF_RANGE if EvenkeelJobSettings.slice_cpus does not list the CPU.
+/// Returns EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
 ///
-/// Threads: any, at any time, also in jobs. It reads memory and the clock.
+/// Threads: any, at any time, also in jobs. The call reads memory and the clock.
 ///
 /// # Safety
 /// `slice` is null or points to a struct prepared by evenkeel_init.

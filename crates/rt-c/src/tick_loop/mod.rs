@@ -1,5 +1,5 @@
-//! A server loop with its thread, memory, rate, scopes and telemetry, all set up by one struct. It needs fewer calls than the single parts,
-//! and they cannot be called in the wrong order.
+//! A server loop with its thread, memory, rate, scopes and telemetry, all set up by one struct.
+//! The loop needs fewer calls than the single parts, and you cannot make these calls in the wrong order.
 
 mod report;
 mod settings;
@@ -41,8 +41,8 @@ pub(crate) struct Looping {
 /// A loop that only its owner thread uses, and that any thread may drop.
 struct Owned(TickLoop);
 
-// SAFETY: each part of a loop may be sent to another thread. `TickLoop` forbids it so that it ticks only on the thread that it set up. Here
-// `own` ensures that, because it refuses other threads.
+// SAFETY: each part of a loop may be sent to another thread.
+// `TickLoop` is not `Send` only so that it ticks on the thread that it set up. Here `own` ensures that, because it refuses other threads.
 unsafe impl Send for Owned {}
 const _: () = {
     const fn sent<T: Send>() {}
@@ -94,18 +94,19 @@ fn own<R>(
     })
 }
 
-/// Sets up the calling thread and starts a loop. The first tick is due one period later. This function allocates all memory of the
-/// loop. Settings that the kernel refuses are not errors: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if
-/// the period, an enumeration or the ladder of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be
-/// created. EVENKEEL_STATUS_NO_ROOM if too many threads record scopes, EVENKEEL_STATUS_BUSY if this thread records them under
-/// another name, such as that of an earlier loop.
+/// Sets up the calling thread and starts a loop. The first tick is due one period later. This function allocates all memory of the loop.
+/// Settings that the kernel refuses are not errors: evenkeel_tick_loop_advice lists them.
+/// Returns EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder of the rate is invalid.
+/// Returns EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created.
+/// Returns EVENKEEL_STATUS_NO_ROOM if too many threads record scopes.
+/// Returns EVENKEEL_STATUS_BUSY if this thread records scopes under another name, such as that of an earlier loop.
 ///
-/// Threads: only the thread that ticks. Unless a function says otherwise, only that thread may use the loop: others get EVENKEEL_STATUS_WRONG_THREAD,
-/// and nothing changes. Free it with evenkeel_tick_loop_free.
+/// Threads: only the thread that ticks. Free the handle with evenkeel_tick_loop_free.
+/// Unless a function says otherwise, only that thread may use the loop. Other threads get EVENKEEL_STATUS_WRONG_THREAD, and nothing changes.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
-/// with a zero; `ticks` may be written; null is an error.
+/// `asked` is null or points to a struct prepared by evenkeel_init. Its pointers are null or point to such structs or to texts that end with a zero.
+/// `ticks` may be written. A null `ticks` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_new(
     asked: *const EvenkeelTickLoopSettings,
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_new(
     })
 }
 
-/// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_tick_loop_done did.
+/// Sleeps until the next tick is due, and begins it. If the previous tick has not ended, this call ends it.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -143,8 +144,8 @@ pub unsafe extern "C" fn evenkeel_tick_loop_wait(
     })
 }
 
-/// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
-/// evenkeel_tick_loop_next_due returns when to call it.
+/// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. Never waits.
+/// evenkeel_tick_loop_next_due returns when to call this function.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -172,7 +173,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_poll(
 /// Threads: only the loop's own thread.
 ///
 /// # Safety
-/// `due_ns` may be written; null is an error.
+/// `due_ns` may be written. A null `due_ns` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_next_due(
     ticks: *const EvenkeelTickLoop,
@@ -185,7 +186,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_next_due(
     })
 }
 
-/// Ends the tick, and does its bookkeeping: page faults, telemetry, rate. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+/// Ends the tick, and does its bookkeeping: page faults, telemetry, rate. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -205,7 +206,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_done(
     })
 }
 
-/// Call it between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
+/// Call this function between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
 ///
 /// Threads: only the loop's own thread.
 #[unsafe(no_mangle)]
@@ -218,8 +219,8 @@ pub extern "C" fn evenkeel_tick_loop_checkpoint(ticks: *mut EvenkeelTickLoop) ->
     })
 }
 
-/// Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once. Without a rate,
-/// the period stays as it is.
+/// Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once.
+/// Without a rate, the period does not change.
 ///
 /// Threads: only the loop's own thread.
 #[unsafe(no_mangle)]
@@ -237,7 +238,7 @@ pub extern "C" fn evenkeel_tick_loop_enter_phase(
     })
 }
 
-/// Adds to a counter (EvenkeelCount) of the telemetry page. EVENKEEL_STATUS_NO_DATA without telemetry.
+/// Adds to a counter (EvenkeelCount) of the telemetry page. Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -251,7 +252,7 @@ pub extern "C" fn evenkeel_tick_loop_add(ticks: *const EvenkeelTickLoop, what: u
     })
 }
 
-/// Sets a counter (EvenkeelCount) of the telemetry page, such as players. EVENKEEL_STATUS_NO_DATA without telemetry.
+/// Sets a counter (EvenkeelCount) of the telemetry page, such as players. Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -267,7 +268,7 @@ pub extern "C" fn evenkeel_tick_loop_set(ticks: *const EvenkeelTickLoop, what: u
 
 /// Ends the loop: removes its telemetry page, and ends dma_latency_us. The thread's other settings and locked pages stay.
 ///
-/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the loop. In that case the loop is not freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_tick_loop_free(ticks: *mut EvenkeelTickLoop) -> EvenkeelStatus {
     caught(|| handle::take(ticks).map(drop))
@@ -291,7 +292,7 @@ mod tests {
             Ok(())
         });
         assert!(inside.is_ok());
-        // A panic in a call may have left the loop half-changed.
+        // A panic in an earlier call may have left the loop half-changed.
         assert_eq!(caught(|| own(ticks, |_| panic!("in a call"))), EvenkeelStatus::Panicked);
         assert_eq!(evenkeel_tick_loop_checkpoint(ticks), EvenkeelStatus::Panicked);
         assert_eq!(evenkeel_tick_loop_free(ticks), EvenkeelStatus::Ok);

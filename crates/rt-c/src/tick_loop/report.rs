@@ -17,7 +17,7 @@ use crate::rate::{Changes, EvenkeelRateChange};
 use crate::structs;
 use crate::thread::{self, EvenkeelThreadReport};
 
-/// How well the ticks kept time so far.
+/// Writes to `report` how well the ticks kept time so far.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_report(
     })
 }
 
-/// How the ticks are spread among the ticks of other sessions.
+/// Writes to `report` how the ticks are spread among the ticks of other sessions.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_phase(
 /// Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
-/// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+/// `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_report_text(
     ticks: *const EvenkeelTickLoop,
@@ -73,13 +73,13 @@ pub unsafe extern "C" fn evenkeel_tick_loop_report_text(
     })
 }
 
-/// Writes to `text` a line for each setting that was requested and is not active, with what to do. Empty if all requested settings are
-/// active. `needed` is the number of bytes, with the zero at the end.
+/// Writes to `text` a line for each setting that was requested and is not active, with what to do.
+/// The text is empty if all requested settings are active. `needed` is the number of bytes, with the zero at the end.
 ///
 /// Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
-/// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+/// `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_advice(
     ticks: *const EvenkeelTickLoop,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_advice(
     })
 }
 
-/// Which settings of the loop's thread are active now.
+/// Writes to `report` which settings of the loop's thread are active now.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_thread_report(
     })
 }
 
-/// Which memory settings are active now. EVENKEEL_STATUS_NO_DATA without memory settings.
+/// Writes to `report` which memory settings are active now. Returns EVENKEEL_STATUS_NO_DATA if the loop has no memory settings.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -144,7 +144,7 @@ unsafe fn summarised(
     })
 }
 
-/// The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+/// The time from when a tick was due to when it began. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_lateness(
     unsafe { summarised(ticks, summary, |report| report.lateness_ns) }
 }
 
-/// The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// The time from when a tick was due to when it was done: the latency that players notice. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_due_to_done(
     unsafe { summarised(ticks, summary, |report| report.due_to_done_ns) }
 }
 
-/// The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// The time from when a tick began to when it was done. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_work(
     unsafe { summarised(ticks, summary, |report| report.work_ns) }
 }
 
-/// How the CPU is taken away from the loop's thread, as far as the loop has detected it, and how the loop reacts to it.
+/// Writes to `quantum` how the CPU is taken away from the loop's thread, as far as the loop knows, and how the loop reacts.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -207,13 +207,13 @@ pub unsafe extern "C" fn evenkeel_tick_loop_quantum(
     })
 }
 
-/// The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
-/// EVENKEEL_STATUS_NO_DATA in the first second, and without a rate.
+/// Writes to `load` the load in the last second or so, such as 0.6. Returns EVENKEEL_STATUS_NO_DATA in the first second, and without a rate.
+/// The load is how long a tick works, divided by the part of the period in which it may run.
 ///
 /// Threads: only the loop's own thread.
 ///
 /// # Safety
-/// `load` may be written; null is an error.
+/// `load` may be written. A null `load` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_load(ticks: *const EvenkeelTickLoop, load: *mut f64) -> EvenkeelStatus {
     caught(|| {
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_load(ticks: *const EvenkeelTickLoop,
     })
 }
 
-/// The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
+/// Writes the last change of the period, and its reason, to `change`. Returns EVENKEEL_STATUS_NO_DATA if the period never changed.
 ///
 /// Threads: any, at any time.
 ///
@@ -242,13 +242,13 @@ pub unsafe extern "C" fn evenkeel_tick_loop_last_change(
     })
 }
 
-/// Writes the path of the telemetry page to `path`. `needed` is the number of bytes, with the zero at the end. EVENKEEL_STATUS_NO_DATA
-/// without telemetry.
+/// Writes the path of the telemetry page to `path`. `needed` is the number of bytes, with the zero at the end.
+/// Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
 ///
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+/// `path` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_telemetry_path(
     ticks: *const EvenkeelTickLoop,
@@ -264,12 +264,12 @@ pub unsafe extern "C" fn evenkeel_tick_loop_telemetry_path(
 }
 
 /// Writes the telemetry page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
-/// EVENKEEL_STATUS_NO_DATA without telemetry.
+/// Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
 ///
 /// Threads: any, at any time. Allocates memory and reads a file: do not call it in a tick.
 ///
 /// # Safety
-/// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+/// `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_prometheus(
     ticks: *const EvenkeelTickLoop,

@@ -15,8 +15,8 @@ use crate::telemetry::{self, EvenkeelTelemetrySettings};
 use crate::text;
 use crate::thread::{self, EvenkeelThreadConfig};
 
-/// Settings of a server loop. All zero (EVENKEEL_INIT): 50 ticks a second, missed ticks are skipped, and thread settings that need no
-/// privileges. Each struct that a pointer names is prepared by EVENKEEL_INIT, and is not needed after evenkeel_tick_loop_new.
+/// Settings of a server loop. All zero (EVENKEEL_INIT) means 50 ticks a second, missed ticks are skipped, and thread settings that need no privileges.
+/// Prepare each struct behind a pointer with EVENKEEL_INIT. The library no longer needs these structs after evenkeel_tick_loop_new.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelTickLoopSettings {
@@ -24,29 +24,29 @@ pub struct EvenkeelTickLoopSettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate->start_ns` with `rate`, else 20,000,000.
+    /// The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0 means `rate->start_ns` if `rate` is set, and otherwise 20,000,000.
     pub period_ns: u64,
     /// One of EvenkeelOverrun.
     pub overrun: u32,
-    /// The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
+    /// The maximum number of late ticks in a row if `overrun` is CatchUp. Otherwise 0.
     pub catch_up_at_most: u32,
     /// One of EvenkeelSpinning.
     pub spinning: u32,
     /// One of EvenkeelAlign.
     pub align: u32,
-    /// The kernel settings of the loop's thread. Null: settings that need no privileges.
+    /// The kernel settings of the loop's thread. Null means settings that need no privileges.
     pub thread: *const EvenkeelThreadConfig,
-    /// Keeps the process's pages in memory, and counts the page faults of each tick. Null: off, because it affects the whole process.
+    /// Keeps the process's pages in memory, and counts the page faults of each tick. Null means off: this setting affects the whole process.
     pub memory: *const EvenkeelMemoryConfig,
-    /// Publishes every tick on a page of shared memory. Null: off.
+    /// Publishes every tick on a page of shared memory. Null means off.
     pub telemetry: *const EvenkeelTelemetrySettings,
-    /// Lengthens and shortens the period with the load. Null: the period stays.
+    /// Lengthens and shortens the period with the load. Null means that the period does not change.
     pub rate: *const EvenkeelRateSettings,
-    /// Records scopes of the loop's thread, under this name. Null: off.
+    /// Records scopes of the loop's thread, under this name. Null means off.
     pub scopes_name: *const c_char,
-    /// How many of the thread's last scopes the loop records, up to a million; used with scopes_name. 0: 4,096.
+    /// How many of the thread's last scopes the loop records, up to a million. Used with scopes_name. 0 means 4,096.
     pub scopes_count: u64,
-    /// Spreads the ticks of all sessions on this host, so that fewer of them collide. Null: off.
+    /// Spreads the ticks of all sessions on this host, so that fewer ticks collide. Null means off.
     pub phases: *const EvenkeelPhaseSettings,
 }
 
@@ -58,7 +58,7 @@ structs! {
     }
 }
 
-/// The struct that a pointer of the settings points to. None if the pointer is null.
+/// The struct that a pointer of the settings points to. `None` if the pointer is null.
 ///
 /// # Safety
 /// `structure` is null or points to a struct prepared by evenkeel_init.
@@ -73,7 +73,8 @@ unsafe fn optional<T: structs::Struct>(structure: *const T) -> Result<Option<T>,
 /// Converts the settings to the type of the Rust library.
 ///
 /// # Safety
-/// Each pointer is null, or points to a struct prepared by evenkeel_init or to a text that ends with a zero; so do the pointers in those structs.
+/// Each pointer is null, or points to a struct prepared by evenkeel_init or to a text that ends with a zero.
+/// The pointers in these structs also point to prepared structs or texts, or are null.
 pub(super) unsafe fn builder(asked: EvenkeelTickLoopSettings) -> Result<TickLoopBuilder, Failure> {
     let EvenkeelTickLoopSettings { period_ns, overrun, catch_up_at_most, spinning, align, .. } = asked;
     let ticks = EvenkeelClockSettings { size: 0, version: 0, period_ns, overrun, catch_up_at_most, spinning, align };

@@ -1,4 +1,4 @@
-//! Addresses: as bytes for each packet, as text for people.
+//! Addresses: as bytes for packets, and as text for people.
 
 use std::ffi::c_char;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -7,7 +7,7 @@ use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::structs::{self, structs};
 use crate::text;
 
-/// Where a packet comes from or goes to.
+/// The address that a packet comes from or goes to.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelAddress {
@@ -19,9 +19,9 @@ pub struct EvenkeelAddress {
     pub ip: [u8; 16],
     /// The port, 1 to 65,535.
     pub port: u32,
-    /// 1: IPv6; 0: IPv4.
+    /// 1 for IPv6, 0 for IPv4.
     pub is_ipv6: u32,
-    /// For IPv6 link-local addresses: the interface's number.
+    /// The interface's number, for IPv6 link-local addresses.
     pub scope_id: u32,
     /// Always 0.
     pub reserved: u32,
@@ -63,7 +63,7 @@ pub(super) fn meant(address: EvenkeelAddress) -> Result<SocketAddr, Failure> {
     }
 }
 
-/// Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT if it is not an address.
+/// Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`, but no host names. Returns EVENKEEL_STATUS_BAD_TEXT if `text` is not an address.
 ///
 /// Threads: any, at any time.
 ///
@@ -79,13 +79,13 @@ pub unsafe extern "C" fn evenkeel_address_parse(text: *const c_char, address: *m
     })
 }
 
-/// Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end; 64 are always enough.
+/// Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end. 64 bytes are always enough.
 ///
 /// Threads: any, at any time. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
-/// `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;
-/// `needed` may be written; null is an error.
+/// `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written.
+/// `needed` may be written. A null `needed` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_address_text(
     address: *const EvenkeelAddress,
@@ -137,7 +137,7 @@ mod tests {
         for text in ["", "nowhere", "192.0.2.1", "192.0.2.1:65536", "192.0.2.256:1", "::1:7", "localhost:7"] {
             assert_eq!(parse(text).map(|address| address.port), Err(EvenkeelStatus::BadText), "{text}");
         }
-        // Port 0 means any port, so a packet cannot be sent to it.
+        // Port 0 means any port, so a server cannot send a packet to it.
         assert_eq!(text_of(&parse("192.0.2.1:0").unwrap()), Err(EvenkeelStatus::OutOfRange));
     }
 

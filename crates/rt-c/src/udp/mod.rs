@@ -26,11 +26,11 @@ use settings::settings;
 #[derive(Debug)]
 pub struct EvenkeelUdp(());
 
-/// The value behind an [`EvenkeelUdp`]. Each half is for one thread at a time, so that one thread may send while another receives, and
-/// `each` may answer the packet that it gets.
+/// The value behind an [`EvenkeelUdp`]. Each half is for one thread at a time.
+/// So one thread may send while another thread receives. The callback `each` may answer the packet that it gets.
 pub(crate) struct Socket {
     address: SocketAddr,
-    /// None on systems where sockets have no file descriptor.
+    /// `None` on systems where sockets have no file descriptor.
     descriptor: Option<i32>,
     report: UdpReport,
     incoming: Mutex<Incoming>,
@@ -59,18 +59,18 @@ fn descriptor(_: &Udp) -> Option<i32> {
 
 handles! { EvenkeelUdp, 256 of Socket; }
 
-/// A number that the kernel does not report.
+/// The value of a field whose number the kernel does not report.
 pub const EVENKEEL_UNKNOWN: u64 = 0x7fff_ffff_ffff_ffff;
 
 /// The maximum number of sockets that share an address.
 const SHARDS_MAX: usize = 64;
 
-/// Locks a half of the socket, or fails if another call uses it.
+/// Locks a half of the socket. Fails if another call uses that half.
 fn half<T>(half: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
     half.try_lock().map_err(handle::refused)
 }
 
-/// A received packet. Its pointers are valid until the function that gets it returns.
+/// A received packet. Its pointers are valid until the function that gets the packet returns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelPacket {
@@ -84,20 +84,20 @@ pub struct EvenkeelPacket {
     pub bytes: *const u8,
     /// The length of the payload.
     pub bytes_count: usize,
-    /// How long the packet waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings request time stamps.
+    /// How long the packet waited in the kernel, in nanoseconds. EVENKEEL_UNKNOWN unless the settings request time stamps.
     pub waited_ns: u64,
-    /// 1: the packet was longer than bytes_max, and its rest is cut off. Else 0.
+    /// 1 if the packet was longer than bytes_max, and its rest is cut off. 0 otherwise.
     pub is_truncated: u32,
     /// Always 0.
     pub reserved: u32,
 }
 
-/// A function that the library calls with each received packet. It must return: no exception and no longjmp may leave it. It may answer
-/// with evenkeel_udp_send and evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return
-/// EVENKEEL_STATUS_BUSY meanwhile.
+/// A function that the library calls with each received packet. It must return: no exception and no longjmp may leave it.
+/// The function may answer with evenkeel_udp_send and evenkeel_udp_flush on the same socket.
+/// Meanwhile, calls that receive, or report about receiving, return EVENKEEL_STATUS_BUSY.
 pub type EvenkeelOnPacket = Option<unsafe extern "C" fn(packet: *const EvenkeelPacket, context: *mut c_void)>;
 
-/// The counts of one call that received.
+/// The counts of one call that received packets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelReceived {
@@ -109,15 +109,15 @@ pub struct EvenkeelReceived {
     pub packets: u64,
     /// The sum of the packets' payloads, in bytes.
     pub bytes: u64,
-    /// How many of the packets were cut off.
+    /// How many of the packets were cut off, because they were too long.
     pub truncated: u64,
-    /// Errors of the network or the kernel that were reported in between.
+    /// Errors that the network or the kernel reported during the call.
     pub errors: u32,
-    /// 1: the call stopped at its limit, and more packets may wait. Else 0.
+    /// 1 if the call stopped at its limit, so that more packets may wait. 0 otherwise.
     pub is_bound_reached: u32,
 }
 
-/// The counts of one call that sent the queue.
+/// The counts of one call that sent the queued packets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelFlushed {
@@ -127,7 +127,7 @@ pub struct EvenkeelFlushed {
     pub version: u32,
     /// Packets that the kernel accepted.
     pub sent: u64,
-    /// Packets that the kernel refused; they are dropped.
+    /// Packets that the kernel refused. They are dropped.
     pub refused: u64,
     /// Packets that stay queued, because the kernel had no room.
     pub waiting: u64,
@@ -161,12 +161,12 @@ impl From<SendError> for Failure {
     }
 }
 
-/// Opens a socket. EVENKEEL_STATUS_REFUSED if the kernel refuses the address.
+/// Opens a socket. Returns EVENKEEL_STATUS_REFUSED if the kernel refuses the address.
 ///
-/// Threads: any. Free it with evenkeel_udp_free.
+/// Threads: any. Free the handle with evenkeel_udp_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` may be written; null is an error.
+/// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` may be written. A null `udp` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_new(
     asked: *const EvenkeelUdpSettings,
@@ -180,17 +180,17 @@ pub unsafe extern "C" fn evenkeel_udp_new(
     })
 }
 
-/// Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`. The kernel puts
-/// a packet into the socket of the CPU that handles it. So a thread that stays on that CPU finds the packet in the CPU's cache. The device
-/// (RSS) or the system (RPS) chooses which CPU handles a packet; packets of other CPUs are spread over all sockets. Other sockets of the
-/// same user can join the address. Either all sockets are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
-/// EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
+/// Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`.
+/// The kernel puts a packet into the socket of the CPU that handles it. A thread that stays on that CPU finds the packet in the CPU's cache.
+/// The device (RSS) or the system (RPS) chooses which CPU handles a packet. Packets of other CPUs are spread over all sockets.
+/// Other sockets of the same user can join the address. Either all sockets are opened, or none.
+/// Returns EVENKEEL_STATUS_REFUSED if the kernel refuses the address. EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
 ///
-/// Threads: any. Free each with evenkeel_udp_free.
+/// Threads: any. Free each handle with evenkeel_udp_free.
 ///
 /// # Safety
-/// `asked` as for evenkeel_udp_new; `cpus` is null or points to `cpus_count` numbers; `udps` is null or points to as many places that may be
-/// written.
+/// `asked` as for evenkeel_udp_new; `cpus` is null or points to `cpus_count` numbers.
+/// `udps` is null or points to `cpus_count` places that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_new_sharded(
     asked: *const EvenkeelUdpSettings,
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn evenkeel_udp_new_sharded(
         if !(1..=SHARDS_MAX).contains(&cpus_count) {
             return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("sockets for {cpus_count} CPUs")));
         }
-        // SAFETY: as this function's caller promises; it is neither null nor misaligned.
+        // SAFETY: as this function's caller promises; the pointer is neither null nor misaligned.
         let cpus = unsafe { std::slice::from_raw_parts(cpus, cpus_count) };
         if let Some(twice) = cpus.iter().enumerate().find(|(at, cpu)| cpus[..*at].contains(cpu)) {
             return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("CPU {} twice", twice.1)));
@@ -230,9 +230,9 @@ pub unsafe extern "C" fn evenkeel_udp_new_sharded(
     })
 }
 
-/// Calls `each` with every waiting packet, up to `at_most`. It never waits for packets.
+/// Calls `each` with every waiting packet, up to `at_most`. Never waits for packets.
 ///
-/// Threads: one at a time; another thread may send meanwhile.
+/// Threads: one at a time. Another thread may send meanwhile.
 ///
 /// # Safety
 /// `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
@@ -278,10 +278,10 @@ pub unsafe extern "C" fn evenkeel_udp_receive(
     })
 }
 
-/// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE if it is longer than bytes_max. EVENKEEL_STATUS_NO_ROOM if the queue is full and the
-/// kernel accepts no more now; the packet is then lost.
+/// Queues a packet. Returns EVENKEEL_STATUS_OUT_OF_RANGE if the packet is longer than bytes_max.
+/// Returns EVENKEEL_STATUS_NO_ROOM if the queue is full and the kernel accepts no more now. In that case the packet is lost.
 ///
-/// Threads: one at a time; another thread may receive meanwhile. The function that evenkeel_udp_receive calls may send.
+/// Threads: one at a time. Another thread may receive meanwhile. The function that evenkeel_udp_receive calls may send.
 ///
 /// # Safety
 /// `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
@@ -299,22 +299,22 @@ pub unsafe extern "C" fn evenkeel_udp_send(
         if bytes_count > evenkeel_rt::udp::DATAGRAM_BYTES_MAX {
             return Err(SendError::TooLong.into());
         }
-        // SAFETY: as this function's caller promises; it is not null.
+        // SAFETY: as this function's caller promises; the pointer is not null.
         let bytes = unsafe { std::slice::from_raw_parts(bytes, bytes_count) };
         handle::shared(udp, |udp| Ok(half(&udp.outgoing)?.send(to, bytes)?))
     })
 }
 
-/// Sends the queued packets, as many as the kernel accepts. It never waits.
+/// Sends the queued packets, as many as the kernel accepts. Never waits.
 ///
-/// Threads: one at a time; another thread may receive meanwhile.
+/// Threads: one at a time. Another thread may receive meanwhile.
 ///
 /// # Safety
 /// `flushed` is null or points to a struct prepared by evenkeel_init.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_flush(udp: *mut EvenkeelUdp, flushed: *mut EvenkeelFlushed) -> EvenkeelStatus {
     caught(|| {
-        // SAFETY: as this function's caller promises. The check comes first, because sent packets cannot be called back.
+        // SAFETY: as this function's caller promises. Check first, because a sent packet cannot be called back.
         unsafe { structs::fillable(flushed) }?;
         let done = handle::shared(udp, |udp| Ok(half(&udp.outgoing)?.flush()))?;
         let (sent, refused, waiting) = (done.sent as u64, done.refused as u64, done.waiting as u64);
@@ -323,7 +323,7 @@ pub unsafe extern "C" fn evenkeel_udp_flush(udp: *mut EvenkeelUdp, flushed: *mut
     })
 }
 
-/// The address that the socket receives on.
+/// Writes to `address` the address that the socket receives on.
 ///
 /// Threads: any, at any time.
 ///
@@ -341,13 +341,15 @@ pub unsafe extern "C" fn evenkeel_udp_local_address(
     })
 }
 
-/// The socket's file descriptor, to wait for packets and other events (poll, epoll). It is readable while packets wait in the kernel. Packets
-/// that a limit left over from the last call do not count. It belongs to the library: do not close it, and do not read from it. EVENKEEL_STATUS_UNSUPPORTED on systems without file descriptors.
+/// Writes to `descriptor` the socket's file descriptor, to wait for packets and other events (poll, epoll).
+/// The descriptor is readable while packets wait in the kernel. Packets that remain from the last call because of a limit do not make it readable.
+/// The descriptor belongs to the library: do not close it, and do not read from it.
+/// Returns EVENKEEL_STATUS_UNSUPPORTED on systems without file descriptors.
 ///
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `descriptor` may be written; null is an error.
+/// `descriptor` may be written. A null `descriptor` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_descriptor(udp: *const EvenkeelUdp, descriptor: *mut i32) -> EvenkeelStatus {
     caught(|| {
@@ -359,7 +361,7 @@ pub unsafe extern "C" fn evenkeel_udp_descriptor(udp: *const EvenkeelUdp, descri
 
 /// Closes the socket.
 ///
-/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_udp_free(udp: *mut EvenkeelUdp) -> EvenkeelStatus {
     caught(|| handle::take(udp).map(drop))

@@ -13,8 +13,8 @@ use crate::handle;
 use crate::structs::{self, structs};
 use crate::thread::apply_status;
 
-/// Which settings of a socket are active, and its counters since the start. A setting has an EvenkeelApplyStatus, and the kernel's error number
-/// (errno) if it was refused, else 0.
+/// Which settings of a socket are active, and its counters since the start.
+/// Each setting has an EvenkeelApplyStatus. If the kernel refused it, its error number (errno) follows, else 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpReport {
@@ -30,24 +30,24 @@ pub struct EvenkeelUdpReport {
     pub send_backend: u32,
     /// Always 0.
     pub reserved: u32,
-    /// The size that the receive buffer needs for EvenkeelUdpSettings.players, in bytes; EVENKEEL_UNKNOWN if that is 0.
+    /// The size that the receive buffer needs for EvenkeelUdpSettings.players, in bytes. EVENKEEL_UNKNOWN if that field is 0.
     pub buffer_needed_bytes: u64,
-    /// The size of the receive buffer, in bytes; EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
+    /// The size of the receive buffer, in bytes. EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
     pub buffer_got_bytes: u64,
     /// Packets received.
     pub packets_in: u64,
     /// Packets that the kernel accepted for sending.
     pub packets_out: u64,
-    /// Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report them.
+    /// Packets that the socket had no room for. EVENKEEL_UNKNOWN if the kernel does not report them.
     pub dropped: u64,
     /// Packets that the kernel refused to send.
     pub refused: u64,
-    /// Why the requested or best backend is not used for receiving: an errno; 0 if it is used. ENOSYS can also mean that the library was
-    /// built without it.
+    /// Why the socket does not use the requested or best backend for receiving: an errno. 0 if the socket uses it.
+    /// ENOSYS can also mean that the library was built without this backend.
     pub receive_backend_errno: i32,
-    /// Why the requested or best backend is not used for sending: an errno; 0 if it is used.
+    /// Why the socket does not use the requested or best backend for sending: an errno. 0 if the socket uses it.
     pub send_backend_errno: i32,
-    /// Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
+    /// Whether packets go to the socket of the CPU that handles them: see evenkeel_udp_new_sharded.
     pub shard: u32,
     /// The errno of the field above.
     pub shard_errno: i32,
@@ -71,22 +71,22 @@ pub struct EvenkeelUdpReport {
     pub buffer_forced: u32,
     /// The errno of the field above.
     pub buffer_forced_errno: i32,
-    /// The largest receive buffer that an ordinary process may request (net.core.rmem_max), in bytes; the kernel doubles it.
+    /// The largest receive buffer that an ordinary process may request (net.core.rmem_max), in bytes. The kernel doubles this value.
     /// EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
     pub rmem_max_bytes: u64,
     /// Bytes of the received packets, without headers.
     pub bytes_in: u64,
     /// Bytes of the packets that the kernel accepted for sending.
     pub bytes_out: u64,
-    /// Received packets that were cut off.
+    /// Received packets that were cut off, because they were too long.
     pub truncated: u64,
     /// Errors of the network or the kernel while receiving.
     pub errors: u64,
-    /// Calls that received.
+    /// System calls that received packets.
     pub calls_in: u64,
-    /// Calls that sent.
+    /// System calls that sent packets.
     pub calls_out: u64,
-    /// Packets that were not queued, because the queue was full or they were too long.
+    /// Packets that were not queued, because the queue was full or the packet was too long.
     pub not_queued: u64,
     /// How often the kernel had no room for a packet.
     pub stalls: u64,
@@ -96,7 +96,7 @@ pub struct EvenkeelUdpReport {
     pub failures_of_others: u64,
 }
 
-/// The measurements of the backends. Only for the backend Measured.
+/// The measurements of the backends. They exist only for the backend Measured.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpTrial {
@@ -108,14 +108,14 @@ pub struct EvenkeelUdpTrial {
     pub rounds: u64,
     /// How long the measurement took, in nanoseconds.
     pub took_ns: u64,
-    /// CPU time per received packet, in nanoseconds, the median of the rounds: for One, Batched, Offloaded and Uring. Below 0 for a backend
-    /// that is not available or was not measured.
+    /// CPU time per received packet, in nanoseconds, the median of the rounds. The order is One, Batched, Offloaded and Uring.
+    /// Below 0 for a backend that is not available or was not measured.
     pub receive_ns: [f64; 4],
-    /// CPU time per sent packet, in the same order. On loopback it includes the kernel's work for the receiver.
+    /// CPU time per sent packet, in the same order. On loopback this time includes the kernel's work for the receiver.
     pub send_ns: [f64; 4],
 }
 
-/// A peer that packets did not reach.
+/// A peer that some packets did not reach.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpFailure {
@@ -125,7 +125,7 @@ pub struct EvenkeelUdpFailure {
     pub version: u32,
     /// The peer.
     pub to: EvenkeelAddress,
-    /// The reason for the last of these packets: an errno.
+    /// Why the last of these packets did not reach the peer: an errno.
     pub why_errno: i32,
     /// Always 0.
     pub reserved: u32,
@@ -146,14 +146,14 @@ structs! {
     EvenkeelUdpFailure { to: EvenkeelAddress, why_errno: i32, reserved: u32, packets: u64 }
 }
 
-/// The errno of the first backend that was refused for this half. Later refusals are of backends that were tried in its place.
+/// The errno of the first backend that was refused for this half. Later refusals belong to the backends that were tried next.
 fn first_refused(refused: &[BackendRefusal], of: Half) -> i32 {
     refused.iter().find(|refused| refused.half == of).map_or(0, |refused| refused.why.raw())
 }
 
-/// Which settings of the socket are active, and its counters.
+/// Writes to `report` which settings of the socket are active, and its counters.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives or sends.
 ///
 /// # Safety
 /// `report` is null or points to a struct prepared by evenkeel_init.
@@ -214,13 +214,13 @@ pub unsafe extern "C" fn evenkeel_udp_report(udp: *mut EvenkeelUdp, report: *mut
     })
 }
 
-/// Writes to `buffer` a line for each setting, with its status when the socket was opened and what to do about it. `needed` is the number
-/// of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+/// Writes to `buffer` a line for each setting: its status when the socket was opened, and what to do about it.
+/// `needed` is the number of bytes, with the zero at the end. Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit.
 ///
 /// Threads: any, at any time. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
-/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_report_text(
     udp: *const EvenkeelUdp,
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn evenkeel_udp_report_text(
     })
 }
 
-/// Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if neither half requested the backend Measured.
+/// Writes the measurements of the backends to `trial`. Returns EVENKEEL_STATUS_NO_DATA if neither half requested the backend Measured.
 ///
 /// Threads: any, at any time.
 ///
@@ -262,9 +262,10 @@ pub unsafe extern "C" fn evenkeel_udp_trial(udp: *const EvenkeelUdp, trial: *mut
     })
 }
 
-/// How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and packets were received.
+/// Writes to `waited` how long packets waited in the kernel.
+/// Returns EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and the socket has received packets.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives.
 ///
 /// # Safety
 /// `waited` is null or points to a struct prepared by evenkeel_init.
@@ -277,10 +278,12 @@ pub unsafe extern "C" fn evenkeel_udp_waited(udp: *const EvenkeelUdp, waited: *m
     })
 }
 
-/// One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most
-/// 64 for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
+/// Writes to `failure` one of the peers that packets did not reach, by its number from 0 on.
+/// The first peers are at most 64 for which the kernel refused to send.
+/// After these come at most 64 peers that the network reported, if the settings request these reports.
+/// Returns EVENKEEL_STATUS_NO_DATA if no peer has this number.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives or sends.
 ///
 /// # Safety
 /// `failure` is null or points to a struct prepared by evenkeel_init.
@@ -309,9 +312,9 @@ pub unsafe extern "C" fn evenkeel_udp_failure(
     })
 }
 
-/// Forgets the peers that packets did not reach, and starts to count them again.
+/// Forgets the peers that packets did not reach, and starts to count again.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
+/// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives or sends.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_udp_forget_failures(udp: *mut EvenkeelUdp) -> EvenkeelStatus {
     caught(|| {

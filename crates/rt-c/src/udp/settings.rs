@@ -13,27 +13,27 @@ use crate::failure::{EvenkeelStatus, Failure};
 use crate::structs::structs;
 use crate::text;
 
-/// How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
+/// How packets go between the server and the kernel. EvenkeelUdpSettings.receive and send have this type, and so has EvenkeelUdpReport.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelIoBackend {
-    /// The fastest backend in our measurements: Uring for receiving if the library was built with it, else Offloaded.
+    /// The fastest backend in our measurements: Uring for receiving if the library was built with it, and Offloaded in all other cases.
     Auto = 0,
-    /// The backend that takes the least CPU time per packet on this machine. The library measures them for up to 0.1 s on loopback.
+    /// The backend that takes the least CPU time per packet on this machine. The library measures the backends for up to 0.1 s on loopback.
     Measured = 1,
     /// A call for each packet.
     One = 2,
     /// Up to 64 packets per call.
     Batched = 3,
-    /// The same as Batched, but the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+    /// Like Batched, but the kernel takes or returns several packets of one peer as one message (UDP_GRO, UDP_SEGMENT).
     Offloaded = 4,
-    /// Receives with one standing request of io_uring; it needs a library that was built with it (`make install-rt FEATURES=io-uring`) and
-    /// Linux 6.1 or later. The request belongs to the thread that first receives; if another thread receives, the socket continues as
-    /// Offloaded. Sending is Offloaded.
+    /// Receives with one standing request of io_uring. Sends as Offloaded does.
+    /// Needs Linux 6.1 and a library that was built with `make install-rt FEATURES=io-uring`.
+    /// The request belongs to the thread that first receives. If another thread receives, the socket continues as Offloaded.
     Uring = 5,
 }
 
-/// Settings of a socket. All zero (EVENKEEL_INIT): any port of every interface, and a receive buffer of the system's default size.
+/// Settings of a socket. All zero (EVENKEEL_INIT) means any port of every interface, and a receive buffer of the system's default size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpSettings {
@@ -41,17 +41,17 @@ pub struct EvenkeelUdpSettings {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, IPv4.
+    /// The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null means any port of every IPv4 interface.
     pub address: *const c_char,
-    /// The backend for receiving: one of EvenkeelIoBackend. If the kernel refuses it, the socket uses the next simpler one.
+    /// The backend for receiving: one of EvenkeelIoBackend. If the kernel refuses the backend, the socket uses the next simpler one.
     pub receive: u32,
     /// The backend for sending: one of EvenkeelIoBackend.
     pub send: u32,
-    /// The longest datagram, in bytes, up to 65,527. 0: 1,500.
+    /// The longest datagram, in bytes, up to 65,527. 0 means 1,500.
     pub bytes_max: u32,
-    /// The maximum number of packets that wait to be sent, up to 65,536. 0: 512.
+    /// The maximum number of packets that wait to be sent, up to 65,536. 0 means 512.
     pub queue_packets: u32,
-    /// How many players, or other peers, send to the socket: the receive buffer gets room for their packets. 0: the system's default size.
+    /// How many players, or other peers, send to the socket. The receive buffer gets room for their packets. 0 means the system's default size.
     pub players: u32,
     /// How many packets each player sends per second. Required if players is not 0.
     pub packets_a_second: u32,
@@ -59,21 +59,21 @@ pub struct EvenkeelUdpSettings {
     pub packet_bytes: u32,
     /// The longest time between two calls that receive, in milliseconds: the tick period plus its lateness. Required if players is not 0.
     pub drain_interval_ms: u32,
-    /// Not 0: the kernel reports how long each packet waited.
+    /// If not 0, the kernel reports how long each packet waited.
     pub stamps: u32,
-    /// Not 0: packets that the network did not deliver are counted.
+    /// If not 0, the socket counts packets that the network did not deliver.
     pub hears_undelivered: u32,
-    /// How long a call that finds no packet polls the device for one, in microseconds. 0: it does not poll.
+    /// How long a call that finds no packet polls the device, in microseconds. 0 means that it does not poll.
     pub busy_poll_us: u32,
     /// Always 0.
     pub reserved: u32,
-    /// Only for the backend Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
-    /// are the fields above, or 64 players and 100 bytes if those are 0.
+    /// Packets of each player in a tick, up to 65,535, only for the backend Measured. 0 means 1.
+    /// The number of players and the packet size are the fields above, or 64 players and 100 bytes if those are 0.
     pub packets_a_peer: u32,
-    /// Only for the backend Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
+    /// How long the library measures the backends, in milliseconds, up to 10,000, only for the backend Measured. 0 means 100.
     pub trial_ms: u32,
-    /// Only for the backend Measured: the destination of the test packets, such as `192.0.2.1:9`. At most 4,096 packets of zeros are sent.
-    /// Null: they go between two sockets on loopback, and pass no device.
+    /// The destination of the test packets, such as `192.0.2.1:9`, only for the backend Measured. At most 4,096 packets of zeros are sent.
+    /// Null means that test packets go between two sockets on loopback, and pass no device.
     pub trial_toward: *const c_char,
 }
 
@@ -106,7 +106,7 @@ pub(super) fn number(backend: IoBackend) -> u32 {
     }
 }
 
-/// An address from a text. None if the text is null.
+/// Reads an address from a text. `None` if the text is null.
 ///
 /// # Safety
 /// `text` is null or a text that ends with a zero.

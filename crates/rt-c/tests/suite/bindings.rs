@@ -31,7 +31,7 @@ fn check(path: &str, made: &str) {
 #[test]
 fn the_header_is_fresh() {
     let config = cbindgen::Config::from_file(own("cbindgen.toml")).unwrap();
-    // cbindgen finds the other files by itself. If it got them too, it would declare everything twice.
+    // cbindgen finds the other files by itself. If this test passed them too, cbindgen would declare everything twice.
     let builder = cbindgen::Builder::new().with_config(config).with_src(own("src/lib.rs"));
     let mut made = Vec::new();
     builder.generate().unwrap().write(&mut made);
@@ -49,7 +49,7 @@ fn the_csharp_binding_is_fresh() {
         .csharp_class_name("EvenkeelRt")
         .csharp_class_accessibility("public")
         .csharp_dll_name("evenkeel_rt")
-        // The compilers of Unity and Mono support neither.
+        // The compilers of Unity and Mono support neither function pointers nor `nint`.
         .csharp_use_function_pointer(false)
         .csharp_use_nint_types(false)
         .csharp_generate_const_filter(|name| name.starts_with("EVENKEEL_"))

@@ -1,5 +1,6 @@
-//! The packages for Unity, Godot and .NET, as `deploy/dist/engines.sh` builds them. Their files must parse and name existing files, and
-//! their C# must compile and run. Unity and Godot are replaced by small stand-ins in `tests/csharp`.
+//! The packages for Unity, Godot and .NET, as `deploy/dist/engines.sh` builds them.
+//! Their files must parse and name existing files, and their C# must compile and run.
+//! Small stand-ins in `tests/csharp` replace Unity and Godot.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +16,7 @@ use crate::own;
 use crate::programs::{Library, is_there, success};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The platforms by their NuGet names, each with its library.
+/// The platforms by their NuGet names, each with its library file.
 const NATIVE: [(&str, &str); 5] = [
     ("linux-arm64", "libevenkeel_rt.so"),
     ("linux-x64", "libevenkeel_rt.so"),
@@ -39,7 +40,7 @@ impl Staged {
         }
         let mut script = Command::new(own("../../deploy/dist/engines.sh"));
         script.arg("--stage").arg(folder.path().join("to")).arg(folder.path().join("native"));
-        // A tree without git history has neither of them.
+        // A tree without git history has neither a commit nor a date.
         script.env("EVENKEEL_COMMIT", "test").env("SOURCE_DATE_EPOCH", "1700000000");
         let output = script.output().unwrap();
         success(&output, Path::new("engines.sh"));
@@ -68,7 +69,7 @@ impl Staged {
     }
 }
 
-/// Every file and folder below, relative, in order.
+/// Every file and folder below this folder, as sorted relative paths.
 fn below(folder: &Path) -> BTreeSet<PathBuf> {
     let mut folders = vec![folder.to_owned()];
     let mut found = BTreeSet::new();
@@ -151,7 +152,7 @@ fn the_net_project_has_the_library_where_nuget_wants_it() {
         let packed = staged.dotnet().join("runtimes").join(system).join("native").join(library);
         assert_eq!(fs::read_to_string(packed).unwrap(), system);
     }
-    // Without the others, only Linux is included.
+    // Without libraries for other platforms, the package includes only Linux.
     let linux = Staged::new(&NATIVE[1..2]);
     let systems: Vec<PathBuf> = below(&linux.dotnet().join("runtimes")).into_iter().collect();
     let expected = ["linux-x64", "linux-x64/native", "linux-x64/native/libevenkeel_rt.so"];
@@ -177,7 +178,7 @@ fn the_godot_project_names_its_files() {
     }
 }
 
-/// The lines of a `.meta` file, each `key: value` or the start of an item. Unity's own reader accepts little more.
+/// The lines of a `.meta` file. Each is `key: value` or the start of an item. Unity's own reader accepts little more.
 fn meta(path: &Path) -> Vec<(String, String)> {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let line = |line: &str| {
@@ -207,7 +208,7 @@ fn check_metas(folder: &Path) {
             "{}: {id}",
             path.display()
         );
-        assert!(ids.insert(id.clone()), "{}: its guid is that of another file", path.display());
+        assert!(ids.insert(id.clone()), "{}: another file has the same guid", path.display());
     }
 }
 

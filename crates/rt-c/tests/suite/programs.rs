@@ -33,7 +33,7 @@ enum Linked {
 impl Library {
     pub(crate) fn new() -> Library {
         let folder = tempfile::tempdir().unwrap();
-        // Cargo puts the libraries into the folder of this test, or above it.
+        // Cargo puts the libraries into the folder of this test program, or into the folder above.
         let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
         let at = |name: &str| {
             [built.join(name), built.join("..").join(name)]
@@ -64,7 +64,7 @@ impl Library {
         command.args(WARNINGS).args(extra).arg("-I").arg(own("include")).arg(source).arg("-o").arg(&program);
         match linked {
             Linked::Shared => command.arg("-L").arg(self.folder.path()).args(["-levenkeel_rt", "-lpthread"]),
-            // Strip the debug information: it is most of the library, and would be written for each program.
+            // Strip the debug information: it is most of the library, and the linker would write it into each program.
             Linked::Static => command.arg("-Wl,--strip-debug").arg(self.path("libevenkeel_rt.a")).args(SYSTEM),
         };
         success(&command.output().unwrap(), source);
@@ -83,7 +83,7 @@ pub(crate) fn success(output: &Output, of: &Path) {
     assert!(output.status.success(), "{}: {}: {said}", of.display(), output.status);
 }
 
-/// Whether a program is installed. Otherwise records a skip.
+/// Whether a program is installed. If not, records a skip.
 pub(crate) fn is_there(program: &str) -> bool {
     let there =
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|path| path.join(program).exists());
@@ -118,7 +118,7 @@ fn the_examples_run() {
     }
 }
 
-/// The page begins with a server that a test compiles and runs.
+/// docs/rt-c.md begins with a server that a test compiles and runs.
 #[test]
 fn the_page_begins_with_the_server() {
     let page = fs::read_to_string(own("../../docs/rt-c.md")).unwrap();
@@ -147,7 +147,7 @@ fn the_csharp_example_runs() {
     assert!(printed.contains("50 ticks"), "{printed}");
 }
 
-/// A sidecar that accepts everything until it is asked to end the server. Returns the requests.
+/// A sidecar that accepts every request until one asks it to end the server. Returns the requests.
 fn sidecar(listener: TcpListener) -> Vec<String> {
     let mut heard = Vec::new();
     for stream in listener.incoming() {
@@ -155,7 +155,7 @@ fn sidecar(listener: TcpListener) -> Vec<String> {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut request = Vec::new();
         let mut bytes = [0; 512];
-        // A request ends with its body: two braces, or nothing.
+        // A request ends with its body, which is two braces or empty.
         while !(request.ends_with(b"{}") || request.starts_with(b"GET") && request.ends_with(b"\r\n\r\n")) {
             let Ok(count @ 1..) = stream.read(&mut bytes) else { break };
             request.extend_from_slice(&bytes[..count]);
@@ -243,8 +243,9 @@ fn packets_and_pages_come_and_go() {
     success(&output, &program);
 }
 
-/// The number in C of the backend that a socket of the Rust library gets if it requests io_uring. If the kernel is too old or forbids it,
-/// or the library was built without it, this is the next backend. The features of the whole build decide.
+/// The C number of the backend that a socket of the Rust library gets if it requests io_uring.
+/// If io_uring is not available (old kernel, forbidden, or not built in), the result is the next simpler backend.
+/// The features of the whole build decide.
 fn way_for_uring() -> u32 {
     let address = "127.0.0.1:0".parse().unwrap();
     let settings = UdpSettings { address, receive: BackendChoice::Is(IoBackend::Uring), ..UdpSettings::default() };
@@ -279,7 +280,7 @@ fn pkg_config_finds_what_is_installed() {
         let flags: &[&str] = match linked {
             Linked::Shared => &["--cflags", "--libs"],
             Linked::Static => {
-                // If both exist, a linker takes the shared library, so remove the other one.
+                // If both libraries exist, a linker takes the shared one, so remove the shared library.
                 for entry in fs::read_dir(&lib).unwrap().map(|entry| entry.unwrap().path()) {
                     if entry.to_string_lossy().contains(".so") {
                         fs::remove_file(entry).unwrap();
@@ -358,8 +359,8 @@ fn functions() -> Vec<Function> {
     declared.map(function).collect()
 }
 
-/// Every function gets a null for each of its pointers in turn, and then an invalid handle. Its other pointers are to memory that is valid
-/// for any struct.
+/// Calls every function with a null for each of its pointers in turn, and then with an invalid handle.
+/// The function's other pointers point to memory that is valid for any struct.
 #[test]
 fn no_null_and_no_nonsense_brings_it_down() {
     let functions = functions();
@@ -369,7 +370,7 @@ fn no_null_and_no_nonsense_brings_it_down() {
         let pointers: Vec<usize> = (0..parameters.len()).filter(|at| parameters[*at].contains('*')).collect();
         let handles = |at: usize| parameters[at].contains("Evenkeel") && !parameters[at].contains("**");
         for odd in &pointers {
-            // The library cannot detect a wrong struct pointer, so only handles are invalid.
+            // The library cannot detect a wrong struct pointer, so this test passes only invalid handles.
             let is_struct = structs(&parameters[*odd]);
             let values: &[&str] = if handles(*odd) && !is_struct {
                 &["0", "1", "0xdeadbeef", "~(uintptr_t)0", "(uintptr_t)any"]
@@ -413,7 +414,7 @@ int main(void)
     library.run(&library.compile("cc", &file, Linked::Shared, &["-std=c99"]));
 }
 
-/// Whether a pointer is to a struct, not to a handle. Structs are defined in the header.
+/// Whether a pointer points to a struct, not to a handle. The header defines structs.
 fn structs(of: &str) -> bool {
     let header = fs::read_to_string(own("include/evenkeel_rt.h")).unwrap();
     let name = of.trim_end_matches('*').split_whitespace().find(|word| word.starts_with("Evenkeel"));

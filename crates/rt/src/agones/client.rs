@@ -1,5 +1,5 @@
-//! `Client`: sends one request to the sidecar at a time. Each uses its own connection, and ends after a limited time, whatever the sidecar
-//! does.
+//! `Client`: sends one request at a time to the sidecar. Each request uses its own connection.
+//! Each request ends after a limited time, even if the sidecar does not answer.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,21 +15,21 @@ const PORT_VARIABLE: &str = "AGONES_SDK_HTTP_PORT";
 const PORT: u16 = 9358;
 /// The default timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// The description of a game server has a few thousand bytes, far less than this.
+/// Limits the size of an answer. The description of a game server has only a few thousand bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// The maximum number of bytes that are kept of an answer that refuses a request.
+/// How many bytes of an answer we keep if the sidecar refuses a request.
 const SAID_BYTES_MAX: usize = 200;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AgonesError {
-    /// The environment names no port.
+    /// `AGONES_SDK_HTTP_PORT` does not contain a port.
     #[error("AGONES_SDK_HTTP_PORT is not a port: {said:?}")]
     Port {
         /// The value of the variable.
         said: String,
     },
-    /// No sidecar answers at the port, or not in time.
+    /// The sidecar does not answer at the port, or does not answer in time.
     #[error("no answer of the sidecar at port {port} to {request}: {error}")]
     Connection {
         /// The sidecar's port.
@@ -97,8 +97,8 @@ impl fmt::Display for Request {
     }
 }
 
-/// Sends requests to the sidecar at a port of this machine. Each call blocks until the answer, or its timeout. Do not use it on the thread that
-/// ticks.
+/// Sends requests to the sidecar at a port of this machine. Each call blocks until the sidecar answers or the timeout ends.
+/// Do not call it on the tick's thread.
 ///
 /// ```
 /// use std::time::Duration;
@@ -122,7 +122,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for the port in `AGONES_SDK_HTTP_PORT`; without it, 9358.
+    /// A client for the port in `AGONES_SDK_HTTP_PORT`, or for port 9358 if the variable is not set.
     pub fn from_environment() -> Result<Client, AgonesError> {
         let Some(said) = std::env::var_os(PORT_VARIABLE) else { return Ok(Client::at(PORT)) };
         let port = said.to_str().and_then(|text| text.parse().ok()).filter(|port| *port != 0);
@@ -138,7 +138,7 @@ impl Client {
     /// Sets the timeout of a request, from the connection to the last byte of the answer.
     #[must_use]
     pub fn within(self, timeout: Duration) -> Client {
-        // A time-out of zero means none to the operating system.
+        // The operating system treats a timeout of zero as no timeout.
         Client { timeout: timeout.max(Duration::from_millis(1)), ..self }
     }
 
@@ -147,7 +147,7 @@ impl Client {
         self.timeout
     }
 
-    /// Reports that players may come.
+    /// Reports that players may connect.
     pub fn ready(&self) -> Result<(), AgonesError> {
         self.ask(Request::Ready).map(drop)
     }

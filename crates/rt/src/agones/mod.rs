@@ -1,5 +1,5 @@
-//! Agones: reports to the sidecar of a game server in Kubernetes that the server is ready, healthy, and shutting down. Healthy means that it
-//! ticks. While no ticks come, no health messages are sent, and Agones treats the server as hung.
+//! Agones: reports to the sidecar of a game server in Kubernetes that the server is ready, healthy, and shutting down.
+//! A server is healthy while it ticks. If no ticks come, we send no health messages, and Agones treats the server as hung.
 //!
 //! A thread of its own talks to the sidecar. The tick's thread only stores to memory.
 //!
@@ -35,12 +35,12 @@ pub use client::{AgonesError, Client, Request};
 pub use evenkeel_sys::http::BadAnswer;
 pub use game_server::{GameServer, HealthSpec, ObjectMeta, Port, Spec, Status};
 
-/// The requests to the thread, as bits.
+/// The bits for requests to the thread.
 const READY: u32 = 1;
 const SHUTDOWN: u32 = 2;
 const END: u32 = 4;
 
-/// The wait before a failed request is repeated: the first one, and the longest.
+/// The wait before we repeat a failed request: after the first failure, and at most.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(2);
 
@@ -49,15 +49,16 @@ const RETRY_MOST: Duration = Duration::from_secs(2);
 pub struct AgonesSettings {
     /// The sidecar to report to.
     pub client: Client,
-    /// The time from one health message to the next. Agones judges by `spec.health.periodSeconds`, 5 s by default: use less than that.
+    /// The time from one health message to the next.
+    /// Agones judges by `spec.health.periodSeconds`, 5 s by default: use a shorter time.
     pub health_period: Duration,
     /// After this time without a tick, health messages stop.
     pub stall: Duration,
 }
 
 impl AgonesSettings {
-    /// The default settings for the sidecar that the environment names: a health message every two seconds, and none after two seconds
-    /// without a tick.
+    /// The default settings for the sidecar that the environment names.
+    /// The thread sends a health message every two seconds, and none after two seconds without a tick.
     pub fn from_environment() -> Result<AgonesSettings, AgonesError> {
         Ok(AgonesSettings::at(Client::from_environment()?))
     }
@@ -76,7 +77,7 @@ pub enum Progress {
     NotRequested,
     /// The sidecar has not accepted the request yet. The thread repeats it.
     Asked,
-    /// The sidecar accepted it.
+    /// The sidecar accepted the request.
     Done,
 }
 
@@ -97,8 +98,8 @@ pub struct AgonesReport {
     pub last_failure: Option<String>,
 }
 
-/// Reports to the sidecar from a thread of its own, until it is dropped. Start it before the tick's thread is set up: a thread begins with the
-/// CPUs of the one that starts it.
+/// Reports to the sidecar from a thread of its own, until the `Agones` is dropped.
+/// Start it before you set up the tick's thread: a new thread inherits the CPUs of the thread that starts it.
 ///
 /// ```
 /// use evenkeel_rt::agones::{Agones, AgonesReport, AgonesSettings, Client, Progress};
@@ -139,7 +140,7 @@ impl Agones {
         Ok(Agones { shared, client: settings.client, thread: Some(thread.map_err(AgonesError::Thread)?) })
     }
 
-    /// Call it in each tick: a load and a store. Before the first call, no health message is sent. Call it from one thread.
+    /// Call this method in each tick, from one thread. It costs a load and a store. Before the first call, we send no health message.
     #[inline]
     pub fn tick(&self) {
         // The counter only shows that ticks happen, so a lost increment does not matter.
@@ -147,18 +148,18 @@ impl Agones {
         self.shared.beats.store(beats.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Reports that players may come. Returns at once. The thread repeats the report until the sidecar accepts it.
+    /// Reports that players may connect. Returns at once. The thread repeats the report until the sidecar accepts it.
     pub fn ready(&self) {
         self.ask(READY);
     }
 
-    /// Requests the end of the game server. Returns at once. The thread repeats the request until the sidecar accepts it, and once more
-    /// when this is dropped.
+    /// Requests the end of the game server. Returns at once. The thread repeats the request until the sidecar accepts it.
+    /// When the `Agones` is dropped, the thread tries once more.
     pub fn shutdown(&self) {
         self.ask(SHUTDOWN);
     }
 
-    /// Returns what Agones knows about the game server. It blocks until the answer or the timeout: not for the tick's thread.
+    /// Returns what Agones knows about the game server. Blocks until the answer or the timeout, so do not call it on the tick's thread.
     pub fn game_server(&self) -> Result<GameServer, AgonesError> {
         self.client.game_server()
     }
@@ -166,7 +167,7 @@ impl Agones {
     /// Returns the state of all requests.
     pub fn report(&self) -> AgonesReport {
         let mut report = self.shared.report().clone();
-        // Requests that the thread has not seen yet count as asked.
+        // Requests that the thread has not seen yet count as `Asked`.
         let asked = self.shared.asked.load(Ordering::Relaxed);
         for (bit, progress) in [(READY, &mut report.ready), (SHUTDOWN, &mut report.shutdown)] {
             if asked & bit != 0 && *progress == Progress::NotRequested {
@@ -189,7 +190,7 @@ impl Drop for Agones {
     fn drop(&mut self) {
         self.ask(END);
         if let Some(thread) = self.thread.take() {
-            // The thread has no code that panics; even if it did, this server is ending anyway.
+            // The thread has no code that panics. If it panics nevertheless, this server is ending anyway.
             let _ = thread.join();
         }
     }
@@ -239,7 +240,7 @@ struct Reporter {
     shutdown: Errand,
     next_health: Instant,
     next_withheld: Instant,
-    /// The number of ticks when it last changed, and the time when the thread noticed.
+    /// The number of ticks when that number last changed, and the time when the thread noticed the change.
     beats: u64,
     beat: Option<Instant>,
 }
@@ -251,10 +252,10 @@ impl Reporter {
     }
 
     fn run(mut self) {
-        // A thread begins with the scheduling of the one that started it, which may be real-time. If that cannot be undone, it does little
-        // harm, because this thread sleeps nearly all the time.
+        // A new thread inherits the scheduling of the thread that started it, which may be real-time.
+        // If the change to ordinary scheduling fails, it does little harm: this thread sleeps nearly all the time.
         let _ = evenkeel_sys::sched::set_ordinary(None);
-        // Runs until it is asked to end. It sleeps between two rounds.
+        // Runs until `Agones` asks the thread to end. The thread sleeps between two rounds.
         loop {
             let asked = self.shared.asked.load(Ordering::Relaxed);
             let now = Instant::now();
@@ -277,7 +278,7 @@ impl Reporter {
         }
     }
 
-    /// Whether to send a health message now: one is due, and there was a tick recently.
+    /// Whether to send a health message now: the message is due, and a tick came recently.
     fn health_is_due(&mut self, now: Instant) -> bool {
         let beats = self.shared.beats.load(Ordering::Relaxed);
         if beats != self.beats {
@@ -290,14 +291,14 @@ impl Reporter {
         if is_well {
             self.next_health = now + self.settings.health_period;
         } else if now >= self.next_withheld {
-            // The message stays due, so it is sent at the next tick. It is counted as withheld once per period.
+            // The message stays due, so we send it at the next tick. We count it as withheld once per period.
             self.next_withheld = now + self.settings.health_period;
             self.shared.report().health_withheld += 1;
         }
         is_well
     }
 
-    /// The time to the next check for new ticks. A tick that the check sees late counts as late, so check often.
+    /// The time to the next check for new ticks. If the check sees a tick late, the tick counts as late, so check often.
     fn look(&self) -> Duration {
         let shorter = self.settings.stall.min(self.settings.health_period);
         (shorter / 4).clamp(Duration::from_millis(1), Duration::from_millis(500))

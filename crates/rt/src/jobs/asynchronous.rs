@@ -78,7 +78,7 @@ const DONE: u32 = 2;
 const PANICKED: u32 = 3;
 const DROPPED: u32 = 4;
 
-/// Travels with the job, and reports its end in every case.
+/// Travels with the job, and reports when the job ends, in any way.
 struct Ends(Completion);
 
 impl Ends {
@@ -94,11 +94,11 @@ impl Drop for Ends {
 }
 
 impl Asynchronous {
-    /// Pushes a job. A worker runs it as soon as one is free. If workers sleep, the push wakes one whose first queue is this one, rather
-    /// than one that serves frames.
+    /// Pushes a job. A worker runs the job as soon as one is free.
+    /// If workers sleep, the push prefers to wake a worker whose first queue is this one, rather than one that serves frames.
     ///
     /// # Errors
-    /// If the queue is full and refuses, is for frames, or is served by no worker; or if the job system has ended.
+    /// If the queue is full and refuses, is for frames, or no worker takes from it; or if the job system has ended.
     pub fn push<F>(&self, queue: Queue, job: F) -> Result<(), PushError>
     where
         F: FnOnce() + Send + 'static,
@@ -160,7 +160,7 @@ impl Asynchronous {
     }
 }
 
-/// Runs a job that was pushed while the job system ended, because its threads may have ended already.
+/// Runs a job that was pushed while the job system ended, because the workers may have ended already.
 #[cold]
 fn run_late(shared: &Arc<Shared>, at: &JobQueue) {
     let slot = WorkerSlot::new(shared, CALLER, Vec::new(), Vec::new());

@@ -35,14 +35,15 @@ pub struct FrameCounters {
     pub full: u64,
     /// Threads that the caller and workers woke.
     pub wakes: u64,
-    /// How often a thread left a job to others because its CPU was about to be taken away. The thread looks for a job again every 50 us.
+    /// How often a thread left a job to others because its CPU was about to be taken away.
+    /// The thread looks for a job again every 50 us.
     pub left: u64,
     /// How long the caller slept because the remaining jobs ran on other threads, in nanoseconds.
     pub waited_ns: u64,
-    /// The sum of the jobs' durations, in nanoseconds. The duration of a job with a nested frame includes the jobs that it ran for that frame.
+    /// The sum of the jobs' durations, in nanoseconds. If a job opens a nested frame, its duration includes the jobs that it ran for that frame.
     pub busy_ns: u64,
-    /// The duration of the longest job, in nanoseconds. If jobs take less than 250 ns on average, up to eight are timed together, and this is
-    /// their sum.
+    /// The duration of the longest job, in nanoseconds.
+    /// If jobs take less than 250 ns on average, up to eight are timed together, and this field has the sum of the group.
     pub longest_job_ns: u64,
 }
 
@@ -87,7 +88,7 @@ impl Totals {
         };
         let caller = &shared.counted[CALLER];
         let by_caller = caller.jobs.load(Ordering::Relaxed);
-        // All jobs of the frame are reported, so no worker writes this before the next frame.
+        // All jobs of the frame are reported, so no worker writes this value before the next frame.
         let longest = shared.counted.iter().map(|slot| slot.longest_ticks.swap(0, Ordering::Relaxed)).max();
         Totals {
             by_caller,
@@ -104,7 +105,7 @@ impl Totals {
         }
     }
 
-    /// The difference from `before`. It also updates the average duration of a job.
+    /// The difference from `before`. Also updates the average duration of a job.
     pub(super) fn since(&self, before: &Totals, shared: &Shared) -> FrameCounters {
         let by_caller = self.by_caller.wrapping_sub(before.by_caller);
         let by_workers = self.by_workers.wrapping_sub(before.by_workers);

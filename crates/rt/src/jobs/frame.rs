@@ -26,13 +26,13 @@ pub enum PushError {
     /// The queue does not exist, or is for the other kind of jobs.
     #[error("push a job to queue {}: it does not exist, or is for the other kind of jobs; check the settings", .0.0)]
     WrongQueue(Queue),
-    /// No worker takes jobs from the queue, and no thread runs them instead.
+    /// No worker takes jobs from the queue, and no other thread runs them.
     #[error(
         "push a job to queue {}: no worker takes from it; add a worker for it, or set caller_runs_asynchronous and call run_asynchronous",
         .0.0
     )]
     NoWorker(Queue),
-    /// The completion belongs to a job that has not ended.
+    /// The completion belongs to another job, which has not ended.
     #[error("push a job with a completion of another job: wait until that job has ended, or use another completion")]
     StillPending,
     /// The job system has ended.
@@ -126,7 +126,7 @@ impl<'env> Frame<'_, 'env> {
     /// Pushes many jobs, and wakes another thread at most once.
     ///
     /// # Errors
-    /// As for [`push`](Frame::push). Jobs before the refused one stay pushed.
+    /// As for [`push`](Frame::push). Jobs before the refused job stay pushed.
     pub fn push_batch<F>(&self, queue: Queue, jobs: impl IntoIterator<Item = F>) -> Result<(), PushError>
     where
         F: FnOnce() + Send + 'env,
@@ -149,7 +149,7 @@ impl<'env> Frame<'_, 'env> {
         match self.slot.put(queue.0.into(), at, self.task(job)) {
             Ok(()) => Ok(()),
             Err(task) => {
-                // A thread that was descheduled in the middle of taking a job blocks its place for a moment.
+                // If a thread is descheduled in the middle of taking a job, the job's place in the queue stays blocked for a moment.
                 self.slot.run_here(task);
                 Ok(())
             }
@@ -194,11 +194,12 @@ impl<'env> Frame<'_, 'env> {
         self.push_after(&[], queue, job)
     }
 
-    /// Pushes a job that starts when all of `others` are done. If one of them panics, the job is dropped without running, and so are jobs that
-    /// depend on it. Jobs of an earlier frame, or of another job system, count as done.
+    /// Pushes a job that starts when all of `others` are done.
+    /// If one of `others` panics, the job and all jobs that depend on it are dropped without running.
+    /// Jobs of an earlier frame, or of another job system, count as done.
     ///
     /// # Errors
-    /// If the queue is full and refuses, or the frame has [`linked_max`](super::JobSettings::linked_max) such jobs already.
+    /// If the queue is full and refuses; or if the frame already has [`linked_max`](super::JobSettings::linked_max) jobs of this kind.
     pub fn push_after<F>(&self, others: &[Handle<'env>], queue: Queue, job: F) -> Result<Handle<'env>, PushError>
     where
         F: FnOnce() + Send + 'env,
@@ -249,8 +250,9 @@ impl<'env> Frame<'_, 'env> {
         shared.link_of(handle.generation, handle.link).is_none_or(|link| shared.links.is_done(link))
     }
 
-    /// Runs jobs until this one is done, then returns true. Inside a job it returns false at once if the other job is not done, because that job
-    /// may be beneath it on the stack. Use [`push_after`](Frame::push_after) or [`nested`](Frame::nested) there.
+    /// Runs jobs until this one is done, then returns true. Inside a job it returns false at once if the awaited job is not done.
+    /// The reason: the awaited job may be on the same stack, below the job that waits.
+    /// Inside a job, use [`push_after`](Frame::push_after) or [`nested`](Frame::nested).
     pub fn wait(&self, handle: Handle<'env>) -> bool {
         let link = self.slot.shared.link_of(handle.generation, handle.link);
         match link.filter(|link| !self.slot.shared.links.is_done(*link)) {
@@ -263,11 +265,11 @@ impl<'env> Frame<'_, 'env> {
         }
     }
 
-    /// Calls `each` with every number of the range, in chunks, on this thread and on threads that take from the queue. It returns when all calls
-    /// have returned.
+    /// Calls `each` with every number of the range, in chunks, on this thread and on threads that take from the queue.
+    /// Returns when all calls have returned.
     ///
     /// # Errors
-    /// If the queue does not exist; then `each` was not called.
+    /// If the queue does not exist. In that case `each` was not called.
     pub fn for_each(
         &self,
         queue: Queue,
@@ -291,7 +293,7 @@ impl<'env> Frame<'_, 'env> {
         let all = || while turn() {};
         self.nested(|inner| {
             if helpers > 0 && self.slot.is_worth_sharing(chunks, || _ = turn()) {
-                // If the queue has no room for helpers, this thread makes all calls.
+                // If the queue has no room for helper jobs, this thread makes all calls.
                 let _ = (0..helpers).try_for_each(|_| inner.put(queue, |_: &Frame<'_, '_>| all()));
                 self.slot.wake(at.takers);
             }
@@ -300,8 +302,9 @@ impl<'env> Frame<'_, 'env> {
         Ok(())
     }
 
-    /// Opens a frame inside this one, whose jobs may borrow from here. It runs jobs, and returns when all jobs of the nested frame are
-    /// done. Below eight nested frames, a push runs the job at once.
+    /// Opens a frame inside this one. Jobs of the nested frame may borrow what lives at this point of the code.
+    /// This method runs jobs, and returns when all jobs of the nested frame are done.
+    /// If frames are nested more than eight deep, a push runs the job at once.
     pub fn nested<'inner, R>(&self, body: impl FnOnce(&Frame<'_, 'inner>) -> R) -> R {
         open(self.slot, body)
     }

@@ -1,8 +1,8 @@
-//! `Jobs`: the work of a frame in small pieces on a few threads, and longer work outside it.
+//! `Jobs`: runs the work of a frame in small pieces on a few threads, and longer work outside the frame.
 //!
-//! Each thread takes jobs from its queues in its own order: for example, jobs of the frame first, long ones later. A worker that serves only
-//! long jobs never delays a frame. The thread that opens a frame also runs its jobs. On one CPU, a frame wakes no other thread, because each
-//! wake would cost two context switches and save no time.
+//! Each thread takes jobs from its queues in its own order: for example, jobs of the frame first, long jobs later.
+//! A worker that takes only long jobs never delays a frame. The thread that opens a frame also runs the frame's jobs.
+//! On one CPU, a frame wakes no other thread, because each wake would cost two context switches and save no time.
 //!
 //! ```
 //! use evenkeel_rt::jobs::{JobSettings, Jobs, Queue, WorkerSettings};
@@ -56,8 +56,8 @@ use parts::{CALLER, Shared, WorkerSlot};
 
 /// Workers and their queues.
 ///
-/// Dropping a `Jobs` runs all asynchronous jobs that were pushed, waits for them, and ends the workers. [`discard`](Jobs::discard) drops
-/// the waiting jobs instead.
+/// Dropping a `Jobs` runs all asynchronous jobs that were pushed, waits for them, and ends the workers.
+/// [`discard`](Jobs::discard) drops the waiting jobs instead.
 pub struct Jobs {
     shared: Arc<Shared>,
     /// The slot of the thread that opens frames.
@@ -69,10 +69,10 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Starts the workers. It allocates all memory here.
+    /// Starts the workers. Allocates all memory that the job system needs.
     ///
     /// # Errors
-    /// If the settings are invalid, or the system starts no more threads; then no worker is left.
+    /// If the settings are invalid, or the system starts no more threads. In that case all started workers have ended.
     pub fn start(settings: &JobSettings) -> Result<Jobs, JobsError> {
         settings.check()?;
         let (shared, sources) = Shared::new(settings);
@@ -105,11 +105,11 @@ impl Jobs {
         Ok(jobs)
     }
 
-    /// Opens a frame: calls `body`, which pushes jobs, and returns when all of them are done. This thread runs jobs until then. Jobs may borrow
-    /// what outlives the call.
+    /// Opens a frame: calls `body`, which pushes jobs, and returns when all of them are done.
+    /// The calling thread runs jobs until all jobs are done. Jobs may borrow data that outlives the call.
     ///
     /// # Panics
-    /// If `body` or a job panics, with the first panic's payload, after all other jobs are done.
+    /// If `body` or a job panics. The panic has the payload of the first panic, and comes after all other jobs are done.
     pub fn frame<'env, R>(&mut self, body: impl FnOnce(&Frame<'_, 'env>) -> R) -> R {
         let shared = &self.shared;
         // No job is left, so no thread uses a link.
@@ -126,19 +126,20 @@ impl Jobs {
         self.last
     }
 
-    /// Pushes asynchronous jobs, from any thread.
+    /// Returns a handle that pushes asynchronous jobs, from any thread.
     pub fn asynchronous(&self) -> Asynchronous {
         Asynchronous { shared: Arc::clone(&self.shared) }
     }
 
-    /// Runs up to `at_most` asynchronous jobs of queues that no worker takes from, and returns how many it ran. It is for servers without
-    /// workers, in the time that their tick has left; [`JobSettings::caller_runs_asynchronous`] allows pushes to such queues.
+    /// Runs up to `at_most` asynchronous jobs of queues that no worker takes from, and returns how many it ran.
+    /// Servers without workers call this method in the time that a tick has left.
+    /// [`JobSettings::caller_runs_asynchronous`] allows pushes to such queues.
     pub fn run_asynchronous(&mut self, at_most: usize) -> usize {
         self.slot.run_orphans(at_most)
     }
 
-    /// Ends the workers as soon as the jobs that run are done, and drops the asynchronous jobs that wait. Returns how many asynchronous
-    /// jobs it dropped.
+    /// Ends the workers as soon as the running jobs are done, and drops the waiting asynchronous jobs.
+    /// Returns how many asynchronous jobs it dropped.
     ///
     /// ```
     /// use evenkeel_rt::jobs::{JobSettings, Jobs, Queue};
@@ -204,7 +205,7 @@ impl Jobs {
     /// Refuses further jobs, and ends the workers.
     fn end_workers(&mut self) {
         self.shared.is_closed.store(true, Ordering::SeqCst);
-        // Each worker is awake and sees the request before it sleeps, or sleeps and is woken. The first call has a fence.
+        // Each worker either is awake and sees the request before it sleeps, or sleeps and is woken. The first call has a fence.
         (0..=self.threads.len()).for_each(|slot| _ = self.shared.gate.wake_one(1 << slot));
         let own = std::thread::current().id();
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != own) {

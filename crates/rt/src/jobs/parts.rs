@@ -1,5 +1,6 @@
-//! The types of a job system: what all of its threads share, and what each thread has for itself. A job gets the slot of the thread that runs
-//! it, and the slots share the queues of jobs. So these types name each other, and are in one file.
+//! The types of a job system: what all of its threads share, and what each thread has for itself.
+//! A job gets the slot of the thread that runs it, and the slots share the queues of jobs.
+//! So these types name each other, and are in one file.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -25,7 +26,7 @@ pub(super) const CALLER: usize = 0;
 /// The panics in the jobs of one frame.
 #[derive(Default)]
 pub(super) struct Failures {
-    /// The first panic. It has a lock of the standard library, because only a panicking thread takes it.
+    /// The first panic. A lock of the standard library is good enough here, because only a panicking thread takes it.
     pub(super) first: std::sync::Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -45,11 +46,11 @@ impl Failures {
     }
 }
 
-/// Drops a panic's payload. If the drop panicked freely, it would end a worker.
+/// Drops a panic's payload. A panic in that drop must not end a worker.
 #[cold]
 pub(super) fn drop_quietly(payload: Box<dyn Any + Send>) {
     if let Err(again) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload))) {
-        // The second payload is leaked, because dropping it could panic too.
+        // We leak the payload of the second panic, because dropping it could panic too.
         std::mem::forget(again);
     }
 }
@@ -57,9 +58,9 @@ pub(super) fn drop_quietly(payload: Box<dyn Any + Send>) {
 /// How the CPUs are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// All threads on one CPU: a thread that wakes another loses its own turn.
+    /// All threads share one CPU: a thread that wakes another gives its CPU away.
     OneCpu,
-    /// Several CPUs with a limit on CPU time, so spinning while waiting is a waste.
+    /// Several CPUs with a limit on CPU time: a thread that spins while it waits uses up the limit.
     Limited,
     /// Several CPUs without a limit on CPU time.
     Several,
@@ -68,7 +69,7 @@ pub(super) enum Sharing {
 pub(super) struct JobQueue {
     /// Jobs that the caller pushes outside of jobs. Most jobs are of this kind, so this path must be the cheapest.
     pub(super) from_caller: Sink<Task>,
-    /// Jobs that are pushed inside jobs, jobs that have waited for others, and asynchronous jobs.
+    /// Jobs that were pushed inside jobs, jobs that have waited for others, and asynchronous jobs.
     pub(super) ring: Ring<Task>,
     pub(super) settings: QueueSettings,
     /// A bit for each slot that takes from this queue.
@@ -80,7 +81,7 @@ pub(super) struct JobQueue {
 }
 
 impl JobQueue {
-    /// The next job. Jobs that have waited or were pushed inside a job come first, because others may wait for them.
+    /// The next job. Jobs from the ring come first, because other jobs may wait for them.
     #[inline]
     pub(super) fn pop(&self) -> Option<Task> {
         self.ring.pop().or_else(|| self.from_caller.pop())
@@ -110,7 +111,7 @@ pub(super) struct Counted {
     pub(super) wakes: AtomicU64,
     pub(super) left: AtomicU64,
     pub(super) waited_ns: AtomicU64,
-    /// The longest job since the caller last read this value.
+    /// The duration of the longest job since the caller last read this value.
     pub(super) longest_ticks: AtomicU64,
 }
 
@@ -122,33 +123,34 @@ pub(super) struct Shared {
     pub(super) links: Links,
     /// The jobs that wait, each at the index of its link.
     pub(super) waiting: Box<[Mutex<Waiting>]>,
-    /// The number of the frame, unique among all job systems: a handle of another frame counts as done.
+    /// The number of the frame, unique among all job systems. A handle of another frame counts as done.
     pub(super) generation: AtomicU64,
     pub(super) gate: Gate,
-    /// The link whose end the caller waits for.
+    /// The link that the caller waits for.
     pub(super) awaited: AtomicU32,
     pub(super) counted: Box<[Counted]>,
     pub(super) sharing: Sharing,
     /// The slices of the CPUs, if the user asked for them.
     pub(super) sliced: Option<Sliced>,
     pub(super) looks: u32,
-    /// The recent average duration of a frame's job. It starts high, so that at first any job wakes other threads.
+    /// The recent average duration of a frame's job. The average starts high, so that at first any job wakes other threads.
     pub(super) mean_ticks: AtomicU64,
     /// How many jobs a thread takes at once.
     pub(super) claim_most: AtomicU64,
     pub(super) worth_waking_ticks: u64,
     pub(super) ticks_per_us: u64,
-    /// No job is accepted any more.
+    /// Whether the job system refuses all further jobs.
     pub(super) is_closed: AtomicBool,
-    /// Workers end, whether or not jobs wait.
+    /// Whether workers must end now, even if jobs wait.
     pub(super) stop: AtomicBool,
-    /// Held while jobs run that were left when the workers ended, so that the thread that ends the job system waits for them.
+    /// A thread holds this lock while it runs jobs that were left when the workers ended.
+    /// So the thread that ends the job system waits for these jobs.
     pub(super) leftovers: std::sync::Mutex<()>,
     /// The panics in jobs that no frame waits for.
     pub(super) asynchronous_failures: Failures,
 }
 
-/// The label of a task that depends on no other and that no other depends on.
+/// The label of a task without a link: it depends on no other task, and no other task depends on it.
 pub(super) const UNLINKED: u32 = u32::MAX;
 
 /// One thread's slot in a job system.
@@ -159,18 +161,18 @@ pub(super) struct WorkerSlot {
     pub(super) takes: Box<[u8]>,
     /// The frame queues among `takes`.
     pub(super) takes_for_frames: Box<[u8]>,
-    /// The caller's ends of all queues. Empty for other slots.
+    /// The caller's ends of all queues. Other slots have none.
     pub(super) sources: Box<[Source<Task>]>,
-    /// Jobs that were taken from a queue and have not run yet. A job that waits for others runs these before it sleeps.
+    /// Jobs that this thread took from a queue and has not run yet. A job that waits for others runs them before it sleeps.
     pub(super) claimed: RefCell<Option<Claim<Task>>>,
     pub(super) tally: Tally<Failures>,
     /// How many jobs are on this thread's stack, nested in each other.
     pub(super) running: Cell<u32>,
     /// The queue of the job that was taken last.
     pub(super) queue: Cell<u8>,
-    /// Whether a job was left to other threads, because this CPU is about to go.
+    /// Whether this thread left a job to other threads, because its CPU is about to be taken away.
     pub(super) has_left_job: Cell<bool>,
-    /// Time that was counted and is not published yet.
+    /// Busy time that this thread has counted and not published yet.
     pub(super) busy_ticks: Cell<u64>,
     pub(super) longest_ticks: Cell<u64>,
     pub(super) jobs: Cell<u64>,

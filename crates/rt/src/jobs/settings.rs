@@ -11,16 +11,16 @@ pub struct Queue(pub u8);
 /// Whether a frame waits for the jobs of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueKind {
-    /// A frame waits for these jobs, and they may borrow what outlives the frame.
+    /// A frame waits for these jobs. They may borrow data that outlives the frame.
     Frame,
-    /// No frame waits for these jobs, and they own the data that they use.
+    /// No frame waits for these jobs. They own the data that they use.
     Asynchronous,
 }
 
 /// What happens to a job whose queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The pushing thread runs it at once. A job whose dependencies are not done is refused.
+    /// The pushing thread runs the job at once. A job whose dependencies are not done is refused.
     #[default]
     RunHere,
     /// The push fails with [`PushError::Full`](super::PushError::Full), and the job is dropped.
@@ -72,7 +72,7 @@ impl QueueSettings {
 /// Settings of a worker, which is a thread.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerSettings {
-    /// The queues that the worker takes jobs from; each time from the first one that has a job.
+    /// The queues that the worker takes jobs from. It always takes from the first queue that has a job.
     pub queues: Vec<Queue>,
     /// The kernel settings of the worker's thread.
     pub thread: ThreadConfig,
@@ -88,7 +88,7 @@ impl WorkerSettings {
 /// Settings of a job system.
 #[derive(Clone, Debug)]
 pub struct JobSettings {
-    /// The queues. The thread that opens a frame takes from the frame queues, in this order.
+    /// The queues. The thread that opens a frame takes jobs from the frame queues, in the order of this list.
     pub queues: Vec<QueueSettings>,
     /// The workers, at most 63. Without workers, the thread that opens a frame runs all of its jobs.
     pub workers: Vec<WorkerSettings>,
@@ -96,21 +96,22 @@ pub struct JobSettings {
     pub linked_max: u32,
     /// How many dependencies all jobs of a frame may have together, at most 1,048,576.
     pub waits_max: u32,
-    /// Whether asynchronous jobs may be pushed to queues that no worker takes from, because the thread that owns the job system calls
-    /// [`run_asynchronous`](super::Jobs::run_asynchronous). Without it, such a push is an error.
+    /// Whether asynchronous jobs may be pushed to queues that no worker takes from. If not, such a push is an error.
+    /// Set it if the thread that owns the job system calls [`run_asynchronous`](super::Jobs::run_asynchronous).
     pub caller_runs_asynchronous: bool,
     /// What a thread does when it finds no job.
     pub idling: Idling,
-    /// The time slices of the CPUs, if a hypervisor may give them in slices. If a frame's job would not finish before its CPU is taken
-    /// away, it begins on another CPU, provided that the other CPUs finish all waiting jobs before this CPU is back. On CPUs without slices
-    /// this costs some 20 ns a job.
+    /// The time slices of the CPUs, if a hypervisor may run the CPUs in slices.
+    /// If a frame's job would not finish before its CPU is taken away, the thread leaves the job to another CPU.
+    /// The thread leaves the job only if the other CPUs finish all waiting jobs before this CPU is back.
+    /// On CPUs without slices this setting costs some 20 ns a job.
     pub slices: Option<Slices>,
 }
 
 /// What a thread does when it finds no job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Idling {
-    /// Sleeps at once on one CPU or under a CPU limit. Otherwise it looks for another job for some microseconds.
+    /// Sleeps at once on one CPU or under a CPU limit. Otherwise looks for another job for some microseconds, then sleeps.
     #[default]
     AsTheMachineIs,
     /// Sleeps at once.

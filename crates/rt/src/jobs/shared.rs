@@ -1,4 +1,4 @@
-//! The shared part of a job system: its layout, and the durations that its threads learn.
+//! The shared part of a job system: its queues and slots, and the job durations that its threads learn.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -10,16 +10,17 @@ use super::parts::{CLAIM_MOST, Counted, Failures, JobQueue, Shared, Sharing, Tas
 use super::settings::{Idling, JobSettings, Queue, QueueKind};
 use super::sliced::Sliced;
 
-/// Waking a thread costs some microseconds, mostly on the CPU of the waking thread. If there is less work than this, one thread finishes it
-/// sooner alone.
+/// Waking a thread costs some microseconds, mostly on the CPU of the waking thread.
+/// If less work than this waits, one thread finishes the work sooner alone.
 const WORTH_WAKING_NS: u64 = 10_000;
 
-/// A thread takes as many jobs at once as probably last this long. Taking single jobs would be slower: an atomic operation, a look at more
-/// urgent queues and a reading of the clock each cost about as much as a short job.
+/// A thread takes as many jobs at once as will probably last this long.
+/// Taking single jobs would be slower: an atomic operation, a look at more urgent queues and a clock reading are needed each time.
+/// Each of these costs about as much as a short job.
 const CLAIMED_NS: u64 = 2000;
 
-/// How often a thread looks for another job before it sleeps. A look takes some 50 ns, so all together cost about as much as waking the
-/// thread.
+/// How often a thread looks for another job before it sleeps.
+/// A look takes some 50 ns, so all looks together cost about as much as waking the thread.
 const LOOKS: u32 = 60;
 
 /// How many job systems this process has started.
@@ -43,7 +44,7 @@ impl Shared {
             let takers = caller | bits(&|queues| queues.iter().any(is_this));
             JobQueue {
                 from_caller,
-                // The extra room is for jobs that waited for others: it is never taken by pushed jobs.
+                // Pushed jobs never take the extra room. It is for jobs that waited for others.
                 ring: Ring::new(queue.capacity + linked),
                 settings: *queue,
                 takers,
@@ -79,7 +80,7 @@ impl Shared {
 
     /// Learns the average duration of the jobs of a frame.
     pub(super) fn learn(&self, mean_ticks: u64) {
-        // Half of the new average comes from this frame, so that already the second frame of a new kind is estimated well.
+        // Half of the new average comes from this frame. So after one frame of a new kind, the estimate is good.
         let mean_ticks = self.mean_ticks.load(Ordering::Relaxed) / 2 + mean_ticks / 2;
         self.mean_ticks.store(mean_ticks, Ordering::Relaxed);
         let claimed_ticks = self.ticks_per_us * CLAIMED_NS / 1000;
@@ -90,12 +91,12 @@ impl Shared {
         ticks.saturating_mul(1000) / self.ticks_per_us.max(1)
     }
 
-    /// Whether a queue of these has a job.
+    /// Whether one of these queues has a job.
     pub(super) fn has_work(&self, queues: &[u8]) -> bool {
         queues.iter().any(|queue| self.queues.get(usize::from(*queue)).is_some_and(JobQueue::has_ready))
     }
 
-    /// The link of a handle. None if the handle belongs to another frame.
+    /// The link of a handle. `None` if the handle belongs to another frame.
     pub(super) fn link_of(&self, generation: u64, link: Link) -> Option<Link> {
         (generation == self.generation.load(Ordering::Relaxed)).then_some(link)
     }
@@ -110,8 +111,8 @@ fn ticks_per_us() -> u64 {
     (ticks_then.saturating_sub(ticks) / us.max(1)).max(1)
 }
 
-/// How the threads share CPUs, and whether their CPU time is limited. If this cannot be read, the threads count as sharing several CPUs
-/// under a limit.
+/// How the threads share CPUs, and whether their CPU time is limited.
+/// If we cannot read these facts, the result is `Limited`: several CPUs under a limit.
 fn sharing(settings: &JobSettings) -> Sharing {
     let Ok(own) = thread::affinity() else { return Sharing::Limited };
     let requested = settings.workers.iter().map(|worker| worker.thread.cpus.as_ref().unwrap_or(&own));

@@ -6,15 +6,15 @@ use evenkeel_sys::{clock, thread};
 
 use crate::slices::{Slices, Waiting, begins};
 
-/// A thread that leaves a job to others looks again after this time.
+/// After a thread left a job to others, it looks for a job again after this time.
 const NAP_NS: u64 = 50_000;
-/// No thread has run on a CPU yet.
+/// The CPU of a thread that has not run on any CPU yet.
 const NOWHERE: u32 = u32::MAX;
-/// The system does not remember a job that takes longer than this, because it says little about other jobs.
+/// We do not record a job that takes longer than this, because its duration says little about other jobs.
 const LONG_NS_MAX: u64 = 5_000_000;
-/// The longest job of a queue is forgotten at this rate per frame, so that one outlier counts for some fifty frames.
+/// The rate per frame at which we forget the longest job of a queue. One outlier counts for some fifty frames.
 const MEMORY: u64 = 64;
-/// The average job length is over about this many jobs.
+/// The average job length covers about this many jobs.
 const MEAN_MEMORY: u64 = 32;
 
 pub(super) struct Sliced {
@@ -25,14 +25,14 @@ pub(super) struct Sliced {
     lengths: Box<[Lengths]>,
 }
 
-/// How long the jobs of a queue take, without the gaps. Threads write it without a lock, so a job may be lost.
+/// How long the jobs of a queue take, without the gaps. Threads write these fields without a lock, so a measurement may be lost.
 #[derive(Default)]
 struct Lengths {
     longest_ns: AtomicU64,
     mean_ns: AtomicU64,
 }
 
-/// The jobs of a queue, and who takes them.
+/// The jobs of a queue, and the slots that take them.
 #[derive(Clone, Copy)]
 pub(super) struct Offered {
     pub(super) queue: usize,
@@ -59,7 +59,7 @@ impl Sliced {
         cpu
     }
 
-    /// Whether the next of these jobs should begin on this slot's CPU now.
+    /// Whether the next job of this queue should begin on this slot's CPU now.
     #[inline]
     pub(super) fn begins(&self, slot: usize, offered: Offered) -> bool {
         let cpu = self.is_here(slot);
@@ -71,13 +71,13 @@ impl Sliced {
             return true;
         }
         let others = || self.others(cpu, offered.takers & !(1 << slot));
-        // Each of the other CPUs may be in the middle of a job.
+        // Each of the other CPUs may be in the middle of a job: count half of an average job for each.
         let running_ns = others().count() as u64 * mean_ns / 2;
         let waiting = Waiting { next_ns, all_ns: offered.jobs.saturating_mul(mean_ns) + running_ns };
         begins(now_ns, waiting, own, others().map(|cpu| self.slices.cpu(cpu)))
     }
 
-    /// The CPUs of these slots, each once, without this one.
+    /// The CPUs of these slots, each CPU once, without the CPU of this slot.
     fn others(&self, own: usize, slots: u64) -> impl Iterator<Item = usize> {
         let of_slot = move |slot: &usize| (slots & 1 << slot != 0).then(|| self.cpus[*slot].load(Ordering::Relaxed));
         let is_first = move |slot: usize, cpu: u32| !(0..slot).any(|before| of_slot(&before) == Some(cpu));
@@ -99,7 +99,7 @@ impl Sliced {
         mean_ns.store(before_ns - before_ns / MEAN_MEMORY + took_ns / MEAN_MEMORY, Ordering::Relaxed);
     }
 
-    /// Lets the longest jobs fade. Call it after each frame.
+    /// Lets the recorded longest jobs decay. Call it after each frame.
     pub(super) fn forget(&self) {
         for Lengths { longest_ns, .. } in &self.lengths {
             let ns = longest_ns.load(Ordering::Relaxed);
@@ -119,7 +119,7 @@ mod tests {
     use crate::jobs::{JobSettings, Jobs, Queue, WorkerSettings};
     use crate::slices::CpuSlice;
 
-    /// Every CPU that a thread of the test may run on.
+    /// The test assumes that its threads run on CPUs below this number.
     const CPUS: usize = 256;
     const ELSEWHERE: u32 = 300;
 
@@ -138,14 +138,14 @@ mod tests {
             thread::set_affinity(&[here].into_iter().collect()).unwrap();
             let sliced = Sliced::new(gone(), 2, 1);
             let begins = |takers| sliced.begins(0, Offered { queue: 0, takers, jobs: 1 });
-            // The CPU of this slot is not known yet, so that the job does not count as interrupted.
+            // We do not know the CPU of this slot yet, so the job does not count as interrupted.
             sliced.took(0, 0, 100_000);
-            assert!(begins(TO_BOTH), "the other thread has run nowhere yet");
+            assert!(begins(TO_BOTH), "the second thread has not run on any CPU yet");
             sliced.cpus[1].store(ELSEWHERE, Ordering::Relaxed);
             assert!(!begins(TO_BOTH), "CPU {ELSEWHERE} is always available");
             assert!(begins(0b01), "nobody else takes it");
             sliced.cpus[1].store(here as u32, Ordering::Relaxed);
-            assert!(begins(TO_BOTH), "the other thread is on the same CPU");
+            assert!(begins(TO_BOTH), "both threads are on the same CPU");
         };
         std::thread::spawn(body).join().unwrap();
     }
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(lengths(), [63_000, 2000]);
     }
 
-    /// The known slices may be wrong. Frames must end nevertheless.
+    /// The recorded slices may be wrong. Frames must end nevertheless.
     #[test]
     fn frames_end_whatever_is_known_of_the_cpus() {
         let available = Slices::given(&[]);

@@ -1,4 +1,4 @@
-//! `WorkerSlot`: one thread of a job system. It takes jobs in its order, runs and counts them, wakes other threads, and sleeps.
+//! `WorkerSlot`: one thread of a job system. It takes jobs from its queues in order, runs and counts them, wakes other threads, and sleeps.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -12,14 +12,15 @@ use super::parts::{CALLER, CLAIM_MOST, Counted, JobQueue, Shared, Sharing, Task,
 use super::settings::QueueKind;
 use super::sliced::{Offered, Sliced};
 
-/// A bit in a task's label (which is its link): a dependency panicked. Such a task is not run.
+/// A bit in a task's label, next to its link: a dependency of the task panicked. The slot does not run such a task.
 const SPOILT: u32 = 1 << 31;
 
-/// How many ended jobs a thread collects before it reports them to the waiting thread. It reports at once when it finds no other job.
+/// How many ended jobs a thread collects before it reports them to the waiting thread.
+/// If the thread finds no other job, it reports at once.
 const UNREPORTED_MAX: u64 = 16;
 
-/// The maximum number of nested jobs on a thread's stack, each of which waits for its own frame. Beyond it, jobs run where they are
-/// pushed, so that no unrelated job comes on top.
+/// The maximum number of nested jobs on a thread's stack, each of which waits for its own frame.
+/// Beyond this number, a push runs the job at once, so that no unrelated job gets on the stack.
 const DEPTH_MAX: u32 = 8;
 
 impl WorkerSlot {
@@ -64,7 +65,7 @@ impl WorkerSlot {
         stands >= at.settings.capacity
     }
 
-    /// Puts a job into a queue; returns it if its place is blocked.
+    /// Puts a job into a queue. If the job's place in the queue is blocked, returns the job.
     #[inline]
     pub(super) fn put(&self, queue: usize, at: &JobQueue, task: Task) -> Result<(), Task> {
         match self.sources.get(queue) {
@@ -78,7 +79,7 @@ impl WorkerSlot {
         self.running.get() > 0
     }
 
-    /// Runs jobs of frames until it finds none, or until `is_enough` says that all awaited jobs are done. True if it ran any.
+    /// Runs jobs of frames until it finds none, or until `is_enough` says that all awaited jobs are done. Returns whether it ran any.
     pub(super) fn help(&self, is_enough: impl Fn() -> bool) -> bool {
         let mut began = tsc::ticks();
         let mut ran = false;
@@ -93,7 +94,7 @@ impl WorkerSlot {
         ran
     }
 
-    /// Runs jobs, and sleeps if it finds none. It may return early.
+    /// Runs jobs, and sleeps if it finds none. This function may return early.
     pub(super) fn settle(&self, left: &Left<'_>) {
         self.settle_until(|| left.is_nothing());
     }
@@ -112,7 +113,7 @@ impl WorkerSlot {
             gate.sleep(self.id, self.shared.looks);
             add(&self.counted().waited_ns, clock::monotonic_ns().saturating_sub(began_ns));
         }
-        // The thread may have been woken for a kind of job that a frame does not run, so another thread is woken for it.
+        // A push may have woken this thread for a kind of job that a frame does not run. So wake another thread for that job.
         self.pass_on();
     }
 
@@ -128,7 +129,7 @@ impl WorkerSlot {
         shared.awaited.store(UNLINKED, Ordering::Relaxed);
     }
 
-    /// Whether this many chunks are enough work for more than one thread. To find out, it runs the first chunk and measures its time.
+    /// Whether this many chunks are enough work for more than one thread. To answer, it runs the first chunk and measures the time.
     pub(super) fn is_worth_sharing(&self, chunks: usize, first: impl FnOnce()) -> bool {
         if self.shared.sharing == Sharing::OneCpu {
             return false;
@@ -150,7 +151,7 @@ impl WorkerSlot {
             let mut is_fresh = true;
             while let Some(task) = self.take(&self.takes) {
                 if std::mem::take(&mut is_fresh) {
-                    // For many jobs only one thread is woken. That thread wakes the next if there is work for two.
+                    // A push of many jobs wakes only one thread. That thread wakes the next if there is work for two.
                     self.pass_on();
                 }
                 // No frame waits for an asynchronous job.
@@ -202,7 +203,7 @@ impl WorkerSlot {
         None
     }
 
-    /// Whether the next job of this queue should begin on this CPU. If not, another thread is woken for it.
+    /// Whether the next job of this queue should begin on this CPU. If not, wakes another thread for the job.
     fn begins(&self, sliced: &Sliced, queue: u8, at: &JobQueue) -> bool {
         let offered = Offered { queue: queue.into(), takers: at.takers, jobs: at.len() as u64 };
         let begins = offered.jobs == 0 || sliced.begins(self.id, offered);
@@ -214,21 +215,21 @@ impl WorkerSlot {
         begins
     }
 
-    /// If a job was left to other threads, waits a moment for them.
+    /// If this thread left a job to others, waits a moment.
     fn leave_to_others(&self) {
         if self.has_left_job.take() {
             Sliced::nap();
         }
     }
 
-    /// Whether the next job is already taken, and too short to be timed by itself.
+    /// Whether the thread has already taken the next job, and that job is too short to be timed by itself.
     #[inline]
     fn is_timed_with_next(&self) -> bool {
         self.shared.claim_most.load(Ordering::Relaxed) == CLAIM_MOST
             && self.claimed.borrow().as_ref().is_some_and(|claim| !claim.is_empty())
     }
 
-    /// Runs a job of a frame, which began at the given time. Returns when the next one begins, or the same time if both are timed together.
+    /// Runs a frame's job, whose start time is `began`. Returns the start time of the next job: the same time if both are timed together.
     #[inline]
     fn run(&self, task: Task, began_ticks: u64) -> u64 {
         let label = task.label();
@@ -274,7 +275,7 @@ impl WorkerSlot {
     #[cold]
     fn drop_spoilt(&self, task: Task) {
         let link = Link::at(task.label() & !SPOILT);
-        // A panic while its closure is dropped must not stop this thread.
+        // If the drop of the task's closure panics, this thread must continue.
         let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.discard(&self.tally)));
         add(&self.counted().dropped, 1);
         if let Err(payload) = dropped {
@@ -284,27 +285,27 @@ impl WorkerSlot {
     }
 
     fn run_asynchronous(&self, task: Task) -> u64 {
-        // The job may be long, so first report the jobs before it.
+        // The next job may be long, so first report the jobs before it.
         self.report();
         task.run(self, &self.tally);
         add(&self.counted().asynchronous, 1);
         tsc::ticks()
     }
 
-    /// Runs every asynchronous job that waits, after the workers have ended.
+    /// After the workers have ended, runs every asynchronous job that waits.
     pub(super) fn run_pending(&self) {
         let next = || self.shared.queues.iter().find_map(JobQueue::pop);
         std::iter::from_fn(next).for_each(|task| _ = self.run_asynchronous(task));
     }
 
-    /// Runs up to `at_most` asynchronous jobs that no worker takes.
+    /// Runs up to `at_most` asynchronous jobs of queues that no worker takes from.
     pub(super) fn run_orphans(&self, at_most: usize) -> usize {
         let orphans = || self.shared.queues.iter().filter(|queue| queue.takers == 0);
         let next = || orphans().find_map(|queue| queue.pop());
         (0..at_most).map_while(|_| next().map(|task| self.run_asynchronous(task))).count()
     }
 
-    /// Publishes the slot's counts, then reports ended jobs, so that a waiting thread sees these jobs counted.
+    /// Publishes the slot's counts, then reports ended jobs. So a thread that waits for these jobs sees them counted.
     pub(super) fn report(&self) {
         let jobs = self.jobs.replace(0);
         if jobs > 0 {
@@ -323,12 +324,12 @@ impl WorkerSlot {
         }
     }
 
-    /// Wakes a thread for a job in this queue, if that is faster than to run it here.
+    /// Wakes a thread for a job in this queue, if that is faster than to run the job on this thread.
     #[inline]
     pub(super) fn announce(&self, queue: usize) {
         let Some(at) = self.shared.queues.get(queue) else { return };
         let takes_it = at.takers & self.bit() != 0;
-        // Without a fence, a thread that falls asleep right now may be overlooked. Then this thread runs the job itself in the end.
+        // Without a fence, we may overlook a thread that falls asleep right now. In that case this thread runs the job itself in the end.
         if takes_it && self.shared.gate.idle() & at.takers == 0 {
             return;
         }
@@ -366,10 +367,10 @@ impl WorkerSlot {
         }
     }
 
-    /// Marks a job as done. Jobs without another open dependency go to their queues.
+    /// Marks a job as done. Puts jobs without another open dependency into their queues.
     pub(super) fn link_is_done(&self, link: Link, well: bool) {
         self.shared.links.done(link, well, |free, all_well| self.set_free(free, all_well));
-        // After this fence, either we see that the link is waited for, or the waiting thread sees that it is done.
+        // After this fence, either we see that a thread waits for the link, or the waiting thread sees that the link is done.
         fence(Ordering::SeqCst);
         if self.shared.awaited.load(Ordering::Relaxed) == link.index() as u32 {
             self.wake(1 << CALLER);
@@ -384,8 +385,8 @@ impl WorkerSlot {
         }
         match self.shared.queues[queue].ring.push(task) {
             Ok(()) => self.announce(queue),
-            // The ring has room for all jobs that can wait. But a thread that is preempted while it takes a job out blocks that job's
-            // place.
+            // The ring has room for all jobs that can wait.
+            // But while a thread is preempted in the middle of taking a job out, that job's place stays blocked.
             Err(task) => self.run_here(task),
         }
     }

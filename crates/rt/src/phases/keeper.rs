@@ -1,5 +1,6 @@
-//! `PhaseKeeper`: applies the rule to a running clock. The tick thread publishes its slot and applies small shifts. That costs a few stores and no
-//! system call. A helper thread reads the slots of the other sessions and plans the shifts.
+//! `PhaseKeeper`: applies the rule to a running clock. The tick thread publishes its slot and applies small shifts.
+//! The tick thread needs a few stores for that, and no system call.
+//! A helper thread reads the slots of the other sessions and plans the shifts.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -14,18 +15,18 @@ use super::{PhaseError, PhaseReport, PhaseSettings, PhaseState};
 use crate::helper_thread::give_way;
 use crate::quantum::Alignment;
 
-/// The interval between two reads of the other slots, and the time that each neighbour adds to it. So the cost per session does not grow with
-/// the number of sessions.
+/// The interval between two reads of the other slots. Each neighbour adds this time again to the interval.
+/// So the cost per session does not grow with the number of sessions.
 const LOOK: Duration = Duration::from_millis(250);
 const LOOK_EACH: Duration = Duration::from_millis(5);
-/// The maximum time for which the start waits for the thread.
+/// How long the start waits for the helper thread, at most.
 const READY: Duration = Duration::from_millis(500);
-/// The weight of a new tick in the smoothed work is one over this.
+/// The smoothed work takes in one part of this many from each new tick.
 const WORK_PARTS: i64 = 64;
 
 #[derive(Debug, Default)]
 struct Mailbox {
-    /// The newest plan, for the thread that ticks.
+    /// The newest plan, for the tick thread.
     step: Option<Step>,
     is_over: bool,
 }
@@ -36,7 +37,7 @@ struct Shared {
     over: Condvar,
 }
 
-/// The part of a session that does not change, by which it recognises its neighbours.
+/// The part of a session that does not change. The session recognises its neighbours by it.
 #[derive(Clone, Copy, Debug)]
 struct Own {
     id: u64,
@@ -44,7 +45,7 @@ struct Own {
     cpus: Cpus,
 }
 
-/// The part of a clock that spreads its ticks. Dropping it ends its thread and removes the session's slot.
+/// The part of a clock that spreads the clock's ticks. Dropping it ends the helper thread and removes the session's slot.
 #[derive(Debug)]
 pub(crate) struct PhaseKeeper {
     writer: SlotWriter,
@@ -55,7 +56,7 @@ pub(crate) struct PhaseKeeper {
     left_ns: i64,
     shifted_ns: i64,
     work_ns: u64,
-    /// How far the search for time slices has moved ticks from their phase. It moves them back.
+    /// How far the search for time slices has moved ticks from their phase. The search moves them back later.
     searched_ns: i64,
     alignment: Alignment,
     has_plan: bool,
@@ -63,7 +64,7 @@ pub(crate) struct PhaseKeeper {
 }
 
 impl PhaseKeeper {
-    /// Joins the sessions of the folder. Returns the delay of the next tick, which is due at `due_ns`: 0 unless it `is_first`.
+    /// Joins the sessions of the folder. Returns the delay of the next tick, which is due at `due_ns`. If not `is_first`, the delay is 0.
     pub(crate) fn join(
         settings: &PhaseSettings,
         period_ns: u64,
@@ -98,9 +99,9 @@ impl PhaseKeeper {
         Ok((keeper, delay_ns))
     }
 
-    /// Publishes the first entry, and returns the delay of the tick in it.
+    /// Publishes the first entry. Returns the delay of the tick in that entry.
     fn begin(&mut self, folder: &Path, scanner: &mut Scanner, first: &Ticks, is_first: bool) -> u64 {
-        // Sessions that start at once choose their phases one after another.
+        // Sessions that start at the same time choose their phases one after another.
         let _lock = FolderLock::take(folder);
         let mut seen = Neighbours::new();
         seen.look(scanner, &self.own);
@@ -123,17 +124,17 @@ impl PhaseKeeper {
         };
         let started = std::thread::Builder::new().name("evenkeel-phases".into()).spawn(body);
         started.map_err(|error| Errno::from(&error))?;
-        // After the start nothing is allocated: this waits until the thread has all its memory.
+        // After the start we allocate nothing, so wait here until the thread has all its memory.
         let _ = is_ready.recv_timeout(READY);
         Ok(())
     }
 
-    /// The clock shifts the next tick by `aligner_ns` for alignment. Returns by how much to shift it for its neighbours.
+    /// The clock shifts the next tick by `aligner_ns` for alignment. Returns the additional shift for the neighbours.
     pub(crate) fn move_ns(&mut self, alignment: Alignment, aligner_ns: i64) -> i64 {
         self.alignment = alignment;
         self.searched_ns = match alignment {
             Alignment::Trying | Alignment::Held => 0,
-            // After a search the aligner moves ticks back to their phase. They are back when it no longer moves them.
+            // After a search, the aligner moves ticks back to their phase. The ticks are back when the aligner no longer moves them.
             Alignment::Free | Alignment::NoMultiple if aligner_ns == 0 => 0,
             Alignment::Looking | Alignment::Free | Alignment::NoMultiple => self.searched_ns.saturating_add(aligner_ns),
         };
@@ -159,7 +160,7 @@ impl PhaseKeeper {
 
     /// Records how long a tick worked.
     pub(crate) fn worked(&mut self, work_ns: u64) {
-        // A tick counts as at most a period: one pause of a second says nothing about the next ticks.
+        // A tick counts as at most one period, because one pause of a second says nothing about the next ticks.
         let work_ns = work_ns.min(self.period_ns) as i64;
         let before_ns = self.work_ns as i64;
         let parts = if before_ns == 0 { 1 } else { WORK_PARTS };
@@ -168,7 +169,7 @@ impl PhaseKeeper {
 
     /// Publishes when the next tick is due. Called once per tick.
     pub(crate) fn publish(&mut self, due_ns: u64) {
-        // A session with such a period has no neighbours. Its slot becomes silent.
+        // A session whose period is out of range has no neighbours. Its slot becomes silent.
         if PERIODS_NS.contains(&self.period_ns) {
             self.writer.publish(&Slot {
                 time_namespace: self.own.time_namespace,
@@ -202,7 +203,7 @@ impl PhaseKeeper {
         matches!(self.alignment, Alignment::Looking | Alignment::Trying | Alignment::Held) || self.searched_ns != 0
     }
 
-    /// The newest plan, once. It never waits.
+    /// Returns the newest plan, each plan once. Never waits.
     fn newest(&self) -> Option<Step> {
         match self.shared.mailbox.try_lock() {
             Ok(mut mailbox) => mailbox.step.take(),
@@ -227,7 +228,7 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Mailbox> {
     shared.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The sessions that tick on CPUs of this session, and this one. Its capacity covers all, so reading the slots allocates nothing.
+/// The sessions that tick on CPUs of this session, and this session. The capacity covers all, so reading the slots allocates nothing.
 struct Neighbours {
     ticks: Box<[Ticks]>,
     many: usize,
@@ -299,7 +300,7 @@ mod tests {
         assert_eq!(delay_ns, 0);
         let mut scanner = Scanner::open(folder.path()).unwrap();
         let mut due_ns = 50_000_000_u64;
-        // For each row: the aligner's state and its move of the next tick, then whether the session keeps its phase.
+        // For each row: the aligner's state, the aligner's move of the next tick, and whether the session keeps its phase.
         let table = [
             (Alignment::Looking, 0, true),
             (Alignment::Looking, 2_000_000, true),
@@ -321,7 +322,7 @@ mod tests {
             assert_eq!(seen, [(50_000_000 + 20_000_000 * (at as u64 + 1), is_fixed)], "{at}");
             assert_eq!(keeper.report().state == PhaseState::Aligned, is_fixed, "{at}");
         }
-        // The other sessions must see the place where this session holds its ticks.
+        // The other sessions must see the phase at which this session holds its ticks.
         assert_eq!(keeper.move_ns(Alignment::Held, 3_000_000), 0);
         keeper.publish(7);
         let check = |_, slot: Slot| {

@@ -6,8 +6,8 @@
 //! | the slots of all sessions on the host | `evenkeel_sys::phase_registry`, `evenkeel_sys::phase_slot` |
 //! | both in a [`TickClock`](crate::TickClock), with a thread that reads the slots | `keeper` |
 //!
-//! Alignment comes first. While the clock searches for time slices, tries phases, or holds one, its session keeps its phase, and the others
-//! spread around it.
+//! Alignment comes first. While the clock searches for time slices, tries phases, or holds one, its session keeps its phase.
+//! The other sessions spread around it.
 
 mod keeper;
 mod rule;
@@ -39,23 +39,23 @@ pub(crate) use keeper::PhaseKeeper;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseSettings {
-    /// The folder of the sessions' files. None means /dev/shm. Sessions see each other if they use the same folder.
+    /// The folder of the sessions' files. `None` means /dev/shm. Sessions see each other if they use the same folder.
     pub folder: Option<PathBuf>,
 }
 
 /// What a clock does about the phases of other sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PhaseState {
-    /// The clock does nothing, because it was not requested.
+    /// Spreading was not requested.
     #[default]
     Off,
-    /// The clock keeps its phase, because the [`Align`](crate::Align) of its ticks needs it. Other sessions spread around it.
+    /// The clock keeps its phase, because the [`Align`](crate::Align) setting of its ticks needs that. Other sessions spread around it.
     Aligned,
-    /// No other session shares CPUs with this one at a fitting period.
+    /// No other session with a matching period shares CPUs with this one.
     Alone,
-    /// The clock's ticks move towards their place.
+    /// The clock's ticks move towards their goal.
     Settling,
-    /// The clock's ticks are in their place, to within a two-hundredth of the period.
+    /// The clock's ticks are at their goal, to within a two-hundredth of the period.
     Settled,
 }
 
@@ -78,9 +78,9 @@ pub struct PhaseReport {
     pub state: PhaseState,
     /// The number of other sessions that the clock takes into account.
     pub neighbours: u32,
-    /// The sum of all shifts so far, with the shift of the first tick. Positive: later.
+    /// The sum of all shifts so far, including the delay of the first tick. Positive: later.
     pub shifted_ns: i64,
-    /// The remaining shift to the session's place in the period. Positive: later.
+    /// The remaining shift to the session's goal in the period. Positive: later.
     pub distance_ns: i64,
 }
 
@@ -122,7 +122,7 @@ pub enum PhaseError {
         /// The kernel's error.
         errno: Errno,
     },
-    /// Only Linux has such files.
+    /// Only Linux has the files of sessions.
     #[error("phases of sessions need Linux: leave phases out on this system")]
     Unsupported,
     /// The thread that reads the other sessions' slots could not be started.

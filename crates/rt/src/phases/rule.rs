@@ -1,51 +1,53 @@
-//! The rule by which sessions spread their ticks: each moves its own phase a little, away from all others, and nobody directs them. Pure: the
-//! state of the sessions comes in, a shift goes out.
+//! The rule by which sessions spread their ticks: each session moves its own phase a little, away from all others. Nobody directs them.
+//! The rule is a pure function: from the state of the sessions it computes a shift.
 //!
-//! The ticks of sessions with one period lie on a circle of that length. Each session pushes each other away: by half the circle if their
-//! ticks coincide, by nothing if they are half a circle apart, and linearly between. The pushes are weighted by the work of the ticks. For
-//! each order on the circle they balance in one arrangement. In it every tick has a share of the circle around it in proportion to its
-//! weight, as with DESYNC. DESYNC moves each tick towards the midpoint of its two neighbours, so a change spreads like heat, in a time that
-//! grows with the square of the number of sessions. Here each session sees all others, so the balance of the pushes gives its distance to
-//! the goal at once. All move straight to their goals, at speeds in proportion to their distances, and arrive together. No session
-//! overtakes another.
+//! The ticks of sessions with one period lie on a circle, whose length is that period. Each session pushes each other session away.
+//! The push is half the circle if their ticks coincide, zero if they are half a circle apart, and linear between.
+//! The work of the ticks weights the pushes. For each order on the circle, one arrangement balances the pushes.
+//! In that arrangement, every tick has a share of the circle in proportion to its weight, as with DESYNC.
+//! DESYNC moves each tick towards the midpoint of its two neighbours, so a change spreads like heat.
+//! With DESYNC, settling takes a time that grows with the square of the number of sessions.
+//! Here each session sees all others, so the balance of the pushes gives its distance to the goal at once.
+//! All sessions move straight to their goals and arrive together, because speed is proportional to distance. No session overtakes another.
 //!
-//! Other periods join if the ratio is one of small whole numbers. Ticks of 20 ms and of 30 ms meet at distances that differ by multiples of
-//! 10 ms. So the circle of this pair has 10 ms, and the push counts once for each time that the circle fits into the period. Sessions whose
-//! ratio has larger numbers meet at all distances: no phase is better, and they are left out.
+//! Sessions with another period join if the ratio of the periods is one of small whole numbers.
+//! Ticks of 20 ms and of 30 ms meet at distances that differ by multiples of 10 ms. So the circle of this pair has 10 ms.
+//! The push counts once for each time that the circle fits into the period.
+//! If the ratio has larger numbers, ticks meet at all distances: no phase is better, so the rule ignores such sessions.
 
 use std::cmp::Ordering;
 
-/// The maximum shift of one tick, as a part of its period. Players do not notice it.
+/// The maximum shift of a tick is its period divided by this number. Players do not notice it.
 pub(super) const SHIFT_PARTS: u64 = 2000;
 /// The maximum number of neighbours that count.
 pub(super) const NEIGHBOURS_MAX: usize = 256;
-/// A session has settled when its distance to the goal is at most one over this of its period.
+/// A session has settled when its distance to the goal is at most its period divided by this number.
 const SETTLED_PARTS: u64 = 200;
-/// Near the goal, a tick moves by at most this part of the distance, because what a session reads about others is slightly old.
+/// Near the goal, a tick moves by at most this part of the distance, because a session sees slightly old data of others.
 const NEAR: f64 = 1.0 / 32.0;
-/// Two ticks within this part of a period are ordered by the numbers of their sessions.
+/// If two ticks are within this part of a period, the numbers of their sessions decide the order.
 const CLOSE: f64 = 1.0 / 1000.0;
-/// The largest number in a ratio of periods, and how exact it must be. A shift corrects five times as much drift.
+/// The largest number in a ratio of periods. The next value says how exact the ratio must be: a shift corrects five times as much drift.
 const RATIO_MAX: u64 = 8;
 const RATIO_PARTS: u64 = 10_000;
-/// Work counts up to this part of the period: one session with a wrong figure cannot claim the circle.
+/// Work counts up to the period divided by this number, so one session with a wrong figure cannot claim the circle.
 const WORK_PARTS: u64 = 4;
-/// A session's weight is its work plus the mean work of all sessions. It is at least this part of the period, so that idle sessions have a
-/// share too.
+/// A session's weight is its work plus the mean work of all sessions.
+/// The weight is at least the period divided by this number, so that idle sessions have a share too.
 const WEIGHT_PARTS: f64 = 1000.0;
-/// How many first phases a new session compares.
+/// How many phases for its first tick a new session compares.
 const STARTS: u64 = 512;
 
 /// The ticks of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticks {
-    /// The session's number. Each session has a different one, which orders sessions whose ticks coincide.
+    /// The session's number. No two sessions have the same number, so numbers order sessions whose ticks coincide.
     pub(super) id: u64,
     /// From one tick to the next.
     pub(super) period_ns: u64,
-    /// When one of the session's ticks is due, on the clock that all sessions share.
+    /// When one of the session's ticks is due, by the clock that all sessions share.
     pub(super) due_ns: u64,
-    /// How long a tick works, smoothed.
+    /// How long a tick works, as a smoothed average.
     pub(super) work_ns: u64,
     /// Whether the session keeps its phase, whatever others do.
     pub(super) is_fixed: bool,
@@ -56,7 +58,7 @@ pub(super) struct Ticks {
 pub(super) struct Step {
     /// The distance to the session's goal. Positive means later.
     pub(super) distance_ns: i64,
-    /// By how much to shift each tick until the next look: at most the period divided by [`SHIFT_PARTS`].
+    /// The shift of each tick until the session looks again: at most the period divided by [`SHIFT_PARTS`].
     pub(super) shift_ns: i64,
     /// The number of sessions that the plan takes into account.
     pub(super) neighbours: u32,
@@ -69,7 +71,8 @@ impl Step {
     }
 }
 
-/// The ratio of a session's period to another's, in lowest terms. The circle of the pair fits `numerator` times into the session's period.
+/// The ratio of a session's period to another session's, in lowest terms.
+/// The circle of the pair fits `numerator` times into the session's period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ratio {
     numerator: u64,
@@ -79,7 +82,7 @@ struct Ratio {
 impl Ratio {
     const ONE: Ratio = Ratio { numerator: 1, denominator: 1 };
 
-    /// `None` if the ratio has no small whole numbers.
+    /// Returns `None` if the ratio needs a number above [`RATIO_MAX`].
     fn between(mine_ns: u64, theirs_ns: u64) -> Option<Ratio> {
         let (mine, theirs) = (u128::from(mine_ns), u128::from(theirs_ns));
         (1..=u128::from(RATIO_MAX)).find_map(|denominator| {
@@ -91,7 +94,7 @@ impl Ratio {
         })
     }
 
-    /// How many ticks of the other session there are in a period.
+    /// How many ticks the other session has in one period of this session.
     fn per_period(self) -> f64 {
         self.numerator as f64 / self.denominator as f64
     }
@@ -101,7 +104,7 @@ impl Ratio {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     ratio: Ratio,
-    /// How much later the middle of the neighbour's work is than the middle of the session's own work, on the circle of the pair.
+    /// The distance on the circle of the pair from the middle of the session's own work to the middle of the neighbour's work.
     after_ns: f64,
     work_ns: f64,
     id: u64,
@@ -136,7 +139,7 @@ impl View {
         &self.seen[..self.many]
     }
 
-    /// Sorts the neighbours with the session's own period to the front, in their order on the circle, and returns their number.
+    /// Sorts the neighbours with the session's own period to the front, in circle order. Returns their number.
     fn sort(&mut self) -> usize {
         let seen = &mut self.seen[..self.many];
         let is_other = |one: &Seen| one.ratio != Ratio::ONE;
@@ -148,7 +151,7 @@ impl View {
     }
 }
 
-/// The plan of a session from its knowledge of the others. At most [`NEIGHBOURS_MAX`] of them count.
+/// Plans the shift of a session from its knowledge of the others. At most [`NEIGHBOURS_MAX`] of them count.
 pub(super) fn step(me: &Ticks, neighbours: &[Ticks]) -> Step {
     let mut view = View::new(me, neighbours);
     if view.many == 1 || me.period_ns == 0 {
@@ -161,7 +164,7 @@ pub(super) fn step(me: &Ticks, neighbours: &[Ticks]) -> Step {
     let mean_ns =
         (view.seen().iter().map(|one| one.work_ns).sum::<f64>() / view.many as f64).max(period_ns / WEIGHT_PARTS);
     let weight = |one: &Seen| one.work_ns + mean_ns;
-    // The pushes of other periods on this session.
+    // The pushes on this session from sessions with other periods.
     let mut foreign = 0.0;
     let mut all: f64 = same.iter().map(weight).sum();
     for one in others {
@@ -171,7 +174,7 @@ pub(super) fn step(me: &Ticks, neighbours: &[Ticks]) -> Step {
         foreign += share * push_ns;
         all += share;
     }
-    // Sessions of the same period push each other with equal force, so their distances follow from sums along the circle.
+    // Two sessions of one period push each other with equal force, so sums along the circle give their distances.
     let middle: f64 = same.iter().map(|one| weight(one) * one.after_ns).sum();
     let total: f64 = same.iter().map(weight).sum();
     let (mut before, mut own_ns, mut farthest_ns) = (0.0, 0.0, 0.0_f64);
@@ -194,20 +197,21 @@ pub(super) fn step(me: &Ticks, neighbours: &[Ticks]) -> Step {
     Step { distance_ns: own_ns as i64, shift_ns, neighbours }
 }
 
-/// The change of a neighbour's push if the session numbers decide which one is first, and not the places. Within a few shifts, each of two
-/// sessions may see itself before the other, because its view is a moment old. Then both would head for the same place.
+/// How a neighbour's push changes if session numbers, not phases, decide which of two ticks is first.
+/// Within a few shifts, each of two sessions may see itself first, because its view is slightly old.
+/// Without this change, both sessions would head for the same phase.
 fn turned_ns(me: &Ticks, one: &Seen) -> f64 {
     let period_ns = me.period_ns as f64;
     let close_ns = CLOSE * period_ns;
     match one.id.cmp(&me.id) {
-        // The neighbour is right behind and should be ahead, or the other way round.
+        // By the phases the neighbour is right behind, and by the numbers it should be ahead, or the reverse.
         Ordering::Less if one.after_ns > 0.0 && one.after_ns < close_ns => period_ns,
         Ordering::Greater if one.after_ns > period_ns - close_ns => -period_ns,
         _ => 0.0,
     }
 }
 
-/// By how much a new session should delay its first tick, before any player is there: to the middle of the largest gap. Less than a period.
+/// The delay of a new session's first tick, before any player is there: to the middle of the largest gap. Less than a period.
 pub(super) fn start(me: &Ticks, neighbours: &[Ticks]) -> u64 {
     let view = View::new(me, neighbours);
     let others = || view.seen().iter().filter(|one| one.id != me.id);
@@ -226,7 +230,7 @@ pub(super) fn start(me: &Ticks, neighbours: &[Ticks]) -> u64 {
     let at = |start: u64| (u128::from(me.period_ns) * u128::from(start) / u128::from(STARTS)) as u64;
     let best = (0..STARTS).map(at).max_by(|one, other| {
         let order = clearance(*one as f64).partial_cmp(&clearance(*other as f64)).unwrap_or(Ordering::Equal);
-        // If several shifts are equally good, the first one wins.
+        // If several shifts are equally good, take the first one.
         order.then(other.cmp(one))
     });
     best.unwrap_or_default()
@@ -272,7 +276,7 @@ mod tests {
         let (one, other) = (ticks(1, 100_000_000), ticks(2, 101_000_000));
         let (first, second) = (step(&one, &[other]), step(&other, &[one]));
         assert_eq!((first.distance_ns, second.distance_ns), (-4_500_000, 4_500_000));
-        assert_eq!((first.shift_ns, second.shift_ns), (-10_000, 10_000), "a two-thousandth of the period a tick");
+        assert_eq!((first.shift_ns, second.shift_ns), (-10_000, 10_000), "a two-thousandth of the period");
         let far = ticks(2, 110_000_000);
         assert_eq!(step(&one, &[far]), Step { distance_ns: 0, shift_ns: 0, neighbours: 1 });
         assert!(step(&one, &[far]).is_settled(20_000_000) && !first.is_settled(20_000_000));
@@ -303,7 +307,7 @@ mod tests {
     #[test]
     fn more_work_gets_more_room() {
         let heavy = Ticks { work_ns: 4_000_000, ..ticks(1, 0) };
-        // Weights 4 + 2, 1 + 2 and 1 + 2 of 12: half the circle for the heavy one, whose middle is 2 ms after it is due.
+        // The weights are 4 + 2, 1 + 2 and 1 + 2 of 12. So the heavy session gets half the circle. The middle of its work is 2 ms after its due time.
         let sessions = [heavy, ticks(2, 9_000_000), ticks(3, 14_000_000)];
         for me in &sessions {
             assert_eq!(step(me, &sessions).distance_ns, 0, "{me:?}");
@@ -318,7 +322,7 @@ mod tests {
         let others = [ticks(1, 0), ticks(2, 4_000_000), ticks(3, 8_000_000)];
         assert!(start(&ticks(9, 40_000_000), &others).abs_diff(14_000_000) < 80_000);
         let halves = [Ticks { period_ns: 10_000_000, ..ticks(1, 0) }];
-        assert!(start(&ticks(9, 0), &halves).abs_diff(5_000_000) < 80_000, "between the ticks of one twice as fast");
+        assert!(start(&ticks(9, 0), &halves).abs_diff(5_000_000) < 80_000, "between ticks that come twice as often");
     }
 
     proptest! {

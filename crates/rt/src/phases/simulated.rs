@@ -1,5 +1,5 @@
-//! Simulated hosts: the rule settles from any start, with sessions that come, go, crash, or change their rate or work. A session knows the
-//! others only by the slots that they had published by its last read.
+//! Simulated hosts: the rule settles from any start, with sessions that come, go, crash, or change their rate or work.
+//! Each session sees only the slots that the others had published by its last read.
 
 use super::rule::{SHIFT_PARTS, Step, Ticks, start, step};
 
@@ -24,7 +24,7 @@ impl Chance {
 struct Simulated {
     /// The session's last published ticks, with the due time of its next tick.
     ticks: Ticks,
-    /// The session's plan until its next read: how far to move, and when to read.
+    /// The session's plan until its next read.
     plan: Step,
     left_ns: i64,
     looks_ns: u64,
@@ -47,9 +47,9 @@ impl Host {
         self.sessions.iter().map(|session| session.ticks).collect()
     }
 
-    /// Adds a session whose next tick is due at `due_ns`, wherever the others are.
+    /// Adds a session whose next tick is due at `due_ns`, without regard to the others.
     fn put(&mut self, period_ns: u64, work_ns: u64, due_ns: u64) {
-        // Session numbers in no particular order.
+        // Gives sessions numbers in no particular order.
         self.next_id += 1;
         let id = self.next_id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let ticks = Ticks { id, period_ns, due_ns, work_ns, is_fixed: false };
@@ -58,7 +58,7 @@ impl Host {
         self.sessions.push(Simulated { ticks, plan: Step::default(), left_ns: 0, looks_ns, every_ns });
     }
 
-    /// Adds a session that starts now and looks for the largest gap.
+    /// Adds a session that starts now and chooses the largest gap.
     fn join(&mut self, period_ns: u64, work_ns: u64) {
         let due_ns = self.now_ns + period_ns;
         let me = Ticks { id: u64::MAX, period_ns, due_ns, work_ns, is_fixed: false };
@@ -93,7 +93,7 @@ impl Host {
         session.ticks.due_ns += session.ticks.period_ns.saturating_add_signed(shift_ns);
     }
 
-    /// The smallest distance of two ticks on the circle of their pair, from middle to middle of their work.
+    /// The smallest distance of two ticks on the circle of their pair, between the middles of their work.
     fn closest_ns(&self) -> u64 {
         let all = self.published();
         let middle = |ticks: &Ticks| ticks.due_ns + ticks.work_ns / 2;
@@ -106,7 +106,7 @@ impl Host {
         apart.min().unwrap_or(u64::MAX)
     }
 
-    /// How even the ticks of one period are: the smallest distance as a share of the distance of even ticks.
+    /// How evenly the ticks of one period are spread: the smallest distance, as a share of the distance of evenly spread ticks.
     fn evenness(&self) -> f64 {
         self.closest_ns() as f64 * self.sessions.len() as f64 / self.sessions[0].ticks.period_ns as f64
     }
@@ -138,8 +138,8 @@ fn sessions_that_join_settle_within_ten_seconds() {
     }
 }
 
-/// All ticks at one phase are farthest from the goal: half a circle, which takes a thousand ticks. They spread evenly all the time, so
-/// after half of that time they are half as far apart.
+/// If all ticks have one phase, they are farthest from the goal: half a circle, which takes a thousand ticks.
+/// The sessions move apart at a steady rate, so after half of that time they are half as far apart.
 #[test]
 fn sessions_at_one_phase_part() {
     for many in COUNTS {
@@ -204,7 +204,7 @@ fn sessions_come_and_go_for_minutes() {
         }
         host.run(TEN_SECONDS_NS);
         assert!(host.all_settled(), "{seed}");
-        // The ticks are not evenly spread, because their work differs, but no two overlap.
+        // The ticks are not evenly spread, because their work differs. But no two ticks overlap.
         let room_ns = PERIOD_NS / host.sessions.len() as u64 / 2;
         assert!(host.closest_ns() > room_ns.min(350_000), "{seed}: {}", host.closest_ns());
     }
@@ -223,7 +223,7 @@ fn work_and_rates_change() {
     let after_its_start = others.map(|other| (other.due_ns + 100 * PERIOD_NS - heavy.due_ns) % PERIOD_NS);
     assert!(after_its_start.min() > Some(4 * MS), "nobody starts during its work");
     host.sessions[3].ticks.work_ns = MS / 2;
-    // All sessions change to a longer period at their next ticks, as when a match begins, and then return to the old one.
+    // All sessions change to a longer period at their next ticks, as when a match begins. Then they return to the old period.
     for period_ns in [30 * MS, PERIOD_NS] {
         host.sessions.iter_mut().for_each(|session| session.ticks.period_ns = period_ns);
         host.run(3 * TEN_SECONDS_NS);
@@ -233,7 +233,7 @@ fn work_and_rates_change() {
 
 #[test]
 fn other_periods_share_the_circle() {
-    // Periods in milliseconds, and how close two ticks may come, in microseconds.
+    // The periods in milliseconds, and the minimum distance of two ticks in microseconds.
     let table: [(&[u64], u64); 6] = [
         (&[20, 10], 4_900),
         (&[20, 20, 20, 20, 20, 20, 10, 10], 600),
@@ -256,7 +256,7 @@ fn other_periods_share_the_circle() {
     }
 }
 
-/// A broken or hostile session moves the others a little, but does not bring them together.
+/// A faulty or hostile session moves the others a little, but does not bring them together.
 #[test]
 fn a_wild_neighbour_does_not_gather_the_others() {
     let mut host = Host::new(7);

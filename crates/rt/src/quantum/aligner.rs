@@ -1,5 +1,5 @@
-//! `Aligner`: decides when to search for a quantum, which phases of the ticks to try, and where to hold them. It reads no clock: times come
-//! in and moves go out, so a test can simulate an hour in a moment.
+//! `Aligner`: decides when to search for a quantum, which phases of the ticks to try, and where to hold the ticks.
+//! The aligner reads no clock: callers pass times and get moves, so a test can simulate an hour in a moment.
 
 use evenkeel_stats::periodicity::{Gap, Label, Model, Periodicity, Slots};
 
@@ -9,56 +9,56 @@ use super::watch::Watch;
 use super::{Aligned, Alignment, GapsSeen, Quantum, Slot};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// When to judge the gaps found so far, counted from the beginning of a search. Each step has more gaps.
+/// When to judge the gaps found so far, counted from the beginning of a search. Each later judgement has more gaps.
 const LOOKS_NS: [u64; 3] = [3 * SECOND_NS / 2, 3 * SECOND_NS, 5 * SECOND_NS];
-/// The average time between two wake-ups in each of these steps. The first step costs 1 % of a CPU. Later steps cost 2 %, and see shorter
-/// gaps too.
+/// The average time between two wake-ups before each judgement.
+/// The first step costs 1 % of a CPU. Later steps cost 2 %, and see shorter gaps too.
 const STEPS_NS: [u64; 3] = [500_000, 250_000, 250_000];
 /// The minimum time between the last wake-up and the tick.
 const CLEAR_NS: u64 = 300_000;
 /// Minimum confidence to accept detected slots.
 const CONFIDENT: f64 = 0.7;
-/// Slots are no longer followed if fewer than this share of the last gaps came when predicted.
+/// Stop following slots if fewer than this share of the last gaps came when predicted.
 const TRUSTED: f64 = 0.5;
-/// A tick counts as disturbed if it begins this late, or is kept from running for this long.
+/// A tick counts as disturbed if it begins this late, or if other threads keep it from running for this long.
 const HURT_NS: u64 = 300_000;
-/// From the first share of disturbed ticks on, a search is worth its cost. From the second on, all phases are tried even without a period.
+/// At the first share of disturbed ticks, a search is worth its cost. At the second, we try all phases even without a period.
 const HURTS: f64 = 0.1;
 const HURTS_MUCH: f64 = 0.25;
 /// How fast the share of disturbed ticks decays.
 const MEMORY: f64 = 1.0 / 32.0;
-/// If held ticks get longer by this factor, the phases are tried again.
+/// If held ticks get longer by this factor, we try the phases again.
 const LONGER: f64 = 1.25;
-/// After a search without success the next one waits, longer each time.
+/// The wait after a search without success. The wait grows with each further failure.
 const WAIT_NS: u64 = 15 * SECOND_NS;
 const WAIT_MAX_NS: u64 = 600 * SECOND_NS;
-/// When followed slots are lost, the wait stays short this many times. The slots are likely to come back soon, and their clock runs on
-/// meanwhile.
+/// When followed slots are lost, the wait stays short this many times.
+/// The slots are likely to come back soon, and the hypervisor's clock runs on meanwhile.
 const LOST_LOOKS: u32 = 20;
 /// The earliest time at which a tick is due after the CPU comes back, in nanoseconds.
 const AFTER_START_NS: f64 = 30_000.0;
-/// The additional distance in mean deviations, so that a tick rarely comes before the CPU. For evenly spread starts, two deviations cover
-/// all.
+/// The additional distance in mean deviations, so that a tick rarely comes before the CPU is back.
+/// For evenly spread starts, two deviations cover all.
 const DEVIATIONS: f64 = 2.5;
 /// A search shifts each tick by at most the period divided by this.
 const ASIDE_STEPS: u64 = 10;
-/// Ticks in one turn of a trial of slots.
+/// How many ticks run at one place in a row during a trial.
 const TURN_TICKS: u32 = 6;
 /// The time limit of a sweep, in nanoseconds. Sixteen places take about forty turns.
 const SWEEP_NS: u64 = 6 * SECOND_NS;
 const SWEEP_TURNS: u64 = 40;
-/// The gain that a place must have: with accepted slots, under a limit, and without any other evidence. Next to noisy neighbours, two equal
-/// places differ by chance. Without this rule, an hour of ticks was 6 % longer at the chosen place.
+/// The gain that a place must have: with accepted slots, under a limit, and without any other evidence.
+/// Next to noisy neighbours, two equal places differ by chance. Without this rule, an hour of ticks was 6 % longer at the chosen place.
 const GAIN_SLOTS: f64 = 0.97;
 const GAIN_LIMIT: f64 = 0.98;
 const GAIN_ALONE: f64 = 0.96;
 /// A period this close to a whole number of scheduler ticks may come from the time slices of other threads.
 const TICK_TOLERANCE: f64 = 3e-4;
-/// The maximum number of parts into which the period of slots is divided to match that of the ticks; the second value is for a limit.
+/// The maximum number of parts into which we divide the slots' period to match the ticks' period. The second value is for a CPU limit.
 const SLOT_PARTS: u32 = 3;
 const LIMIT_PARTS: u32 = 16;
 
-/// The times of a tick that matter here.
+/// The times of a tick that the aligner uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) due_ns: u64,
@@ -77,24 +77,24 @@ pub(super) struct Given {
     pub(super) tick_ns: Option<u64>,
 }
 
-/// Why phases are tried.
+/// Why the aligner tries phases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Why {
-    /// The clock believes that there are slots.
+    /// The detector is confident that the CPU has slots.
     Believed,
-    /// The slots may be time slices of an ordinary thread. They are real only if ticks take longer where the CPU should be away.
+    /// The slots may be time slices of an ordinary thread. They are real only if ticks take longer in the supposed gap.
     Unproven {
         /// The original place of the ticks.
         home_ns: f64,
     },
     /// The control group has a CPU limit.
     Limit,
-    /// Many ticks are disturbed, and no period explains it.
+    /// Many ticks are disturbed, and no period explains the delays.
     Hurt,
 }
 
 impl Why {
-    /// Whether the places are relative to slots that are followed.
+    /// Whether places are relative to slots that the aligner follows.
     fn follows(self) -> bool {
         matches!(self, Why::Believed | Why::Unproven { .. })
     }
@@ -114,9 +114,9 @@ struct Hold {
     grid: Grid,
     offset_ns: f64,
     follows: bool,
-    /// False if ticks are held only until they are back at their old phase.
+    /// False if the clock holds ticks only until they are back at their old phase.
     stays: bool,
-    /// The mean time from due to done, in nanoseconds: during the trial, and recently.
+    /// The mean time from due to done, in nanoseconds: first during the trial, then recently.
     tried_ns: f64,
     lately_ns: f64,
 }
@@ -131,13 +131,13 @@ pub(super) struct Aligner {
     followed: Option<Followed>,
     hold: Option<Hold>,
     quantum: Quantum,
-    /// The recent share of disturbed ticks, and the recent share of the time from due to done in which ticks did not run.
+    /// The recent share of disturbed ticks. The next value is the recent share of the time from due to done in which ticks did not run.
     hurt: f64,
     next_look_ns: u64,
     wait_ns: u64,
-    /// How many more searches for lost slots come soon.
+    /// How many more searches for lost slots start after a short wait.
     soon: u32,
-    /// The tick for which the thread has already waited for the return of the CPU.
+    /// The tick before which the thread has already waited for the CPU to come back.
     looked_out_ns: u64,
     is_lookout: bool,
     /// How far the ticks are shifted for a search, in nanoseconds.
@@ -155,7 +155,7 @@ impl Aligner {
         let given = Given { limit, ..given };
         let quantum =
             limit.map_or(Quantum::Unknown, |(quota_ns, period_ns)| Quantum::TokenBucket { quota_ns, period_ns });
-        // Under a limit, a search would use up the ticks' own quota, and there is nothing to find.
+        // Under a limit, a search would use up the ticks' own quota, and would find nothing.
         let activity = match limit {
             Some(_) => Activity::Watching,
             None => Activity::Looking { since_ns: now_ns, look: 0, asked: false },
@@ -198,11 +198,11 @@ impl Aligner {
         Aligned { quantum, alignment, moves: self.moves, probes: self.probes, gaps: self.gaps }
     }
 
-    /// When to wake next in the idle time from `now_ns` to the tick at `due_ns`. None means to sleep until the tick.
+    /// When to wake next in the idle time from `now_ns` to the tick at `due_ns`. `None` means to sleep until the tick.
     pub(super) fn next_wake_ns(&mut self, now_ns: u64, due_ns: u64) -> Option<u64> {
         self.is_lookout = false;
         if let Activity::Looking { look, .. } = self.activity {
-            // The step is random, so that it adds no period of its own.
+            // The step is random, so that the wake-ups have no period of their own.
             let step_ns = STEPS_NS[look] / 2 + self.random() % STEPS_NS[look];
             return Some(now_ns + step_ns).filter(|wake_ns| wake_ns + CLEAR_NS <= due_ns && !self.watch.is_full());
         }
@@ -222,8 +222,8 @@ impl Aligner {
         }
     }
 
-    /// A sleep in idle time should have ended at `wanted_ns` and ended at `woke_ns`. `label` says who took the CPU for a given number of
-    /// nanoseconds.
+    /// A sleep in idle time should have ended at `wanted_ns` and ended at `woke_ns`.
+    /// `label` says who took the CPU for a given number of nanoseconds.
     pub(super) fn woke(&mut self, wanted_ns: u64, woke_ns: u64, label: impl FnOnce(u64) -> Label) {
         self.probes += 1;
         if self.is_lookout {
@@ -241,14 +241,14 @@ impl Aligner {
         }
     }
 
-    /// The sleep before a tick should have ended at `due_ns` and ended at `began_ns`: the work begins.
+    /// The sleep before a tick should have ended at `due_ns` and ended at `began_ns`. The tick's work begins now.
     pub(super) fn began(&mut self, due_ns: u64, began_ns: u64, label: impl FnOnce(u64) -> Label) {
         if let Activity::Looking { .. } = self.activity {
             self.slept(due_ns, began_ns, label);
         }
     }
 
-    /// The tick's work reached a checkpoint; `gap` is the gap that it met, if any.
+    /// The tick's work reached a checkpoint. `gap` is the CPU gap before the checkpoint, if any.
     pub(super) fn passed(&mut self, now_ns: u64, gap: Option<Gap>) {
         if let Activity::Looking { .. } = self.activity {
             self.watch.ran(now_ns, gap);
@@ -266,7 +266,7 @@ impl Aligner {
         }
     }
 
-    /// Returns the watch with the gaps if they should be judged now.
+    /// If it is time to judge the gaps, returns the watch that holds them.
     pub(super) fn asks(&mut self, now_ns: u64) -> Option<&Watch> {
         match &mut self.activity {
             Activity::Looking { since_ns, look, asked }
@@ -279,7 +279,7 @@ impl Aligner {
         }
     }
 
-    /// The finder was busy: ask again later.
+    /// The finder was busy, so the aligner asks again later.
     pub(super) fn not_asked(&mut self) {
         if let Activity::Looking { asked, .. } = &mut self.activity {
             *asked = false;
@@ -311,7 +311,7 @@ impl Aligner {
         }
     }
 
-    /// Whether the period cannot come from time slices of threads, which the scheduler ends at its tick.
+    /// Whether the period cannot come from threads' time slices, which the scheduler ends at its own tick.
     fn is_believed(&self, slots: &Slots) -> bool {
         let gaps = self.watch.gaps();
         let foreign = gaps.iter().filter(|gap| gap.label == Label::Foreign).count();
@@ -323,7 +323,7 @@ impl Aligner {
         foreign * 2 > gaps.len() || !is_multiple
     }
 
-    /// Slots were found: tests at which of their places ticks finish soonest.
+    /// Follows slots that were found, and tests at which of their places ticks finish soonest.
     fn follow(&mut self, now_ns: u64, due_ns: u64, followed: Followed, believed: bool) {
         self.followed = Some(followed);
         if believed {
@@ -351,11 +351,11 @@ impl Aligner {
         }
     }
 
-    /// Tries ticks at places all over a stretch of `over_ns`, and holds the best one.
+    /// Tries ticks at places spread over `over_ns`, and holds the best place.
     fn sweep(&mut self, due_ns: u64, over_ns: f64, why: Why) {
         let parts = if why == Why::Limit { LIMIT_PARTS } else { 1 };
         let step_ns = step_ns(self.period_ns, over_ns, parts).unwrap_or(self.period_ns as f64);
-        // After this many ticks they meet the limit's period at the same point again.
+        // After this many ticks, the ticks meet the limit's period at the same point again.
         let cycle = (over_ns / step_ns).round().clamp(1.0, f64::from(LIMIT_PARTS)) as u64;
         let turn = (SWEEP_NS / (SWEEP_TURNS * self.period_ns)).clamp(4, 12).next_multiple_of(cycle);
         let grid = Grid { step_ns, base_ns: due_ns };
@@ -365,7 +365,7 @@ impl Aligner {
         }
     }
 
-    /// A tick is done.
+    /// Records a tick that has ended.
     pub(super) fn ticked(&mut self, seen: &Seen) {
         let late_ns = seen.began_ns.saturating_sub(seen.due_ns);
         let is_hurt = late_ns.max(seen.lost_ns) > HURT_NS;
@@ -388,8 +388,8 @@ impl Aligner {
         self.activity = Activity::Watching;
         let gain = verdict.after_ns / verdict.before_ns.max(1.0);
         let (most, least_won) = match why {
-            // A tick that comes while the CPU is still gone finishes no sooner than one that comes with it. So a later place needs no gain;
-            // it only must not be worse.
+            // A tick that comes while the CPU is still gone finishes no sooner than one that comes with the CPU.
+            // So a later place need not be better than the original place; it only must not be worse.
             Why::Believed if self.is_gone_at(grid, verdict.came_from_ns) => (1.0, FINALS / 2 + 1),
             Why::Believed => (GAIN_SLOTS, FINALS / 2 + 1),
             Why::Limit => (GAIN_LIMIT, FINALS / 2 + 1),
@@ -401,7 +401,7 @@ impl Aligner {
             (false, Why::Unproven { home_ns }) => (home_ns, verdict.before_ns),
             (false, _) => (verdict.came_from_ns, verdict.before_ns),
         };
-        // If no place was better and there is no other evidence, ticks go back to their old phase and are no longer held there.
+        // If no place was better and there is no other evidence, ticks go back to their old phase, and the aligner no longer holds them.
         let stays = is_better || matches!(why, Why::Believed | Why::Limit);
         let follows = why.follows();
         self.hold = Some(Hold { grid, offset_ns, follows, stays, tried_ns, lately_ns: tried_ns });
@@ -411,19 +411,19 @@ impl Aligner {
             _ => {}
         }
         self.wait(now_ns);
-        // Gaps that were hidden in the ticks' own time are now visible in idle time.
+        // Gaps that were hidden behind the ticks' work are now visible in idle time.
         if is_better && why == Why::Hurt {
             self.look(now_ns);
         }
     }
 
-    /// Whether the CPU is away at this offset from a point of the grid: true in the last part of a step, if steps are whole periods.
+    /// Whether the CPU is away at this offset from a point of the grid. If steps are whole periods, that is the last part of a step.
     fn is_gone_at(&self, grid: Grid, offset_ns: f64) -> bool {
         let is_whole = |followed: &&Followed| grid.step_ns > 0.9 * followed.period_ns();
         self.followed.as_ref().filter(is_whole).is_some_and(|followed| offset_ns > grid.step_ns - followed.gone_ns())
     }
 
-    /// By how much to move the next tick, which is due at `due_ns`, in nanoseconds. Call it once before each tick.
+    /// Returns by how much to move the next tick, which is due at `due_ns`, in nanoseconds. Call it once before each tick.
     pub(super) fn move_ns(&mut self, now_ns: u64, due_ns: u64) -> i64 {
         self.reconsider(now_ns, due_ns);
         let (grid, offset_ns, follows) = match (&self.activity, &self.hold) {
@@ -435,7 +435,7 @@ impl Aligner {
         let followed = self.followed.as_ref().filter(|_| follows);
         let wanted_ns = grid.nearest_ns(followed, due_ns, offset_ns);
         let by_ns = wanted_ns.cast_signed() - due_ns.cast_signed();
-        // Ticks for which no place was better are no longer held once they are back at their old phase.
+        // If no place was better, release the ticks once they are back at their old phase.
         if self.hold.is_some_and(|hold| !hold.stays) && !matches!(self.activity, Activity::Trying { .. }) {
             self.let_go();
         }
@@ -443,12 +443,12 @@ impl Aligner {
             self.moves += 1;
             return by_ns;
         }
-        // Small drifts of the followed slots are followed smoothly.
+        // Correct small drifts of the followed slots smoothly.
         by_ns / 4
     }
 
-    /// A gap inside the ticks' own time does not show in idle time. So for the second part of a search, ticks are shifted by half a period,
-    /// and back afterwards. They move a tenth at a time, because players notice the phase of ticks.
+    /// Idle time cannot show a gap inside the ticks' work. So for the second part of a search, this shifts ticks by half a period, then back.
+    /// The ticks move a tenth of a period at a time, because players notice the phase of ticks.
     fn step_aside(&mut self) -> i64 {
         let wanted_ns = match self.activity {
             Activity::Looking { look: 1.., .. } => (self.period_ns / 2).cast_signed(),
@@ -486,7 +486,7 @@ impl Aligner {
             (None, Some((_, period_ns))) if self.hurt >= HURTS => self.sweep(due_ns, period_ns as f64, Why::Limit),
             (None, Some(_)) => {}
             (_, None) => {
-                // The held place was the best without a known reason. It is no longer better, so give it up.
+                // The held place was the best for no known reason. It is no longer better, so give it up.
                 self.hold = None;
                 self.look(now_ns);
             }
@@ -508,7 +508,7 @@ impl Aligner {
         }
     }
 
-    /// The ticks have another period from now on.
+    /// Records that the ticks have another period from now on.
     pub(super) fn set_period(&mut self, now_ns: u64, due_ns: u64, period_ns: u64) {
         if period_ns == self.period_ns {
             return;

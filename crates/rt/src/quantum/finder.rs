@@ -1,5 +1,5 @@
-//! `Finder`: a separate thread that analyses gaps. The analysis takes ten milliseconds of CPU time, which no tick has to spare. The thread
-//! that ticks hands the gaps over and continues; it never waits for the answer.
+//! `Finder`: a separate thread that analyses gaps. The analysis takes ten milliseconds of CPU time, which no tick can spare.
+//! The tick thread passes the gaps to the finder and continues; it never waits for the answer.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use evenkeel_sys::thread;
 use super::watch::Watch;
 use crate::helper_thread::give_way;
 
-/// The maximum time for which the start waits for the thread.
+/// How long the start waits for the finder's thread, at most.
 const READY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -35,14 +35,14 @@ struct Shared {
     news: Condvar,
 }
 
-/// The handle of the thread, which ends when this is dropped.
+/// The handle of the thread. The thread ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Finder {
     shared: Arc<Shared>,
 }
 
 impl Finder {
-    /// None if no thread can be started.
+    /// `None` if the system starts no thread.
     pub(super) fn start() -> Option<Finder> {
         let shared = Arc::new(Shared::default());
         {
@@ -62,18 +62,18 @@ impl Finder {
             run(&theirs, room);
         };
         std::thread::Builder::new().name("evenkeel-quantum".into()).spawn(body).ok()?;
-        // After the start nothing is allocated: this waits until the thread has all its memory. If it gets no CPU in time, it may allocate
-        // later.
+        // After the start we allocate nothing, so wait here until the thread has all its memory.
+        // If the thread gets no CPU in time, it may allocate later.
         let _ = is_ready.recv_timeout(READY);
         Some(Finder { shared })
     }
 
-    /// Hands the gaps over. Returns false if the thread is busy.
+    /// Passes the gaps to the thread. Returns false if the thread is busy.
     pub(super) fn ask(&self, watch: &Watch) -> bool {
         let Some(mut mailbox) = self.try_lock() else { return false };
         mailbox.windows.clear();
         mailbox.gaps.clear();
-        // The mailbox has room for all windows and gaps, so nothing is allocated.
+        // The mailbox has room for all windows and gaps, so this allocates nothing.
         mailbox.windows.extend_from_slice(watch.windows());
         mailbox.gaps.extend_from_slice(watch.gaps());
         mailbox.stage = Stage::Asked;
@@ -82,7 +82,7 @@ impl Finder {
         true
     }
 
-    /// The answer to the last question, if there is one. Each answer is returned once.
+    /// Returns the answer to the last question, if there is one. Returns each answer once.
     pub(super) fn answer(&self) -> Option<Periodicity> {
         let mut mailbox = self.try_lock()?;
         match std::mem::take(&mut mailbox.stage) {

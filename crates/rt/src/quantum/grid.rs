@@ -1,20 +1,20 @@
-//! `Grid`: the moments at which a tick may begin. They are at fixed distances after points that repeat with the quantum.
+//! `Grid`: the moments at which a tick may begin. These moments are at fixed distances after points that repeat with the quantum.
 
 use evenkeel_stats::periodicity::{Slots, Tracker};
 
-/// Ticks may be lengthened or shortened by at most this share of their period to stay in step, because the user sets their rate.
+/// How much we may lengthen or shorten ticks to stay in step, as a share of the period. The share is small because the user sets the rate.
 const SLEW_MAX: f64 = 5e-4;
-/// A gap is followed if it ends within this share of the period around its predicted end. The distance must also be less than a third of
-/// the gap's length, because a sleep that met no gap ends there.
+/// We follow a gap if it ends within this share of the period around its predicted end.
+/// The distance must also be less than a third of the gap's length, because a sleep without a gap ends that early.
 const GATE: f64 = 0.12;
-/// How much before the expected return of the CPU the thread wakes to see it, in nanoseconds, and as a share of the gap.
+/// How long before the CPU's expected return the thread wakes to observe it, in nanoseconds, and as a share of the gap.
 const LEAD_MAX_NS: f64 = 3e6;
-/// How fast the confidence in the slots changes: within some fifty ticks.
+/// How fast the trust in the slots changes: within some fifty ticks.
 const MEMORY: f64 = 0.02;
 /// How fast the typical deviation decays.
 const DEVIATION_MEMORY: f64 = 0.02;
 
-/// Slots that are followed from the start of one slice to the next.
+/// Slots that the aligner follows from the start of one slice to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Followed {
     tracker: Tracker,
@@ -26,7 +26,7 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    /// `ends` are the ends of the gaps from which the slots were found.
+    /// Follows these slots. `ends` are the ends of the gaps in which the detector found them.
     pub(super) fn new(slots: &Slots, confidence: f64, ends: impl Iterator<Item = u64>) -> Followed {
         let tracker = Tracker::new(slots);
         let mut followed = Followed {
@@ -73,10 +73,10 @@ impl Followed {
         self.tracker.next_start_ns(self.seen_ns.saturating_sub((self.period_ns() / 2.0) as u64))
     }
 
-    /// When to wake in order to see the CPU come back before `due_ns`: in the middle of the gap before.
+    /// When to wake in order to see the CPU come back before `due_ns`: in the middle of the last gap before `due_ns`.
     pub(super) fn lookout_ns(&self, due_ns: u64) -> u64 {
         let period_ns = self.period_ns();
-        // One nanosecond is added so that a start exactly at `due_ns` counts.
+        // The added nanosecond makes a start exactly at `due_ns` count.
         let start_ns = self.tracker.next_start_ns((due_ns + 1).saturating_sub(period_ns as u64));
         let lead_ns = (self.gone_ns() / 2.0).min(LEAD_MAX_NS);
         start_ns.saturating_sub(lead_ns as u64)
@@ -100,17 +100,17 @@ impl Followed {
     }
 }
 
-/// The points to which ticks are aligned.
+/// The points in time to which the aligner aligns ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Grid {
     /// The distance between two points, in nanoseconds.
     pub(super) step_ns: f64,
-    /// One of the points. Used if the points do not follow slots.
+    /// One of the points. It is used if the points do not follow slots.
     pub(super) base_ns: u64,
 }
 
-/// The largest step that is `quantum_ns / k` (`k` up to `parts`) and that fits ticks of `period_ns`, so that all ticks meet points. None if
-/// the ticks drift through the quantum in smaller steps.
+/// The largest step `quantum_ns / k` (`k` up to `parts`) that divides `period_ns`, so that all ticks meet points.
+/// `None` if the ticks drift through the quantum in smaller steps.
 pub(super) fn step_ns(period_ns: u64, quantum_ns: f64, parts: u32) -> Option<f64> {
     let period_ns = period_ns as f64;
     (1..=parts).map(|part| quantum_ns / f64::from(part)).find(|step_ns| {
@@ -120,7 +120,7 @@ pub(super) fn step_ns(period_ns: u64, quantum_ns: f64, parts: u32) -> Option<f64
 }
 
 impl Grid {
-    /// The moment nearest to `due_ns` that is `offset_ns` after a point. Followed slots move the points with them.
+    /// The moment nearest to `due_ns` that is `offset_ns` after a point. If slots are followed, the points move with them.
     pub(super) fn nearest_ns(&self, followed: Option<&Followed>, due_ns: u64, offset_ns: f64) -> u64 {
         let base_ns = followed.map_or(self.base_ns, |followed| {
             followed.tracker.next_start_ns(due_ns.saturating_sub(followed.period_ns() as u64))
@@ -130,7 +130,7 @@ impl Grid {
         base_ns.saturating_add_signed((turns * self.step_ns + offset_ns).round() as i64)
     }
 
-    /// How much later than a point `due_ns` is, from 0 to a step.
+    /// How much later `due_ns` is than the last point, from 0 to a step.
     pub(super) fn offset_ns(&self, followed: Option<&Followed>, due_ns: u64) -> f64 {
         let at_ns = self.nearest_ns(followed, due_ns, 0.0);
         (due_ns as f64 - at_ns as f64).rem_euclid(self.step_ns)

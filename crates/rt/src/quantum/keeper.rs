@@ -1,5 +1,5 @@
-//! `Keeper`: runs the `Aligner` on a real clock. It sleeps, reads the clocks and the kernel's counters, and passes the gaps to the
-//! `Finder`.
+//! `Keeper`: runs the `Aligner` on a real clock.
+//! The keeper sleeps, reads the clocks and the kernel's counters, and passes the gaps to the `Finder`.
 
 use std::ops::RangeInclusive;
 
@@ -13,10 +13,10 @@ use super::aligner::{Aligner, Given, Seen};
 use super::finder::Finder;
 use super::own::{self, Descheduled};
 
-/// Tick periods that can be aligned. Shorter periods leave no idle time to search in. In longer periods a few milliseconds do not matter.
+/// Tick periods that we can align. Shorter periods leave no idle time to search in. In longer periods a few milliseconds do not matter.
 const PERIODS_NS: RangeInclusive<u64> = 4_000_000..=200_000_000;
-/// The work has met a gap if the time between two checkpoints is this much longer than usual: in nanoseconds, and as a multiple of the
-/// usual time.
+/// The work has met a gap if the time between two checkpoints is this much longer than usual.
+/// The first value is in nanoseconds, the second is a multiple of the usual time.
 const LONG_NS: u64 = 150_000;
 const LONG_TURNS: u64 = 8;
 
@@ -24,7 +24,7 @@ const LONG_TURNS: u64 = 8;
 pub(crate) struct Keeper {
     aligner: Aligner,
     finder: Finder,
-    /// Whether the thread's CPU time is limited. Then it can be stopped in ways that no kernel counts as waiting.
+    /// Whether the thread's CPU time is limited. If so, the kernel may stop the thread without counting that time as waiting.
     is_limited: bool,
     counters: Counters,
     throttled: u64,
@@ -32,21 +32,22 @@ pub(crate) struct Keeper {
     work: Work,
 }
 
-/// The tick that is working.
+/// The tick whose work runs now.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     began_ns: u64,
     cpu_ns: u64,
     lost_ns: u64,
-    /// How late the tick began. The count of waiting since the last tick includes up to this much from before the work.
+    /// How late the tick began. The kernel's count of waiting may include up to this much time from before the work.
     late_ns: u64,
-    /// The last checkpoint, and the usual time between two; 0 without checkpoints.
+    /// The time of the last checkpoint, and the usual time between two checkpoints. Both are 0 if there was no checkpoint.
     passed_ns: u64,
     usual_ns: u64,
 }
 
 impl Keeper {
-    /// `None` if the thread that analyses gaps cannot start, or on other systems than Linux, which do not report the cause of a gap.
+    /// `None` if the system does not start the thread that analyses gaps.
+    /// The result is also `None` on other systems than Linux, which do not report the cause of a gap.
     pub(crate) fn start(now_ns: u64, period_ns: u64) -> Option<Keeper> {
         if !IS_LINUX {
             return None;
@@ -81,8 +82,8 @@ impl Keeper {
         self.aligner.move_ns(now_ns, due_ns)
     }
 
-    /// Spends the idle time from `now_ns` to the tick at `due_ns`. It wakes in between if there is something to observe, and returns
-    /// the time afterwards.
+    /// Spends the idle time from `now_ns` to the tick at `due_ns`, and returns the time at the end.
+    /// In the idle time, the keeper wakes if there is something to observe.
     pub(crate) fn idle(&mut self, now_ns: u64, due_ns: u64) -> u64 {
         let mut now_ns = now_ns;
         if !self.is_on {
@@ -98,7 +99,7 @@ impl Keeper {
         now_ns
     }
 
-    /// A tick begins; `slept` says whether the thread slept until then.
+    /// Records that a tick begins. `slept` says whether the thread slept until then.
     pub(crate) fn began(&mut self, due_ns: u64, began_ns: u64, slept: bool) {
         if !self.is_on {
             return;
@@ -113,7 +114,7 @@ impl Keeper {
         own::mark();
     }
 
-    /// The tick's work reached a checkpoint.
+    /// Records that the tick's work reached a checkpoint.
     pub(crate) fn checkpoint(&mut self) {
         if !self.is_on {
             return;
@@ -141,7 +142,7 @@ impl Keeper {
         self.aligner.passed(now_ns, met);
     }
 
-    /// The tick is done.
+    /// Records that the tick has ended.
     pub(crate) fn done(&mut self, due_ns: u64, done_ns: u64) {
         if !self.is_on {
             return;
@@ -163,7 +164,7 @@ impl Keeper {
         }
     }
 
-    /// The ticks have another period.
+    /// Records that the ticks have another period from now on.
     pub(crate) fn set_period(&mut self, now_ns: u64, due_ns: u64, period_ns: u64) {
         self.is_on = PERIODS_NS.contains(&period_ns);
         if self.is_on {
@@ -172,7 +173,8 @@ impl Keeper {
     }
 }
 
-/// Who made a sleep end this late. Some kernels do not count time under a limit as waiting, but they do count that the limit took effect.
+/// Returns who made a sleep end this late.
+/// Some kernels do not count time under a limit as waiting, but all count how often the limit took effect.
 fn label(late_ns: u64, counters: &Counters, throttled: &mut u64) -> Label {
     let label = own::label_of_sleep(late_ns);
     if counters.is_empty() {

@@ -1,5 +1,5 @@
-//! `Quantum`: whether and how the CPU is taken away at fixed times. `Aligner` shifts ticks to where that costs least: a tick that begins as the
-//! CPU comes back can finish in a third of the time.
+//! `Quantum`: whether and how the CPU is taken away at fixed times. `Aligner` shifts ticks to where that costs least.
+//! A tick that begins as the CPU comes back can finish in a third of the time.
 //!
 //! | step | where |
 //! |---|---|
@@ -7,11 +7,11 @@
 //! | period, share and phase of the gaps behind late sleeps, on a separate thread | `finder`, `evenkeel_stats::periodicity` |
 //! | the possible phases of a tick: points in time that drift with the hypervisor's clock | `grid` |
 //! | ticks at several of these phases, and where they finished soonest | `trial` |
-//! | what to do when; it has no clock and makes no system call, so a test simulates hours in a moment | `aligner` |
+//! | what to do when; this part has no clock and makes no system call, so a test simulates hours in a moment | `aligner` |
 //! | who took the CPU: the kernel's mark on a preempted thread, or its count of waiting | `own` |
-//! | all of it for a [`TickClock`](crate::TickClock) | `keeper` |
+//! | all parts together, for a [`TickClock`](crate::TickClock) | `keeper` |
 //!
-//! Under a CPU limit of its control group, the clock does not search: it reads the limit, and tries phases of the limit's period.
+//! Under a CPU limit of its control group, the clock does not search. It reads the limit, and tries phases of the limit's period.
 
 mod aligner;
 mod finder;
@@ -31,11 +31,11 @@ pub(crate) use keeper::Keeper;
 /// Whether the clock may shift ticks to where they finish soonest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Align {
-    /// The clock shifts ticks if measurements show that they finish sooner there. It searches if the period is 4 ms or more: for five
-    /// seconds at the start, and again when ticks are late or long.
+    /// The clock shifts ticks if measurements show that ticks finish sooner at another phase.
+    /// If the period is 4 to 200 ms, the clock searches for five seconds at the start, and again when ticks are late or long.
     #[default]
     Measured,
-    /// Never: ticks keep their phase.
+    /// The clock does not shift ticks. They keep their phase.
     Never,
 }
 
@@ -47,7 +47,7 @@ pub enum Quantum {
     Unknown,
     /// The CPU is not taken away.
     None,
-    /// The CPU is taken away at fixed times, by a hypervisor that gives each virtual CPU a slice.
+    /// The CPU is taken away at fixed times, by a hypervisor that runs each virtual CPU in slices.
     FixedSlot(Slot),
     /// The CPU is taken away when the quota of a CPU limit is used up, until the limit's next period.
     TokenBucket {
@@ -81,12 +81,12 @@ impl fmt::Display for Quantum {
     }
 }
 
-/// Time slices at fixed times.
+/// Time slices of a CPU at fixed times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
     /// From the start of one slice to the start of the next, in nanoseconds.
     pub period_ns: f64,
-    /// The share of the period with the CPU, from 0 to 1.
+    /// The share of the period in which the CPU runs, from 0 to 1.
     pub share: f64,
     /// When a recent slice began, in nanoseconds of the monotonic clock.
     pub phase_ns: u64,
@@ -104,7 +104,7 @@ impl Quantum {
         }
     }
 
-    /// The share of the time with the CPU, from 0 to 1. `None` if it is not known.
+    /// The share of the time in which the CPU runs, from 0 to 1. `None` if it is not known.
     pub fn share(&self) -> Option<f64> {
         match self {
             Quantum::None => Some(1.0),
@@ -118,7 +118,7 @@ impl Quantum {
 /// How the clock reacts to the quantum now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Alignment {
-    /// The clock does not move ticks: it may not, there are no slices, or no phase was better.
+    /// The clock does not move ticks: alignment is off, there are no slices, or no phase was better.
     #[default]
     Free,
     /// The clock searches for gaps in idle time.

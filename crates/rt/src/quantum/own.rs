@@ -1,7 +1,7 @@
-//! What the kernel reports about the tick's own thread: whether it was preempted while it ran (rseq(2)), and how long it waited for a CPU.
+//! What the kernel reports about the tick's own thread: whether the kernel preempted the thread (rseq(2)), and how long it waited for a CPU.
 //!
-//! The mark of rseq does not cover a sleep, in which the thread gives up the CPU itself. For sleeps, and if the mark does not work, the
-//! kernel's count of waiting shows who took the CPU.
+//! The rseq mark does not cover a sleep, in which the thread itself gives up the CPU.
+//! For sleeps, and if the mark does not work, the kernel's count of waiting shows who took the CPU.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ struct Own {
 }
 
 thread_local! {
-    /// The mark and the count of the calling thread. If a clock moves to another thread, it uses those of that thread.
+    /// The mark and the count of the calling thread. If a clock moves to another thread, it uses the mark and the count of that thread.
     static OWN: OnceCell<Own> = const { OnceCell::new() };
 }
 
@@ -34,37 +34,37 @@ fn with<T>(ask: impl FnOnce(&Own) -> T) -> Option<T> {
 }
 
 impl Own {
-    /// How long the thread waited for a CPU since the last call. `None` if the kernel does not count it.
+    /// How long the thread waited for a CPU since the last call. `None` if the kernel does not count this time.
     fn waited_ns(&self) -> Option<u64> {
         let now_ns = self.delay.as_ref()?.read().ok()?.run_delay_ns;
         Some(now_ns.saturating_sub(self.waited_ns.replace(now_ns)))
     }
 
-    /// Whether no other thread of the guest ran since the last call. `None` if that is not known.
+    /// Whether no other thread of the guest ran on this CPU since the last call. `None` if that is not known.
     fn is_intact(&self) -> Option<bool> {
         let count = self.turns.as_ref()?.count();
         Some(count == self.marked.replace(count))
     }
 }
 
-/// Creates the counters for the calling thread; it is the only allocation. The first call of a process tries the mark out, which takes up
-/// to 0.3 s.
+/// Creates the counters for the calling thread. Nothing else in this module allocates.
+/// The first call of a process tests the mark, which takes up to 0.3 s.
 pub(super) fn prepare() {
     mark();
     settle();
 }
 
-/// Starts to count preemptions. It costs a nanosecond or two. Call it when a tick begins.
+/// Starts to count preemptions. This costs a nanosecond or two. Call it when a tick begins.
 pub(super) fn mark() {
     with(Own::is_intact);
 }
 
-/// Starts to count waiting from zero. It takes some microseconds, so it is not called when a tick begins.
+/// Starts to count waiting from zero. This takes some microseconds, so do not call it when a tick begins.
 pub(super) fn settle() {
     with(Own::waited_ns);
 }
 
-/// Who kept the thread from running.
+/// Which threads kept this thread from running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Descheduled {
     /// No thread inside the guest.
@@ -75,7 +75,7 @@ pub(super) enum Descheduled {
     Unknown,
 }
 
-/// Who kept the thread from running since the mark. It also sets the mark again.
+/// Returns who kept the thread from running since the mark, and sets the mark again.
 pub(super) fn kept() -> Descheduled {
     let ask = |own: &Own| match own.is_intact() {
         Some(true) => Descheduled::Not,
@@ -84,7 +84,7 @@ pub(super) fn kept() -> Descheduled {
     with(ask).unwrap_or(Descheduled::Unknown)
 }
 
-/// Who made a sleep end this much too late.
+/// Returns who made a sleep end this much too late.
 pub(super) fn label_of_sleep(late_ns: u64) -> Label {
     match with(Own::waited_ns).flatten() {
         Some(waited_ns) if waited_ns >= late_ns / 2 => Label::Preempted,

@@ -1,4 +1,4 @@
-//! A simulated CPU that is taken away in known ways, and a clock that the `Aligner` aligns on it. Hours of ticks take a moment.
+//! A simulated machine that takes its CPU away in known ways, and a clock that the `Aligner` aligns. Hours of ticks take a moment.
 
 use evenkeel_stats::periodicity::{Count, Known, Label, detect};
 
@@ -14,20 +14,20 @@ const NEVER: (u64, u64) = (0, 0);
 #[derive(Clone, Copy, Debug)]
 enum Machine {
     Quiet,
-    /// The CPU is taken away at fixed times: the period in milliseconds, our share, the jitter as a share of the period, and the drift in
-    /// millionths.
+    /// The machine takes the CPU away at fixed times.
+    /// The fields are the period in milliseconds, our share, the jitter as a share of the period, and the drift in millionths.
     Slots {
         period_ms: f64,
         share: f64,
         jitter: f64,
         drift_ppm: f64,
         label: Label,
-        /// The interval and the length of rests, in seconds: times in which the CPU is not taken away. No rests if both are 0.
+        /// The interval and the length of rests, in seconds. In a rest the CPU is not taken away. If both are 0, there are no rests.
         rests_s: (u64, u64),
     },
     /// Now and then another thread runs for the rest of the scheduler's tick.
     Neighbour,
-    /// A budget in milliseconds, and the time in milliseconds after which it is refilled.
+    /// A CPU limit: a quota in milliseconds, and the time in milliseconds after which the quota is refilled.
     Bucket {
         quota_ms: f64,
         period_ms: f64,
@@ -59,7 +59,7 @@ impl Cpu {
     fn gap(&self, turn: f64) -> (f64, f64) {
         let Machine::Slots { period_ms, share, jitter, drift_ppm, .. } = self.machine else { return (0.0, 0.0) };
         let period_ns = period_ms * MS * (1.0 + drift_ppm / 1e6);
-        // A random number that depends on the turn alone.
+        // A random number that depends only on the number of the gap.
         let mixed = (turn as i64 as u64).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let chance = ((mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 11) as f64 / (1_u64 << 53) as f64;
         let from_ns = turn * period_ns + (2.0 * chance - 1.0) * jitter * period_ms * MS;
@@ -79,7 +79,7 @@ impl Cpu {
         every_s > 0 && second % every_s >= every_s - for_s
     }
 
-    /// Moves the time to the next moment at which the CPU is available.
+    /// Moves the time forward to the next moment at which the CPU is available.
     fn get(&mut self) {
         match self.machine {
             Machine::Quiet => {}
@@ -123,7 +123,7 @@ impl Cpu {
                 Machine::Quiet => f64::MAX,
                 Machine::Slots { .. } => {
                     let (from, to) = self.gap_at(self.now_ns);
-                    // During a rest, the gap takes nothing.
+                    // During a rest, the machine takes no CPU time away.
                     if from > self.now_ns { from } else { to }
                 }
                 Machine::Neighbour => self.now_ns + 4.0 * MS,
@@ -228,7 +228,7 @@ fn run(machine: Machine, server: Server) -> Run {
     Run { ticks, aligned: aligner.report() }
 }
 
-/// The least mean over all phases of a clock that does not move. Drift is left out, because it would slide the clock through all phases.
+/// The least mean over all phases of a clock that does not move. Drift is off, because it would slide the clock through all phases.
 fn best_ms(machine: Machine, server: Server) -> f64 {
     let still = match machine {
         Machine::Slots { period_ms, share, jitter, label, .. } => {
@@ -248,7 +248,7 @@ fn best_ms(machine: Machine, server: Server) -> f64 {
     (0..40).map(at).fold(f64::MAX, f64::min)
 }
 
-/// Ticks whose period is a multiple of the slots', with work that fits into their share.
+/// Ticks whose period is a multiple of the slots' period, with work that fits into the slots' share.
 fn fitting(period_ms: f64, share: f64) -> Server {
     let period_ms = period_ms * (20.0 / period_ms).round().max(1.0);
     Server { period_ms, work_ms: 3.5_f64.min(0.6 * share * period_ms), ..SERVER }
@@ -290,7 +290,8 @@ fn they_stay_there_for_an_hour() {
     assert!(hour.aligned.moves < 20, "{:?}", hour.aligned);
 }
 
-/// Slots that are absent for a while are lost, but their clock runs on. They are found again soon, the tenth time as well as the first.
+/// If slots disappear for a while, the aligner loses them, but their clock runs on.
+/// The aligner finds them again soon, the tenth time as well as the first.
 #[test]
 fn slots_that_come_back_are_found_again() {
     let every_s = 200;
@@ -298,15 +299,15 @@ fn slots_that_come_back_are_found_again() {
     let run = run(machine, Server { seconds: 2000, ..SERVER });
     let best = best_ms(machine, SERVER);
     for turn in 1..10 {
-        // The run begins at its seventh second.
+        // The simulated run begins at the machine's seventh second.
         let back_s = turn * every_s - 7;
         let got = run.mean_ms(back_s + 20, back_s + 165);
-        // A place that is bad once in twenty ticks is 7 % slower. A few good ticks there must not make it the best place.
+        // At a place that is bad once in twenty ticks, ticks are 7 % slower. A few good ticks there must not make it the best place.
         assert!(got <= best * 1.02, "time {turn}: {got:.3} ms, best {best:.3}: {:?}", run.aligned);
     }
 }
 
-/// Ticks come slightly before the CPU comes back, so noise hides the gain of coming later. They are moved anyway.
+/// Ticks come slightly before the CPU comes back, so noise hides the gain of coming later. The aligner moves them nevertheless.
 #[test]
 fn ticks_that_are_a_little_early_are_moved() {
     let machine = Machine::Slots {
@@ -366,7 +367,10 @@ fn where_nothing_is_periodic_nothing_is_lost() {
         assert!(!matches!(with.aligned.quantum, Quantum::FixedSlot(_)), "{:?}", with.aligned);
         if matches!(machine, Machine::Quiet) {
             let interval_ns = (with.ticks.last().unwrap().0 - with.ticks[0].0) as f64 / (with.ticks.len() - 1) as f64;
-            assert!((interval_ns - 20.0 * MS).abs() < 1_000.0, "{interval_ns}: moves for a look come to nothing");
+            assert!(
+                (interval_ns - 20.0 * MS).abs() < 1_000.0,
+                "{interval_ns}: the moves for the search do not add up to zero"
+            );
         }
     }
 }

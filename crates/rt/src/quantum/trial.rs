@@ -1,15 +1,15 @@
-//! `Trial`: finds where ticks finish soonest, by running ticks there. Places are tried in turns of a few ticks each. The better half is
-//! tried again, until one place is left. It then has to beat the original place in five rounds of fresh ticks, because the best of sixteen
-//! is good by chance alone.
+//! `Trial`: finds the phase at which ticks finish soonest, by running ticks at each place. It runs a few ticks at one place, then at the next.
+//! The trial then tries the better half of the places again, until one place is left.
+//! The last place has to beat the original place in five rounds of fresh ticks, because the best of sixteen is good by chance alone.
 
-/// The maximum number of places in a trial, with the original one.
+/// The maximum number of places in a trial, including the original place.
 pub(super) const PLACES_MAX: usize = 17;
 /// Rounds between the best place and the original one.
 pub(super) const FINALS: usize = 5;
-/// A tick counts for at most this many periods, because no place causes a pause of the machine.
+/// A tick counts for at most this many periods, because a pause of the machine has nothing to do with the place.
 const LONGEST: f64 = 1.5;
 
-/// A place: how much later than a point of the grid the ticks are due.
+/// A place for ticks: how much later than a point of the grid the ticks are due.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     offset_ns: f64,
@@ -30,7 +30,7 @@ pub(super) struct Verdict {
     pub(super) came_from_ns: f64,
     /// The best of all other places.
     pub(super) best_ns: f64,
-    /// The time from due to done at the original place and at the best one: the median of means, in nanoseconds.
+    /// The time from due to done, in nanoseconds, as the median of means: first at the original place, then at the best place.
     pub(super) before_ns: f64,
     pub(super) after_ns: f64,
     /// How many of the last rounds the best place won.
@@ -42,27 +42,27 @@ pub(super) struct Verdict {
 pub(super) struct Trial {
     places: [Place; PLACES_MAX],
     count: usize,
-    /// Ticks in a turn. The first tick after a move is not counted.
+    /// How many ticks run at a place before the trial moves on. The first tick after a move does not count.
     turn_ticks: u32,
     longest_ns: f64,
     at: usize,
-    /// The number of finished ticks of this turn.
+    /// How many ticks have ended at this place since the last move.
     done: u32,
     goes_back: bool,
     finals: Option<Finals>,
-    /// Another place wins only if its mean is below this factor of the mean of the first place after the original.
+    /// A place replaces the first place after the original only if its mean is below that place's mean times this factor.
     gain: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Finals {
     round: usize,
-    /// The means of each round: at the original place, and at the best one.
+    /// The mean of each round: first at the original place, then at the best place.
     means_ns: [[f64; FINALS]; 2],
 }
 
 impl Trial {
-    /// A trial of `came_from_ns` against each of `others`; at most sixteen of these are tried. At least one tick per turn counts.
+    /// A trial of `came_from_ns` against each of `others`, at most sixteen of them. At least one tick counts each time.
     pub(super) fn new(
         came_from_ns: f64,
         others: impl Iterator<Item = f64>,
@@ -91,13 +91,10 @@ impl Trial {
         (count > 1).then(|| trial.unless_two())
     }
 
-    /// Earlier evidence shows that the first of the others is the best. Another one must beat it by this factor to replace it, because a
-    /// few ticks do not show the cost of a place that is bad once in twenty.
+    /// Earlier evidence shows that the first of the other places is the best. To replace it, another place must beat it by this factor.
+    /// A few ticks do not show the cost of a place that is bad once in twenty ticks.
     pub(super) fn prefers_first(self, gain: f64) -> Trial {
-        debug_assert!(
-            self.count <= 3,
-            "with more than two others they are sorted by time before they are halved again"
-        );
+        debug_assert!(self.count <= 3, "with more than two other places, the first one does not stay first");
         Trial { gain, ..self }
     }
 
@@ -111,7 +108,7 @@ impl Trial {
         self.places[self.at].offset_ns
     }
 
-    /// A tick at the current place took this long from due to done.
+    /// Records how long a tick at the current place took from due to done. Returns the verdict if the trial has ended.
     pub(super) fn ticked(&mut self, due_to_done_ns: u64) -> Option<Verdict> {
         self.done += 1;
         let place = &mut self.places[self.at];
@@ -146,8 +143,8 @@ impl Trial {
         }
         others.sort_unstable_by(|one, other| one.mean_ns().total_cmp(&other.mean_ns()));
         let left = (self.count - 1).div_ceil(2);
-        // The places are tried in order of time, forwards and then backwards. So neighbours are a short move apart, and all moves together
-        // add up to zero.
+        // The trial tries the places in order of time, forwards and then backwards.
+        // So neighbours are a short move apart, and all moves together add up to zero.
         self.goes_back = !self.goes_back;
         let goes_back = self.goes_back;
         self.places[1..=left].sort_unstable_by(|one, other| {

@@ -1,24 +1,24 @@
-//! `Watch`: learns about the CPU from short sleeps in idle time. A sleep that ends on time shows that the CPU was available. A late one
-//! shows a time by which it was gone, and to the microsecond when it came back.
+//! `Watch`: learns about the CPU from short sleeps in idle time. A sleep that ends on time shows that the CPU was available.
+//! A late sleep shows a time at which the CPU was gone, and to the microsecond when it came back.
 //!
-//! A sleep costs a hundredth of a spin of the same length, and takes nothing from others. It also sees the same gaps as a server's thread.
-//! Next to an ordinary thread, a thread that has slept gets the CPU at once, so the other thread causes no gaps here. A spinning thread
-//! would see such a gap every few milliseconds.
+//! A sleep costs a hundredth of a spin of the same length, and takes no CPU time from other threads. It sees the same gaps as a server's thread.
+//! A thread that has slept gets the CPU at once, ahead of an ordinary thread, so that thread causes no gaps here.
+//! A spinning thread would see gaps from the ordinary thread every few milliseconds.
 
 use evenkeel_stats::periodicity::{Gap, Label, Window};
 
-/// The maximum number of gaps kept in one search: at ten gaps per tick of 4 ms, the gaps of 1.5 seconds.
+/// The maximum number of gaps that one search keeps: ten gaps per tick of 4 ms for 1.5 seconds.
 const GAPS_MAX: usize = 4096;
-/// The maximum number of watched stretches kept in one search: one per tick.
+/// The maximum number of watched intervals that one search keeps: one per tick.
 const WINDOWS_MAX: usize = 2048;
 /// A sleep that ends this much later than usual has met a gap, in nanoseconds.
 const LATE_NS: u64 = 150_000;
 /// Upper limit of the estimated usual lateness, in nanoseconds: a CPU that is away half of the time is not usual.
 const USUAL_MAX_NS: f64 = 150_000.0;
-/// How far one wake-up moves the estimate of the usual lateness, in nanoseconds. It converges to the median.
+/// How far one wake-up moves the estimate of the usual lateness, in nanoseconds. The estimate converges to the median.
 const USUAL_STEP_NS: f64 = 2_000.0;
 
-/// Time that was watched, with its gaps.
+/// The watched intervals, with their gaps.
 #[derive(Debug)]
 pub(super) struct Watch {
     windows: Vec<Window>,
@@ -77,7 +77,7 @@ impl Watch {
         }
     }
 
-    /// A sleep should have ended at `wanted_ns` and ended at `woke_ns`. Returns the gap that it met; `label` says who took the CPU.
+    /// A sleep should have ended at `wanted_ns` and ended at `woke_ns`. Returns the gap in it, if any. `label` says who took the CPU.
     pub(super) fn woke(&mut self, wanted_ns: u64, woke_ns: u64, label: impl FnOnce(u64) -> Label) -> Option<Gap> {
         let late_ns = woke_ns.saturating_sub(wanted_ns);
         let is_gap = late_ns as f64 >= self.usual_ns + LATE_NS as f64;
@@ -90,7 +90,7 @@ impl Watch {
         if !is_gap {
             return None;
         }
-        // The gap began somewhere during the sleep. Half-way is right on average.
+        // The gap began at an unknown time during the sleep. The middle of the sleep is right on average.
         let start_ns = (wanted_ns - asleep_ns / 2).max(from_ns);
         let gap = Gap { start_ns, length_ns: woke_ns.saturating_sub(start_ns), label: label(late_ns) };
         if self.gaps.len() < GAPS_MAX {

@@ -23,17 +23,17 @@ pub struct RatePhase {
     pub fastest: Duration,
     /// The longest period.
     pub slowest: Duration,
-    /// The highest sustainable load in this phase. None keeps [`RateSettings::sustainable`](super::RateSettings::sustainable).
+    /// The highest sustainable load in this phase. `None` keeps [`RateSettings::sustainable`](super::RateSettings::sustainable).
     pub sustainable: Option<f64>,
 }
 
 impl RatePhase {
-    /// A phase with periods from `fastest` to `slowest`. If the ladder has none in this range, the phase uses the one nearest to `fastest`.
+    /// A phase with periods from `fastest` to `slowest`. If the ladder has no period in this range, the phase uses the one nearest to `fastest`.
     pub const fn between(fastest: Duration, slowest: Duration) -> RatePhase {
         RatePhase { fastest, slowest, sustainable: None }
     }
 
-    /// This phase with another highest sustainable load.
+    /// Returns this phase with another highest sustainable load.
     #[must_use]
     pub const fn sustainable(self, sustainable: f64) -> RatePhase {
         RatePhase { sustainable: Some(sustainable), ..self }
@@ -61,7 +61,7 @@ pub struct RateChange {
 }
 
 impl fmt::Display for RateChange {
-    /// Prints it, such as `20ms to 30ms: ticks were missed`.
+    /// Writes the change, such as `20ms to 30ms: ticks were missed`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} to {:?}: {}", self.from, self.to, self.why)
     }

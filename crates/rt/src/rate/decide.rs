@@ -1,27 +1,27 @@
-//! `Decider`: chooses the rung of the ladder. Pure: callers pass ticks and readings, so that a test can simulate hours.
+//! `Decider`: chooses the rung of the ladder. It is pure: callers pass ticks and readings, so a test can simulate hours.
 
 use std::time::Duration;
 
 use super::change::{RateChange, RatePhase, RateReason};
 use super::ladder::{Ladder, LadderError, SliceModel, TimeSlices};
 
-/// How many tick durations of a window are stored: over two seconds at 10 ms.
+/// How many tick durations of a window we store: over two seconds of ticks at 10 ms.
 const TICKS_KEPT: usize = 256;
-/// The load is the 0.9 quantile of the ticks: the rest of the period absorbs rare long ones.
+/// The load is the 0.9 quantile of the tick durations. The rest of the period absorbs rare long ticks.
 const JUDGED_BY: f64 = 0.9;
-/// This many overloaded windows of the last three lengthen the period. A single one may be a pause of the whole machine.
+/// If this many of the last three windows are overloaded, the period gets longer. A single one may be a pause of the whole machine.
 const OVERLOADED: u32 = 2;
 const LAST_WINDOWS: u8 = 0b111;
-/// Calm windows before the period becomes shorter again.
+/// How many calm windows must pass before the period gets shorter again.
 pub(super) const CALM_WINDOWS: u32 = 10;
-/// The maximum number of calm windows that are required, after repeated unsuccessful returns.
+/// The maximum number of required calm windows, after repeated unsuccessful returns.
 pub(super) const CALM_WINDOWS_MAX: u32 = 640;
 /// A return is unsuccessful if the server is overloaded again within this many windows.
 const IN_VAIN_WINDOWS: u32 = 60;
 /// Before a return, the load at the faster rung must be below this share of the sustainable load.
 const BACK_BELOW: f64 = 0.85;
 
-/// The kernel's counters for a window of about a second. `None` for a counter that the kernel does not report, never 0.
+/// The kernel's counters for a window of about a second. If the kernel does not report a counter, it is `None`, never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Readings {
     /// The length of the window, in nanoseconds.
@@ -43,7 +43,7 @@ pub(super) struct Readings {
 pub(super) struct Hardware {
     /// The number of CPUs that the server may run on.
     pub(super) cpus: usize,
-    /// The number of CPUs that a limit leaves the server on average. None without a limit.
+    /// The number of CPUs that a limit leaves the server on average. `None` means no limit.
     pub(super) cpu_limit: Option<f64>,
 }
 
@@ -69,7 +69,7 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// On one CPU, the system keeps its share, and a thread waits whenever two are ready.
+    /// On one CPU, the system keeps its share. There a thread waits whenever two threads are ready.
     pub(super) fn new(hardware: &Hardware, sustainable: f64, system_share: f64) -> Thresholds {
         let is_alone = hardware.cpus <= 1;
         let kept = if is_alone { 1.0 - system_share } else { 1.0 };
@@ -82,7 +82,7 @@ impl Thresholds {
     }
 }
 
-/// Chooses the rung of the ladder: see the top of this file.
+/// Chooses the rung of the ladder. The comment at the top of this file has the details.
 #[derive(Debug)]
 pub(super) struct Decider {
     ladder: Ladder,
@@ -97,7 +97,7 @@ pub(super) struct Decider {
     lasted_ns: [u64; TICKS_KEPT],
     ticks: u64,
     missed: u64,
-    /// Which of the last windows were overloaded, the last one in the lowest bit.
+    /// Which of the last windows were overloaded. The lowest bit stands for the last window.
     overloaded: u8,
     calm: u32,
     calm_needed: u32,
@@ -158,7 +158,7 @@ impl Decider {
         self.thresholds
     }
 
-    /// Records a tick: how long it took, and how many were missed before it.
+    /// Records a tick: how long it took, and how many ticks were missed before it.
     pub(super) fn tick(&mut self, lasted_ns: u64, missed: u64) {
         self.lasted_ns[self.ticks as usize % TICKS_KEPT] = lasted_ns;
         self.ticks += 1;
@@ -174,7 +174,7 @@ impl Decider {
         self.go_to(self.rung.clamp(low, high), RateReason::Phase)
     }
 
-    /// Sets the time slices of the CPU. None if it no longer has any.
+    /// Sets the time slices of the CPU. `None` if the CPU no longer has slices.
     pub(super) fn set_slices(&mut self, slices: Option<TimeSlices>) -> Option<RateChange> {
         self.slices = slices.filter(TimeSlices::is_sound);
         let before_ns = self.period_ns();
@@ -186,7 +186,7 @@ impl Decider {
     pub(super) fn window(&mut self, readings: &Readings) -> Option<RateChange> {
         self.since_back = self.since_back.saturating_add(1);
         if self.ticks == 0 {
-            // Without a tick nothing is known: the server was stopped, or a tick takes longer than a window.
+            // Without a tick we know nothing: the server was stopped, or a tick takes longer than a window.
             return None;
         }
         let needs_ns = self.needs_ns(readings);
@@ -202,7 +202,7 @@ impl Decider {
                 return None;
             }
             let fits = |rung: &usize| self.load_on(*rung, needs_ns) <= self.thresholds.load;
-            // The work determines the rung. For all other reasons the rate tries one rung at a time.
+            // For too much work, the work determines the rung. For all other reasons the period changes by one rung at a time.
             let to = (self.rung + 1..=high).find(fits).unwrap_or(high);
             if self.since_back < IN_VAIN_WINDOWS {
                 self.calm_needed = (self.calm_needed * 2).min(CALM_WINDOWS_MAX);
@@ -224,7 +224,7 @@ impl Decider {
         self.go_to(self.rung - 1, RateReason::Calm)
     }
 
-    /// How much a tick needs of its own slices, and how much of a limit's quota, in nanoseconds.
+    /// How much CPU time a tick needs of its slices, and how much of a limit's quota, in nanoseconds.
     fn needs_ns(&self, readings: &Readings) -> (f64, Option<f64>) {
         let kept = (self.ticks as usize).min(TICKS_KEPT);
         let mut sorted = self.lasted_ns;
@@ -238,8 +238,8 @@ impl Decider {
         (had_ns, readings.cpu_ns.map(|cpu_ns| cpu_ns as f64 / self.ticks as f64))
     }
 
-    /// The load at this rung: how long a tick works, divided by the part of the period in which it may run. It is computed for the slices
-    /// and for the limit; the larger one counts.
+    /// The load at this rung: how long a tick works, divided by the part of the period in which it may run.
+    /// We compute it for the slices and for the limit; the larger value counts.
     fn load_on(&self, rung: usize, (had_ns, cpu_ns): (f64, Option<f64>)) -> f64 {
         let period_ns = self.ladder.period_ns(rung) as f64;
         let (slots, bucket) = match self.slices {
@@ -259,8 +259,8 @@ impl Decider {
         let window_ns = readings.window_ns.max(1) as f64;
         let share = |ns: Option<u64>| ns.map_or(0.0, |ns| ns as f64 / window_ns);
         let waited = share(readings.run_wait_ns);
-        // Other threads wait because of the tick only if its load is high. Subtract the wait of the tick's own thread, which the pressure
-        // includes.
+        // Other threads wait because of the tick only if the tick's load is high.
+        // The pressure includes the wait of the tick's own thread, so subtract that wait.
         let is_ours = load >= thresholds.load / 2.0;
         let others = |ns| is_ours && share(ns) - waited > thresholds.pressure;
         if load > thresholds.load {
@@ -286,7 +286,7 @@ impl Decider {
         self.changed(before_ns, why)
     }
 
-    /// Resets the counts, because counts of another period do not apply to this one.
+    /// Resets the counts, because counts from another period do not apply to the new one.
     fn changed(&mut self, before_ns: u64, why: RateReason) -> Option<RateChange> {
         let after_ns = self.period_ns();
         if before_ns == after_ns {

@@ -1,4 +1,4 @@
-//! `Ladder`: the periods to choose from, and their multiples on a CPU with time slices. Pure.
+//! `Ladder`: the periods to choose from, and their multiples on a CPU with time slices. The code is pure.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ pub const RUNG_LEAST: Duration = Duration::from_millis(1);
 /// The longest period.
 pub const RUNG_MOST: Duration = Duration::from_secs(10);
 
-/// A rung this close below a multiple of the CPU's period, as a share of that period, is that multiple.
+/// If a rung is this close below a multiple of the CPU's period, the rung becomes that multiple. The value is a share of that period.
 const NEAR: f64 = 0.05;
-/// A rung and a multiple closer than this are the same; the rest is the error of the detection.
+/// A rung and a multiple closer than this count as equal. The difference is an error of the detection.
 const SAME: f64 = 0.001;
 
 /// Why a ladder is invalid.
@@ -57,18 +57,18 @@ pub struct TimeSlices {
     pub model: SliceModel,
 }
 
-/// The source of time slices. It decides how a tick's duration relates to its CPU time.
+/// The source of time slices. The source decides how a tick's duration relates to its CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceModel {
-    /// A hypervisor, at fixed times. In the rest of the period nothing runs, however little ran before.
+    /// A hypervisor takes the CPU at fixed times. Unused CPU time is lost.
     Slots,
-    /// A CPU limit of a control group. CPU time that was not used stays available in the period.
+    /// A CPU limit of a control group. Unused CPU time stays available until the end of the period.
     Bucket,
 }
 
 impl TimeSlices {
-    /// The slices that a clock detected ([`TickClock::quantum`](crate::TickClock::quantum)). None if they are not known, or the CPU is not
-    /// sliced.
+    /// The slices that a clock detected ([`TickClock::quantum`](crate::TickClock::quantum)).
+    /// `None` if the slices are not known, or the CPU has no slices.
     pub fn from_quantum(quantum: &Quantum) -> Option<TimeSlices> {
         let (period_ns, share) = (quantum.period_ns()?, quantum.share()?);
         let model = match quantum {
@@ -82,7 +82,7 @@ impl TimeSlices {
         !self.period.is_zero() && self.share > 0.0 && self.share <= 1.0
     }
 
-    /// The CPU time of a tick of this duration that began with a slice.
+    /// The CPU time of a tick of this duration, if the tick began at the start of a slice.
     pub(super) fn had_ns(&self, lasted_ns: u64) -> f64 {
         let period_ns = self.period.as_nanos() as f64;
         let turn_ns = period_ns * self.share;
@@ -111,7 +111,7 @@ impl Ladder {
         if let Some(odd) = rungs.iter().find(|rung| !(RUNG_LEAST..=RUNG_MOST).contains(*rung)) {
             return Err(LadderError::OutOfRange(*odd));
         }
-        // In range, so that the number of nanoseconds fits.
+        // The rungs are in range, so the number of nanoseconds fits.
         let mut asked_ns: Vec<u64> = rungs.iter().map(|rung| rung.as_nanos() as u64).collect();
         asked_ns.sort_unstable();
         asked_ns.dedup();
@@ -122,7 +122,7 @@ impl Ladder {
         self.rungs_ns.len() - 1
     }
 
-    /// The period of a rung. Beyond the last rung, the period of the last.
+    /// The period of a rung. For a rung beyond the last one, the period of the last rung.
     pub(super) fn period_ns(&self, rung: usize) -> u64 {
         self.rungs_ns[rung.min(self.last())]
     }
@@ -135,16 +135,16 @@ impl Ladder {
         rungs.min_by(|one, other| apart(one.1).total_cmp(&apart(other.1))).map_or(0, |(at, _)| at)
     }
 
-    /// The first and the last rung within a range. If the range has no rung, the rung nearest to its start.
+    /// The first and the last rung within a range. If the range has no rung, both are the rung nearest to the start of the range.
     pub(super) fn within(&self, fastest: Duration, slowest: Duration) -> (usize, usize) {
         let low = self.asked_ns.partition_point(|rung| u128::from(*rung) < fastest.as_nanos());
         let high = self.asked_ns.partition_point(|rung| u128::from(*rung) <= slowest.as_nanos());
         if low < high { (low, high - 1) } else { (self.nearest(fastest), self.nearest(fastest)) }
     }
 
-    /// Moves the rungs to multiples of the CPU's own period, or back to where the user put them. Rungs move to longer periods: ticks may
-    /// come less often than requested, but not more often. A period longer than the longest rung has no multiples here, and changes
-    /// nothing.
+    /// Moves the rungs to multiples of the CPU's own period, or back to the user's values.
+    /// Rungs move to longer periods: ticks may come less often than requested, but not more often.
+    /// A slice period longer than the longest rung has no multiples on the ladder, and changes nothing.
     pub(super) fn align(&mut self, to: Option<Duration>) {
         let longest_ns = self.asked_ns[self.last()] as f64;
         let to_ns = to.map_or(0.0, |period| period.as_nanos() as f64);
@@ -211,7 +211,7 @@ mod tests {
         }
         ladder.align(Some(ms(7)));
         ladder.align(Some(Duration::from_micros(7_003)));
-        assert_eq!(ladder.period_ns(0), 14_000_000, "the noise of the detection moves nothing");
+        assert_eq!(ladder.period_ns(0), 14_000_000, "the noise of the detection moves no rung");
         ladder.align(None);
         assert_eq!(ladder.period_ns(99), 50_000_000);
     }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn time_in_the_dark_is_no_work() {
         let turns = TimeSlices { period: ms(10), share: 0.4, model: SliceModel::Slots };
-        // Work of 3.5, 6.5 and 13 ms lasts 3.5, 12.5 and 31 ms if the CPU is here for 4 of 10 ms.
+        // If the CPU runs for 4 of every 10 ms, work of 3.5, 6.5 and 13 ms lasts 3.5, 12.5 and 31 ms.
         for (lasted_us, had_us) in [(3_500, 3_500), (12_500, 6_500), (31_000, 13_000), (9_000, 4_000), (10_000, 4_000)]
         {
             assert_eq!((turns.had_ns(lasted_us * 1000) / 1000.0).round() as u64, had_us, "{lasted_us}");

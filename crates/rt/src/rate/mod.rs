@@ -1,5 +1,6 @@
-//! `TickRate`: chooses the tick period by the load of the ticks on the CPU that they get. An overloaded server misses ticks at random. A server
-//! that changes to a longer period in time ticks evenly, and returns when it can.
+//! `TickRate`: chooses the tick period by the load of the ticks on the CPU time that they get.
+//! An overloaded server misses ticks at random. A server that changes to a longer period in time keeps ticking evenly.
+//! When the load falls, it returns to the shorter period.
 
 mod change;
 mod decide;
@@ -21,7 +22,7 @@ use crate::tick::Done;
 
 /// Time between two readings of the system's counters, in nanoseconds.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// A reading waits for a tick that leaves this much time, in nanoseconds, but no longer than a second window.
+/// We read the counters after a tick that leaves this much time, in nanoseconds. After a second window we no longer wait for such a tick.
 const ROOM_NS: u64 = 500_000;
 
 /// Settings of a [`TickRate`].
@@ -29,20 +30,20 @@ const ROOM_NS: u64 = 500_000;
 pub struct RateSettings {
     /// The periods to choose from, 1 ms to 10 s, up to 16, in any order.
     pub ladder: Vec<Duration>,
-    /// The period to start with. The nearest period of the ladder is used.
+    /// The period to start with. `TickRate` uses the nearest period of the ladder.
     pub start: Duration,
     /// The phase of the game to start in.
     pub phase: RatePhase,
-    /// The highest sustainable load, 0.05 to 1: how long a tick works, divided by the part of the period in which it may run. Above this
-    /// load, a single gap makes the server miss ticks.
+    /// The highest sustainable load, 0.05 to 1. The load is how long a tick works, divided by the part of the period in which it may run.
+    /// Above this load, a single gap makes the server miss ticks.
     pub sustainable: f64,
-    /// With one CPU, the share that is left to the system, 0 to 0.95. With more CPUs it has no effect.
+    /// With one CPU, the share of the CPU for the rest of the system, 0 to 0.95. With more CPUs it has no effect.
     pub system_share: f64,
 }
 
 impl Default for RateSettings {
-    /// Periods of 10, 20, 30 and 50 ms, a load of up to 0.75, and half of a single CPU for the system. Only a phase that requests it uses
-    /// 10 ms.
+    /// Periods of 10, 20, 30 and 50 ms, a load of up to 0.75, and half of a single CPU for the system.
+    /// The period is 10 ms only in a phase that requests it.
     fn default() -> RateSettings {
         RateSettings {
             ladder: [10, 20, 30, 50].map(Duration::from_millis).to_vec(),
@@ -75,7 +76,7 @@ pub enum RateError {
 }
 
 /// Chooses the period of a [`TickClock`](crate::TickClock). Start it on the tick's thread, because it reads that thread's counters.
-/// [`TickLoopBuilder::adaptive_rate`](crate::TickLoopBuilder::adaptive_rate) does all calls of this example.
+/// [`TickLoopBuilder::adaptive_rate`](crate::TickLoopBuilder::adaptive_rate) makes all calls of this example for you.
 ///
 /// ```
 /// use std::time::Duration;
@@ -115,7 +116,7 @@ impl fmt::Debug for TickRate {
 }
 
 impl TickRate {
-    /// Opens the files with the kernel's counters, and allocates all memory. A file that cannot be opened has no influence.
+    /// Opens the files with the kernel's counters, and allocates all memory. If a file cannot be opened, its counters have no influence.
     ///
     /// # Errors
     /// If the ladder or a share is out of range.
@@ -157,8 +158,8 @@ impl TickRate {
         Duration::from_nanos(self.decider.period_ns())
     }
 
-    /// The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run. None
-    /// in the first second.
+    /// The load in the last second or so, such as 0.6. `None` in the first second.
+    /// The load is how long a tick works, divided by the part of the period in which it may run.
     ///
     /// ```
     /// use evenkeel_rt::rate::{RateSettings, TickRate};
@@ -176,8 +177,8 @@ impl TickRate {
         self.decider.thresholds()
     }
 
-    /// Call it after each tick. About once a second it reads the system's counters for some microseconds, after a tick that leaves time. Returns the
-    /// new period if it changes.
+    /// Records a tick. Call it after each tick. Returns the new period if it changes.
+    /// About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
     pub fn after(&mut self, done: &Done) -> Option<Duration> {
         self.decider.tick(done.work_ns(), done.tick.missed);
         let start_ns = *self.window_start_ns.get_or_insert(done.tick.due_ns);
@@ -195,14 +196,14 @@ impl TickRate {
         self.report(change)
     }
 
-    /// Enters another phase of the game: the period moves into its range at once. Returns the new period if it changes.
+    /// Enters another phase of the game: the period moves into the range of that phase at once. Returns the new period if it changes.
     pub fn enter(&mut self, phase: RatePhase) -> Option<Duration> {
         let change = self.decider.enter(phase);
         self.report(change)
     }
 
-    /// Sets the time slices of the CPU: pass [`TimeSlices::from_quantum`] the clock's quantum after each tick. Periods become multiples of the slices'
-    /// period. Slices without a period or a share change nothing. Returns the new period if it changes.
+    /// Sets the time slices of the CPU. After each tick, pass the result of [`TimeSlices::from_quantum`] for the clock's quantum.
+    /// Periods become multiples of the slices' period. Slices without a period or a share change nothing. Returns the new period if it changes.
     pub fn set_slices(&mut self, slices: Option<TimeSlices>) -> Option<Duration> {
         let change = self.decider.set_slices(slices);
         self.report(change)

@@ -1,4 +1,4 @@
-//! `Sampler`: reads the kernel's counters once a second, from files that stay open, without allocating.
+//! `Sampler`: reads the kernel's counters once a second, from files that stay open. Reading allocates nothing.
 
 use evenkeel_sys::cpu_limit::Counters;
 use evenkeel_sys::schedstat::{Counted, RunDelay};
@@ -16,7 +16,7 @@ struct Counts {
     throttled_ns: Option<u64>,
 }
 
-/// The open files. None for each file that this machine does not have.
+/// The open files. A file that this machine does not have is `None`.
 #[derive(Debug)]
 pub(super) struct Sampler {
     own: Option<RunDelay>,
@@ -54,7 +54,7 @@ impl Sampler {
         }
     }
 
-    /// The differences since the last call.
+    /// Returns how much each counter grew since the last call.
     pub(super) fn read(&mut self, window_ns: u64) -> Readings {
         let now = self.counts();
         let last = std::mem::replace(&mut self.last, now);

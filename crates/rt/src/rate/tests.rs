@@ -37,7 +37,7 @@ fn usual(hardware: Hardware) -> Decider {
 struct Second {
     /// How long a tick lasts.
     lasts_us: u64,
-    /// The CPU time of a tick, if it is less than its length.
+    /// The CPU time of a tick, if it is less than the tick's duration.
     cpu_us: Option<u64>,
     missed: u64,
     run_wait: f64,
@@ -49,7 +49,7 @@ fn lasting(us: u64) -> Second {
     Second { lasts_us: us, ..Second::default() }
 }
 
-/// Plays a second at the decider's own rate.
+/// Simulates a second at the decider's own rate.
 fn play(decider: &mut Decider, second: Second) -> Option<RateChange> {
     let period_ns = decider.period_ns();
     let ticks = 1_000_000_000 / period_ns;
@@ -68,7 +68,7 @@ fn play(decider: &mut Decider, second: Second) -> Option<RateChange> {
     decider.window(&readings)
 }
 
-/// Plays some seconds. Returns when the period changed, to how many milliseconds, and why.
+/// Simulates some seconds. Returns when the period changed, to how many milliseconds, and why.
 fn hours(decider: &mut Decider, seconds: u32, of: impl Fn(u32, u64) -> Second) -> Vec<(u32, u128, RateReason)> {
     (0..seconds)
         .filter_map(|at| {
@@ -78,7 +78,7 @@ fn hours(decider: &mut Decider, seconds: u32, of: impl Fn(u32, u64) -> Second) -
         .collect()
 }
 
-/// A name, the machine, its tick rates, what happens in each second, and each change: at which second, to which period in ms, and why.
+/// A row: name, machine, time slices, what happens in each second, and each change: at which second, to which period in ms, and why.
 type Row<'a> = (&'a str, Hardware, Option<TimeSlices>, Second, &'a [(u32, u128, RateReason)]);
 
 #[test]
@@ -91,7 +91,7 @@ fn an_hour_of_the_same_is_one_change_at_most() {
         ("too much", FOUR_CPUS, None, lasting(18_000), &[(1, 30, RateReason::Work)]),
         ("far too much", FOUR_CPUS, None, lasting(33_000), &[(1, 50, RateReason::Work)]),
         ("more than there is", FOUR_CPUS, None, lasting(70_000), &[(1, 50, RateReason::Work)]),
-        ("half of an only CPU is the system's", ONE_CPU, None, lasting(12_860), &[(1, 30, RateReason::Work)]),
+        ("half of a single CPU belongs to the system", ONE_CPU, None, lasting(12_860), &[(1, 30, RateReason::Work)]),
         ("one turn of two", ONE_CPU, Some(SLOTS), lasting(3_900), &[]),
         ("3.5 ms in a turn of 4", FOUR_CPUS, Some(SLOTS), lasting(3_500), &[]),
         ("6.5 ms of work in 12.5", FOUR_CPUS, Some(SLOTS), lasting(12_500), &[(1, 30, RateReason::Work)]),
@@ -135,7 +135,7 @@ fn a_pause_of_the_machine_changes_nothing() {
     let changes = hours(&mut decider, 3600, |at, _| if at % 3 == 0 { pause } else { lasting(14_000) });
     assert_eq!(changes, [], "one window of three");
     let changes = hours(&mut decider, 10, |at, _| if at % 2 == 0 { pause } else { lasting(14_000) });
-    assert_eq!(changes.first(), Some(&(2, 30, RateReason::Missed)), "two of three are not an accident");
+    assert_eq!(changes.first(), Some(&(2, 30, RateReason::Missed)), "two overloaded windows of three are no accident");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn phases_move_the_period_at_once() {
     assert_eq!(decider.enter(round), change(50, 30, RateReason::Phase));
     assert_eq!(hours(&mut decider, 60, |_, _| lasting(3_000)), [(9, 20, RateReason::Calm), (19, 10, RateReason::Calm)]);
     assert_eq!(hours(&mut decider, 60, |_, _| lasting(40_000)), [(1, 30, RateReason::Work)], "not beyond the phase");
-    // The last phase of a round may use 95 % of the period, so the work that was too long before now fits.
+    // The last phase of a round may use 95 % of the period. So work that was too long before fits now.
     assert_eq!(decider.enter(RatePhase::between(ms(20), ms(50)).sustainable(0.95)), None);
     let end = |_, _| lasting(18_000);
     assert_eq!(hours(&mut decider, 600, end), []);
@@ -223,7 +223,7 @@ fn settings_out_of_range_are_told() {
     }
 }
 
-/// Too much work for the period, in ticks with made-up times. No tick has time to read the system, so the reads are two seconds apart.
+/// Too much work for the period, in ticks with made-up times. No tick leaves time to read the system, so the reads are two seconds apart.
 #[test]
 fn looks_at_the_system_change_the_period_and_are_told() {
     const SECOND_NS: u64 = 1_000_000_000;

@@ -12,14 +12,14 @@ enum Event<'a> {
     Thread { name: &'a str, ph: &'a str, pid: u32, tid: usize, args: Named<'a> },
 }
 
-/// Whether the thread was switched out. Left out if it is not known.
+/// Whether the thread was switched out. The field is absent if that is not known.
 #[derive(Serialize)]
 struct Switched {
     #[serde(skip_serializing_if = "Option::is_none")]
     switched_out: Option<bool>,
 }
 
-/// Viewers show the name. The rest is for `evenkeel profile scopes`, which compares scopes with what the kernel recorded about their threads.
+/// Viewers show the thread's name. `evenkeel profile scopes` compares the other fields with what the kernel recorded about the thread.
 #[derive(Serialize)]
 struct Named<'a> {
     name: &'a str,
@@ -28,7 +28,7 @@ struct Named<'a> {
     unnamed: u64,
 }
 
-/// The clock of the times, and the period for which its comparison is valid.
+/// The clock of all times, and the interval in which times are accurate.
 #[derive(Serialize)]
 struct Clock<'a> {
     clock: &'a str,

@@ -21,7 +21,7 @@ pub enum ScopeError {
     /// The recorder has room for 256 threads.
     #[error("too many threads record scopes: {THREADS_MAX} can, those that have ended included")]
     TooManyThreads,
-    /// The thread already records under another name, which an earlier call gave or its first scope took from the thread.
+    /// The thread already records under another name. An earlier call set that name, or the first scope used the thread's own name.
     #[error("this thread records scopes under another name already: call scope::start_thread before its first scope")]
     OtherName,
     /// Only Linux reports the CPU time of a thread.

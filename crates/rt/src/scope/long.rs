@@ -1,5 +1,5 @@
-//! Logs scopes that use the CPU for longer than a limit, such as half of a hypervisor's quantum, to find work that a slice may cut in two. It
-//! logs innermost scopes only, because outer ones add nothing. Switched-out time does not count.
+//! Logs scopes that use the CPU for longer than a limit, such as half of a hypervisor's quantum. A slice may cut such work in two.
+//! The log has only innermost scopes, because outer scopes add no information. Switched-out time does not count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,9 +9,9 @@ use evenkeel_sys::IS_LINUX;
 
 use super::error::ScopeError;
 
-/// The maximum number of scopes to hold until they are taken.
+/// The maximum number of scopes in the log until the caller takes them.
 const KEPT_MAX: usize = 4096;
-/// No scope runs that long, so none is logged.
+/// The limit while logging is off. No scope runs that long.
 const OFF: u64 = u64::MAX;
 
 static OVER_NS: AtomicU64 = AtomicU64::new(OFF);
@@ -22,7 +22,7 @@ static LOG: Mutex<LongScopes> = Mutex::new(LongScopes { scopes: Vec::new(), lost
 pub struct LongScope {
     /// The scope's name.
     pub name: &'static str,
-    /// The kernel's id of the thread that ran it.
+    /// The kernel's id of the thread that ran the scope.
     pub thread: u32,
     /// When the scope ended, in nanoseconds of the monotonic clock.
     pub end_ns: u64,
@@ -49,8 +49,8 @@ pub struct LongScopes {
     pub lost: u64,
 }
 
-/// Logs each innermost scope that uses the CPU for longer than this, from now on, on threads that record. It reads the thread's CPU time twice a
-/// scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
+/// From now on, logs each innermost scope that uses the CPU for longer than `over`, on threads that record. Allocates the log.
+/// Each scope then reads the thread's CPU time twice, which takes about 0.7 us, so use this for diagnosis only.
 ///
 /// ```
 /// use std::time::Duration;
@@ -81,12 +81,12 @@ pub fn log_long(over: Duration) -> Result<(), ScopeError> {
     Ok(())
 }
 
-/// Logs no more scopes. Scopes in the log can still be taken.
+/// Stops logging. The caller can still take the scopes in the log.
 pub fn stop_long() {
     OVER_NS.store(OFF, Ordering::Relaxed);
 }
 
-/// Takes the log of the time since the last call.
+/// Takes the scopes that were logged since the last call.
 pub fn take_long() -> LongScopes {
     let mut log = log();
     let taken = log.clone();

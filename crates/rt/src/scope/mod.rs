@@ -1,5 +1,6 @@
-//! `Scope`: shows where the time of a tick goes. A scope costs some tens of nanoseconds: two readings of the cycle counter, and a few words in
-//! a ring of its thread. Measuring allocates nothing and takes no lock. Any thread can read the rings at any time.
+//! `Scope`: shows where the time of a tick goes.
+//! A scope costs some tens of nanoseconds: two readings of the cycle counter, and a few words in a ring of its thread.
+//! Measuring allocates nothing and takes no lock. Any thread can read the rings at any time.
 //!
 //! ```
 //! use evenkeel_rt::scope::{self, Scope};
@@ -56,14 +57,14 @@ const NAMES_MAX: usize = 4096;
 /// The maximum number of scopes that a thread's ring holds: 24 MB.
 const RING_MAX: usize = 1 << 20;
 
-/// The number of a name that is not known yet, and of a name for which there was no room.
+/// The number of a scope whose name has no number yet, or found no room.
 const UNKNOWN: u32 = 0;
 const NO_ROOM: u32 = u32::MAX;
 
-/// Scopes that a thread's ring holds if the thread did not call [`start_thread`].
+/// The length of a thread's ring if the thread did not call [`start_thread`].
 const RING_BY_ITSELF: usize = 4096;
 
-/// Whether any thread records. Until then, a scope of a thread without a ring costs no more than this load.
+/// Whether any thread records. While no thread records, a scope of a thread without a ring costs only this load.
 static RECORDS: AtomicBool = AtomicBool::new(false);
 static KNOWN: Mutex<Known> = Mutex::new(Known { names: Vec::new(), threads: Vec::new(), refused: 0, first: None });
 
@@ -72,7 +73,7 @@ struct Known {
     threads: Vec<Arc<Thread>>,
     /// The number of threads for which there was no room.
     refused: u64,
-    /// The cycle counter and the clock at the time when the first thread began to record. None before that.
+    /// The cycle counter and the clock when the first thread began to record. `None` before that time.
     first: Option<(u64, u64)>,
 }
 
@@ -83,12 +84,12 @@ struct Thread {
     ring: Ring,
 }
 
-/// The part that only the thread itself uses.
+/// The part of a recorder that only the thread itself uses.
 struct Own {
     thread: Arc<Thread>,
-    /// The thread's count of preemptions. None if the kernel does not report them.
+    /// The thread's count of preemptions. `None` if the kernel does not report preemptions.
     preemptions: Option<Rc<Preemptions>>,
-    /// Whether no scope has ended since the last scope began, so that the last one is an innermost scope.
+    /// Whether no scope has ended since the last scope began. If so, the last scope is an innermost scope.
     is_innermost: Cell<bool>,
 }
 
@@ -97,14 +98,14 @@ thread_local! {
     static OWN: OnceCell<Option<Own>> = const { OnceCell::new() };
 }
 
-/// A block of code to measure. Declare one `static` for each.
+/// A block of code to measure. Declare one `static` for each block.
 #[derive(Debug)]
 pub struct Scope {
     name: &'static str,
     id: AtomicU32,
 }
 
-/// A scope that was entered. Dropping this leaves it.
+/// A scope that the thread has entered. Dropping this value leaves the scope.
 ///
 /// ```
 /// use evenkeel_rt::scope::{Entered, Scope};
@@ -121,9 +122,9 @@ pub struct Entered {
     scope: &'static Scope,
     start_preemptions: u64,
     start_ticks: u64,
-    /// The thread's CPU time at the start. 0 while long scopes are not logged.
+    /// The thread's CPU time at the start, or 0 while long scopes are not logged.
     start_cpu_ns: u64,
-    /// The thread that entered it must leave it: not `Send`.
+    /// The thread that entered the scope must leave it, so this type is not `Send`.
     thread: PhantomData<*mut ()>,
     #[cfg(feature = "tracy")]
     _zone: Zone,
@@ -146,11 +147,11 @@ impl Scope {
         Scope { name, id: AtomicU32::new(UNKNOWN) }
     }
 
-    /// Enters the scope; dropping the result leaves it.
+    /// Enters the scope. Dropping the result leaves the scope.
     ///
-    /// Once any thread of the process records ([`start_thread`]), every other thread starts to record at its first scope. That first scope
-    /// allocates a ring of 4,096 scopes, under the thread's own name. While no thread records, a scope costs little more than reading the
-    /// cycle counter.
+    /// Once any thread of the process records ([`start_thread`]), every other thread starts to record at its first scope.
+    /// That first scope allocates a ring of 4,096 scopes, under the thread's own name.
+    /// While no thread records, a scope costs little more than reading the cycle counter.
     #[inline]
     pub fn enter(&'static self) -> Entered {
         if self.id.load(Ordering::Relaxed) == UNKNOWN {
@@ -181,7 +182,7 @@ impl Scope {
         }
     }
 
-    /// Assigns the scope's number. If two threads do this at once, both get the same number.
+    /// Assigns the scope's number. If two threads call this at once, both get the same number.
     #[cold]
     fn learn(&'static self) {
         let mut known = known();
@@ -216,9 +217,10 @@ impl Drop for Entered {
     }
 }
 
-/// Starts to record the calling thread: allocates a ring for its last `scopes` scopes (up to a million; rounded up to a power of two), under
-/// a name for readers. The first call of a process takes up to 0.3 s, because it tests whether the kernel reports when a thread is switched
-/// out. A second call with the same name changes nothing: the ring keeps its length.
+/// Starts to record the calling thread under a name for readers. Allocates a ring for the thread's last `scopes` scopes.
+/// `scopes` may be up to a million, and is rounded up to a power of two.
+/// The first call of a process takes up to 0.3 s, because it tests whether the kernel reports when a thread is switched out.
+/// A second call with the same name changes nothing: the ring keeps its length.
 ///
 /// # Errors
 /// If 256 threads record already, or if this thread records under another name.
@@ -230,7 +232,7 @@ pub fn start_thread(name: &str, scopes: usize) -> Result<(), ScopeError> {
     })
 }
 
-/// Starts to record a thread that enters a scope without [`start_thread`], while others record.
+/// Starts to record a thread that did not call [`start_thread`] and enters a scope while other threads record.
 #[cold]
 fn start_by_itself(own: &OnceCell<Option<Own>>) -> Option<&Own> {
     let thread = std::thread::current();
@@ -272,12 +274,13 @@ fn new_ring(name: &str, scopes: usize) -> Option<Own> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// Each thread that recorded, also if it has ended.
+    /// Each thread that recorded, including threads that have ended.
     pub threads: Vec<Recorded>,
-    /// When the cycle counter was compared with the monotonic clock, in nanoseconds: when the first thread began to record, and at this reading.
+    /// When we compared the cycle counter with the monotonic clock, in nanoseconds.
+    /// The first value is when the first thread began to record, the second is the time of this reading.
     /// Times between the two are accurate to some microseconds.
     pub compared_ns: Option<(u64, u64)>,
-    /// Threads that entered scopes and are not in [`threads`](Recording::threads), because the recorder has room for 256.
+    /// How many threads entered scopes but are not in [`threads`](Recording::threads), because the recorder has room for 256.
     pub threads_refused: u64,
 }
 
@@ -288,7 +291,7 @@ pub struct Recorded {
     pub name: String,
     /// The kernel's thread id, as in `/proc/PID/task`.
     pub thread: u32,
-    /// The passes, in the order in which they ended: inner scopes before outer ones.
+    /// The passes through scopes, in the order in which they ended: inner scopes come before outer scopes.
     pub spans: Vec<Span>,
     /// The number of older passes that are no longer in the ring.
     pub overwritten: u64,
@@ -305,12 +308,12 @@ pub struct Span {
     pub start_ns: u64,
     /// How long the scope took, in nanoseconds.
     pub length_ns: u64,
-    /// Whether the thread was preempted or slept in the scope. `None` if the kernel does not report that. If a scope is unusually long
-    /// without it, the cause is the hypervisor, an interrupt, or the work itself.
+    /// Whether the thread was preempted or slept in the scope. `None` if the kernel does not report that.
+    /// If a scope is unusually long and this is false, the cause is the hypervisor, an interrupt, or the work itself.
     pub switched_out: Option<bool>,
 }
 
-/// Reads all rings while their threads continue. It omits and counts entries that were overwritten meanwhile.
+/// Reads all rings while their threads continue. Omits and counts entries that were overwritten during the read.
 ///
 /// # Errors
 /// If no thread records.
@@ -415,7 +418,7 @@ mod tests {
         }
         let (slept, empty) = spans.split_at(40);
         let count = |spans: &[Span]| spans.iter().filter(|span| span.switched_out == Some(true)).count();
-        // Outer and inner scopes both count. Now and then the kernel may return to the thread at once.
+        // Outer and inner scopes both count. Sometimes the kernel may return to the thread at once.
         assert!(count(slept) >= 20, "{slept:?}");
         assert!(count(empty) <= 5, "{empty:?}");
     }
@@ -455,7 +458,7 @@ mod tests {
         let taken = take_long();
         let ours = taken.scopes.iter().filter(|long| long.thread == thread);
         let (asleep, others): (Vec<&LongScope>, Vec<&LongScope>) = ours.partition(|long| long.name == ASLEEP.name);
-        // The kernel counts a pause of the machine as CPU time if it comes right before or after a sleep. That does not happen three times.
+        // If a pause of the machine comes right before or after a sleep, the kernel counts it as CPU time. That does not happen three times.
         assert!(asleep.len() < 3, "{taken:?}");
         let [long] = others[..] else { panic!("{taken:?}") };
         assert!(long.name == "a long one" && long.cpu_ns >= 3_000_000, "{long:?}");

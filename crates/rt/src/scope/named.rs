@@ -1,17 +1,18 @@
-//! Scopes with names that are known only at run time: for engines in other languages, and for names from data.
+//! Scopes whose names are known only at run time: for engines in other languages, and for names from data.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::{NAMES_MAX, Scope};
 
-/// Longer names are refused, because names stay in memory as long as the process runs.
+/// We refuse longer names, because names stay in memory as long as the process runs.
 const NAME_BYTES_MAX: usize = 128;
 
 static NAMED: Mutex<Vec<&'static Scope>> = Mutex::new(Vec::new());
 
 impl Scope {
-    /// The scope with this name of 1 to 128 bytes. The same name always gives the same scope. `None` if the name is longer or empty, or
-    /// 4,096 names exist. The call takes a lock, and allocates memory that is never freed. Call it at the start, not in a tick.
+    /// Returns the scope with this name of 1 to 128 bytes. The same name always gives the same scope.
+    /// `None` if the name is longer or empty, or 4,096 names exist.
+    /// The call takes a lock, and allocates memory that is never freed. Call it at the start, not in a tick.
     ///
     /// ```
     /// use evenkeel_rt::scope::{self, Scope};
@@ -33,7 +34,7 @@ impl Scope {
         if known.len() >= NAMES_MAX {
             return None;
         }
-        // Recordings hand out references to names as long as the process lives. The number of names is bounded.
+        // Recordings return references to names, which live as long as the process. The number of names is bounded.
         let scope: &'static Scope = Box::leak(Box::new(Scope::new(String::leak(name.to_owned()))));
         known.push(scope);
         Some(scope)

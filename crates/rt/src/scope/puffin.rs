@@ -1,4 +1,4 @@
-//! A recording for puffin's viewers: handed to its global profiler, whose sinks (a window, a socket, a file) get it with the next frame.
+//! Passes a recording to puffin's global profiler. Its sinks (a window, a socket, a file) get the recording with the next frame.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use puffin::{GlobalProfiler, ScopeDetails, ScopeId, Stream, StreamInfo, ThreadIn
 use super::{Recorded, Recording, Span};
 
 impl Recording {
-    /// Passes the recording to puffin's global profiler; it is part of the next `GlobalProfiler::new_frame`. If recordings overlap, their
-    /// scopes are shown twice, so take a recording only at the end of the time to show.
+    /// Passes the recording to puffin's global profiler, which adds it to the next frame (`GlobalProfiler::new_frame`).
+    /// If recordings overlap, puffin shows their scopes twice. So take a recording only at the end of the time that you want to show.
     ///
     /// ```
     /// use evenkeel_rt::scope::{self, Scope};
@@ -42,20 +42,20 @@ impl Recording {
     }
 }
 
-/// The thread's scopes as puffin nests them: each begins before those inside it.
+/// The thread's scopes in puffin's order: each outer scope comes before its inner scopes.
 fn stream(thread: &Recorded, ids: &HashMap<&str, ScopeId>, apart_ns: i64) -> Stream {
     let mut spans: Vec<&Span> = thread.spans.iter().collect();
     spans.sort_by_key(|span| (span.start_ns, std::cmp::Reverse(span.length_ns)));
     let at = |ns: u64| ns.cast_signed().saturating_add(apart_ns);
     let mut stream = Stream::default();
-    // For each open scope, its position in the stream, and when it ends.
+    // The position in the stream and the end of each open scope.
     let mut open: Vec<(usize, u64)> = Vec::new();
     for span in spans {
         let Some(id) = ids.get(span.name) else { continue };
         while let Some((offset, end_ns)) = open.pop_if(|(_, end_ns)| *end_ns <= span.start_ns) {
             stream.end_scope(offset, at(end_ns));
         }
-        // Readings of the counter may be some nanoseconds out of order. Cut a scope at the end of the scope that contains it.
+        // Readings of the counter may be some nanoseconds out of order. So cut a scope at the end of the scope that contains it.
         let within_ns = open.last().map_or(u64::MAX, |(_, end_ns)| *end_ns);
         let (offset, _) = stream.begin_scope(|| at(span.start_ns), *id, "");
         open.push((offset, span.start_ns.saturating_add(span.length_ns).min(within_ns)));
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_frame_has_the_scopes_nested() {
         let span = |name, start_ns, length_ns| Span { name, start_ns, length_ns, switched_out: None };
-        // Scopes are recorded as they are left, so inner ones come first. The last inner one seems to end a moment after the outer one.
+        // The ring records scopes as the thread leaves them, so inner scopes come first. Here the last inner scope ends a moment after the outer one.
         let spans =
             vec![span("move", 1000, 300), span("shoot", 1400, 601), span("tick", 1000, 1000), span("tick", 3000, 10)];
         let thread = Recorded { name: "ticks".into(), thread: 1, spans, overwritten: 0, unnamed: 0 };

@@ -1,5 +1,5 @@
-//! `Ring`: one thread writes, any other may read, without a lock. The writer never waits. A reader omits entries that were overwritten while
-//! it read.
+//! `Ring`: one thread writes, and any other thread may read, without a lock. The writer never waits.
+//! A reader omits entries that were overwritten during its read.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -18,7 +18,7 @@ pub(super) struct Entry {
     pub(super) id: u32,
     pub(super) start_ticks: u64,
     pub(super) end_ticks: u64,
-    /// Whether the thread kept its CPU. `None` if the kernel does not report it.
+    /// Whether the thread kept its CPU. `None` if the kernel does not report that.
     pub(super) kept: Option<bool>,
 }
 
@@ -27,7 +27,7 @@ const KEPT_SHIFT: u32 = 32;
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// The upper half is a `KeptCpu`.
+    /// The scope's number in the lower half, and a `KeptCpu` in the upper half.
     id: AtomicU64,
     start: AtomicU64,
     end: AtomicU64,
@@ -36,9 +36,9 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Ring {
     slots: Box<[Slot]>,
-    /// Entries that the writer has begun to write.
+    /// How many entries the writer has begun to write.
     begun: AtomicU64,
-    /// Entries that are complete.
+    /// How many entries are complete.
     done: AtomicU64,
 }
 
@@ -58,10 +58,10 @@ impl Ring {
     /// Adds an entry. Only one thread may call this.
     #[inline]
     pub(super) fn push(&self, id: u32, kept: KeptCpu, start_ticks: u64, end_ticks: u64) {
-        // Only this thread writes these two counters, so it reads back what it wrote.
+        // Only this thread writes these two counters, so it reads back its own last values.
         let number = self.begun.load(Ordering::Relaxed);
         self.begun.store(number + 1, Ordering::Relaxed);
-        // A reader that sees any of what follows sees that this slot was begun anew.
+        // If a reader sees any of the stores below, it also sees that the writer began to overwrite this slot.
         fence(Ordering::Release);
         let slot = &self.slots[number as usize & (self.slots.len() - 1)];
         slot.id.store(u64::from(id) | (kept as u64) << KEPT_SHIFT, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Ring {
         let done = self.done.load(Ordering::Acquire);
         let oldest = done.saturating_sub(length);
         let entries: Vec<Entry> = (oldest..done).map(|number| self.entry(number)).collect();
-        // Entries that were begun during the read may be torn in their slots. These are the oldest entries of the ring.
+        // Entries that the writer began during the read may be torn. They replace the oldest entries of the ring.
         fence(Ordering::Acquire);
         let torn = self.begun.load(Ordering::Relaxed).saturating_sub(length).saturating_sub(oldest);
         let torn = usize::try_from(torn).unwrap_or(usize::MAX).min(entries.len());
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn nothing_torn_is_ever_read() {
-        // The ring is long enough that a reader with a CPU finds entries that the writer has not overwritten yet.
+        // The ring is so long that a running reader always finds entries that the writer has not overwritten yet.
         let (ring, stop) = (Ring::new(1 << 14), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {

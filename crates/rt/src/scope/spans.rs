@@ -18,12 +18,12 @@ use super::{Entered, NAMES_MAX, Scope};
 const DEPTH_MAX: usize = 256;
 
 thread_local! {
-    /// The spans that this thread is in, with their scopes.
+    /// The spans that this thread has entered and not left, with their scopes.
     static INSIDE: RefCell<Vec<(Id, Entered)>> = RefCell::new(Vec::with_capacity(DEPTH_MAX));
 }
 
-/// Records spans as scopes, once [`start_thread`](super::start_thread) was called. It costs as much as tracing's registry
-/// and a scope together. Where every nanosecond counts, use [`Scope`] itself.
+/// Records spans as scopes, once [`start_thread`](super::start_thread) was called.
+/// A span costs as much as tracing's registry and a scope together. If every nanosecond counts, use [`Scope`] itself.
 ///
 /// ```
 /// use evenkeel_rt::scope::{self, ScopeLayer};
@@ -37,7 +37,7 @@ thread_local! {
 /// ```
 #[derive(Debug, Default)]
 pub struct ScopeLayer {
-    /// One scope for each place in the code. They are never freed, because the places stay too.
+    /// One scope for each place in the code. Scopes are never freed, because the places stay too.
     scopes: RwLock<HashMap<Identifier, &'static Scope>>,
 }
 
@@ -57,7 +57,7 @@ impl ScopeLayer {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        // The scope is created here rather than at the first span, which may be in the middle of a tick.
+        // Create the scope here rather than at the first span, which may be in the middle of a tick.
         if metadata.is_span() {
             self.scope_of(metadata);
         }
@@ -68,7 +68,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let Some(scope) = context.span(id).and_then(|span| self.scope_of(span.metadata())) else { return };
-        // None in a thread that is just ending.
+        // In a thread that is just ending, there is no list.
         let _ = INSIDE.try_with(|inside| {
             let mut inside = inside.borrow_mut();
             if inside.len() < DEPTH_MAX {
@@ -80,7 +80,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
         let left = INSIDE.try_with(|inside| {
             let mut inside = inside.borrow_mut();
-            // Spans need not be left in the order in which they were entered.
+            // Programs need not leave spans in the order in which they entered them.
             inside.iter().rposition(|(entered, _)| entered == id).map(|at| inside.remove(at))
         });
         drop(left);
@@ -105,7 +105,7 @@ mod tests {
                     tracing::info_span!("a move").in_scope(|| {});
                 }
                 drop(outer);
-                // Left in another order than entered.
+                // The test leaves the spans in another order than it entered them.
                 let (one, two) = (tracing::info_span!("one"), tracing::info_span!("two"));
                 let (one, two) = (one.entered(), two.entered());
                 drop(one);

@@ -1,7 +1,7 @@
-//! `Slices`: when each CPU is available, if a hypervisor gives them in slices. The slices of different CPUs need not be in step.
+//! `Slices`: when each CPU is available, if a hypervisor runs the CPUs in slices. The slices of different CPUs need not be in step.
 //!
-//! One thread a CPU finds and follows them, as [`TickClock`] does for its own thread: it sleeps nearly always, and costs some 0.1 % of the CPU.
-//! Readers pay two loads from memory.
+//! One thread for each CPU finds and follows the CPU's slices, as [`TickClock`] does for its own thread.
+//! The thread sleeps nearly always, and costs some 0.1 % of the CPU. A reader costs two loads from memory.
 
 mod scout;
 mod slice;
@@ -21,9 +21,9 @@ use table::Table;
 
 use crate::thread::ApplyStatus;
 
-/// The maximum number of CPUs that are followed.
+/// The maximum number of CPUs to follow.
 const CPUS_MAX: usize = 256;
-/// The slices of some CPUs. Clones share them. The threads that follow them end with the last clone.
+/// The slices of some CPUs. Clones share the slices. The threads that follow the slices end when the last clone is dropped.
 ///
 /// ```
 /// use evenkeel_rt::jobs::{JobSettings, Jobs, Queue, WorkerSettings};
@@ -54,11 +54,10 @@ struct Scouts {
 }
 
 impl Slices {
-    /// Starts to follow the slices of these CPUs. It takes some seconds until they are known. While the search lasts, it costs up to 2 % of each
-    /// CPU.
+    /// Starts to follow the slices of these CPUs. The search takes some seconds, and costs up to 2 % of each CPU.
     ///
     /// # Errors
-    /// If a CPU's number is above 255, or the system starts no more threads. Then no thread keeps running.
+    /// If a CPU's number is above 255, or the system starts no more threads. In that case all started threads have ended.
     pub fn start(cpus: &CpuSet) -> io::Result<Slices> {
         let places = cpus.iter().max().map_or(0, |cpu| cpu + 1);
         if places > CPUS_MAX {
@@ -74,8 +73,8 @@ impl Slices {
         Ok(Slices { scouts: Arc::new(scouts) })
     }
 
-    /// Whether this CPU is followed. Refused if the process may not run there, or if no such CPU exists. Not requested if
-    /// [`start`](Slices::start) did not name the CPU, and until its thread has started.
+    /// Whether this CPU is followed. `Refused` if the process may not run on the CPU, or if no such CPU exists.
+    /// `NotRequested` if [`start`](Slices::start) did not name the CPU, and until the CPU's thread has started.
     ///
     /// ```
     /// use evenkeel_rt::{ApplyStatus, Slices};

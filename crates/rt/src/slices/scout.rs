@@ -1,5 +1,5 @@
-//! The thread that follows the slices of one CPU: a clock whose ticks do nothing. The clock searches by itself, and wakes when the CPU should
-//! come back.
+//! The thread that follows the slices of one CPU: a clock whose ticks do no work.
+//! The clock searches by itself, and wakes when the CPU should come back.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::quantum::Align;
 use crate::thread::{ApplyStatus, ThreadConfig, TickThread};
 use crate::tick::{Spinning, TickClock, TickSettings};
 
-/// The tick period. The periods of most hypervisors are a part or a multiple of it.
+/// The tick period. The slice periods of most hypervisors are a part or a multiple of this value.
 const PERIOD: Duration = Duration::from_millis(20);
 
 pub(super) fn start(cpu: usize, table: Arc<Table>) -> io::Result<JoinHandle<()>> {

@@ -1,5 +1,5 @@
-//! `CpuSlice`: when a CPU is available, if a hypervisor gives it in slices at fixed times. `begins`: whether a job should begin on a CPU that
-//! is about to go. Pure: callers pass the time.
+//! `CpuSlice`: when a CPU is available, if a hypervisor gives it in slices at fixed times.
+//! `begins`: whether a job should begin on a CPU that is about to be taken away. The code is pure: callers pass the time.
 
 /// The time slices of one CPU, in nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,12 +8,12 @@ pub struct CpuSlice {
     pub start_ns: u64,
     /// From the start of one slice to the start of the next.
     pub period_ns: u64,
-    /// How long the CPU is available in each period; less than the period.
+    /// How long the CPU is available in each period. This is less than the period.
     pub share_ns: u64,
 }
 
 impl CpuSlice {
-    /// How long the CPU is still available; 0 while the hypervisor has it.
+    /// How long the CPU is still available. 0 while the CPU is taken away.
     ///
     /// ```
     /// use evenkeel_rt::CpuSlice;
@@ -28,7 +28,7 @@ impl CpuSlice {
         self.share_ns.saturating_sub(self.since_start_ns(at_ns))
     }
 
-    /// When work of this length ends, if it begins at `at_ns` and gets the whole CPU.
+    /// When work of this length ends, if it begins at `at_ns` and uses the CPU whenever the CPU is available.
     pub fn done_ns(&self, at_ns: u64, work_ns: u64) -> u64 {
         let since_ns = self.since_start_ns(at_ns);
         let left_ns = self.share_ns.saturating_sub(since_ns);
@@ -42,7 +42,7 @@ impl CpuSlice {
         at_ns.saturating_sub(since_ns).saturating_add(self.period_ns().saturating_mul(periods)).saturating_add(last_ns)
     }
 
-    /// How much CPU time there is from `from_ns` to `to_ns`.
+    /// How long the CPU is available between `from_ns` and `to_ns`.
     pub(crate) fn given_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         let until_ns = |at_ns: u64| {
             let since_ns = at_ns.saturating_add(self.period_ns() - self.start_ns % self.period_ns());
@@ -58,7 +58,7 @@ impl CpuSlice {
         self.given_ns(at_ns.saturating_sub(length_ns), at_ns) < length_ns.min(at_ns)
     }
 
-    /// How long before `at_ns` the period began that contains `at_ns`.
+    /// How long before `at_ns` the current period began.
     ///
     /// ```
     /// let slice = evenkeel_rt::CpuSlice { start_ns: 7, period_ns: 10_000_000, share_ns: 4_000_000 };
@@ -80,17 +80,18 @@ impl CpuSlice {
     }
 }
 
-/// The jobs that wait.
+/// The waiting jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// How long the next job may take.
     pub(crate) next_ns: u64,
-    /// How long all waiting jobs, the next one, and the jobs on other CPUs take together.
+    /// How long all waiting jobs take together, including the next job and the jobs on other CPUs.
     pub(crate) all_ns: u64,
 }
 
-/// Whether the next job should begin on this CPU now. A job that does not finish before the CPU is taken away can only be finished here,
-/// after the gap. So it is left to the other CPUs if they finish all waiting work before that.
+/// Whether the next job should begin on this CPU now.
+/// If a job does not finish before the CPU is taken away, only this CPU can finish it, after the gap.
+/// So the thread leaves the job to the other CPUs if they finish all waiting work before that time.
 ///
 /// `others` are the other CPUs that can run the job. `None` stands for a CPU that is always available.
 pub(crate) fn begins(
@@ -106,7 +107,7 @@ pub(crate) fn begins(
     let given_ns = others.fold(0_u64, |sum_ns, other| {
         sum_ns.saturating_add(other.map_or(done_ns - now_ns, |other| other.given_ns(now_ns, done_ns)))
     });
-    // One of the other CPUs may also leave a job in the middle.
+    // The other CPUs may also stop in the middle of a job, so require time for one more job.
     given_ns < waiting.all_ns.saturating_add(waiting.next_ns)
 }
 
@@ -132,17 +133,17 @@ mod tests {
             ("there is room", 3_000, waiting(500, 500), vec![None], true),
             ("another CPU is always available", 3_600, waiting(500, 500), vec![None], false),
             ("nobody else can run it", 3_600, waiting(500, 500), vec![], true),
-            ("the other one comes before this one is back", 3_600, waiting(500, 500), vec![opposite], false),
-            ("there is more than the other one can do", 3_600, waiting(500, 4_300), vec![opposite], true),
+            ("the other CPU comes before this CPU is back", 3_600, waiting(500, 500), vec![opposite], false),
+            ("there is more work than the other CPU can do", 3_600, waiting(500, 4_300), vec![opposite], true),
             ("two others can", 3_600, waiting(500, 4_300), vec![opposite, opposite], false),
-            ("the other one goes and comes with this one", 3_600, waiting(500, 500), vec![Some(here)], true),
+            ("the other CPU goes and comes with this CPU", 3_600, waiting(500, 500), vec![Some(here)], true),
         ];
         for (what, now_us, waiting, others, expected) in table {
             assert_eq!(begins(now_us * US, waiting, here, others.into_iter()), expected, "{what}");
         }
     }
 
-    /// How long a frame takes on CPUs in slices, when each CPU takes the next job as soon as it can. With `asks`, it follows the rule.
+    /// How long a frame takes on CPUs in slices. Each CPU takes the next job as soon as it can. If `asks`, the CPUs follow the rule.
     fn frame_ns(cpus: &[CpuSlice], begin_ns: u64, jobs_ns: &[u64], asks: bool) -> u64 {
         const NAP_NS: u64 = 50_000;
         let longest_ns = jobs_ns.iter().copied().max().unwrap_or(0);
@@ -168,8 +169,8 @@ mod tests {
         done_ns - begin_ns
     }
 
-    /// The mean and the 99th percentile of 4,000 frames of 6 ms, in jobs of 50 to 500 us. The CPUs' slices have this distance, or a
-    /// random one.
+    /// The mean and the 99th percentile of 4,000 frames of 6 ms, in jobs of 50 to 500 us.
+    /// The CPUs' slices are `apart_ns` apart, or a random distance.
     fn frames_ms(cpus: usize, apart_ns: Option<u64>, asks: bool) -> [f64; 2] {
         // Marsaglia's xorshift.
         let mut chance = 88_172_645_463_325_252_u64;

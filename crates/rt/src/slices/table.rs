@@ -1,4 +1,4 @@
-//! `Table`: the known slices of each CPU, for threads that only read.
+//! `Table`: the known slices of each CPU, for threads that only read them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,22 +7,22 @@ use super::slice::CpuSlice;
 use crate::quantum::{Quantum, Slot};
 use crate::thread::ApplyStatus;
 
-/// How much sooner than expected a CPU may be taken away, in nanoseconds. The end of a slice is known less exactly than its start.
+/// How much sooner than expected a CPU may be taken away, in nanoseconds. We know the end of a slice less exactly than its start.
 const GOES_EARLY_NS: f64 = 50_000.0;
-/// Minimum confidence of slices, from 0 to 1. Below it they count as unknown.
+/// Minimum confidence of slices, from 0 to 1. Below this value, slices count as unknown.
 const CONFIDENT: f64 = 0.5;
 
-/// The known slices. The index is the number of the CPU.
+/// The known slices of all CPUs. The index is the number of the CPU.
 pub(super) struct Table {
     pub(super) places: Box<[Place]>,
     pub(super) stop: AtomicBool,
 }
 
-/// The slices of one CPU. The two words are written one after the other. A reader that comes between the two writes sees an error of at
-/// most one update of the period.
+/// The slices of one CPU. The writer writes the two words one after the other.
+/// If a reader comes between the two writes, its error is at most one update of the period.
 #[derive(Default)]
 pub(super) struct Place {
-    /// The period and the share in nanoseconds, in the upper and the lower half; 0 if no slices are known.
+    /// The period (upper half) and the share (lower half), in nanoseconds. 0 if no slices are known.
     lengths: AtomicU64,
     start_ns: AtomicU64,
     /// Whether the thread that follows this CPU runs on it. Empty until the thread has started.
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-/// The slices, and the word with their lengths. `None` without slices, or if their confidence is too low.
+/// The slices, and the word with their lengths. `None` if there are no slices, or their confidence is too low.
 fn lengths(quantum: &Quantum) -> Option<(&Slot, u64)> {
     let Quantum::FixedSlot(slot) = quantum else { return None };
     let share_ns = slot.share * slot.period_ns - GOES_EARLY_NS;

@@ -1,5 +1,5 @@
-//! `Telemetry`: publishes ticks on a page of shared memory, which any permitted process can read while the server runs. Writing is a few dozen
-//! stores, without a system call, a lock or an allocation.
+//! `Telemetry`: publishes ticks on a page of shared memory, which any permitted process can read while the server runs.
+//! Writing takes a few dozen stores, without a system call, a lock or an allocation.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,7 +36,7 @@ use crate::tick::Done;
 pub struct TelemetrySettings {
     /// The session's name: any text of 1 to 64 bytes. In the file's name, characters other than letters, digits and `-` become `_`.
     pub session: String,
-    /// The folder of the page. None means /dev/shm, or `$XDG_RUNTIME_DIR` if /dev/shm is not writable.
+    /// The folder of the page. `None` means /dev/shm, or `$XDG_RUNTIME_DIR` if /dev/shm is not writable.
     pub folder: Option<PathBuf>,
     /// Who may read the page besides the server's user.
     pub access: Access,
@@ -49,8 +49,8 @@ impl TelemetrySettings {
     }
 }
 
-/// Writes a session's page, from the tick's thread. Dropping this and its [`Counters`] removes the page. If a server was killed, the next server
-/// of the same user removes its page.
+/// Writes a session's page, from the tick's thread. Dropping the `Telemetry` and its [`Counters`] removes the page.
+/// If a server was killed, the next server of the same user removes the page.
 ///
 /// ```
 /// use evenkeel_rt::telemetry::{Count, PageWaits, Telemetry, TelemetryReader, TelemetrySettings, TickWait};
@@ -91,16 +91,16 @@ pub struct Telemetry {
     turns: PageSlices,
     faults: Option<Faults>,
     swapped_in: Option<u64>,
-    /// The thread that does the ticks.
+    /// The thread that runs the ticks.
     thread: Option<u32>,
 }
 
 impl Telemetry {
-    /// Creates the page. It allocates all memory here, and loads it.
+    /// Creates the page. Allocates all memory, and loads it.
     ///
     /// # Errors
-    /// If the session's name does not have 1 to 64 bytes, this process has such a session already, or no folder accepts the page. The error has the
-    /// reason of each folder.
+    /// If the session's name does not have 1 to 64 bytes, or this process already has a session of that name.
+    /// If no folder accepts the page, the error has the reason of each folder.
     pub fn create(settings: &TelemetrySettings) -> Result<Telemetry, PageError> {
         let writer = match &settings.folder {
             Some(folder) => PageWriter::create(folder, &settings.session, settings.access)?,
@@ -121,7 +121,7 @@ impl Telemetry {
         self.writer.path()
     }
 
-    /// Counters for any thread: jobs, packets, drops, players. A counter that no thread ever sets is unknown to readers.
+    /// Returns counters for any thread: jobs, packets, drops, players. Readers see a counter that no thread ever sets as unknown.
     pub fn counters(&self) -> Counters {
         self.writer.counters()
     }
@@ -174,9 +174,10 @@ impl Telemetry {
         self.swapped_in = pages;
     }
 
-    /// Writes the entry of a tick that has ended. Call it on the tick's thread: the entry has what this thread waited for locks since the tick began.
+    /// Writes the entry of a tick that has ended. Call it on the tick's thread.
+    /// The entry includes how long this thread waited for locks since the tick began.
     pub fn after(&mut self, done: &Done) {
-        // If this thread has no count of waits, another thread does the ticks.
+        // If this thread has no count of waits, another thread runs the ticks.
         let waits = tick_waits::end();
         if waits.is_some() && self.thread.is_none() {
             self.thread = Some(thread::id());

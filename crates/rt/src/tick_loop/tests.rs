@@ -1,4 +1,4 @@
-//! Tests the whole loop on the real clock, with no dependence on timing.
+//! Tests the whole loop on the real clock. The results do not depend on timing.
 
 use super::*;
 #[cfg(target_os = "linux")]
@@ -62,7 +62,7 @@ fn a_period_of_0_is_an_error_before_the_thread_is_changed() {
 fn every_part_gets_every_tick() {
     let folder = tempfile::tempdir().unwrap();
     let page = TelemetrySettings { folder: Some(folder.path().into()), ..TelemetrySettings::named("loop") };
-    // The calls are in arbitrary order: the builder applies the settings in the right one.
+    // The calls are in arbitrary order: the builder applies the settings in the correct order.
     let builder = TickLoop::builder().telemetry(page).align(Align::Never).memory(MemoryConfig::default());
     let builder = builder.adaptive_rate(RateSettings {
         ladder: vec![FAST, 5 * FAST],

@@ -1,7 +1,8 @@
-//! `Batch`: packets that wait to be sent, and which of them go together. It is pure, and never grows beyond its size at the start.
+//! `Batch`: packets that wait to be sent, and which of them go together. The code is pure, and never allocates after the start.
 //!
-//! Several packets to one peer can go as one message that the kernel splits (`UDP_SEGMENT`). All but the last must have the same length, and the last
-//! must not be longer. The packets of each peer keep their order. Packets of different peers may change places.
+//! Several packets to one peer can go as one message that the kernel splits (`UDP_SEGMENT`).
+//! All packets but the last must have the same length, and the last must not be longer.
+//! The packets of each peer keep their order. Packets of different peers may change places.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,8 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 pub(crate) const SEGMENTS_MAX: u32 = 64;
 /// The maximum number of bytes of one message: this many fit into one packet of IPv4 or IPv6, with options.
 const MESSAGE_BYTES_MAX: usize = 65_000;
-/// If at least this many messages have the same segment size, one system call sets it for the socket, so that the messages need not carry
-/// it.
+/// If at least this many messages have the same segment size, one system call sets that size for the socket.
+/// The messages then need not carry the size.
 const COMMON_MIN: usize = 8;
 const NONE: u32 = u32::MAX;
 
@@ -43,7 +44,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The size of the segments into which the kernel splits the message; 0 for a single packet.
+    /// The size of the segments into which the kernel splits the message. 0 for a single packet.
     pub(crate) fn segment_bytes(&self) -> u16 {
         if self.packets > 1 { u16::try_from(self.segment_bytes).unwrap_or(0) } else { 0 }
     }
@@ -51,7 +52,7 @@ impl Group {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The slot is empty unless this equals the batch's epoch.
+    /// If this number differs from the batch's epoch, the slot is empty.
     epoch: u32,
     group: u32,
 }
@@ -64,7 +65,7 @@ pub(crate) struct Batch {
     packets: Vec<Queued>,
     packets_max: usize,
     groups: Vec<Group>,
-    /// How many of the groups were sent.
+    /// How many of the groups were already sent.
     gone: usize,
     grouping: Grouping,
     /// The latest group of each peer.
@@ -79,7 +80,7 @@ pub(crate) struct Batch {
 pub(crate) struct Full;
 
 impl Batch {
-    /// An empty batch with room for this many packets, with this many bytes together.
+    /// An empty batch with room for `packets` packets and `bytes` bytes.
     pub(crate) fn new(packets: usize, bytes: usize, grouping: Grouping, key: u64) -> Batch {
         let packets = packets.clamp(1, 1 << 16);
         let slots = (packets * 2).next_power_of_two();
@@ -109,7 +110,7 @@ impl Batch {
             self.begin(to, at, bytes.len());
             return Ok(());
         };
-        // Most often the packets to one peer are queued one after another.
+        // In most cases the packets to one peer are queued one after another.
         let newest = self.groups.len().wrapping_sub(1) as u32;
         if self.groups.last().is_some_and(|group| group.to == to)
             && self.join(newest, at, bytes.len(), usize::from(segment_bytes_max))
@@ -130,13 +131,13 @@ impl Batch {
 
     fn begin(&mut self, to: SocketAddr, at: u32, length: usize) {
         let length = length as u32;
-        // An empty packet would be lost in a message of several.
+        // In a message of several packets, an empty packet would be lost.
         let is_closed = length == 0;
         let group = Group { to, packets: 1, bytes: length, segment_bytes: length, first: at, last: at, is_closed };
         self.groups.push(group);
     }
 
-    /// Adds the packet to this group if it fits, and returns whether it did.
+    /// Adds the packet to this group if it fits, and returns whether it fitted.
     fn join(&mut self, group: u32, at: u32, length: usize, segment_bytes_max: usize) -> bool {
         let is_gone = (group as usize) < self.gone;
         let Some(group) = self.groups.get_mut(group as usize).filter(|group| !group.is_closed && !is_gone) else {
@@ -159,7 +160,7 @@ impl Batch {
         fits
     }
 
-    /// The slot of the peer's latest group, or the free slot for it.
+    /// The slot of the peer's latest group, or the free slot for its next group.
     fn slot_of(&self, to: SocketAddr) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = (hash(to, self.key) as usize) & mask;
@@ -176,17 +177,17 @@ impl Batch {
         at
     }
 
-    /// The messages that are still to go, in order.
+    /// The messages that were not sent yet, in order.
     pub(crate) fn waiting(&self) -> &[Group] {
         self.groups.get(self.gone..).unwrap_or_default()
     }
 
-    /// How many packets are still to go.
+    /// How many packets were not sent yet.
     pub(crate) fn packets_waiting(&self) -> usize {
         self.waiting().iter().map(|group| group.packets as usize).sum()
     }
 
-    /// The segment size of most waiting messages, if it is worth a separate system call; else 0.
+    /// The segment size of most waiting messages, if it is worth a separate system call. Otherwise 0.
     pub(crate) fn common_segment_bytes(&self) -> u16 {
         let waiting = self.waiting();
         let common = waiting.iter().map(Group::segment_bytes).find(|bytes| *bytes > 0).unwrap_or(0);
@@ -194,7 +195,7 @@ impl Batch {
         if of_it >= COMMON_MIN && of_it * 2 >= waiting.len() { common } else { 0 }
     }
 
-    /// Removes the first waiting groups, because they were sent. When the last one is removed, all room is free again.
+    /// Removes the first waiting groups, because they were sent. When the last group is removed, all room is free again.
     pub(crate) fn gone(&mut self, groups: usize) {
         self.gone = self.gone.saturating_add(groups).min(self.groups.len());
         if self.gone == self.groups.len() {
@@ -209,7 +210,7 @@ impl Batch {
         }
     }
 
-    /// Removes the first packets of the first waiting group, because they were sent. Some must remain.
+    /// Removes the first packets of the first waiting group, because they were sent. At least one packet of the group must remain.
     pub(crate) fn gone_of_first(&mut self, packets: u32) {
         for _ in 0..packets {
             let Some(group) = self.groups.get_mut(self.gone) else { return };
@@ -239,7 +240,7 @@ impl Batch {
         })
     }
 
-    /// Groups later packets in this way.
+    /// Sets how to group later packets.
     pub(crate) fn regroup(&mut self, grouping: Grouping) {
         self.grouping = grouping;
     }
@@ -285,7 +286,7 @@ fn hash(to: SocketAddr, key: u64) -> u64 {
         }
     };
     let mixed = (ip.rotate_left(16) ^ u64::from(to.port()) ^ key).wrapping_mul(key | 1);
-    // The middle bits depend on most of the input.
+    // The middle bits of the hash depend on most of the input.
     mixed ^ (mixed >> 32)
 }
 

@@ -1,5 +1,5 @@
-//! Tests the grouping of arbitrary packets into messages: no packet is lost, doubled or changed, each peer's packets keep their order, and the kernel
-//! would accept every message.
+//! Tests the grouping of arbitrary packets into messages: no packet is lost, doubled or changed.
+//! Each peer's packets keep their order, and the kernel would accept every message.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn peer(number: u8) -> SocketAddr {
     }
 }
 
-/// A packet that begins with its number, cut to the length of the packet.
+/// A packet that begins with its number. If the packet is too short, the number is cut off.
 fn packet(number: usize, length: usize) -> Vec<u8> {
     let mut bytes = vec![number as u8; length];
     bytes.iter_mut().zip((number as u32).to_le_bytes()).for_each(|(byte, of)| *byte = of);
@@ -93,7 +93,7 @@ proptest! {
                     batch.gone(groups);
                 }
                 Step::GoneOfFirst(packets) => {
-                    // A message whose first few packets were sent one by one.
+                    // Some packets at the front of a message were sent one by one.
                     let Some(group) = batch.waiting().first().copied() else { continue };
                     let packets = packets.min(group.packets - 1);
                     let apart = batch.packets(&group).take(packets as usize).map(<[u8]>::to_vec);
@@ -111,7 +111,7 @@ proptest! {
     }
 }
 
-/// How packets to one peer, of these lengths, go together.
+/// How many packets of these lengths, all to one peer, go into each message.
 fn groups(lengths: &[usize]) -> Vec<u32> {
     let mut batch = Batch::new(1000, 1_000_000, Grouping::ByPeer { segment_bytes_max: u16::MAX }, 1);
     lengths.iter().for_each(|length| batch.push(peer(0), &vec![0; *length]).unwrap());
@@ -150,5 +150,5 @@ fn peers_in_turns_are_found_again() {
     batch.push(peer(0), &[0; 100]).unwrap();
     batch.push(peer(0), &[0; 100]).unwrap();
     assert_eq!(batch.common_segment_bytes(), 0);
-    assert_eq!(batch.waiting().len(), 2, "longer than what goes together");
+    assert_eq!(batch.waiting().len(), 2, "a packet longer than the maximum segment is a message of its own");
 }

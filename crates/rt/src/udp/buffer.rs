@@ -1,17 +1,17 @@
-//! The required size of a receive buffer. The kernel counts the memory of a packet, which for a small one is many times its length. Pure.
+//! The required size of a receive buffer. The kernel counts the memory of a packet, which for a small packet is many times its length.
 
 use std::time::Duration;
 
-/// `struct sk_buff`, rounded up to cache lines.
+/// The size of `struct sk_buff`, rounded up to cache lines.
 const HEAD_BYTES: u64 = 256;
-/// `struct skb_shared_info` and the room before the packet, rounded up.
+/// The size of `struct skb_shared_info` and of the room before the packet, rounded up.
 const AROUND_BYTES: u64 = 320 + 128;
-/// The smallest size that is counted for a packet. Drivers that receive into half pages count that much, even for a small packet.
+/// The smallest size that we assume for a packet. Drivers that receive into half pages count that much, even for a small packet.
 const LEAST_BYTES: u64 = 2048;
 /// The largest value of the kernel's option.
 const OPTION_MAX: u64 = (i32::MAX / 2) as u64;
 
-/// The packets that a server gets, and how often it receives.
+/// The packets that a server gets, and how often the server receives them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,15 +41,15 @@ pub struct BufferNeed {
 }
 
 impl BufferNeed {
-    /// The packets between two calls, if all players send at the same time.
+    /// The packets that arrive between two calls, if all players send at the same time.
     pub fn packets(&self) -> u64 {
         let in_interval = u128::from(self.packets_a_second) * self.drain_interval.as_nanos();
         let each = u64::try_from(in_interval.div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
         u64::from(self.players).saturating_mul(each.max(1))
     }
 
-    /// The bytes that these packets need, as the kernel counts them, and a third more. The kernel frees the memory of read packets only
-    /// when that memory is a quarter of the buffer.
+    /// The bytes that these packets need, as the kernel counts them, plus a third.
+    /// The kernel frees the memory of read packets only when that memory is a quarter of the buffer.
     pub fn buffer_bytes(&self) -> u64 {
         let bytes = self.packets().saturating_mul(kernel_bytes(u64::from(self.bytes)));
         bytes.saturating_add(bytes / 3).min(2 * OPTION_MAX)
@@ -61,8 +61,8 @@ impl BufferNeed {
     }
 }
 
-/// The maximum that the kernel counts for a packet of this many bytes, up to a page (`truesize`). From the sources of Linux 6.18. On
-/// loopback it counted 768 bytes for packets of 100.
+/// The most that the kernel counts for a packet of this many bytes, up to a page (`truesize`). The formula follows the sources of Linux 6.18.
+/// On loopback, the kernel counted 768 bytes for packets of 100 bytes.
 pub fn kernel_bytes(bytes: u64) -> u64 {
     let data = bytes.saturating_add(AROUND_BYTES).max(LEAST_BYTES);
     HEAD_BYTES + data.checked_next_power_of_two().unwrap_or(u64::MAX / 2)

@@ -1,4 +1,4 @@
-//! `Failures`: which peers could not be reached, and why. The table is bounded, so forged addresses can only fill it.
+//! `Failures`: which peers could not be reached, and why. The table is bounded, so an attacker with forged addresses can only fill it.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use evenkeel_sys::Errno;
 /// The maximum number of peers in the table.
 const PEERS_MAX: usize = 64;
 
-/// A peer that packets did not reach.
+/// A peer that some packets did not reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerFailure {
     /// The peer.
@@ -18,7 +18,7 @@ pub struct PeerFailure {
     pub packets: u64,
 }
 
-/// The peers that packets did not reach.
+/// The peers that some packets did not reach.
 #[derive(Debug)]
 pub(crate) struct Failures {
     peers: Vec<PeerFailure>,

@@ -1,5 +1,5 @@
-//! `Udp`: a server's socket. It receives and sends many packets a call, and lets the kernel merge and split the packets of one peer. It counts
-//! refused, dropped and truncated packets, and measures how long packets waited.
+//! `Udp`: a server's socket. It receives and sends many packets a call, and lets the kernel merge and split the packets of one peer.
+//! `Udp` counts refused, dropped and truncated packets, and measures how long packets waited.
 //!
 //! ```
 //! use evenkeel_rt::udp::{Udp, UdpSettings};
@@ -20,9 +20,11 @@
 //!
 //! # When it helps
 //!
-//! For one session of 64 players it gains little. 3,840 packets a second each way take under 1 % of a core with a plain loop of `recv_from` and
-//! `send_to`. It helps if many sessions share a machine, for proxies and bots, and if a peer gets several packets a tick, which then cost a half to
-//! a quarter each. Every user gets the counters of drops and waits, and the size of the receive buffer.
+//! For one session of 64 players, `Udp` gains little.
+//! 3,840 packets a second each way take under 1 % of a core with a plain loop of `recv_from` and `send_to`.
+//! `Udp` helps if many sessions share a machine, for proxies and bots, and if a peer gets several packets a tick.
+//! In the last case, a packet costs a half to a quarter.
+//! Every user gets the counters of drops and waits, and the size of the receive buffer.
 
 mod batch;
 mod buffer;
@@ -56,8 +58,8 @@ use crate::thread::ApplyStatus;
 use socket::bind;
 
 impl Udp {
-    /// Opens the socket, and allocates all memory: about 5 MB of address space; only used pages become memory. If the kernel refuses a setting, the
-    /// socket works without it, and the report says so.
+    /// Opens the socket, and allocates all memory. It reserves about 5 MB of address space; only used pages take up memory.
+    /// If the kernel refuses a setting, the socket works without that setting, and the report says so.
     ///
     /// # Errors
     /// If the address is not available, or the process may open no more files.
@@ -67,9 +69,9 @@ impl Udp {
         Udp::from_socket(socket, settings, trial, ApplyStatus::NotRequested)
     }
 
-    /// Opens a socket for each of 1 to 64 CPUs on the same address. The kernel delivers a packet to the socket of the CPU that handles it. A thread
-    /// pinned to that CPU then finds the packet in its cache. The device (RSS) or the system (RPS) chooses the CPU. Other sockets of the same user can
-    /// join the address.
+    /// Opens a socket for each of 1 to 64 CPUs on the same address. The kernel delivers a packet to the socket of the CPU that handles it.
+    /// A thread pinned to that CPU then finds the packet in its cache. The device (RSS) or the system (RPS) chooses the CPU.
+    /// Other sockets of the same user can join the address.
     ///
     /// ```
     /// use evenkeel_rt::udp::{Udp, UdpSettings};
@@ -85,7 +87,7 @@ impl Udp {
     /// ```
     ///
     /// # Errors
-    /// If the address is not available, or for no CPUs or more than 64.
+    /// If the address is not available, or `cpus` names no CPU or more than 64.
     pub fn open_sharded(settings: UdpSettings, cpus: &[usize]) -> Result<Vec<Udp>, UdpError> {
         let refuse = |why| UdpError { address: settings.address, doing: "share the address among CPUs", why };
         if cpus.is_empty() || cpus.len() > udp::SHARDS_MAX {

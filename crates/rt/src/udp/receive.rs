@@ -1,4 +1,4 @@
-//! `Incoming`: the half of a socket that receives. It drains waiting packets up to a limit, and continues there in the next call.
+//! `Incoming`: the half of a socket that receives. A call returns waiting packets up to a limit, and the next call continues there.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::settings::{IoBackend, Stamps, UdpSettings, Undelivered};
 
 /// The maximum number of bytes into which the kernel merges packets.
 const MERGED_BYTES_MAX: usize = 65_535;
-/// Errors of one call after which the next call continues.
+/// How many errors one call may meet. Beyond them, the next call continues.
 const ERRORS_MAX: u32 = 64;
-/// A drop count that is ahead by more than this is older than the last one: the counter wraps at 2^32.
+/// If a drop count is ahead by more than this, it is older than the last count, because the counter wraps at 2^32.
 const BEHIND: u32 = 1 << 31;
 
 /// A received packet.
@@ -24,9 +24,9 @@ const BEHIND: u32 = 1 << 31;
 pub struct Received<'a> {
     /// The packet's source address, which the sender can forge.
     pub from: SocketAddr,
-    /// The packet's bytes. Only the beginning if the packet was truncated.
+    /// The packet's bytes. If the packet was truncated, only its beginning.
     pub bytes: &'a [u8],
-    /// How long the packet waited in the kernel, in nanoseconds of the wall clock. None unless the settings request stamps.
+    /// How long the packet waited in the kernel, in nanoseconds of the wall clock. `None` unless the settings request stamps.
     pub waited_ns: Option<u64>,
     /// Whether the packet was longer than the settings' `bytes_max`.
     pub is_truncated: bool,
@@ -35,28 +35,28 @@ pub struct Received<'a> {
 /// The counters of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that were passed on.
+    /// Packets that the call passed to your function.
     pub packets: usize,
     /// The bytes of these packets, without headers.
     pub bytes: u64,
-    /// Truncated packets.
+    /// How many of the packets were truncated.
     pub truncated: usize,
     /// Errors of the network or the kernel.
     pub errors: u32,
-    /// Whether the limit was reached, so that more packets may wait.
+    /// Whether the call reached its limit, so that more packets may wait.
     pub is_bound_reached: bool,
 }
 
 /// The counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveCounters {
-    /// Packets that were passed on.
+    /// Packets that were passed to your function.
     pub packets: u64,
     /// The bytes of these packets, without headers.
     pub bytes: u64,
-    /// Truncated packets.
+    /// How many of the packets were truncated.
     pub truncated: u64,
-    /// Packets that the kernel dropped, for lack of room or another reason. `None` if the kernel does not report them.
+    /// Packets that the kernel dropped, for lack of room or another reason. `None` if the kernel does not count them.
     pub dropped: Option<u64>,
     /// Errors of the network or the kernel.
     pub errors: u64,
@@ -64,7 +64,7 @@ pub struct ReceiveCounters {
     pub calls: u64,
 }
 
-/// The way in which packets are received.
+/// The backend that receives packets, with its memory.
 #[derive(Debug)]
 enum Door {
     One(Inbox),
@@ -84,7 +84,7 @@ impl Door {
     }
 }
 
-/// Packets that the kernel has returned already.
+/// Packets that the kernel has already returned.
 trait Given {
     /// The current packet. `None` before the first call of `advance`, after the last packet, and for an unreadable packet.
     fn packet(&self) -> Option<Packet<'_>>;
@@ -168,12 +168,12 @@ pub struct Incoming {
     dropped_seen: u32,
     failures: Failures,
     left: Left,
-    /// How many packets of a batch the kernel returned, and which is next.
+    /// How many packets of a batch the kernel returned. The next value is the position of the next packet.
     given: usize,
     next: usize,
 }
 
-/// The rest of the last system call's packets.
+/// The packets that remain from the last system call.
 #[derive(Debug)]
 struct Left {
     /// The rest of the first packet begins at this byte.
@@ -185,7 +185,7 @@ struct Left {
 }
 
 impl Left {
-    /// Passes at most `packets` on. Returns how many the socket had dropped, if the kernel reported that.
+    /// Passes on at most `packets` packets. Returns how many packets the socket had dropped, if the kernel reported that.
     #[inline]
     fn give(
         &mut self,
@@ -249,7 +249,7 @@ impl Left {
 }
 
 impl Incoming {
-    /// Opens the backend, or the next simpler one that works. It reports the refusals of the others.
+    /// Opens the backend, or the next simpler backend that works. Reports each refused backend.
     pub(super) fn open(
         socket: &Arc<UdpSocket>,
         settings: &UdpSettings,
@@ -259,7 +259,7 @@ impl Incoming {
         let open = |backend| door(socket, backend, settings.bytes_max);
         let (backend, door) = first_that_opens(wanted, open, refused)
             .unwrap_or_else(|| (IoBackend::One, Door::One(Inbox::with_room(1, settings.bytes_max))));
-        // Packets that were dropped earlier may have been meant for another socket.
+        // The packets that were dropped before now may have been meant for another socket.
         let dropped = udp::dropped(socket);
         let counters = ReceiveCounters { dropped: dropped.map(|_| 0), ..ReceiveCounters::default() };
         Incoming {
@@ -288,12 +288,12 @@ impl Incoming {
         self.backend
     }
 
-    /// Calls a function for each waiting packet, up to the settings' `receive_packets_max`. It never waits.
+    /// Calls a function for each waiting packet, up to the settings' `receive_packets_max`. Never waits.
     pub fn receive(&mut self, each: impl FnMut(Received<'_>)) -> Counts {
         self.receive_at_most(self.packets_max, each)
     }
 
-    /// Like [`Incoming::receive`], with a separate limit. Packets that the kernel has already returned come first in the next call.
+    /// Like [`Incoming::receive`], with a separate limit. If packets of the last system call remain, the next call passes them on first.
     pub fn receive_at_most(&mut self, packets: usize, mut each: impl FnMut(Received<'_>)) -> Counts {
         let mut counts = Counts::default();
         loop {
@@ -330,7 +330,7 @@ impl Incoming {
 
     /// Passes on the packets that the last system call left over.
     fn give(&mut self, packets: usize, counts: &mut Counts, each: &mut impl FnMut(Received<'_>)) {
-        // Each backend has its own loop, so a packet goes from the kernel's memory to the caller without intermediate storage.
+        // Each backend has its own loop, so that a packet goes from the kernel's memory to the caller without a copy in between.
         let dropped = match &mut self.door {
             Door::One(inbox) | Door::Many(inbox) => {
                 let mut batched = Batched { inbox, given: self.given, next: &mut self.next };
@@ -352,7 +352,7 @@ impl Incoming {
         }
     }
 
-    /// Handles an error of a call. The backend may not work from now on.
+    /// Handles an error of a call. The error may mean that the backend no longer works.
     fn trouble(&mut self, errno: Errno) {
         if self.undelivered == Undelivered::Reported {
             take_undelivered(&self.socket, &mut self.failures);
@@ -360,7 +360,7 @@ impl Incoming {
         let is_of_the_way = [Errno::NOSYS, Errno::PERM, Errno::EXIST, Errno::INVAL].contains(&errno);
         #[cfg(feature = "io-uring")]
         if is_of_the_way && self.backend == IoBackend::Uring {
-            // The ring belongs to another thread, or was forbidden in the meantime. Fall back to the socket, which was prepared along with it.
+            // The ring belongs to another thread, or was forbidden in the meantime. Use the socket instead, which we prepared together with the ring.
             self.backend = IoBackend::Offloaded;
             self.door = Door::Many(Inbox::new(MERGED_BYTES_MAX));
             return;
@@ -371,7 +371,7 @@ impl Incoming {
         }
     }
 
-    /// The counters since the start. It reads the drops from the kernel.
+    /// The counters since the start. The call reads the drops from the kernel.
     pub fn counters(&mut self) -> ReceiveCounters {
         if let Some(dropped) = udp::dropped(&self.socket) {
             self.count_dropped(dropped);
@@ -379,22 +379,23 @@ impl Incoming {
         self.counters
     }
 
-    /// How long packets waited in the kernel, in nanoseconds. None unless the settings request stamps.
+    /// How long packets waited in the kernel, in nanoseconds. `None` unless the settings request stamps.
     pub fn waited_ns(&self) -> Option<Summary> {
         self.left.waited.as_ref()?.summary()
     }
 
-    /// The whole histogram of these waits, for other quantiles.
+    /// The whole histogram of these waiting times, for other quantiles.
     pub fn waited_histogram(&self) -> Option<&Histogram> {
         self.left.waited.as_ref()
     }
 
-    /// The peers that packets did not reach, at most 64, if the settings request these reports. [`Incoming::failures_of_others`] counts the rest.
+    /// The peers that packets did not reach, at most 64, if the settings request these reports.
+    /// [`Incoming::failures_of_others`] counts the packets to all other peers.
     pub fn failures(&self) -> &[PeerFailure] {
         self.failures.peers()
     }
 
-    /// Undelivered packets of all other peers, and of unknown ones.
+    /// How many packets to all other peers, and to unknown peers, did not arrive.
     pub fn failures_of_others(&self) -> u64 {
         self.failures.others()
     }
@@ -417,7 +418,7 @@ pub(super) fn take_undelivered(socket: &UdpSocket, failures: &mut Failures) {
     }
 }
 
-/// The requested backend, or the next simpler one that opens. It reports the refusals of the others.
+/// Opens the requested backend, or the next simpler backend that opens. Reports each refused backend.
 fn first_that_opens<D>(
     wanted: IoBackend,
     mut open: impl FnMut(IoBackend) -> Result<D, Errno>,
@@ -450,7 +451,7 @@ fn door(socket: &UdpSocket, backend: IoBackend, bytes_max: usize) -> Result<Door
 mod tests {
     use super::*;
 
-    /// Old kernels, and builds without the feature, refuse backends: every set of refusals.
+    /// Old kernels refuse backends, and so do builds without the feature. The test tries every set of refusals.
     #[test]
     fn a_refused_way_gives_place_to_the_next_plainer_one() {
         for wanted in IoBackend::ALL {

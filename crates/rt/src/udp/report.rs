@@ -22,11 +22,11 @@ pub enum Half {
 /// A backend that the kernel refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendRefusal {
-    /// The half that requested the backend.
+    /// The half of the socket that requested the backend.
     pub half: Half,
     /// The backend.
     pub backend: IoBackend,
-    /// The kernel's error; `ENOSYS` also if the crate was built without the feature.
+    /// The kernel's error. It is also `ENOSYS` if the crate was built without the feature.
     pub why: Errno,
 }
 
@@ -35,7 +35,7 @@ pub struct BackendRefusal {
 pub struct BufferReport {
     /// The required size by the formula, in bytes as the kernel counts them.
     pub needed_bytes: u64,
-    /// The current size, read back. `None` if it could not be read.
+    /// The actual size, read back from the kernel. `None` if it could not be read.
     pub got_bytes: Option<u64>,
     /// Whether the socket could exceed the system's limit (`SO_RCVBUFFORCE`).
     pub forced: ApplyStatus,
@@ -44,7 +44,7 @@ pub struct BufferReport {
 }
 
 impl BufferReport {
-    /// How much is missing, in bytes as the kernel counts them. `None` if it is not known.
+    /// How many bytes are missing, as the kernel counts them. `None` if that is not known.
     pub fn missing_bytes(&self) -> Option<u64> {
         Some(self.needed_bytes.saturating_sub(self.got_bytes?))
     }
@@ -70,11 +70,11 @@ impl BufferReport {
 pub struct UdpReport {
     /// The backend for receiving.
     pub receive_backend: IoBackend,
-    /// The backend for sending. If the device cannot split messages, the socket finds out later: see [`Outgoing::backend`](super::Outgoing::backend).
+    /// The backend for sending. If the device cannot split messages, the backend may change later: see [`Outgoing::backend`](super::Outgoing::backend).
     pub send_backend: IoBackend,
     /// Requested backends that the kernel refused.
     pub refused: Vec<BackendRefusal>,
-    /// The result of [`UdpSettings::buffer`](super::UdpSettings::buffer). None if it was not requested.
+    /// The result of [`UdpSettings::buffer`](super::UdpSettings::buffer). `None` if no buffer was requested.
     pub buffer: Option<BufferReport>,
     /// Whether the kernel reports drops: on request (`SO_MEMINFO`, since Linux 4.12), else with each packet (`SO_RXQ_OVFL`).
     pub drops: ApplyStatus,
@@ -86,7 +86,7 @@ pub struct UdpReport {
     pub busy_poll: ApplyStatus,
     /// Whether packets go to the socket of the CPU that handles them.
     pub shard: ApplyStatus,
-    /// The measurements of the backends. None unless a half uses [`BackendChoice::Measured`](super::BackendChoice::Measured).
+    /// The measurements of the backends. `None` unless a half uses [`BackendChoice::Measured`](super::BackendChoice::Measured).
     pub trial: Option<BackendTrial>,
 }
 
@@ -140,13 +140,13 @@ pub(super) fn apply_status<T>(wanted: Option<T>, ask: impl FnOnce(T) -> Result<b
     }
 }
 
-/// Requests a buffer, beyond the system's limit if permitted, and never a smaller one.
+/// Requests a buffer. If permitted, the size exceeds the system's limit. Never requests a smaller buffer than the present one.
 pub(super) fn ask_buffer(socket: &UdpSocket, need: BufferNeed) -> BufferReport {
     let needed_bytes = need.buffer_bytes();
     let read = || udp::receive_buffer_bytes(socket).ok();
     let mut forced = ApplyStatus::NotRequested;
     if read().is_none_or(|there| there < needed_bytes) {
-        // A size within the system's limit needs no privilege; a larger one is cut to the limit.
+        // A size within the system's limit needs no privilege. The kernel cuts a larger size to the limit.
         let plain = udp::set_receive_buffer_bytes(socket, need.option_bytes());
         if plain.is_err() || read().is_none_or(|there| there < needed_bytes) {
             forced = match udp::force_receive_buffer_bytes(socket, need.option_bytes()) {
@@ -158,7 +158,7 @@ pub(super) fn ask_buffer(socket: &UdpSocket, need: BufferNeed) -> BufferReport {
     BufferReport { needed_bytes, got_bytes: read(), forced, rmem_max_bytes: rmem_max_bytes() }
 }
 
-/// `net.core.rmem_max`: the limit for ordinary processes; the kernel doubles it.
+/// Reads `net.core.rmem_max`, the limit for ordinary processes. The kernel doubles this value.
 fn rmem_max_bytes() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok()?.trim().parse().ok()
 }

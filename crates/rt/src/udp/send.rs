@@ -1,5 +1,5 @@
-//! `Outgoing`: the half of a socket that sends. It queues packets and sends them in few calls. Packets for which the kernel has no room stay queued.
-//! It counts refused packets by peer, and sends the rest.
+//! `Outgoing`: the half of a socket that sends. It queues packets and sends them in few calls.
+//! Packets for which the kernel has no room stay queued. It counts refused packets by peer, and sends the other packets.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::failures::{Failures, PeerFailure};
 use super::receive::take_undelivered;
 use super::settings::{DATAGRAM_BYTES_MAX, IoBackend, UdpSettings, Undelivered};
 
-/// How often a call is repeated after signals.
+/// How often we repeat a call that a signal interrupted.
 const SIGNALS_MAX: u32 = 16;
-/// The maximum number of parts of one call: a message for each of 64 peers whose packets were queued alternately.
+/// The maximum number of parts of one call. A call can have a message for each of 64 peers whose packets were queued alternately.
 const PARTS: usize = 64 * SEGMENTS_MAX as usize;
 
-/// Why a packet was not queued. It is dropped.
+/// Why a packet was not queued. The packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// The packet is longer than the settings' `bytes_max`.
@@ -44,7 +44,7 @@ impl std::error::Error for SendError {}
 pub struct Flushed {
     /// Packets that the kernel accepted.
     pub sent: usize,
-    /// Packets that the kernel refused, and that are dropped: see [`Outgoing::failures`].
+    /// Packets that the kernel refused. They are dropped: see [`Outgoing::failures`].
     pub refused: usize,
     /// Packets that stay queued, because the kernel had no room.
     pub waiting: usize,
@@ -97,7 +97,7 @@ pub struct Outgoing {
     bytes_max: usize,
     is_v6: bool,
     undelivered: Undelivered,
-    /// The segment size of the socket, for messages without their own.
+    /// The segment size of the socket, for messages that do not carry a size.
     socket_segment_bytes: u16,
     counters: SendCounters,
     failures: Failures,
@@ -111,7 +111,7 @@ enum Step {
 }
 
 impl Outgoing {
-    /// Opens the backend, or the next simpler one that works. It reports the refusals of the others.
+    /// Opens the backend, or the next simpler backend that works. Reports each refused backend.
     pub(super) fn open(
         socket: &Arc<UdpSocket>,
         settings: &UdpSettings,
@@ -132,7 +132,7 @@ impl Outgoing {
         let grouping =
             if backend == IoBackend::Offloaded { Grouping::ByPeer { segment_bytes_max } } else { Grouping::Alone };
         let packets = settings.queue_packets.clamp(1, 1 << 16);
-        // The room is enough for at least one packet of any length.
+        // The buffer has room for at least one packet of any length.
         let bytes = packets.saturating_mul(settings.bytes_max.min(1500)).max(DATAGRAM_BYTES_MAX);
         let key = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         Outgoing {
@@ -154,10 +154,10 @@ impl Outgoing {
         self.backend
     }
 
-    /// Queues a packet. If the queue is full, it flushes first.
+    /// Queues a packet. If the queue is full, flushes first.
     ///
     /// # Errors
-    /// [`SendError::TooLong`], or [`SendError::Full`] if the kernel has no room; the packet is then dropped and counted.
+    /// [`SendError::TooLong`], or [`SendError::Full`] if the kernel has no room. In both cases the packet is dropped and counted.
     pub fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<(), SendError> {
         if bytes.len() > self.bytes_max {
             self.counters.not_queued += 1;
@@ -174,7 +174,7 @@ impl Outgoing {
         })
     }
 
-    /// An IPv6 socket needs IPv4 addresses in their mapped form.
+    /// An IPv6 socket needs the mapped form of an IPv4 address.
     fn as_the_socket_has_it(&self, to: SocketAddr) -> SocketAddr {
         match to {
             SocketAddr::V4(v4) if self.is_v6 => SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port())),
@@ -187,7 +187,7 @@ impl Outgoing {
         self.batch.packets_waiting()
     }
 
-    /// Sends queued packets as far as the kernel accepts them. It never waits.
+    /// Sends queued packets as far as the kernel accepts them. Never waits.
     pub fn flush(&mut self) -> Flushed {
         let mut flushed = Flushed::default();
         while !self.batch.waiting().is_empty() {
@@ -202,7 +202,7 @@ impl Outgoing {
         flushed
     }
 
-    /// Sends as many messages as one load holds. False if the kernel has no room for more.
+    /// Sends as many messages as one system call holds. Returns false if the kernel has no room for more.
     fn flush_some(&mut self, flushed: &mut Flushed) -> bool {
         self.agree_on_segments();
         let Outgoing { socket, sender, batch, backend, counters, socket_segment_bytes, .. } = self;
@@ -226,7 +226,7 @@ impl Outgoing {
                     done += taken;
                     again = false;
                 }
-                // The refusal may be an error of an earlier packet, which the socket reports once.
+                // The refusal may be an error of an earlier packet, which the socket reports once. So try again.
                 Step::BackendRefusal(_) if !again => (again, is_troubled) = (true, true),
                 refused => {
                     stopped = Some(refused);
@@ -239,7 +239,7 @@ impl Outgoing {
             take_undelivered(&self.socket, &mut self.failures);
         }
         match stopped {
-            // An empty load accepts any message. If it ever does not, `false` ends the caller's loop.
+            // An empty load accepts any message. If a load ever refuses, `false` ends the caller's loop.
             None if count == 0 => false,
             None => true,
             Some(Step::BackendRefusal(errno)) => self.one_refused(errno, flushed),
@@ -247,7 +247,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives the socket the segment size of most messages, so that the kernel has less to read for each.
+    /// Gives the socket the segment size of most messages, so that the kernel has less to read for each message.
     fn agree_on_segments(&mut self) {
         if self.backend != IoBackend::Offloaded {
             return;
@@ -258,7 +258,7 @@ impl Outgoing {
         }
     }
 
-    /// Handles the refusal of the first waiting message. False if the kernel has no room.
+    /// Handles the refusal of the first waiting message. Returns false if the kernel has no room.
     fn one_refused(&mut self, errno: Errno, flushed: &mut Flushed) -> bool {
         let Some(group) = self.batch.waiting().first().copied() else { return true };
         if group.segment_bytes() > 0 {
@@ -270,8 +270,8 @@ impl Outgoing {
         true
     }
 
-    /// Sends the packets of a message one by one, because the kernel refused them as one message. If the kernel accepts any of them, later
-    /// messages are sent accordingly: see [`learn`](Self::learn).
+    /// Sends the packets of a message one by one, because the kernel refused them as one message.
+    /// If the kernel accepts any packet, this changes how later messages are sent: see [`learn`](Self::learn).
     fn send_apart(&mut self, group: &Group, whole: Errno, flushed: &mut Flushed) -> bool {
         let Outgoing { socket, sender, batch, counters, failures, .. } = self;
         let mut load = sender.load();
@@ -309,8 +309,9 @@ impl Outgoing {
         has_room
     }
 
-    /// Learns from a group that the kernel refused as one message. If its length was the reason, packets of this length and longer are sent
-    /// one by one. If the device was the reason, all packets are.
+    /// Learns from a group that the kernel refused as one message.
+    /// If the length was the reason, packets of this length or more are sent one by one from now on.
+    /// If the device was the reason, all packets are sent one by one.
     fn learn(&mut self, group: &Group, whole: Errno) {
         let Grouping::ByPeer { segment_bytes_max } = self.batch.grouping() else { return };
         let of_the_length = [Errno::MSGSIZE, Errno::INVAL].contains(&whole);
@@ -329,12 +330,13 @@ impl Outgoing {
         self.counters
     }
 
-    /// The peers for which the kernel refused to send or reported a failure, at most 64. [`Outgoing::failures_of_others`] counts the rest.
+    /// The peers for which the kernel refused to send or reported a failure, at most 64.
+    /// [`Outgoing::failures_of_others`] counts the packets to all other peers.
     pub fn failures(&self) -> &[PeerFailure] {
         self.failures.peers()
     }
 
-    /// Failed packets to all other peers.
+    /// How many packets to all other peers failed.
     pub fn failures_of_others(&self) -> u64 {
         self.failures.others()
     }
@@ -345,7 +347,7 @@ impl Outgoing {
     }
 }
 
-/// One system call, repeated after signals.
+/// Makes one system call, and repeats it if a signal interrupted it.
 fn step(load: &mut Load<'_>, socket: &UdpSocket, range: std::ops::Range<usize>, backend: IoBackend) -> Step {
     for _ in 0..SIGNALS_MAX {
         let said = match backend {

@@ -12,22 +12,22 @@ pub const DATAGRAM_BYTES_MAX: usize = 65_527;
 /// How the socket passes packets to and from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IoBackend {
-    /// A call for each packet (`recvmsg`, `sendmsg`). It is always available.
+    /// A call for each packet (`recvmsg`, `sendmsg`). This backend is always available.
     One,
     /// Up to 64 packets a call (`recvmmsg`, `sendmmsg`).
     Batched,
     /// Like `Batched`, but several packets of one peer are one message (`UDP_GRO`, `UDP_SEGMENT`).
     Offloaded,
-    /// Receives with one standing io_uring request and `UDP_GRO`. It sends as [`IoBackend::Offloaded`], because io_uring does not send faster. It needs
-    /// the crate's feature `io-uring`, Linux 6.1, and permission to use io_uring.
+    /// Receives with one standing io_uring request and `UDP_GRO`. Sends as [`IoBackend::Offloaded`] does, because io_uring sends no faster.
+    /// Needs the crate's feature `io-uring`, Linux 6.1, and permission to use io_uring.
     Uring,
 }
 
 impl IoBackend {
-    /// All backends, the simplest first.
+    /// All backends. The simplest backend comes first.
     pub const ALL: [IoBackend; 4] = [IoBackend::One, IoBackend::Batched, IoBackend::Offloaded, IoBackend::Uring];
 
-    /// The next simpler backend, to use if this one is refused. None for the simplest.
+    /// The next simpler backend, to use if the kernel refuses this one. `None` for the simplest backend.
     pub(crate) fn plainer(self) -> Option<IoBackend> {
         match self {
             IoBackend::One => None,
@@ -49,16 +49,16 @@ impl fmt::Display for IoBackend {
     }
 }
 
-/// Which backend to use. If the kernel refuses it, the socket uses the next simpler one, and the report says so.
+/// Which backend to use. If the kernel refuses the backend, the socket uses the next simpler one, and the report says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The fastest backend in measurements on loopback: [`IoBackend::Uring`] to receive with the feature `io-uring`, else
-    /// [`IoBackend::Offloaded`].
+    /// The fastest backend in measurements on loopback.
+    /// The fastest is [`IoBackend::Uring`] for receiving with the feature `io-uring`, and [`IoBackend::Offloaded`] in all other cases.
     #[default]
     Auto,
     /// The backend that takes the least CPU time per packet on this machine, for the expected traffic: see [`TrialSettings`].
     Measured,
-    /// This backend.
+    /// Use this backend.
     Is(IoBackend),
 }
 
@@ -83,10 +83,10 @@ impl Default for Traffic {
 /// How the socket measures the backends for [`BackendChoice::Measured`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialSettings {
-    /// The time limit. It measures 3 to 200 rounds, and opening the sockets takes some milliseconds more.
+    /// The time limit. The trial measures 3 to 200 rounds. Opening the sockets takes some milliseconds more.
     pub at_most: Duration,
-    /// The address to measure sending with: at most 4,096 datagrams of the expected length, all zeros. Without one, they go over loopback, which shows
-    /// no device driver. Receiving is always measured on loopback.
+    /// The address to measure sending with. It gets at most 4,096 datagrams of the expected length, all zeros.
+    /// `None` sends over loopback, which does not show the cost of a device driver. Receiving is always measured on loopback.
     pub toward: Option<SocketAddr>,
 }
 
@@ -109,11 +109,11 @@ pub enum Stamps {
 /// Whether the socket reports packets that the network did not deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Undelivered {
-    /// Ignores them: absent peers, and forged reports about peers, do not affect the socket.
+    /// Ignores such packets: absent peers, and forged reports about peers, do not affect the socket.
     #[default]
     Ignored,
-    /// Reports them (`IP_RECVERR`): [`Udp::failures`](super::Udp::failures) lists what routers and peers report about unreachable hosts and
-    /// ports. Nothing authenticates these reports.
+    /// Reports such packets (`IP_RECVERR`). [`Udp::failures`](super::Udp::failures) lists unreachable hosts and ports, as routers and peers report them.
+    /// Nothing authenticates these reports.
     Reported,
 }
 
@@ -143,7 +143,7 @@ pub enum Undelivered {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UdpSettings {
-    /// The address to receive on.
+    /// The local address on which the socket receives.
     pub address: SocketAddr,
     /// The backend for receiving.
     pub receive: BackendChoice,
@@ -153,20 +153,20 @@ pub struct UdpSettings {
     pub traffic: Traffic,
     /// How to measure the backends.
     pub trial: TrialSettings,
-    /// The longest datagram to receive or send, in bytes, 1 to 65,527. A longer one is truncated, and counted.
+    /// The longest datagram to receive or send, in bytes, 1 to 65,527. A longer received datagram is truncated, and counted.
     pub bytes_max: usize,
     /// Maximum number of packets that wait to be sent, 1 to 65,536.
     pub queue_packets: usize,
     /// Maximum number of packets that one call of [`Udp::receive`](super::Udp::receive) returns.
     pub receive_packets_max: usize,
-    /// The traffic that the receive buffer must hold. None keeps the system's size.
+    /// The traffic that the receive buffer must hold. `None` keeps the system's buffer size.
     pub buffer: Option<BufferNeed>,
     /// Whether the kernel reports how long packets waited.
     pub stamps: Stamps,
     /// Whether the socket reports packets that the network did not deliver.
     pub undelivered: Undelivered,
-    /// How long a call that finds nothing polls the device, in microseconds (`SO_BUSY_POLL`). It uses that much CPU time in each such call. A longer time
-    /// than the system's needs CAP_NET_ADMIN.
+    /// How long a call that finds no packet polls the device, in microseconds (`SO_BUSY_POLL`). Each such call uses that much CPU time.
+    /// A longer time than the system's needs CAP_NET_ADMIN.
     pub busy_poll_us: Option<u32>,
 }
 
@@ -190,7 +190,7 @@ impl Default for UdpSettings {
     }
 }
 
-/// The backend that was the fastest in most measurements, on loopback.
+/// The backend that was the fastest in most measurements on loopback.
 pub(super) fn fastest() -> IoBackend {
     if cfg!(feature = "io-uring") { IoBackend::Uring } else { IoBackend::Offloaded }
 }

@@ -42,10 +42,14 @@ impl fmt::Display for UdpError {
         let UdpError { address, doing, why } = self;
         write!(f, "{doing} for UDP at {address}: {why}")?;
         let hint = match *why {
-            Errno::ADDRINUSE => "; another socket has the port: ask for another, or for 0 to be given one",
-            Errno::ADDRNOTAVAIL => "; no interface has this address: ask for 0.0.0.0 or [::], or give it to one",
-            Errno::ACCESS => "; ports below 1024 take CAP_NET_BIND_SERVICE: ask for a higher one",
-            Errno::AFNOSUPPORT => "; the kernel has no such version of the protocol: ask for an address of the other",
+            Errno::ADDRINUSE => "; another socket has the port: choose another port, or 0 for any free port",
+            Errno::ADDRNOTAVAIL => {
+                "; no interface has this address: choose 0.0.0.0 or [::], or assign the address to an interface"
+            }
+            Errno::ACCESS => "; ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher port",
+            Errno::AFNOSUPPORT => {
+                "; the kernel does not have this version of IP: choose an address of the other version"
+            }
             Errno::OPNOTSUPP => "; only Linux has it: use std::net::UdpSocket on this system",
             Errno::MFILE => "; the process may have no more files: raise its limit (ulimit -n)",
             _ => "",
@@ -121,7 +125,7 @@ impl Udp {
             send_backend: outgoing.backend(),
             refused,
             buffer: settings.buffer.map(|need| report::ask_buffer(&socket, need)),
-            // If the kernel reports the count on request, packets need not carry it.
+            // If the kernel reports the count when asked, packets need not carry it.
             drops: match udp::dropped(&socket) {
                 Some(_) => ApplyStatus::Active,
                 None => report::apply_status(Some(()), |()| udp::report_dropped(&socket).map(|()| true)),
@@ -139,17 +143,17 @@ impl Udp {
         Ok(Udp { socket, address, incoming, outgoing, report })
     }
 
-    /// The two halves, to send while receiving, or to use on two threads.
+    /// The two halves of the socket, to send while receiving, or to use on two threads.
     pub fn halves(&mut self) -> (&mut Incoming, &mut Outgoing) {
         (&mut self.incoming, &mut self.outgoing)
     }
 
-    /// Splits the socket into two owned halves. Dropping both closes it. Copy [`Udp::report`] before, if you need it.
+    /// Splits the socket into two owned halves. Dropping both halves closes the socket. If you need [`Udp::report`], copy it before.
     pub fn into_halves(self) -> (Incoming, Outgoing) {
         (self.incoming, self.outgoing)
     }
 
-    /// Calls a function for each waiting packet, up to the settings' `receive_packets_max`. It never waits.
+    /// Calls a function for each waiting packet, up to the settings' `receive_packets_max`. Never waits.
     pub fn receive(&mut self, each: impl FnMut(Received<'_>)) -> Counts {
         self.incoming.receive(each)
     }
@@ -159,15 +163,15 @@ impl Udp {
         self.incoming.receive_at_most(packets, each)
     }
 
-    /// Queues a packet for [`Udp::flush`]. If the queue is full, it flushes first.
+    /// Queues a packet for [`Udp::flush`]. If the queue is full, flushes first.
     ///
     /// # Errors
-    /// [`SendError::TooLong`], or [`SendError::Full`] if the kernel has no room; the packet is then dropped and counted.
+    /// [`SendError::TooLong`], or [`SendError::Full`] if the kernel has no room. In both cases the packet is dropped and counted.
     pub fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<(), SendError> {
         self.outgoing.send(to, bytes)
     }
 
-    /// Sends queued packets as far as the kernel accepts them. It never waits.
+    /// Sends queued packets as far as the kernel accepts them. Never waits.
     pub fn flush(&mut self) -> Flushed {
         self.outgoing.flush()
     }
@@ -182,7 +186,7 @@ impl Udp {
         &self.report
     }
 
-    /// The counters of receiving. It reads the drops from the kernel.
+    /// The counters of receiving. The call reads the drops from the kernel.
     pub fn received(&mut self) -> ReceiveCounters {
         self.incoming.counters()
     }
@@ -192,8 +196,9 @@ impl Udp {
         self.outgoing.counters()
     }
 
-    /// Peers that packets did not reach: at most 64 for which the kernel refused to send, and at most 64 that the network reported, if the settings
-    /// request these reports.
+    /// Peers that packets did not reach.
+    /// The list has at most 64 peers for which the kernel refused to send.
+    /// The list also has at most 64 peers that the network reported, if the settings request these reports.
     pub fn failures(&self) -> impl Iterator<Item = &PeerFailure> {
         self.outgoing.failures().iter().chain(self.incoming.failures())
     }
@@ -207,8 +212,8 @@ impl Udp {
 
 #[cfg(unix)]
 impl std::os::fd::AsFd for Udp {
-    /// The socket's descriptor, for `epoll` and similar calls. It is readable while packets wait in the kernel. Packets that a limit left
-    /// over from the last call do not count.
+    /// The socket's descriptor, for `epoll` and similar calls. It is readable while packets wait in the kernel.
+    /// Packets that remain from the last call because of a limit do not make it readable.
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -1,5 +1,6 @@
-//! Measures which backend takes the least CPU time per packet on this machine. It alternates the backends, a tick's packets at a time, within a time
-//! limit. The socket keeps the results, so that its report can print them.
+//! Measures which backend takes the least CPU time per packet on this machine.
+//! In turn, each backend sends and receives the packets of one tick, within a time limit.
+//! The socket keeps the results, so that its report can print them.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -12,12 +13,12 @@ use super::tried::{BackendTrial, BackendTrialRow};
 
 /// The maximum number of packets of a round.
 const PACKETS_MAX: usize = 256;
-/// The maximum number of peers to simulate: each further peer would cost the same again.
+/// The maximum number of peers to simulate. Each further peer would cost the same again.
 const PEERS_MAX: usize = 16;
 const ROUNDS_MAX: usize = 200;
-/// The minimum number of rounds. With fewer, there are no figures.
+/// The minimum number of rounds. With fewer rounds, the trial has no figures.
 const ROUNDS_MIN: usize = 3;
-/// The maximum number of packets that go to an address that the user gave.
+/// The maximum number of packets that the trial sends to the user's address.
 const TOWARD_PACKETS_MAX: usize = 4096;
 
 pub(super) fn needed(settings: &UdpSettings) -> bool {
@@ -54,7 +55,7 @@ impl Round {
     }
 }
 
-/// Measures the backends. A backend that cannot be measured has no figures.
+/// Measures the backends. If a backend cannot be measured, it has no figures.
 pub(super) fn run(settings: &UdpSettings) -> BackendTrial {
     let start_ns = monotonic_ns();
     let TrialSettings { at_most, toward } = settings.trial;
@@ -67,7 +68,7 @@ pub(super) fn run(settings: &UdpSettings) -> BackendTrial {
         .collect();
     let mut rounds = 0;
     let mut gone = 0;
-    // Measure a few rounds even on a machine that is busy with other things.
+    // Measure a few rounds even if other work keeps the machine busy.
     while !peers.is_empty() && rounds < ROUNDS_MAX && (rounds < ROUNDS_MIN || monotonic_ns() < end_ns) {
         for contender in &mut contenders {
             contender.receive(&round, &mut peers);
@@ -90,7 +91,7 @@ pub(super) fn run(settings: &UdpSettings) -> BackendTrial {
     BackendTrial { rows, rounds, took_ns: monotonic_ns() - start_ns, toward }
 }
 
-/// A socket of the same family on loopback, or on the address that packets go from.
+/// A socket of the same address family on loopback, or on the local address that packets to the target leave from.
 fn open(
     settings: &UdpSettings,
     receive: IoBackend,
@@ -138,7 +139,7 @@ impl Contender {
             std::hint::black_box(packet.bytes);
         });
         let took_ns = thread_cpu_ns().saturating_sub(start_ns);
-        // Some packets may have been dropped, so only those that arrived count.
+        // Some packets may have been dropped, so count only those that arrived.
         if counts.packets > 0 {
             self.receive_ns.push(took_ns as f64 / counts.packets as f64);
         }

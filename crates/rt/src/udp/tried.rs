@@ -10,10 +10,10 @@ use super::settings::{IoBackend, fastest};
 pub struct BackendTrialRow {
     /// The backend.
     pub backend: IoBackend,
-    /// CPU time of a received packet, in nanoseconds: the median of the rounds. `None` if the backend is not available, or was not
-    /// measured.
+    /// CPU time of a received packet, in nanoseconds: the median of the rounds.
+    /// `None` if the backend is not available, or was not measured.
     pub receive_ns: Option<f64>,
-    /// CPU time of a sent packet, in nanoseconds: the median of the rounds. On loopback it includes the receiving side of the kernel.
+    /// CPU time of a sent packet, in nanoseconds: the median of the rounds. On loopback this time includes the receiving side of the kernel.
     /// `None` if the backend is not available, or was not measured.
     pub send_ns: Option<f64>,
 }
@@ -43,17 +43,17 @@ pub struct BackendTrial {
     pub rounds: usize,
     /// How long the measurement took, in nanoseconds.
     pub took_ns: u64,
-    /// The address that packets were sent to. None for loopback.
+    /// The address that packets were sent to. `None` for loopback.
     pub toward: Option<SocketAddr>,
 }
 
 impl BackendTrial {
-    /// The best backend for receiving. None after too few rounds.
+    /// The best backend for receiving. `None` after too few rounds.
     pub fn receive_backend(&self) -> Option<IoBackend> {
         self.best(|row| row.receive_ns)
     }
 
-    /// The best backend for sending. None after too few rounds.
+    /// The best backend for sending. `None` after too few rounds.
     pub fn send_backend(&self) -> Option<IoBackend> {
         self.best(|row| row.send_ns)
     }
@@ -82,5 +82,5 @@ impl fmt::Display for BackendTrial {
     }
 }
 
-/// A backend must be this much better than the default one; a smaller difference may be noise.
+/// A backend must be this much better than the default backend. A smaller difference may be noise.
 const BETTER: f64 = 0.97;

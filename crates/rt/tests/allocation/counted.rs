@@ -1,5 +1,5 @@
-//! Counts the allocations of a part of a test. The counter is for the whole process. Threads that are just starting allocate too. So does
-//! the harness's own thread while it starts a test or prints a warning.
+//! Counts the allocations of a part of a test. The counter is for the whole process. Threads that are just starting allocate too.
+//! The harness's own thread also allocates while it starts a test or prints a warning.
 
 use std::alloc::System;
 use std::fs::read_to_string;
@@ -17,8 +17,8 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The allocations of `body` in all threads. If the harness's thread ran meanwhile, it runs `body` again, because the allocations could be
-/// either's.
+/// The allocations of `body` in all threads. If the harness's thread ran meanwhile, this runs `body` again.
+/// If the harness's thread ran, either `body` or that thread may have allocated.
 pub(crate) fn count(mut body: impl FnMut()) -> Stats {
     for _ in 0..5 {
         settle();
@@ -33,7 +33,7 @@ pub(crate) fn count(mut body: impl FnMut()) -> Stats {
     panic!("the harness' thread ran each time");
 }
 
-/// Waits until several checks have found all other threads asleep. Threads that were starting have started by then.
+/// Waits until several checks have found all other threads asleep. By then, threads that were starting have started.
 fn settle() {
     let (mut looks, mut asleep) = (0, 0);
     while asleep < 3 {
@@ -53,7 +53,7 @@ fn others_sleep() -> bool {
     })
 }
 
-/// The state of the harness's thread, which is the first one, and its number of switches. If both are unchanged, it slept all the time.
+/// The state of the harness's thread, which is the first thread, and its number of switches. If both are unchanged, it slept all the time.
 fn harness() -> Vec<String> {
     let status = read_to_string(format!("/proc/self/task/{}/status", std::process::id())).unwrap_or_default();
     let says = |line: &&str| line.starts_with("State:") || line.contains("ctxt_switches:");

@@ -23,14 +23,14 @@ fn frames_of_jobs_allocate_nothing() {
                 (0..100).try_for_each(|_| frame.push(FRAME, add))?;
                 let first = frame.push_dependency(FRAME, add)?;
                 frame.push_after(&[first, first], FRAME, add)?;
-                // Push more than there is space for: a refused job allocates nothing either.
+                // Push more jobs than the queue holds: a refused job allocates nothing either.
                 let _ = asynchronous.push(LATER, || ());
                 frame
                     .push_with(FRAME, move |frame| frame.nested(|inner| inner.push(FRAME, add)).unwrap_or_default())?;
                 frame.for_each(FRAME, 0..100, 10, |_| add())
             })
         };
-        // Let the threads start first, because their allocations do not belong to a frame.
+        // Run frames first until the threads have started, because the allocations of a start do not belong to a frame.
         (0..50).for_each(|_| frame().unwrap());
         let change = counted::count(|| (0..2_000).for_each(|_| frame().unwrap()));
         assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");

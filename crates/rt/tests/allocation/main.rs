@@ -1,5 +1,5 @@
-//! Nothing is allocated after the start: an allocation can take a lock, or cause a page fault, in the middle of a tick. This is a separate
-//! program, because its allocator counts the allocations of every thread.
+//! Nothing is allocated after the start: an allocation can take a lock, or cause a page fault, in the middle of a tick.
+//! This is a separate program, because its allocator counts the allocations of every thread.
 
 mod counted;
 mod jobs;

@@ -48,8 +48,8 @@ fn what_looks_after_ticks_allocates_nothing() {
     let mut looks = 0;
     let change = counted::count(|| {
         looks = 0;
-        // Gaps are judged after one and a half seconds. The system is checked after one and after two seconds. On a busy machine this may
-        // take longer.
+        // The clock judges gaps after one and a half seconds. It checks the system after one second and after two seconds.
+        // On a busy machine this may take longer.
         for at in 0..15_000_u64 {
             clock.wait();
             let Some(done) = clock.done() else { continue };
@@ -75,7 +75,7 @@ fn what_looks_after_ticks_allocates_nothing() {
     assert!(looks >= 2 && clock.aligned().probes > 0, "{looks} {:?}", clock.aligned());
 }
 
-/// Two sessions that spread their ticks. The threads that read their slots allocate nothing either.
+/// Two sessions spread their ticks. The threads that read their slots allocate nothing either.
 #[test]
 fn spread_ticks_allocate_nothing() {
     let _alone = counted::alone();
@@ -84,7 +84,7 @@ fn spread_ticks_allocate_nothing() {
     let settings = TickSettings { period: Duration::from_millis(4), align: Align::Never, ..TickSettings::default() };
     let mut clocks = [0; 2].map(|_| TickClock::start(settings).unwrap());
     clocks.iter_mut().for_each(|clock| clock.join_phases(&phases).unwrap());
-    // Let threads do everything once first, because their first allocations do not belong to a tick.
+    // Let threads do everything once first, because the allocations of a first time do not belong to a tick.
     let mut see_each_other = |least: u64| {
         let mut ticks = 0;
         while ticks < least || clocks.iter().any(|clock| clock.phase().neighbours != 1) {

@@ -19,7 +19,7 @@ fn sending_and_receiving_allocates_nothing() {
             ..UdpSettings::default()
         };
         let (mut server, mut client) = (Udp::open(settings).unwrap(), Udp::open(settings).unwrap());
-        // A socket that is connected to itself receives from nobody else, and keeps its port. Senders get the error for a closed port.
+        // This socket is connected to itself. It receives from nobody else, and keeps its port. Senders get the error for a closed port.
         let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (to, nobody) = (server.local_address(), deaf.local_addr().unwrap());
         deaf.connect(nobody).unwrap();
@@ -28,7 +28,7 @@ fn sending_and_receiving_allocates_nothing() {
             ticks += 1;
             for number in 0..64_u8 {
                 client.send(to, &[number; 100]).unwrap();
-                // One packet in sixteen goes to a closed port, and one is longer than those before it.
+                // One packet in sixteen goes to a closed port, and one is longer than all packets before it.
                 if number % 16 == 3 {
                     client.send(nobody, &[number; 200]).unwrap();
                 }

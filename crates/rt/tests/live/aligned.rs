@@ -1,5 +1,5 @@
-//! Ticks on a CPU that a real-time thread takes away at set times. The clock finds the slots itself. Its ticks must finish about as soon as
-//! the ticks of a clock that knows the slots.
+//! Ticks on a CPU that a real-time thread takes away at set times. The clock finds the slots itself.
+//! Its ticks must finish about as soon as the ticks of a clock that knows the slots.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ struct Ran {
     ticks: Vec<(f64, f64)>,
     aligned: Aligned,
     interval_ms: f64,
-    /// The share of the work's time that was missing between two clock readings: taken by the hog, a neighbour, or the machine.
+    /// The share of the work's time that was lost between two clock readings: taken by the hog, a neighbour, or the machine.
     gone_share: f64,
 }
 
@@ -95,8 +95,8 @@ fn serve(cpu: usize, server: Server) -> Ran {
     std::thread::spawn(body).join().unwrap()
 }
 
-/// Each try returns a description, whether the result was right, and whether the conditions were as requested. If the machine takes the CPU
-/// at other times, or other programs use the CPU, a wrong result shows nothing about the clock.
+/// Each try returns a description, whether the result was right, and whether the conditions were as requested.
+/// If the machine takes the CPU at other times, or other programs use the CPU, a wrong result shows nothing about the clock.
 fn holds(mut try_it: impl FnMut() -> (String, bool, bool)) {
     fitness::holds(TRIES, || {
         let (seen, is_right, is_staged) = try_it();
@@ -110,8 +110,8 @@ fn holds(mut try_it: impl FnMut() -> (String, bool, bool)) {
     });
 }
 
-/// Runs the clock next to an RT hog. Then runs a clock that knows where the share begins for three seconds. Also returns whether the hog
-/// was on time in both runs.
+/// Runs the clock next to an RT hog. Then, for three seconds, runs a clock that knows where the share begins.
+/// The last value is whether the hog was on time in both runs.
 fn next_to_a_hog(slots: Slots, server: Server) -> (Ran, Ran, bool) {
     let cpu = cpu();
     // The first tick may be at any phase.
@@ -204,7 +204,7 @@ fn ticks_stay_there_for_an_hour() {
     stay_for(3_600);
 }
 
-/// With a hog that has jitter and drift, compares each half minute with a clock that knows the slots.
+/// Next to a hog with jitter and drift, compares the clock in each half minute with a clock that knows the slots.
 fn stay_for(seconds: u32) {
     let _host = HostLock::take();
     if !may_be_real_time() {
@@ -239,7 +239,7 @@ fn stay_for(seconds: u32) {
     });
 }
 
-/// Without slots nothing is lost: with a neighbour or alone, with a configured thread and without.
+/// Without slots the clock loses nothing: with a neighbour or alone, with a configured thread and without.
 fn lose_nothing(sets_up: bool, is_quiet: bool, seconds: f64) {
     let _host = HostLock::take();
     let server = Server { sets_up, seconds, ..SERVER };
@@ -247,7 +247,7 @@ fn lose_nothing(sets_up: bool, is_quiet: bool, seconds: f64) {
         let _neighbour = (!is_quiet).then(|| Taker::neighbour(cpu()));
         let (ran, left) = (serve(cpu(), server), serve(cpu(), Server { align: Align::Never, ..server }));
         let (got, bar) = (ran.mean_after(0.0), left.mean_after(0.0));
-        // If the CPU is quiet, only the machine itself takes any of it.
+        // If no other thread uses the CPU, only the machine itself takes any of it.
         let gone_share = ran.gone_share.max(left.gone_share);
         let seen = format!(
             "set up {sets_up}, quiet {is_quiet}: {got:.3} ms, median {:.3}; unaligned {bar:.3}, {:.3}; interval {:.4}, \
@@ -284,8 +284,8 @@ fn beside_a_neighbour_nothing_is_lost_by_an_ordinary_thread() {
     lose_nothing(false, false, 30.0);
 }
 
-/// Under a limit, the clock tries several phases, because no rule shows which is best. Compares it with clocks that stay at each of eight
-/// phases.
+/// Under a limit, the clock tries several phases, because no rule shows which phase is best.
+/// The check compares the clock with clocks that stay at each of eight phases.
 fn come_near_the_best_place(work_ms: f64) {
     let _host = HostLock::take();
     let Some(limited) = limited() else { return };

@@ -18,12 +18,12 @@ fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
         let thread = TickThread::set_up(&ThreadConfig { fifo: Some(1), ..ThreadConfig::default() });
         let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
         let mut clock = TickClock::start(settings).unwrap().on(thread);
-        // This allows for several windows of a second before and after the change. Windows start anew whenever the machine keeps the thread
-        // from being busy.
+        // This limit allows for several windows of a second before and after the change.
+        // A window starts anew whenever the machine keeps the thread from being busy.
         let give_up_ns = clock::monotonic_ns() + 60_000_000_000;
         while clock.thread().unwrap().fifo == ApplyStatus::Active && clock::monotonic_ns() < give_up_ns {
             let tick = clock.wait();
-            // Count from its start: if timers are late by a tenth of the period, the rest of it is less than nine tenths.
+            // Count from the start of the tick. If a timer is late by a tenth of the period, less than nine tenths of the period are left.
             while clock::monotonic_ns() < tick.began_ns + 9_900_000 {}
             clock.done();
         }

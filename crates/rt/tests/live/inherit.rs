@@ -1,5 +1,5 @@
-//! A real-time thread waits for an ordinary thread's lock, on a CPU that other ordinary threads keep busy. With a lock that lends its
-//! priority, it waits about as long as the holder's own work takes.
+//! A real-time thread waits for an ordinary thread's lock, on a CPU that other ordinary threads keep busy.
+//! With a lock that lends the waiter's priority, the wait takes about as long as the holder's own work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -23,8 +23,8 @@ fn work(cpu_ns: u64) {
     }
 }
 
-/// How long a real-time thread needs there for the holder's work. Both times include what a hypervisor takes, whether or not the kernel
-/// counts it as CPU time.
+/// How long a real-time thread needs on this CPU for the holder's work.
+/// The times of the wait and of the work include what a hypervisor takes. The kernel may count that as CPU time or not.
 fn alone_ns(cpu: usize) -> u64 {
     let worker = std::thread::spawn(move || {
         pin(cpu);
@@ -83,12 +83,12 @@ fn a_real_time_waiter_waits_for_the_holder_alone() {
         .collect();
     let needs = Needs { is_real_time: true, ..Needs::on_cpu(cpu) };
     fitness::one_of(TRIES, &needs, || {
-        // Compare the best of some waits with the best of the bare work.
+        // Compare the shortest of some waits with the shortest run of the bare work.
         let waits: Vec<(u64, u64)> = (0..5).map(|_| (waited_ns(cpu), alone_ns(cpu))).collect();
         let seen = format!("waited, and alone, {waits:?} ns for a holder with {HELD_NS} ns to do");
         println!("{seen}");
         let (waited_ns, alone_ns): (Vec<u64>, Vec<u64>) = waits.into_iter().unzip();
-        // Without inheritance, sharing the CPU with three others would make the wait four times as long.
+        // Without inheritance, the holder shares the CPU with three other threads, and the wait would be four times as long.
         if waited_ns.iter().min() < alone_ns.iter().min().map(|ns| ns * 3 / 2).as_ref() { Ok(()) } else { Err(seen) }
     });
     stop.store(true, Ordering::Relaxed);

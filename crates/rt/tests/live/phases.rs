@@ -17,7 +17,7 @@ const SESSIONS: u64 = 8;
 /// Ticks of a session in a block, and blocks of each arm.
 const TICKS: usize = 200;
 const BLOCKS: u64 = 10;
-/// A spread session waits at most this fraction of the wait at a random phase, by the median of the blocks.
+/// A spread session waits at most this fraction of the wait at a random phase, in the median of the blocks.
 const LESS: f64 = 0.7;
 
 /// If this is set to a folder, the check becomes a session in that folder.
@@ -45,8 +45,8 @@ fn clock_of(phases: Option<&Path>) -> TickClock {
     clock
 }
 
-/// A session on the CPU that all share. Returns how long each of its ticks waited: from due to done without its own CPU time, in
-/// nanoseconds.
+/// A session on the CPU that all sessions share. Returns how long each of its ticks waited, in nanoseconds.
+/// The wait is the time from due to done without the session's own CPU time.
 fn session(seed: u64, phases: Option<&Path>) -> Vec<u64> {
     let mut chance = Chance(seed);
     pin(cpu());
@@ -58,7 +58,7 @@ fn session(seed: u64, phases: Option<&Path>) -> Vec<u64> {
     for _ in 0..TICKS {
         let tick = clock.wait();
         let from_ns = clock::thread_cpu_ns();
-        // From 0.13 to 1.87 ms, uniformly: a mean of 1 ms with a standard deviation of half of that.
+        // The work is from 0.13 to 1.87 ms, uniformly: its mean is 1 ms, with a standard deviation of half of that.
         let work_ns = 134_000 + chance.below(1_732_000);
         while clock::thread_cpu_ns() - from_ns < work_ns {}
         let worked_ns = clock::thread_cpu_ns() - from_ns;
@@ -90,7 +90,7 @@ fn spread_ticks_wait_less() {
     let (mut spread, mut random) = (Vec::new(), Vec::new());
     for block in 0..BLOCKS {
         let folder = tempfile::tempdir().unwrap();
-        // Both arms have the same phases and the same work. They take turns in going first.
+        // Both arms have the same phases and the same work. The arms alternate in going first.
         for is_spread in [block % 2 == 0, block % 2 != 0] {
             let us = block_us(block, is_spread.then_some(folder.path()));
             if is_spread { spread.push(us) } else { random.push(us) }
@@ -112,7 +112,7 @@ fn spread_ticks_wait_less() {
 fn a_thousand_killed_sessions_disturb_nobody() {
     if let Some(folder) = std::env::var_os(SESSION) {
         let mut clock = clock_of(Some(folder.as_ref()));
-        // The parent kills this session long before. If the parent is gone, it ends after ten minutes.
+        // The parent kills this session long before its end. If the parent is gone, the session ends after ten minutes.
         return (0..30_000).for_each(|_| _ = clock.wait());
     }
     let _host = HostLock::take();

@@ -1,5 +1,5 @@
-//! A server that chooses its own rate on a real CPU. Under a limit it changes to a longer period. Without a limit it keeps the short one,
-//! and returns to it when its work decreases.
+//! A server that chooses its own rate on a real CPU. Under a limit it changes to a longer period.
+//! Without a limit it keeps the short period, and returns to it when the work decreases.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ struct Part {
     /// Work per tick in milliseconds.
     work_ms: f64,
     seconds: f64,
-    /// The part ends early when the period has this value.
+    /// The part ends early when the tick period has this value.
     until: Option<Duration>,
 }
 
@@ -27,7 +27,7 @@ const fn part(work_ms: f64, seconds: f64) -> Part {
     Part { work_ms, seconds, until: None }
 }
 
-/// With this many pauses of the machine in a part, a rate change may be justified: two bad seconds of three are not an accident.
+/// With this many pauses of the machine in a part, a rate change may be justified: two bad seconds of three are no accident.
 const PAUSES: u64 = 2;
 
 #[derive(Debug)]
@@ -38,11 +38,11 @@ struct Ran {
     changes: Vec<RateChange>,
     /// The missed ticks in the last second of each part.
     missed: Vec<u64>,
-    /// How often the machine stalled in each part, as seen by an independent watcher.
+    /// How often the machine stalled in each part, as an independent watcher saw it.
     pauses: Vec<u64>,
 }
 
-/// Whether the server behaved as expected. If it did not, a part in which the machine stalled repeatedly shows nothing.
+/// Whether the server behaved as expected. If it did not, and the machine stalled repeatedly, that part shows nothing.
 fn judged(ran: &Ran, is_right: bool) -> Option<Result<(), String>> {
     println!("{ran:?}");
     if is_right {
@@ -55,7 +55,7 @@ fn judged(ran: &Ran, is_right: bool) -> Option<Result<(), String>> {
 fn serve(group: Option<&'static Group>, parts: Vec<Part>) -> Ran {
     let body = move || {
         pin(cpu());
-        // Start it before the limit, because a thread under the limit may not be real-time.
+        // Start the watcher before the limit, because a thread under the limit may not be real-time.
         let watcher = Taker::watcher(cpu());
         if let Some(group) = group {
             std::fs::write(group.0.join("tasks"), thread::id().to_string()).unwrap();
@@ -103,8 +103,8 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// 6.5 ms in 20 ms are 0.81 of the 4 ms in 10 that the limit allows, which is more than the sustainable three quarters. In 30 ms they are
-/// 0.54.
+/// The limit allows 4 ms in 10. So 6.5 ms in 20 ms are a load of 0.81, which is more than the sustainable three quarters.
+/// In 30 ms they are a load of 0.54.
 #[test]
 fn under_a_limit_the_period_is_longer() {
     let _host = HostLock::take();
@@ -118,7 +118,7 @@ fn under_a_limit_the_period_is_longer() {
     });
 }
 
-/// With the whole CPU, this work keeps the period. Work of 18 ms does not. When it ends, the period returns to 20 ms, and stays.
+/// With the whole CPU, this work keeps the period. Work of 18 ms lengthens it. When that work ends, the period returns to 20 ms, and stays.
 #[test]
 fn with_the_whole_cpu_the_period_stays_and_comes_back() {
     let _host = HostLock::take();
@@ -134,7 +134,7 @@ fn with_the_whole_cpu_the_period_stays_and_comes_back() {
     });
 }
 
-/// Next to a hog that leaves 4 of 10 ms. The chosen period is a multiple of the hog's, and no tick is missed there.
+/// The server runs next to a hog that leaves 4 of 10 ms. The chosen period is a multiple of the hog's, and the server misses no tick.
 #[test]
 fn next_to_a_hog_the_period_is_a_multiple_of_its_own() {
     let _host = HostLock::take();
@@ -147,11 +147,11 @@ fn next_to_a_hog_the_period_is_a_multiple_of_its_own() {
         let ran = serve(None, vec![part(6.5, 25.0)]);
         let off_share = hog.off_share();
         drop(hog);
-        // The kernel's clock and the hog's differ by the drift.
+        // The kernel's clock and the hog's clock differ by the drift.
         let turns = ran.periods[0].as_secs_f64() / 0.010_001;
         let is_right = ran.periods[0] >= ms(29) && (turns - turns.round()).abs() < 0.01 && ran.missed[0] <= 1;
         println!("{:.1} % of a hog's turns were off their time", 100.0 * off_share);
-        // The watcher is late next to a hog of its own priority, so here it reports no pauses.
+        // The watcher is late next to a hog of its own priority, so here the test ignores the watcher's pauses.
         let is_staged = off_share < 0.05;
         let ran = Ran { pauses: vec![if is_staged { 0 } else { PAUSES }], ..ran };
         judged(&ran, is_right)

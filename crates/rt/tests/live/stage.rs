@@ -1,5 +1,4 @@
-//! Disturbances for live checks of ticks: a real-time thread that takes the CPU at fixed times, an ordinary neighbour, and a limit on CPU
-//! time.
+//! Disturbances for live checks of ticks: a real-time thread that takes the CPU at fixed times, an ordinary neighbour, and a limit on CPU time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ pub(crate) fn may_be_real_time() -> bool {
     may.is_ok()
 }
 
-/// A control group with 4 ms of CPU time in 10, until this is dropped.
+/// A control group with 4 ms of CPU time in 10, until this value is dropped.
 pub(crate) struct Limited(pub(crate) &'static Group);
 
 impl Drop for Limited {
@@ -37,7 +36,7 @@ impl Drop for Limited {
     }
 }
 
-/// Creates such a group. If that is not possible, the check is not judged.
+/// Creates a control group for [`Limited`]. If that is not possible, the check is not judged.
 pub(crate) fn limited() -> Option<Limited> {
     match Group::make() {
         // The servers are threads, so their data must outlive the check's frame.
@@ -56,19 +55,20 @@ pub(crate) struct Taker {
     own: Arc<Own>,
 }
 
-/// How well a hog kept to its times, by its own record. If the machine stalled or was late, the slots differ from the requested ones. Then
-/// the check proves nothing about a clock that does not find them.
+/// How well a hog kept to its times, by its own record. If the machine stalled or was late, the slots differ from the requested slots.
+/// With such slots, the check proves nothing about a clock that does not find them.
 #[derive(Debug, Default)]
 struct Own {
     turns: AtomicU64,
     off: AtomicU64,
 }
 
-/// A preemption that ended this late does not count as a requested one. A CPU gap of this length needs a cause other than hogs and neighbours.
+/// A preemption that ended this late does not count as a requested one.
+/// A CPU gap of this length needs a cause other than hogs and neighbours.
 pub(crate) const OFF_NS: u64 = 400_000;
 /// A preemption that began this late does not count either. Timers on some machines are slightly late, but that does not move the end.
 const BEGAN_OFF_NS: u64 = 1_000_000;
-/// The watcher wakes rarely and out of step with the ticks, so that the clock does not take it for a hypervisor.
+/// The watcher wakes rarely and out of step with the ticks, so that the clock does not mistake the watcher for a hypervisor.
 const WATCHED_EVERY_NS: u64 = 17_000_000;
 /// A watcher that wakes this late saw a pause: no timer is that late by itself.
 const PAUSE_NS: u64 = 3_000_000;
@@ -130,13 +130,13 @@ impl Taker {
         })
     }
 
-    /// The share of its turns that were not at the requested times.
+    /// The share of the hog's preemptions that were not at the requested times.
     pub(crate) fn off_share(&self) -> f64 {
         self.own.off.load(Ordering::Relaxed) as f64 / (self.own.turns.load(Ordering::Relaxed) as f64).max(1.0)
     }
 
-    /// A real-time thread that takes nothing. It wakes now and then, and counts how often it was this late, whatever else runs there. An
-    /// ordinary thread would be late next to a server too.
+    /// A real-time thread that takes no CPU time. It wakes now and then, and counts how often it was late, whatever else runs on the CPU.
+    /// An ordinary thread would be late next to a server too.
     pub(crate) fn watcher(cpu: usize) -> Taker {
         Taker::start(move |stop, own| {
             pin(cpu);
@@ -150,7 +150,7 @@ impl Taker {
         })
     }
 
-    /// How often a watcher was late since the last call. The whole CPU was stalled at those times.
+    /// How often the watcher was late since the last call. The whole CPU was stalled at those times.
     pub(crate) fn pauses(&self) -> u64 {
         self.own.off.swap(0, Ordering::Relaxed)
     }

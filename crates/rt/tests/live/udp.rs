@@ -28,7 +28,7 @@ fn ways_are_tried_within_their_time() {
         let plain = trial.rows.iter().find(|row| row.backend == IoBackend::One).unwrap();
         assert!(plain.receive_ns.is_some_and(|ns| ns > 1.0) && plain.send_ns.is_some_and(|ns| ns > 1.0));
         let at_most = settings.trial.at_most.as_nanos() as u64;
-        // When its time is over, the measurement finishes the current round.
+        // When the time is over, the measurement still finishes the current round.
         if trial.took_ns <= 2 * at_most { Ok(()) } else { Err(format!("{report}, at most {at_most} ns")) }
     });
 }

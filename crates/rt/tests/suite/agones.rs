@@ -14,7 +14,7 @@ use crate::PATIENCE;
 /// The time limit of requests that are expected to time out.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// A sidecar's handling of a request, given the first line.
+/// How a sidecar handles a request, whose first line it gets.
 type Manner = fn(&mut TcpStream, &str);
 
 struct Sidecar {
@@ -99,7 +99,7 @@ fn chunked(stream: &mut TcpStream, _: &str) {
     let _ = write!(stream, "0\r\n\r\n");
 }
 
-/// Keeps the connection open and sends a byte now and then until the other side closes. No single read of it is late.
+/// Keeps the connection open and sends a byte now and then until the other side closes. No single read is late.
 fn dripping(stream: &mut TcpStream, _: &str) {
     let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
     let end = Instant::now() + PATIENCE;
@@ -108,7 +108,7 @@ fn dripping(stream: &mut TcpStream, _: &str) {
     }
 }
 
-/// Waits until the other side closes, however late.
+/// Sends nothing until the other side closes, however late that is.
 fn silent(stream: &mut TcpStream, _: &str) {
     let _ = stream.read(&mut [0]);
 }
@@ -152,7 +152,7 @@ fn whatever_is_answered_there_is_an_end() {
     ];
     for (manner, expected) in table {
         let sidecar = Sidecar::new(manner);
-        // The limit is short only for an expected timeout. A good answer must not be late on a machine that stalls for a while.
+        // The timeout is short only if the test expects it. A good answer must not be late on a machine that stalls for a while.
         let runs_out = expected.starts_with("no answer");
         let client = sidecar.client().within(if runs_out { SHORT } else { PATIENCE });
         let said = client.game_server().map(|_| ()).map_err(|error| error.to_string());
@@ -207,7 +207,7 @@ fn health_is_withheld_while_nothing_ticks() {
     assert!(comes(&agones, false, |report| report.health_withheld >= 3));
     assert_eq!(sidecar.heard("POST /health"), 0, "nothing ticked yet");
     assert!(comes(&agones, true, |report| report.health_sent >= 5));
-    // The ticks stop. A request that was sent in time may still be on its way.
+    // The ticks stop now. A request that was sent in time may still be on its way.
     let withheld = agones.report().health_withheld;
     assert!(comes(&agones, false, |report| report.health_withheld >= withheld + 2));
     let sent = agones.report().health_sent;
@@ -227,13 +227,13 @@ fn requests_are_repeated_until_the_sidecar_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    // A request that was given up is repeated, and arrives twice.
+    // After a timeout, the thread repeats the request, which then arrives twice.
     let agones = Agones::start(settings(Client::at(port).within(PATIENCE))).unwrap();
     agones.ready();
     assert_eq!(agones.report().ready, Progress::Asked);
     assert!(comes(&agones, true, |report| report.failures >= 2));
     assert!(agones.report().last_failure.unwrap().contains("no answer of the sidecar"));
-    // Another program may have taken the port meanwhile.
+    // In the meantime, another program may have taken the port.
     let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) else {
         evenkeel_testkit::skipped(format_args!("somebody else took port {port}"));
         return;

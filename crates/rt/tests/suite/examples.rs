@@ -1,9 +1,8 @@
-//! Every public type, function and method of the library appears in an example that runs, so that a reader never has to guess how to call
-//! it.
+//! Every public type, function and method of the library appears in an example that runs. So a reader never has to guess how to call it.
 //!
-//! An example is a code block that the documentation tests run: in the comments of this crate, of its re-exports, or in docs/rt.md. A type
-//! has an example if its name appears in one, or if its own comment has one. A function or method has an example that calls it, and that is
-//! in the same file or names its type.
+//! An example is a code block that the documentation tests run: in the comments of this crate, of its re-exports, or in docs/rt.md.
+//! A type has an example if its name appears in an example, or if its own comment has one.
+//! A function or method has an example that calls it, and that is in the same file or names its type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ struct Example {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Public {
     file: PathBuf,
-    /// The type, for a method.
+    /// The type that a method belongs to.
     of: Option<String>,
     name: String,
     is_call: bool,
@@ -45,7 +44,7 @@ fn sources(folder: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// The code blocks of a Markdown text that are run.
+/// The code blocks of a Markdown text that documentation tests run.
 fn blocks(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut block: Option<(bool, String)> = None;
@@ -100,7 +99,7 @@ fn has_own_example(attributes: &[syn::Attribute]) -> bool {
     !blocks(&texts.collect::<String>()).is_empty()
 }
 
-/// The public items of a file, except types with an example in their own comment. `only` has the names that count; without it all count.
+/// The public items of a file, except types with an example in their own comment. If `only` is given, only its names count.
 fn public(file: &Path, source: &str, only: Option<&BTreeSet<String>>) -> Vec<Public> {
     let counts = |name: &str| only.is_none_or(|only| only.contains(name));
     let mut found = Vec::new();
@@ -149,7 +148,7 @@ fn public(file: &Path, source: &str, only: Option<&BTreeSet<String>>) -> Vec<Pub
     found
 }
 
-/// The names in a `use`, each with the modules before it.
+/// The names in a `use`, each with the modules on the way to it.
 fn names(tree: &UseTree, before: &[String], found: &mut Vec<(Vec<String>, String)>) {
     match tree {
         UseTree::Path(path) => names(&path.tree, &[before, &[path.ident.to_string()]].concat(), found),
@@ -174,7 +173,7 @@ fn re_exported(own: &BTreeMap<PathBuf, String>, below: &BTreeMap<PathBuf, String
     let mut found = Vec::new();
     for (path, name) in named {
         let Some(package) = path.first().and_then(|first| first.strip_prefix("evenkeel_")) else { continue };
-        // A module of that name, as a file or a folder. For a type, the modules that lead to it.
+        // A module of that name, as a file or a folder. For a type, this covers the modules that lead to the type.
         let module = project().join("crates").join(package).join("src").join(path[1..].join("/"));
         let is_module = name.starts_with(char::is_lowercase) && below.contains_key(&module.join(format!("{name}.rs")));
         let only = BTreeSet::from([name.clone()]);
@@ -212,7 +211,7 @@ fn everything_public_is_in_an_example_that_runs() {
             (_, false) => has(&example.code, &one.name, &[], &[]),
             (None, true) => has(&example.code, &one.name, &[], &["(", "::<"]),
             (Some(of), true) => {
-                // A builder is rarely named: `T::builder()` creates it.
+                // Examples rarely name a builder: `T::builder()` creates it.
                 let made_by = of.strip_suffix("Builder").unwrap_or(of);
                 (example.file == one.file || has(&example.code, of, &[], &[]) || has(&example.code, made_by, &[], &[]))
                     && (has(&example.code, &one.name, &[".", "::"], &["(", "::<"])

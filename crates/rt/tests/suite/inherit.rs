@@ -1,4 +1,4 @@
-//! A lock that lends the waiter's priority, as the kernel shows it. A live check tests how long the waiter waits.
+//! A lock that lends the waiter's priority, as the kernel shows that priority. A live check tests how long the waiter waits.
 
 use std::sync::Arc;
 use std::sync::mpsc;

@@ -32,7 +32,7 @@ fn said(panic: Box<dyn std::any::Any + Send>) -> String {
     panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).unwrap_or_else(|| *panic.downcast().unwrap())
 }
 
-/// Waits until another thread has done something. Returns false if it does not happen for a long time.
+/// Waits until another thread has done something. Returns false if that does not happen for a long time.
 fn soon(is_so: impl Fn() -> bool) -> bool {
     let began = Instant::now();
     while !is_so() && began.elapsed() < PATIENCE {
@@ -77,7 +77,7 @@ fn each_job_runs_once_before_the_frame_ends() {
 #[test]
 fn workers_take_part_where_there_is_work_for_them() {
     let mut jobs = jobs(1);
-    // The caller waits in a job until the worker has run the other one.
+    // The caller waits in a job until the worker has run the other job.
     let met = [Event::new(), Event::new()];
     jobs.frame(|frame| {
         for at in 0..2 {
@@ -116,7 +116,7 @@ fn a_job_begins_after_those_it_waits_for() {
     for workers in [0, 1, 3] {
         let mut jobs = jobs(workers);
         for round in 0..300_u64 {
-            // A random graph: each job waits for up to three earlier ones.
+            // A random graph: each job waits for up to three earlier jobs.
             let mut chance = round * 2 + 1;
             let mut pick = move |below: usize| {
                 chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -317,7 +317,7 @@ fn jobs_push_jobs_and_wait_for_those_of_their_own() {
             return;
         }
         for _ in 0..2 {
-            // Push more than the queue holds, so that some run where they are pushed.
+            // Push more jobs than the queue holds, so that some jobs run at once in the push.
             frame.push_with(URGENT, move |frame| tree(frame, depth - 1, leaves)).unwrap();
         }
     }
@@ -327,7 +327,7 @@ fn jobs_push_jobs_and_wait_for_those_of_their_own() {
         let leaves = AtomicUsize::new(0);
         jobs.frame(|frame| tree(frame, 11, &leaves));
         assert_eq!((leaves.into_inner(), jobs.last_frame().jobs), (2048, 4094));
-        // Jobs create chains, and a job tries a wait that it cannot have.
+        // Jobs create chains, and one job tries a wait that is not allowed inside a job.
         let done = AtomicUsize::new(0);
         jobs.frame(|frame| {
             for _ in 0..20 {
@@ -386,7 +386,7 @@ fn long_jobs_delay_no_frame() {
     jobs.frame(|frame| assert_eq!(frame.push(LATER, || ()), Err(PushError::WrongQueue(LATER))));
 }
 
-/// A job system whose only worker is in a job until the event is set. 16 jobs wait for that job.
+/// A job system whose only worker is in a job that waits for the event. 16 jobs wait in the queue behind that job.
 fn with_waiting_jobs() -> (Jobs, Arc<Event>, Vec<Completion>) {
     let workers = vec![WorkerSettings::from_queues(&[LATER])];
     let jobs = Jobs::start(&JobSettings { workers, ..settings(0) }).unwrap();
@@ -431,7 +431,7 @@ fn discarding_a_job_system_drops_what_waits_and_counts_it() {
     assert!(completions[1..].iter().all(|completion| completion.progress() == Progress::Dropped));
 }
 
-/// Pushes while the job system ends. Any thread may run an accepted job, before or after `drop` returns.
+/// The test pushes while the job system ends. Any thread may run an accepted job, before or after `drop` returns.
 #[test]
 fn no_job_is_lost_while_a_job_system_ends() {
     for _ in 0..50 {

@@ -5,12 +5,12 @@ use std::process::{Command, Stdio};
 use evenkeel_rt::ApplyStatus;
 use evenkeel_rt::memory::{Memory, MemoryConfig, MemoryLock};
 
-/// The name of the case for a process.
+/// The environment variable that gives a process the name of its case.
 const CASE: &str = "EVENKEEL_TEST_MEMORY";
 
-/// Runs the case under a limit on locked memory, as a user without the capability to exceed it. Returns its output.
+/// Runs the case under a limit on locked memory, as a user who may not exceed the limit. Returns the output of the case.
 fn run(test: &str, case: &str, limit_kib: &str) -> Option<String> {
-    // Drop the capability, so that the limit applies. A user other than root has none to drop.
+    // Drop the capability, so that the limit applies. A user other than root has no capability to drop.
     let script = format!("ulimit -l {limit_kib} && exec \"$@\"");
     let program = std::env::current_exe().unwrap();
     let inner = ["--exact", test, "--nocapture"];
@@ -25,7 +25,7 @@ fn run(test: &str, case: &str, limit_kib: &str) -> Option<String> {
 fn set_up(lock: MemoryLock) -> String {
     let memory = Memory::set_up(&MemoryConfig { lock, stack_bytes: None, heap_bytes: None });
     let report = memory.report();
-    // If the limit applied to later mappings, this would fail.
+    // If the limit applied to later mappings, these allocations would fail.
     let allocations: Vec<Vec<u8>> = (0..64).map(|_| vec![1_u8; 1 << 20]).collect();
     format!(
         "present {:?} future {:?} limit {:?} {}",

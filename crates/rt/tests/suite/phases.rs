@@ -1,4 +1,4 @@
-//! Sessions that spread their ticks, on the real kernel. They find each other, and a killed session disturbs nobody.
+//! Sessions that spread their ticks, on the real kernel. The sessions find each other, and a killed session disturbs nobody.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -60,7 +60,7 @@ fn sessions_settle_and_one_that_ends_leaves_the_other_alone() {
     assert!(clocks[0].phase().to_string().starts_with("settled, 1 neighbours, shifted by "));
     clocks.pop();
     until(&mut clocks, |clocks| clocks[0].phase().state == PhaseState::Alone);
-    // No slot may have this period, so this session has no neighbours, and is not a neighbour.
+    // Slots do not support this period, so this session has no neighbours, and other sessions do not see it.
     clocks.push(clock(folder.path(), Duration::from_millis(5)));
     clocks[1].set_period(Duration::from_micros(900)).unwrap();
     until(&mut clocks, |clocks| clocks[0].phase().neighbours == 0);
@@ -86,12 +86,12 @@ fn sessions_that_are_killed_at_any_moment_disturb_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let mut clocks = vec![clock(folder.path(), Duration::from_millis(2))];
     let mut sessions: Vec<Child> = (0..4).map(|_| session(folder.path())).collect();
-    // All five see each other, whatever state the killed sessions' files are in.
+    // All five sessions see each other, whatever state the killed sessions' files are in.
     until(&mut clocks, |clocks| clocks[0].phase().neighbours == 4);
     let mut chance = 1_u64;
     for killed in 0..50 {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // Kill the session at any moment of the start, or of later ticks.
+        // Kill the session at a random moment of its start, or of later ticks.
         let until_ns = evenkeel_rt::monotonic_ns() + (chance >> 33) % 30_000_000;
         while evenkeel_rt::monotonic_ns() < until_ns {
             clocks[0].wait();
@@ -106,7 +106,7 @@ fn sessions_that_are_killed_at_any_moment_disturb_nobody() {
         session.wait().unwrap();
     }
     until(&mut clocks, |clocks| clocks[0].phase().neighbours == 0);
-    // The user's next session removes whole slots of ended sessions. It removes torn ones a minute later.
+    // The user's next session removes complete slots of ended sessions. It removes torn slots a minute later.
     assert!(files(folder.path()).len() > 1);
     drop((clock(folder.path(), Duration::from_millis(2)), clocks));
     let mut whole = 0;
@@ -126,7 +126,7 @@ fn session(folder: &Path) -> Child {
 
 fn serve(folder: &Path) {
     let mut clock = clock(folder, Duration::from_millis(2));
-    // The parent kills this session long before. If the parent is gone, it ends after a minute.
+    // The parent kills this session long before its end. If the parent is gone, the session ends after a minute.
     for _ in 0..30_000 {
         clock.wait();
         clock.done();

@@ -1,5 +1,5 @@
-//! The telemetry page as other processes see it. They read it while its server runs and after it was killed. Prometheus' own checker reads
-//! it too.
+//! The telemetry page as other processes see it. They read the page while its server runs and after the server was killed.
+//! Prometheus' own checker reads the page too.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -31,7 +31,7 @@ fn a_killed_server_leaves_a_page_that_the_next_one_removes() {
     let found = found.unwrap();
     let (first, state) = (found.reader.read().unwrap(), found.state);
     server.kill().unwrap();
-    // The signal ends the server. It stays a zombie until its parent waits for it.
+    // The signal ends the server. The server stays a zombie until its parent waits for it.
     let unreaped = (0..20_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
         found.reader.state() == Ok(State::Gone)
@@ -53,7 +53,7 @@ fn serve(folder: std::path::PathBuf) {
     let mut clock =
         TickClock::start(TickSettings { period: Duration::from_millis(1), ..TickSettings::default() }).unwrap();
     telemetry.set_period(clock.period());
-    // The parent kills this server long before. If the parent is gone, it ends after a minute.
+    // The parent kills this server long before its end. If the parent is gone, the server ends after a minute.
     for _ in 0..60_000 {
         clock.wait();
         telemetry.after(&clock.done().unwrap());

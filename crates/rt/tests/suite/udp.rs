@@ -114,7 +114,7 @@ fn peers_in_turns_each_get_theirs_in_order() {
         let mut peers: Vec<Udp> = (0..20).map(|_| open(address, backend, |settings| settings).unwrap()).collect();
         for number in 0..10 {
             for peer in &peers {
-                // Every third has another length, so messages are sometimes joined and sometimes alone.
+                // Every third packet has another length, so packets are sometimes joined and sometimes alone.
                 let length = if number % 3 == 2 { 60 } else { 80 };
                 server.send(peer.local_address(), &numbered(number, length)).unwrap();
             }
@@ -125,7 +125,7 @@ fn peers_in_turns_each_get_theirs_in_order() {
             let wanted: Vec<_> =
                 (0..10).map(|number| numbered(number, if number % 3 == 2 { 60 } else { 80 })).collect();
             assert_eq!(got, wanted, "{backend}");
-            // Send them back, so that the server receives many at once.
+            // Send the packets back, so that the server receives many at once.
             let to = server.local_address();
             (0..4).for_each(|number| peer.send(to, &numbered(number, 50)).unwrap());
             assert_eq!(peer.flush().sent, 4);
@@ -238,7 +238,7 @@ fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
 fn packets_beyond_the_buffer_are_counted() {
     each_way(|backend, address| {
         let mut server = open(address, backend, |settings| settings).unwrap();
-        // Settings cannot request this, because nobody wants a smaller buffer.
+        // Settings cannot request a smaller buffer, because nobody wants one.
         let clone = same_socket(&server);
         evenkeel_sys::udp::set_receive_buffer_bytes(&clone, 4096).unwrap();
         let mut client = open(address, IoBackend::Batched, |settings| settings).unwrap();
@@ -268,7 +268,7 @@ fn packets_beyond_the_buffer_are_counted() {
     });
 }
 
-/// A clone of a server's socket, for actions that its settings do not offer.
+/// A clone of a server's socket, for actions that the socket's settings do not offer.
 fn same_socket(server: &Udp) -> UdpSocket {
     use std::os::fd::AsFd;
     UdpSocket::from(server.as_fd().try_clone_to_owned().unwrap())
@@ -443,7 +443,7 @@ fn packets_go_to_the_socket_of_the_cpu_that_handles_them() {
             client.flush().sent
         });
         assert_eq!(sender.join().unwrap(), 50);
-        // Wait for the packets where they belong. Then none can be on its way to another socket.
+        // Wait for the packets at the socket of their CPU. Then no packet can be on its way to another socket.
         assert_eq!(receive(&mut shards[at], 50).len(), 50, "CPU {cpu}");
         for (other, shard) in shards.iter_mut().enumerate() {
             assert_eq!(shard.receive(|_| {}).packets, 0, "socket {other}, CPU {cpu}");
@@ -451,7 +451,7 @@ fn packets_go_to_the_socket_of_the_cpu_that_handles_them() {
     }
 }
 
-/// Set for the copy of this program that runs in a separate network namespace.
+/// This variable is set for the copy of this program that runs in a separate network namespace.
 const INSIDE: &str = "EVENKEEL_TEST_INSIDE_NAMESPACE";
 
 #[test]
@@ -460,7 +460,7 @@ fn packets_longer_than_the_path_takes_arrive_all_the_same() {
         each_way(long_on_a_short_path);
         return;
     }
-    // Loopback takes 64 KiB at once. In a separate namespace its MTU is reduced below the packets of a message.
+    // Loopback takes 64 KiB at once. So a separate namespace reduces the MTU of loopback below the packets of a message.
     let this = std::env::current_exe().unwrap();
     let script = "ip link set lo mtu 1280 up && exec \"$0\" --exact udp::packets_longer_than_the_path_takes_arrive_all_the_same --nocapture";
     let run =
@@ -483,7 +483,7 @@ fn long_on_a_short_path(backend: IoBackend, address: &str) {
     let mut client = open(address, backend, |settings| settings).unwrap();
     let to = server.local_address();
     for _ in 0..3 {
-        // Messages of 1,400 bytes cannot be split for a path of 1,280 bytes. Messages of 1,100 can.
+        // Packets of 1,400 bytes do not fit a path of 1,280 bytes, so a message of them cannot be split. Packets of 1,100 bytes fit.
         for (packets, length) in [(10, 1100), (10, 1400), (1, 3000), (40, 1200)] {
             for number in 0..packets {
                 client.send(to, &numbered(number, length)).unwrap();
@@ -495,7 +495,7 @@ fn long_on_a_short_path(backend: IoBackend, address: &str) {
             assert!(got == wanted, "{backend} {length}: {} packets", got.len());
         }
     }
-    // The socket now knows which messages are too long for this path to be sent together, and still sends shorter ones in one call.
+    // The socket now knows which packets are too long for this path to be sent together, and still sends shorter packets in one call.
     let (_, outgoing) = client.halves();
     let before = outgoing.counters().calls;
     (0..20).for_each(|number| outgoing.send(to, &numbered(number, 1100)).unwrap());

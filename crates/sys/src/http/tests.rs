@@ -10,7 +10,7 @@ use super::*;
 
 const BODY_BYTES_MAX: usize = 256 << 10;
 
-/// The answer in pieces of this many bytes, followed by the end of the connection.
+/// Reads the answer in pieces of this many bytes, followed by the end of the connection.
 fn read(bytes: &[u8], piece: usize) -> Result<Answer, BadAnswer> {
     let mut reader = Reader::new(BODY_BYTES_MAX);
     for piece in bytes.chunks(piece) {
@@ -190,7 +190,7 @@ fn no_server_is_slow_enough_to_outlive_the_deadline() {
     for (start, forever) in endless {
         let answer = start.bytes().chain(forever.bytes().cycle());
         let (answer, at_ms) = ask(Box::new(answer), request);
-        // Endless headers reach the limit of 100 lines before the deadline. Everything else ends at the deadline.
+        // Endless headers reach the limit of 100 lines before the deadline. Every other answer ends at the deadline.
         let expected =
             if forever == "A: b\r\n" { "the answer has more than 16 KiB or 100 lines of headers" } else { "timed out" };
         assert_eq!(answer, Err(expected.to_owned()), "{start:?}");
@@ -213,7 +213,7 @@ fn endless(start: &'static str, piece: &'static str) -> Result<Answer, HttpError
         while sent.is_ok() && !piece.is_empty() {
             sent = stream.write_all(piece.repeat(1000).as_bytes());
         }
-        // Read until the other side closes.
+        // Reading ends when the other side closes.
         let _ = stream.read(&mut [0]);
     });
     let deadline = Instant::now() + Duration::from_secs(600);
@@ -252,7 +252,7 @@ fn a_server_that_never_ends_is_left_after_a_bounded_number_of_bytes() {
 fn a_connection_is_made_to_the_first_that_listens_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let open = listener.local_addr().unwrap();
-    // The socket is bound, so that no other program gets the port, but it does not listen.
+    // The test binds the socket but does not listen, so that no other program gets the port.
     let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let closed = net::getsockname(&socket).unwrap().try_into().unwrap();

@@ -1,9 +1,10 @@
-//! `Gate`: which of a few threads sleep, and how one of them is woken. A thread announces that it is about to sleep, checks for work again, and then
-//! sleeps. A thread that created work checks for sleepers. At least one of the two sees the other.
+//! `Gate`: which of a few threads sleep, and how one of them is woken.
+//! A thread announces that it is about to sleep, checks for work again, and then sleeps.
+//! A thread that created work checks for sleepers. At least one of the two threads sees the other.
 
 use super::primitive::{AtomicU32, AtomicU64, Ordering, fence, relax, wait, wake};
 
-/// The maximum number of threads of a gate: one bit each.
+/// The maximum number of threads of a gate, because each thread has one bit.
 pub const SLOTS_MAX: usize = 64;
 
 const AWAKE: u32 = 0;
@@ -18,7 +19,7 @@ pub struct Gate {
     words: Box<[Word]>,
 }
 
-/// The word is in its own cache line, because its thread may poll it for a moment.
+/// The word is in its own cache line, because its thread may poll the word for a moment.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Word(AtomicU32);
@@ -30,14 +31,14 @@ impl Gate {
         Gate { idle: AtomicU64::new(0), words }
     }
 
-    /// A bit for each thread that sleeps or is about to. Without a fence this may be slightly out of date.
+    /// A bit for each thread that sleeps or is about to sleep. Without a fence these bits may be slightly out of date.
     #[inline]
     pub fn idle(&self) -> u64 {
         self.idle.load(Ordering::Relaxed)
     }
 
-    /// Announces that the thread with this number is about to sleep. It must check for work again, and then call either [`stay`](Gate::stay) or
-    /// [`sleep`](Gate::sleep).
+    /// Announces that the thread with this number is about to sleep. The thread must check for work again.
+    /// If the thread finds work, it must call [`stay`](Gate::stay). Otherwise it must call [`sleep`](Gate::sleep).
     pub fn about_to_sleep(&self, slot: usize) {
         self.idle.fetch_or(bit(slot), Ordering::Relaxed);
         // Either the thread that just created work sees our bit, or our second check sees that work.
@@ -49,7 +50,7 @@ impl Gate {
         self.idle.fetch_and(!bit(slot), Ordering::Relaxed);
     }
 
-    /// Sleeps until this thread is called. Before that it polls `looks` times for a call. It may return without a call.
+    /// Sleeps until another thread calls this thread. Before that it polls `looks` times for a call. It may return without a call.
     pub fn sleep(&self, slot: usize, looks: u32) {
         let Some(Word(word)) = self.words.get(slot) else { return };
         for _ in 0..looks {
@@ -66,7 +67,7 @@ impl Gate {
         self.stay(slot);
     }
 
-    /// Wakes one of the threads with these bits, the lowest first. Returns its number. None if all are awake.
+    /// Wakes one of the threads with these bits, the lowest first. Returns its number. `None` if all are awake.
     pub fn wake_one(&self, of: u64) -> Option<usize> {
         fence(Ordering::SeqCst);
         let mut idle = self.idle.load(Ordering::Relaxed);
@@ -155,7 +156,7 @@ mod model {
                     } else {
                         shared.0.stay(slot);
                     }
-                    // A called thread wakes the next one, because the call may reach a thread that does not sleep after all.
+                    // A thread that gets a call wakes the next thread, because the call may reach a thread that does not sleep after all.
                     shared.0.wake_one(0b11);
                 })
             });

@@ -11,10 +11,10 @@ pub(super) struct Ledger<D> {
 }
 
 impl<D> Ledger<D> {
-    /// Counts this many tasks as gone. Returns the bit of the waiting slot if these were the last ones.
+    /// Counts this many tasks as gone. If these were the last tasks, returns the bit of the waiting slot.
     ///
     /// # Safety
-    /// The ledger is alive, because this many of its tasks still exist. Afterwards it may be freed.
+    /// The ledger is alive, because this many of its tasks still exist. After this call, its owner may free the ledger.
     #[inline]
     pub(super) unsafe fn gone(ledger: *const Ledger<D>, count: u64) -> Option<u64> {
         // SAFETY: as the caller promises. No reference outlives the last line that needs it.

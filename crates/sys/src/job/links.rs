@@ -1,18 +1,19 @@
-//! `Links`: dependencies. A link stands for work that others may wait for, and that may wait for others. Each link has a chain of edges to the links
-//! that wait for it, and a count of links that it still waits for. Bounded and lock-free.
+//! `Links`: dependencies between jobs. A link stands for work that other work may wait for, and that may wait for other work.
+//! Each link has a chain of edges to the links that wait for it, and a count of links that it still waits for.
+//! The memory is bounded, and no operation takes a lock.
 
 use super::primitive::{AtomicU32, Ordering, fence};
 
 /// No edge.
 const NONE: u32 = u32::MAX;
-/// No more edges may be added: the work is done.
+/// The state of a link whose work is done: no more edges may be added.
 const DONE: u32 = u32::MAX - 1;
-/// No more edges may be added: the work failed.
+/// The state of a link whose work failed: no more edges may be added.
 const FAILED: u32 = u32::MAX - 2;
 /// This bit in a count means that a dependency failed.
 const SPOILT: u32 = 1 << 31;
 
-/// A link, valid until the links are [`clear`](Links::clear)ed.
+/// A link. It is valid until the links are [`clear`](Links::clear)ed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link(u32);
 
@@ -30,9 +31,9 @@ impl Link {
 
 #[derive(Debug)]
 struct Node {
-    /// The number of links that this link waits for, including itself until it is started. The bit [`SPOILT`] is in it too.
+    /// The number of links that this link waits for. Until the link is started, it also counts itself. The bit [`SPOILT`] is in this number too.
     waits_for: AtomicU32,
-    /// The first edge to links that wait for this link, or [`NONE`], [`DONE`] or [`FAILED`].
+    /// The first edge to the links that wait for this link, or [`NONE`], [`DONE`] or [`FAILED`].
     first: AtomicU32,
 }
 
@@ -52,7 +53,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Memory for this many links, and this many pairs in which one waits for the other.
+    /// Allocates memory for this many links, and for this many pairs in which one link waits for another.
     pub fn new(links: u32, pairs: u32) -> Links {
         let zero = || AtomicU32::new(0);
         Links {
@@ -63,7 +64,7 @@ impl Links {
         }
     }
 
-    /// The capacity in links.
+    /// How many links the memory can hold.
     pub fn room(&self) -> usize {
         self.nodes.len()
     }
@@ -74,8 +75,8 @@ impl Links {
         self.edges_used.store(0, Ordering::Relaxed);
     }
 
-    /// Creates a link that waits for all of `others`. A None among them means completed work. The link is not released before it is
-    /// [`start`](Links::start)ed. Returns None if there is no capacity.
+    /// Creates a link that waits for all of `others`. A `None` among them means completed work. Returns `None` if there is no room.
+    /// The link stays blocked until it is [`start`](Links::start)ed.
     pub fn link(&self, others: impl ExactSizeIterator<Item = Option<Link>>) -> Option<Link> {
         let pairs = u32::try_from(others.len()).ok()?;
         let first = take(&self.edges_used, pairs, self.edges.len())?;
@@ -96,8 +97,8 @@ impl Links {
         Some(Link(own))
     }
 
-    /// Adds an edge from `other` to the link `own`. Returns [`NONE`], or [`DONE`] or [`FAILED`] if `other` already has that state. A link can wait
-    /// only for older ones, so there are no cycles.
+    /// Adds an edge from `other` to the link `own`. Returns [`NONE`]. If `other` is already done or failed, returns [`DONE`] or [`FAILED`] instead.
+    /// A link can wait only for older links, so there are no cycles.
     fn hang(&self, at: u32, other: Link, own: u32) -> u32 {
         if other.0 >= own {
             return DONE;
@@ -109,7 +110,7 @@ impl Links {
         let mut first = other.first.load(Ordering::Relaxed);
         while first != DONE && first != FAILED {
             edge.next.store(first, Ordering::Relaxed);
-            // Release: the completing thread sees the edge and its count.
+            // Release: the thread that completes `other` sees the edge and its count.
             match other.first.compare_exchange_weak(first, at, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return NONE,
                 Err(now) => first = now,
@@ -120,7 +121,7 @@ impl Links {
         first
     }
 
-    /// Allows the link to be released as soon as all its dependencies are done. If they already are, returns whether all succeeded.
+    /// From now on, the link is released as soon as all its dependencies are done. If they are already done, returns whether all succeeded.
     #[must_use]
     pub fn start(&self, link: Link) -> Option<bool> {
         self.nodes.get(link.index()).and_then(|node| count_down(node, 0))
@@ -131,11 +132,11 @@ impl Links {
         self.nodes.get(link.index()).is_none_or(|node| matches!(node.first.load(Ordering::Acquire), DONE | FAILED))
     }
 
-    /// Marks the link's work as done; `well` is its success. Calls `free` for each link that no longer waits, and passes whether all
-    /// dependencies of that link succeeded.
+    /// Marks the link's work as done. `well` says whether it succeeded.
+    /// Calls `free` for each link that no longer waits, and passes whether all dependencies of that link succeeded.
     pub fn done(&self, link: Link, well: bool, mut free: impl FnMut(Link, bool)) {
         let Some(node) = self.nodes.get(link.index()) else { return };
-        // Release is for threads that ask later. Acquire is for the edges.
+        // Release is for threads that check this link later. Acquire is for the edges.
         let mut at = node.first.swap(if well { DONE } else { FAILED }, Ordering::AcqRel);
         for _ in 0..self.edges.len() {
             let Some(edge) = self.edges.get(at as usize) else { return };
@@ -149,17 +150,17 @@ impl Links {
     }
 }
 
-/// Counts one dependency as done. For the last one, returns whether all succeeded.
+/// Counts one dependency as done. If it was the last one, returns whether all dependencies succeeded.
 fn count_down(node: &Node, spoilt: u32) -> Option<bool> {
     if spoilt != 0 {
         node.waits_for.fetch_or(spoilt, Ordering::Relaxed);
     }
-    // Release and Acquire: the thread that counts last sees what the others did.
+    // Release and Acquire: the thread that counts last sees everything that the other threads did.
     let before = node.waits_for.fetch_sub(1, Ordering::AcqRel);
     (before & !SPOILT == 1).then_some(before & SPOILT == 0)
 }
 
-/// Reserves this many of the next entries. None if not enough are left.
+/// Reserves this many of the next entries. `None` if not enough entries are left.
 fn take(used: &AtomicU32, count: u32, room: usize) -> Option<u32> {
     let mut at = used.load(Ordering::Relaxed);
     loop {
@@ -180,7 +181,7 @@ mod tests {
         links.link(others.iter().copied().map(Some)).unwrap()
     }
 
-    /// The links that are released, with their success.
+    /// The links that are released, each with whether its dependencies succeeded.
     fn freed(links: &Links, done: Link, well: bool) -> Vec<(usize, bool)> {
         let mut freed = Vec::new();
         links.done(done, well, |link, well| freed.push((link.index(), well)));
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(freed(&links, bad, false), []);
         assert_eq!(freed(&links, good, true), [(2, false)]);
         let late = link(&links, &[bad]);
-        assert_eq!(links.start(late), Some(false), "what went wrong before counts too");
+        assert_eq!(links.start(late), Some(false), "a failure before the start counts too");
     }
 
     #[test]
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!((circle.index(), links.room()), (2, 3));
         links.clear();
         let odd = links.link([Some(Link::at(0)), Some(Link::at(77))].into_iter()).unwrap();
-        assert_eq!(links.start(odd), Some(true), "itself, and what is not there, is not waited for");
+        assert_eq!(links.start(odd), Some(true), "a link waits neither for itself nor for a link that does not exist");
         assert!(links.is_done(Link::at(77)) && links.start(Link::at(77)).is_none());
         links.done(Link::at(77), true, |_, _| unreachable!());
         let _ = second;
@@ -253,7 +254,7 @@ mod model {
             let threads = others.map(|other| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    // One reader must see the earlier writes of two writers.
+                    // One thread that reads must see the earlier writes of two threads.
                     shared.1.fetch_add(1, Ordering::Relaxed);
                     shared.0.done(other, true, |_, _| {
                         assert_eq!(shared.1.load(Ordering::Relaxed), 2);

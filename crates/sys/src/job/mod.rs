@@ -1,6 +1,6 @@
-//! The building blocks of a job system, so that the scheduler itself needs neither unsafe code nor allocation. Closures are held in a few
-//! words ([`Task`]) and may borrow as long as a thread waits for them ([`open`]). There is a bounded queue between any number of threads
-//! ([`Ring`]), dependencies ([`Links`]), and sleeping threads ([`Gate`]).
+//! The building blocks of a job system, so that the scheduler itself needs neither unsafe code nor allocation.
+//! A task holds a closure in a few words ([`Task`]). The closure may borrow as long as a thread waits for it ([`open`]).
+//! There is a bounded queue between any number of threads ([`Ring`]), dependencies ([`Links`]), and sleeping threads ([`Gate`]).
 
 mod gate;
 mod ledger;

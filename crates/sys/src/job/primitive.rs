@@ -1,4 +1,4 @@
-//! The primitives of the job system. They are replaceable, so that a model checker can check their orderings.
+//! The primitives of the job system. A model checker can replace them to check their memory orderings.
 
 #[cfg(not(loom))]
 pub(super) use real::*;
@@ -12,7 +12,7 @@ mod real {
 
     pub(crate) use crate::futex::wait;
 
-    /// A cell with the model checker's interface, so that it can watch each access.
+    /// A cell with the model checker's interface, so that the model checker can observe each access.
     #[derive(Debug)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -37,7 +37,7 @@ mod real {
     }
 }
 
-/// The wait and wake operations under the model checker: a futex is a mutex and a condition variable.
+/// Wait and wake for the model checker: a futex is a mutex and a condition variable.
 #[cfg(loom)]
 mod model {
     pub(crate) use loom::cell::UnsafeCell;
@@ -50,13 +50,13 @@ mod model {
 
     pub(crate) fn wait(word: &AtomicU32, value: u32) {
         let queue = QUEUE.0.lock().unwrap();
-        // The kernel checks the word under its own lock. A thread that wakes others takes the same lock.
+        // Like the kernel, check the word under a lock. A thread that wakes others takes the same lock.
         if word.load(Ordering::SeqCst) == value {
             drop(QUEUE.1.wait(queue).unwrap());
         }
     }
 
-    /// All threads wake, because the condition variable does not distinguish words. Threads with another word sleep again.
+    /// All threads wake, because the condition variable does not distinguish words. Threads that wait on another word sleep again.
     pub(crate) fn wake(_: &AtomicU32) {
         let _queue = QUEUE.0.lock().unwrap();
         QUEUE.1.notify_all();

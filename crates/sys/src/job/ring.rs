@@ -1,6 +1,6 @@
-//! `Ring`: a bounded queue that any number of threads push to and pop from, without a lock and without waiting. Each slot has a number that shows
-//! whether it is free or full (after Dmitry Vyukov's bounded queue). If a thread loses its CPU during a push, later values are hidden until it is
-//! back, but other threads never spin.
+//! `Ring`: a bounded queue that any number of threads push to and pop from, without a lock and without waiting.
+//! Each slot has a number that shows whether the slot is free or full (after Dmitry Vyukov's bounded queue).
+//! If a thread loses its CPU during a push, later values are hidden until the thread runs again. Other threads never spin meanwhile.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::primitive::{AtomicU64, Ordering, UnsafeCell};
 
-/// Two cache lines apart, because processors fetch lines in pairs.
+/// Keeps values two cache lines apart, because processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Apart<T>(T);
@@ -25,19 +25,20 @@ pub struct Ring<T> {
 }
 
 struct Slot<T> {
-    /// N means that the slot is free for value N. N + 1 means that it holds value N. The next value in this slot has number N + slots.
+    /// N means that the slot is free for value N. N + 1 means that the slot holds value N. The slot's next value has number N + slots.
     turn: AtomicU64,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the one thread that took a value's number from `tail` writes it. The one thread that took the number from `head` reads it, after the
-// writer's release of `turn`. Values move between threads, but references to them never do.
+// SAFETY: only the thread that took a value's number from `tail` writes the value.
+// Only the thread that took the number from `head` reads it, after the writer's release of `turn`.
+// Values move between threads, but references to them never do.
 unsafe impl<T: Send> Send for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 impl<T> Ring<T> {
-    /// Capacity for at least this many values: the next power of two, 2 or more. It allocates all memory.
+    /// Allocates room for at least this many values: the next power of two, 2 or more.
     pub fn new(capacity: usize) -> Ring<T> {
         let slots = capacity.max(2).next_power_of_two() as u64;
         let slot = |turn| Slot { turn: AtomicU64::new(turn), value: UnsafeCell::new(MaybeUninit::uninit()) };
@@ -52,7 +53,7 @@ impl<T> Ring<T> {
     /// The number of values, as far as one thread can see.
     #[inline]
     pub fn len(&self) -> usize {
-        // Read the head first: it never overtakes the tail, so the difference is at least 0.
+        // Read the head first. The head never overtakes the tail, so the difference is at least 0.
         let head = self.head.0.load(Ordering::Acquire);
         self.tail.0.load(Ordering::Acquire).saturating_sub(head) as usize
     }
@@ -63,7 +64,7 @@ impl<T> Ring<T> {
         self.len() == 0
     }
 
-    /// Whether there is a value to pop. A value that is just being pushed does not count.
+    /// Whether there is a value to pop. A value whose push has not ended does not count.
     #[inline]
     pub fn has_ready(&self) -> bool {
         let number = self.head.0.load(Ordering::Relaxed);
@@ -85,7 +86,7 @@ impl<T> Ring<T> {
         let mut number = self.tail.0.load(Ordering::Relaxed);
         let slot = loop {
             let slot = self.slot(number);
-            // Acquire: the thread that popped the previous value has read it.
+            // Acquire: the thread that popped the slot's previous value has read it.
             let turn = slot.turn.load(Ordering::Acquire);
             if turn == number {
                 let next = number + 1;
@@ -99,13 +100,13 @@ impl<T> Ring<T> {
                 number = self.tail.0.load(Ordering::Relaxed);
             }
         };
-        // SAFETY: the number was free for one thread, and is now ours. No thread reads the value before the store below.
+        // SAFETY: the number was free for one thread, and now this thread owns it. No thread reads the value before the store below.
         slot.value.with_mut(|place| unsafe { (*place).write(value) });
         slot.turn.store(number + 1, Ordering::Release);
         Ok(())
     }
 
-    /// Removes the oldest value. None if the queue is empty, or if that value is just being pushed.
+    /// Removes the oldest value. `None` if the queue is empty, or if the push of that value has not ended.
     #[inline]
     pub fn pop(&self) -> Option<T> {
         let mut number = self.head.0.load(Ordering::Relaxed);
@@ -125,14 +126,14 @@ impl<T> Ring<T> {
                 number = self.head.0.load(Ordering::Relaxed);
             }
         }
-        // SAFETY: the value was written, and only we have its number.
+        // SAFETY: the value was written, and only this thread has its number.
         Some(unsafe { self.take(number) })
     }
 
     /// Moves a value out and frees its slot.
     ///
     /// # Safety
-    /// The caller saw that the value with this number was written, took the number from `head`, and calls this once.
+    /// The caller saw that the value with this number was written, took the number from `head`, and calls this function once.
     #[inline]
     unsafe fn take(&self, number: u64) -> T {
         let slot = self.slot(number);
@@ -143,7 +144,7 @@ impl<T> Ring<T> {
     }
 }
 
-/// The pushing end for a single thread, which then needs no atomic step. Any number of threads pop from the [`Sink`].
+/// The pushing end for a single thread, which therefore needs no atomic operation. Any number of threads pop from the [`Sink`].
 #[derive(Debug)]
 pub struct Source<T> {
     ring: Arc<Ring<T>>,
@@ -157,14 +158,14 @@ pub struct Sink<T> {
     ring: Arc<Ring<T>>,
 }
 
-/// Both ends of a queue with capacity for at least this many values, as in [`Ring::new`].
+/// Makes both ends of a queue with room for at least this many values, as in [`Ring::new`].
 pub fn one_to_many<T>(capacity: usize) -> (Source<T>, Sink<T>) {
     let ring = Arc::new(Ring::new(capacity));
     (Source { ring: Arc::clone(&ring), next: Cell::new(0) }, Sink { ring })
 }
 
 impl<T> Source<T> {
-    /// The number of values, as far as one thread can see: never too low.
+    /// The number of values, as far as one thread can see. It is never too low.
     #[inline]
     pub fn len(&self) -> usize {
         self.next.get().saturating_sub(self.ring.head.0.load(Ordering::Relaxed)) as usize
@@ -187,17 +188,17 @@ impl<T> Source<T> {
         if slot.turn.load(Ordering::Acquire) != number {
             return Err(value);
         }
-        // SAFETY: the slot is free for this number. Only this source gives numbers, and it is neither cloned nor `Sync`.
+        // SAFETY: the slot is free for this number. Only this source assigns numbers, and it is neither cloned nor `Sync`.
         slot.value.with_mut(|place| unsafe { (*place).write(value) });
         self.next.set(number + 1);
-        // This store is for threads that ask for the length. Threads that pop use the slot's number.
+        // This store is for threads that read the length. Threads that pop use the slot's number.
         self.ring.tail.0.store(number + 1, Ordering::Relaxed);
         slot.turn.store(number + 1, Ordering::Release);
         Ok(())
     }
 }
 
-/// Values that were removed from a [`Sink`] in one step and are moved out one by one. Dropping this drops the rest.
+/// Values that one step removed from a [`Sink`], to be moved out one by one. Dropping this drops the remaining values.
 #[derive(Debug)]
 pub struct Claim<T> {
     ring: Arc<Ring<T>>,
@@ -218,7 +219,7 @@ impl<T> Claim<T> {
         self.next == self.end
     }
 
-    /// The oldest value left.
+    /// Moves out the oldest value left.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.is_empty() {
@@ -226,7 +227,7 @@ impl<T> Claim<T> {
         }
         let number = self.next;
         self.next += 1;
-        // SAFETY: `claim` saw that the value was written, and took its number. Each number is given out once, here.
+        // SAFETY: `claim` saw that the value was written, and took its number. Only this line uses that number, and only once.
         Some(unsafe { self.ring.take(number) })
     }
 }
@@ -238,7 +239,7 @@ impl<T> Drop for Claim<T> {
 }
 
 impl<T> Sink<T> {
-    /// Removes up to `most` values at once. None if the queue is empty.
+    /// Removes up to `most` values at once. `None` if the queue is empty.
     #[inline]
     pub fn claim(&self, most: u64) -> Option<Claim<T>> {
         let ring = &self.ring;

@@ -1,5 +1,5 @@
-//! `open`: lends borrowing tasks to other threads, and returns only when all of them are gone (run or dropped). A leaked task makes it wait for ever.
-//! So a task's type need not contain the borrow.
+//! `open`: lends borrowing tasks to other threads, and returns only when all tasks are gone (run or dropped).
+//! If a task is leaked, `open` waits for ever. So a task's type need not contain the borrow.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,14 +9,14 @@ use super::ledger::Ledger;
 use super::primitive::{AtomicU64, Ordering};
 use super::task::{Task, Words};
 
-/// More tasks than can ever be lent. The count includes this value until the opener has reported how many tasks it lent itself. Until then the count
-/// cannot reach 0, and lending costs the opener no atomic step.
+/// A number of tasks that nobody can ever lend. It is part of the count until the opener has reported how many tasks it lent itself.
+/// While the count includes this number, it cannot reach 0, and the opener lends tasks without an atomic operation.
 const OPEN: u64 = 1 << 62;
 
-/// Makes tasks that may borrow for `'env`, on the thread that opened the scope or in one of its tasks.
+/// Makes tasks that may borrow for `'env`. It is used on the thread that opened the scope, or in one of the scope's tasks.
 pub struct JobScope<'env, D> {
     ledger: *const Ledger<D>,
-    /// The number of tasks that the opener has lent. None on other threads, and in tasks.
+    /// The number of tasks that the opener has lent. `None` on other threads, and in tasks.
     own: Option<Cell<u64>>,
     /// Makes the type invariant in `'env`.
     borrows: PhantomData<Cell<&'env ()>>,
@@ -29,7 +29,7 @@ impl<'env, D> JobScope<'env, D> {
         JobScope { ledger, own: None, borrows: PhantomData }
     }
 
-    /// A task that may borrow.
+    /// Makes a task that may borrow.
     #[inline]
     pub fn task<S, F>(&self, label: u32, job: F) -> Task<S, D>
     where
@@ -38,7 +38,7 @@ impl<'env, D> JobScope<'env, D> {
     {
         match &self.own {
             Some(own) => own.set(own.get() + 1),
-            // SAFETY: the ledger lives as long as this scope. Relaxed suffices: the task that we are in is counted, so the count is not near 0.
+            // SAFETY: the ledger lives as long as this scope. Relaxed suffices: the count includes the current task, so it is not near 0.
             None => _ = unsafe { &*self.ledger }.pending.fetch_add(1, Ordering::Relaxed),
         }
         // SAFETY: `call_lent` takes an `F` out. `'env` outlives the call of `open`, which waits until the task is gone.
@@ -54,7 +54,7 @@ impl<'env, D> JobScope<'env, D> {
 }
 
 /// # Safety
-/// The words hold an `F`, which this takes out of them, and the ledger lives.
+/// The words hold an `F`, which this function takes out of them, and the ledger lives.
 unsafe fn call_lent<'env, F, S, D>(words: *mut Words, slot: Option<&S>, ledger: *const Ledger<D>)
 where
     F: FnOnce(&S, &JobScope<'env, D>),
@@ -92,9 +92,10 @@ impl fmt::Debug for Left<'_> {
     }
 }
 
-/// Calls `body`, which may make tasks that borrow for `'env`, and returns when all of them are gone. Until then it calls `settle`
-/// repeatedly. `settle` should run tasks, or sleep until a [`Tally`](super::Tally) releases the bit `waiter`. Returns `data` too. If `body`
-/// panics, this function still waits for the tasks. If `settle` panics, the process ends.
+/// Calls `body`, which may make tasks that borrow for `'env`, and returns when all tasks are gone. Also returns `data`.
+/// While tasks are left, this function calls `settle` repeatedly.
+/// `settle` should run tasks, or sleep until a [`Tally`](super::Tally) releases the bit `waiter`.
+/// If `body` panics, this function still waits for the tasks. If `settle` panics, the process ends.
 pub fn open<'env, D, R>(
     waiter: u64,
     data: D,
@@ -109,7 +110,7 @@ pub fn open<'env, D, R>(
     (result, ledger.data)
 }
 
-/// Waits when it is dropped.
+/// Waits for the tasks when it is dropped.
 struct Settling<'env, 'l, D, F: FnMut(&Left<'_>)> {
     scope: JobScope<'env, D>,
     pending: &'l AtomicU64,

@@ -1,5 +1,5 @@
-//! `Task`: a closure of a few words, stored in place, that runs once or is dropped. Its type does not show its borrows: a
-//! [`JobScope`](super::JobScope) makes it, and a thread waits until it is gone.
+//! `Task`: a closure of a few words, stored in place, that runs once or is dropped. The type of a task does not show its borrows.
+//! A [`JobScope`](super::JobScope) makes the task, and a thread waits until the task is gone.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,15 +10,15 @@ use super::ledger::Ledger;
 
 const WORDS: usize = 6;
 
-/// The maximum size of a closure's captures, in bytes: six references. Borrow larger data as a whole.
+/// The maximum size of a closure's captures, in bytes: six references. A closure with more data should borrow it as a whole.
 pub const CAPTURED_BYTES_MAX: usize = WORDS * size_of::<usize>();
 
 pub(super) type Words = MaybeUninit<[usize; WORDS]>;
 
-/// Moves the closure out of the words, and calls it, or drops it if there is no slot.
+/// Moves the closure out of the words, and calls it. If there is no slot, drops it instead.
 type Call<S, D> = unsafe fn(*mut Words, Option<&S>, *const Ledger<D>);
 
-/// A closure that runs once, on a thread that passes its slot `S`, or is dropped. The waiting thread holds data `D`.
+/// A closure that either runs once, on a thread that passes its slot `S`, or is dropped. The waiting thread holds data `D`.
 pub struct Task<S, D> {
     words: Words,
     call: Call<S, D>,
@@ -27,24 +27,28 @@ pub struct Task<S, D> {
     label: u32,
 }
 
-// SAFETY: the closure was `Send` when it was stored. The ledger has `Sync` data, lives until this task is gone, and is only read and counted in.
+// SAFETY: the closure was `Send` when it was stored. The ledger has `Sync` data and lives until this task is gone.
+// The task only reads the ledger and counts in it.
 unsafe impl<S, D: Sync> Send for Task<S, D> {}
 
 impl<S, D> Task<S, D> {
-    /// A task that borrows nothing and that nothing waits for.
+    /// A task that borrows nothing, and that no thread waits for.
     #[inline]
     pub fn free<F: FnOnce(&S) + Send + 'static>(label: u32, job: F) -> Task<S, D> {
-        // SAFETY: nothing is borrowed, and `call_free` takes an `F` out.
+        // SAFETY: the task borrows nothing, and `call_free` takes an `F` out.
         unsafe { Task::holding(label, job, call_free::<F, S, D>, ptr::null()) }
     }
 
     /// # Safety
-    /// `call` must take an `F` out of the words. The ledger and everything that `job` borrows must live until this task is run or dropped.
+    /// `call` must take an `F` out of the words. The ledger and all data that `job` borrows must live until this task is run or dropped.
     #[inline]
     pub(super) unsafe fn holding<F>(label: u32, job: F, call: Call<S, D>, ledger: *const Ledger<D>) -> Task<S, D> {
         const {
             assert!(size_of::<F>() <= CAPTURED_BYTES_MAX, "the closure captures more than 48 bytes: let it borrow");
-            assert!(align_of::<F>() <= align_of::<Words>(), "the closure captures what is aligned to more than a word");
+            assert!(
+                align_of::<F>() <= align_of::<Words>(),
+                "the closure captures data that is aligned to more than a word"
+            );
         }
         let mut words = Words::uninit();
         // SAFETY: the assertions above show that the closure fits and is aligned.
@@ -83,11 +87,11 @@ impl<S, D> Task<S, D> {
     #[inline]
     fn end(self, slot: Option<&S>, tally: &Tally<D>) {
         let mut task = ManuallyDrop::new(self);
-        // Report first: a thread that waits for the earlier tasks must not wait for this one too.
+        // Report first: a thread that waits for the earlier tasks must not wait for this task too.
         tally.turn_to(task.ledger);
         let _gone = Gone { ledger: task.ledger, tally };
-        // SAFETY: the closure is in the words. This task is not dropped, so nothing takes it out again. The ledger lives until the task is counted as
-        // gone, which `Gone` does last.
+        // SAFETY: the closure is in the words. This task is not dropped, so nothing takes the closure out again.
+        // The ledger lives until the task is counted as gone, which `Gone` does last.
         unsafe { (task.call)(&mut task.words, slot, task.ledger) };
     }
 }
@@ -96,7 +100,7 @@ impl<S, D> Drop for Task<S, D> {
     fn drop(&mut self) {
         let tally = Tally::new();
         let _gone = Gone { ledger: self.ledger, tally: &tally };
-        // SAFETY: as in `end`. This is the only other place that takes the closure out, and both own the task.
+        // SAFETY: as in `end`. No other place takes the closure out, and both places own the task.
         unsafe { (self.call)(&mut self.words, None, self.ledger) };
     }
 }
@@ -108,7 +112,7 @@ impl<S, D> fmt::Debug for Task<S, D> {
 }
 
 /// # Safety
-/// The words hold an `F`, which this takes out of them.
+/// The words hold an `F`, which this function takes out of them.
 unsafe fn call_free<F: FnOnce(&S), S, D>(words: *mut Words, slot: Option<&S>, _: *const Ledger<D>) {
     // SAFETY: as the caller promises.
     let job = unsafe { words.cast::<F>().read() };
@@ -132,9 +136,10 @@ impl<D> Drop for Gone<'_, D> {
     }
 }
 
-/// Tasks that one thread ended but has not yet reported to the waiting threads. Reporting each separately would cost an atomic step per task.
+/// Tasks that one thread ended but has not yet reported to the waiting threads.
+/// Reporting each task separately would cost an atomic operation per task.
 pub struct Tally<D> {
-    /// The ledger of these tasks. It is alive because they are not reported yet. Null if no task is counted.
+    /// The ledger of these tasks. The ledger is alive because the tasks are not reported yet. Null if no task is counted.
     ledger: Cell<*const Ledger<D>>,
     count: Cell<u64>,
     /// A bit for the slot of each waiter that no longer has to wait.
@@ -147,7 +152,7 @@ impl<D> Tally<D> {
         Tally { ledger: Cell::new(ptr::null()), count: Cell::new(0), released: Cell::new(0) }
     }
 
-    /// If the counted tasks have another ledger, reports them first.
+    /// If the counted tasks have another ledger than this one, reports them first.
     #[inline]
     fn turn_to(&self, ledger: *const Ledger<D>) {
         if !ptr::eq(self.ledger.get(), ledger) {
@@ -157,13 +162,13 @@ impl<D> Tally<D> {
 
     #[inline]
     fn add(&self, ledger: *const Ledger<D>) {
-        // The task may have run tasks of other ledgers.
+        // Report again, because the task may have run tasks of other ledgers.
         self.turn_to(ledger);
         self.ledger.set(ledger);
         self.count.set(self.count.get() + 1);
     }
 
-    /// Reports to the waiting threads. Call it often, because they wait for it.
+    /// Reports the ended tasks to the waiting threads. Call it often, because these threads wait for it.
     #[inline]
     pub fn report(&self) {
         let (ledger, count) = (self.ledger.replace(ptr::null()), self.count.replace(0));
@@ -180,14 +185,14 @@ impl<D> Tally<D> {
         self.count.get()
     }
 
-    /// A bit for the slot of each waiter that became free since the last call. Wake these.
+    /// A bit for the slot of each waiter that became free since the last call. The caller must wake these waiters.
     #[inline]
     pub fn take_released(&self) -> u64 {
         self.released.replace(0)
     }
 }
 
-// SAFETY: it holds only the right to count in a ledger, whose data are `Sync`.
+// SAFETY: a tally holds only the right to count in a ledger, whose data are `Sync`.
 unsafe impl<D: Sync> Send for Tally<D> {}
 
 impl<D> Default for Tally<D> {

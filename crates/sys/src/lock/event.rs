@@ -4,10 +4,10 @@ use super::primitive::{AtomicU32, By, Kind, Ordering, Releaser, begin, relax, sp
 
 const NOT_YET: u32 = 0;
 const HAPPENED: u32 = 1;
-/// Not yet happened, and a thread may sleep.
+/// The event has not happened yet, and a thread may sleep.
 const WAITED_FOR: u32 = 2;
 
-/// An event that happens once, until it is reset. Writes before [`set`](Event::set) are visible to threads that have waited.
+/// An event happens once, until it is reset. Threads that have waited see all writes before [`set`](Event::set).
 ///
 /// ```
 /// use evenkeel_sys::lock::Event;
@@ -57,9 +57,9 @@ impl Event {
         self.word.load(Ordering::Relaxed) == WAITED_FOR
     }
 
-    /// Resets the event. No thread may still be waiting for the previous one.
+    /// Resets the event. Call it only when no thread still waits for the event.
     pub fn reset(&self) {
-        // Reset only an event that has happened. Otherwise this would overwrite WAITED_FOR, and the next `set` would wake nobody.
+        // Reset only an event that has happened. Otherwise this would overwrite WAITED_FOR, and the next `set` would wake no thread.
         let _ = self.word.compare_exchange(HAPPENED, NOT_YET, Ordering::Relaxed, Ordering::Relaxed);
     }
 

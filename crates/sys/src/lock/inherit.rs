@@ -1,6 +1,7 @@
-//! `Inherit`: a lock whose holder runs with the priority of its most urgent waiter (`FUTEX_LOCK_PI`). If a real-time tick thread shares
-//! data with ordinary threads, any other lock makes the tick thread wait as long as third threads keep the holder from running. We measured
-//! 1 to 2.8 s for a spin lock. With this lock the tick thread waits only as long as the holder itself takes.
+//! `Inherit`: a lock whose holder runs with the priority of its most urgent waiter (`FUTEX_LOCK_PI`).
+//! Suppose that a real-time tick thread shares data with ordinary threads.
+//! With any other lock, the tick thread waits as long as third threads keep the holder from running. For a spin lock we measured 1 to 2.8 s.
+//! With this lock the tick thread waits only as long as the holder itself takes.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,14 +17,14 @@ const FREE: u32 = 0;
 const HOLDER: u32 = 0x3fff_ffff;
 
 thread_local! {
-    /// The kernel's number of this thread, read once, because a lock must not cost a system call. A forked child has another number, so it
-    /// must not take these locks before exec. The same holds for most locks.
+    /// The kernel's number of this thread, read once, because a lock must not cost a system call.
+    /// A forked child has another number, so it must not take these locks before exec. The same is true of most locks.
     static OWN: Cell<u32> = const { Cell::new(FREE) };
 }
 
 #[derive(Debug)]
 pub(super) struct Inherit {
-    /// 0, or the holder's number with a bit for waiters. The kernel uses this word too.
+    /// The word is 0, or the holder's number with a bit for waiters. The kernel uses this word too.
     word: AtomicU32,
 }
 
@@ -47,7 +48,7 @@ impl Inherit {
         let holder = self.word.load(Ordering::Relaxed) & HOLDER;
         let _waiting = waits::begin(Kind::InheritMutex, self, By::Holder(holder));
         loop {
-            // The kernel takes the lock for us. Or it lends the holder our priority and lets us sleep.
+            // The kernel takes the lock for us. Or it lends the holder our priority, and we sleep.
             match futex::lock_pi(&self.word, Flags::PRIVATE, None).map_err(Errno::from) {
                 Ok(()) => return,
                 // The holder is about to end, or a signal arrived.

@@ -1,5 +1,5 @@
-//! `Inherit` for systems without a lock whose holder inherits priority. It is a plain lock that knows its holder, so that it detects a thread that
-//! takes it twice.
+//! `Inherit` for systems without a lock whose holder inherits priority.
+//! This is a plain lock that knows its holder, so that it detects a thread that takes it twice.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +13,7 @@ const WAITED_FOR: u32 = 1 << 31;
 
 #[derive(Debug)]
 pub(super) struct Inherit {
-    /// 0, or the holder's number with a bit for waiters.
+    /// The word is 0, or the holder's number with a bit for waiters.
     word: AtomicU32,
 }
 
@@ -38,7 +38,7 @@ impl Inherit {
         let _waiting = waits::begin(Kind::InheritMutex, self, By::Holder(holder));
         let own = thread::id();
         loop {
-            // Other threads may sleep too, so this thread must wake one when it unlocks.
+            // Other threads may sleep too, so this thread must wake one of them when it unlocks.
             let found = self.word.compare_exchange(FREE, own | WAITED_FOR, Ordering::Acquire, Ordering::Relaxed);
             let Err(holder) = found else { return };
             if holder & !WAITED_FOR == own {
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn nothing_is_lost() {
         struct Shared(Inherit, std::cell::UnsafeCell<u64>);
-        // SAFETY: the cell is accessed only under the lock.
+        // SAFETY: the threads access the cell only under the lock.
         unsafe impl Sync for Shared {}
         let shared = Shared(Inherit::new(), std::cell::UnsafeCell::new(0));
         let shared = &shared;

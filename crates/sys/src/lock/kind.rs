@@ -1,6 +1,6 @@
 //! `Kind`: what a thread waits for.
 
-/// The kind of the awaited object.
+/// The kind of the lock or event that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A mutex.

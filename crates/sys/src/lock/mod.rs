@@ -1,6 +1,7 @@
-//! Locks for server loops. Waiters sleep in the kernel rather than yield, and take no tickets. They spin only briefly, and only if another CPU could
-//! release the lock meanwhile. On a single CPU a spinning waiter keeps the holder from running: we measured a loss of a third to nine tenths of the
-//! CPU's time. A yield gives away a whole time slice.
+//! Locks for server loops. Waiters sleep in the kernel rather than yield, and take no tickets.
+//! Waiters spin only briefly, and only if another CPU could release the lock meanwhile.
+//! On a single CPU a spinning waiter keeps the holder from running. We measured a loss of a third to nine tenths of the CPU's time.
+//! A yield gives away a whole time slice.
 
 mod event;
 #[cfg(not(loom))]

@@ -1,11 +1,11 @@
-//! `Plain`: a lock in one word. A thread that finds it held sleeps, and the release wakes one sleeper. A thread that arrives meanwhile may
-//! take the lock first, because a lock that is handed over would be idle while the next thread wakes.
+//! `Plain`: a lock in one word. A thread that finds the lock held sleeps, and the release wakes one sleeper.
+//! A thread that arrives meanwhile may take the lock first. If the release passed the lock on, the lock would be idle while the next thread wakes.
 
 use super::primitive::{AtomicU32, By, Kind, Ordering, Releaser, begin, relax, spins, wait, wake};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and a thread may sleep.
+/// The lock is held, and a thread may sleep.
 const WAITED_FOR: u32 = 2;
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Plain {
             }
         }
         loop {
-            // Mark the word: from here on a thread sleeps. We cannot know whether we are the last, so at worst this causes one unneeded wake.
+            // Mark the word: from here on a thread sleeps. We cannot know whether we are the last waiter, so at worst this causes one unneeded wake.
             if seen != WAITED_FOR && self.word.swap(WAITED_FOR, Ordering::Acquire) == FREE {
                 return;
             }
@@ -57,7 +57,7 @@ impl Plain {
         }
     }
 
-    /// Spins for a moment. If others already sleep, they have spun before, so more spinning is pointless.
+    /// Spins for a moment. If other threads already sleep, they have spun before, so more spinning is pointless.
     fn look(&self) -> u32 {
         let mut left = spins();
         loop {

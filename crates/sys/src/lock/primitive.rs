@@ -1,4 +1,4 @@
-//! The primitives of the locks: an atomic word, and waiting on it. They are replaceable, so that a model checker can check their orderings.
+//! The primitives of the locks: an atomic word, and waiting on it. A model checker can replace them to check their memory orderings.
 
 #[cfg(not(loom))]
 pub(super) use real::*;
@@ -22,7 +22,7 @@ mod real {
 
     /// How often to spin before sleeping. 0 if all threads share one CPU.
     pub(crate) fn spins() -> u32 {
-        /// 0 means unknown; otherwise the number plus one.
+        /// 0 means unknown. Otherwise this is the number of spins plus one.
         static KNOWN: AtomicU32 = AtomicU32::new(0);
         match KNOWN.load(Ordering::Relaxed) {
             0 => {
@@ -39,10 +39,10 @@ mod real {
     }
 }
 
-/// The wait and wake operations under the model checker: a futex is one queue under a mutex, for all words.
+/// Wait and wake for the model checker: a futex is one queue under a mutex, for all words.
 #[cfg(loom)]
 mod model {
-    /// The model checker logs no waits, so this only stands in for the real type.
+    /// The model checker logs no waits, so this type only replaces the real one.
     pub(crate) enum Kind {
         Mutex,
         Read,
@@ -87,14 +87,14 @@ mod model {
 
     pub(crate) fn wait(word: &AtomicU32, value: u32) {
         let mut queue = QUEUE.0.lock().unwrap();
-        // The kernel checks the word under its own lock. A thread that wakes others takes the same lock.
+        // Like the kernel, check the word under a lock. A thread that wakes others takes the same lock.
         if word.load(Ordering::SeqCst) != value {
             return;
         }
         let own = (address(word), queue.next);
         queue.next += 1;
         queue.sleepers.push(own);
-        // The condition variable wakes all threads. Threads that were not meant sleep again, so that a missing wake is detected.
+        // The condition variable wakes all threads. Threads that this wake is not for sleep again, so that the checker detects a missing wake.
         while queue.sleepers.contains(&own) {
             queue = QUEUE.1.wait(queue).unwrap();
         }

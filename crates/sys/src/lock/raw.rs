@@ -1,4 +1,4 @@
-//! The locks with the data that they guard. The guards and the rest of the standard library's interface come from `lock_api`.
+//! The locks together with the data that they guard. The crate `lock_api` adds the guards and the rest of the standard library's interface.
 
 use super::inherit::Inherit;
 use super::plain::Plain;
@@ -45,8 +45,8 @@ pub struct RawInherit(Inherit);
 #[derive(Debug)]
 pub struct RawReadWrite(ReadWrite);
 
-// SAFETY: between a `lock` (or a successful `try_lock`) and its `unlock`, no other thread gets the lock. The word goes from free to held in one
-// atomic step, with acquire and release. The model checker has tried every order of two threads.
+// SAFETY: between a `lock` (or a successful `try_lock`) and its `unlock`, no other thread gets the lock.
+// The word goes from free to held in one atomic operation, with acquire and release. The model checker has tried every order of two threads.
 unsafe impl lock_api::RawMutex for RawPlain {
     const INIT: RawPlain = RawPlain(Plain::new());
     type GuardMarker = lock_api::GuardNoSend;
@@ -68,8 +68,8 @@ unsafe impl lock_api::RawMutex for RawPlain {
     }
 }
 
-// SAFETY: as above. If the lock is held, the kernel gives it to one waiting thread at a time. A guard stays with its thread (`GuardNoSend`), whose
-// number is in the word.
+// SAFETY: as above. If the lock is held, the kernel gives it to one waiting thread at a time.
+// A guard stays with its thread (`GuardNoSend`), whose number is in the word.
 unsafe impl lock_api::RawMutex for RawInherit {
     const INIT: RawInherit = RawInherit(Inherit::new());
     type GuardMarker = lock_api::GuardNoSend;
@@ -91,8 +91,9 @@ unsafe impl lock_api::RawMutex for RawInherit {
     }
 }
 
-// SAFETY: a writer gets the lock only when the count of holders is 0, and sets a value that stops all readers. A reader gets it only when no writer
-// holds it. Each is one atomic step, with acquire and release. The model checker has tried the orders of up to three threads.
+// SAFETY: a writer gets the lock only when the count of holders is 0, and sets a value that stops all readers.
+// A reader gets the lock only when no writer holds it. Both use one atomic operation, with acquire and release.
+// The model checker has tried the orders of up to three threads.
 unsafe impl lock_api::RawRwLock for RawReadWrite {
     const INIT: RawReadWrite = RawReadWrite(ReadWrite::new());
     type GuardMarker = lock_api::GuardNoSend;

@@ -1,21 +1,22 @@
-//! `ReadWrite`: many readers or one writer, in two words. New readers wait as soon as a writer waits: a tick that writes once must not wait behind an
-//! endless stream of readers. The counting is that of the standard library's futex lock.
+//! `ReadWrite`: many readers or one writer, in two words. New readers wait as soon as a writer waits.
+//! So a tick that writes once does not wait behind an endless stream of readers.
+//! The lock counts as the standard library's futex lock does.
 
 use super::primitive::{AtomicU32, By, Kind, Ordering, Releaser, begin, relax, spins, wait, wake};
 
-/// The unit of the number of readers that hold the lock, in the lower 30 bits of `state`. If all 30 bits are set, a writer holds it.
+/// One reader, in the count of readers that hold the lock (the lower 30 bits of `state`). If all 30 bits are set, a writer holds the lock.
 const ONE_READER: u32 = 1;
 const HOLDERS: u32 = (1 << 30) - 1;
 const WRITER: u32 = HOLDERS;
 const READERS_MAX: u32 = HOLDERS - 1;
-/// A thread may sleep: readers on `state`, writers on `writers`.
+/// These bits say that threads may sleep: readers on `state`, writers on `writers`.
 const READERS_WAIT: u32 = 1 << 30;
 const WRITERS_WAIT: u32 = 1 << 31;
 
 #[derive(Debug)]
 pub(super) struct ReadWrite {
     state: AtomicU32,
-    /// Incremented each time a writer is woken. Writers sleep on a separate word, so that their wake does not go to a reader.
+    /// The lock increments this number each time it wakes a writer. Writers sleep on a separate word, so that no reader gets their wake.
     writers: AtomicU32,
     releaser: Releaser,
 }
@@ -122,7 +123,7 @@ impl ReadWrite {
         self.state.compare_exchange_weak(from, to, Ordering::Acquire, Ordering::Relaxed).map(|_| ())
     }
 
-    /// Sets a bit that announces a sleeper, or returns the current state.
+    /// Sets a bit that announces a sleeper. If the state has changed, returns the current state.
     fn announce(&self, state: u32, bit: u32) -> Result<(), u32> {
         if state & bit != 0 {
             return Ok(());
@@ -142,7 +143,7 @@ impl ReadWrite {
                 }
                 continue;
             }
-            // Each reader is a thread with a stack. To get here, a guard must have been leaked a billion times.
+            // Each reader is a thread with a stack. So this can happen only if guards were leaked a billion times.
             assert!(state & HOLDERS != READERS_MAX, "too many readers hold a lock");
             if let Err(now) = self.announce(state, READERS_WAIT) {
                 state = now;
@@ -172,7 +173,7 @@ impl ReadWrite {
                 continue;
             }
             others = WRITERS_WAIT;
-            // Read this number (with acquire) before the state is read again. If the number changes, there was a wake in between.
+            // Read this number (with acquire) before reading the state again. If the number changes, there was a wake in between.
             let number = self.writers.load(Ordering::Acquire);
             state = self.state.load(Ordering::Relaxed);
             if is_free(state) || state & WRITERS_WAIT == 0 {
@@ -196,8 +197,8 @@ impl ReadWrite {
         }
     }
 
-    /// Called when the lock is free and a thread may sleep: wakes a writer, or otherwise all readers. If a thread has taken the lock meanwhile, that
-    /// thread will do so.
+    /// Wakes a writer, or otherwise all readers. Called when the lock is free and a thread may sleep.
+    /// If another thread has taken the lock meanwhile, that thread will wake the sleepers.
     #[cold]
     fn hand_on(&self, mut state: u32) {
         let change = |from, to| self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
@@ -207,7 +208,7 @@ impl ReadWrite {
                     self.wake_writer();
                     return;
                 }
-                // Readers may have started to wait too.
+                // Readers may have started to wait in the meantime.
                 Err(now) => state = now,
             }
         }
@@ -215,7 +216,7 @@ impl ReadWrite {
             if change(state, READERS_WAIT).is_err() || self.wake_writer() {
                 return;
             }
-            // The writer is not asleep yet and will find the lock free. So wake the readers.
+            // The writer does not sleep yet and will find the lock free. So wake the readers.
             state = READERS_WAIT;
         }
         if state == READERS_WAIT && change(state, 0).is_ok() {
@@ -225,7 +226,7 @@ impl ReadWrite {
 
     /// Wakes one writer. Returns whether a writer slept.
     fn wake_writer(&self) -> bool {
-        // Release: a thread that sees this number sees the earlier state.
+        // Release: a thread that sees this number also sees the earlier state.
         self.writers.fetch_add(1, Ordering::Release);
         wake(&self.writers, 1)
     }
@@ -253,7 +254,7 @@ mod model {
                 thread::spawn(move || match does {
                     Does::Read => {
                         shared.0.read();
-                        // The two steps of a writer must be visible together or not at all.
+                        // Other threads must see the two steps of a writer together or not at all.
                         let first = shared.1.load(Ordering::Relaxed);
                         assert_eq!(first, shared.2.load(Ordering::Relaxed));
                         shared.0.unlock_read();

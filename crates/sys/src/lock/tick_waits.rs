@@ -1,5 +1,5 @@
-//! `tick_waits`: the waits of this thread's ticks for locks and events, for the telemetry page. Outside of ticks it costs one read of
-//! thread-local memory, and only in threads that wait anyway. Taking a free lock never gets here.
+//! `tick_waits`: how long this thread's ticks waited for locks and events, for the telemetry page.
+//! Outside of ticks it costs one read of thread-local memory, and only in threads that wait anyway. Taking a free lock never runs this code.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use super::kind::Kind;
 use crate::thread;
 
 thread_local! {
-    /// The waits of the tick that this thread is in. None between two ticks, and in all other threads.
+    /// The waits of the current tick of this thread. `None` between two ticks, and in all other threads.
     static OF_TICK: Cell<Option<TickWaits>> = const { Cell::new(None) };
     /// The kernel's number of this thread, read once. 0 means unknown.
     static OWN: Cell<u32> = const { Cell::new(0) };
@@ -17,26 +17,26 @@ thread_local! {
 /// The waits for locks and events inside one tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickWaits {
-    /// The sum of all waits in nanoseconds. It includes the time in which the thread could have continued but had no CPU.
+    /// The sum of all waits in nanoseconds. This includes time in which the thread could have continued but had no CPU.
     pub total_ns: u64,
-    /// The longest wait. None if the tick never waited.
+    /// The longest wait. `None` if the tick never waited.
     pub longest: Option<TickWait>,
 }
 
 /// A wait inside a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickWait {
-    /// The kind of the awaited object.
+    /// The kind of the lock or event.
     pub kind: Kind,
-    /// The address of the awaited object.
+    /// The address of the lock or event.
     pub address: usize,
     /// How long the wait took, in nanoseconds.
     pub length_ns: u64,
-    /// The thread that held the lock last or set the event, by the kernel's number, if that is known.
+    /// The thread that last held the lock or that set the event, by the kernel's number, if that thread is known.
     pub by: Option<u32>,
 }
 
-/// Begins a tick of this thread: sums its waits from now on.
+/// Begins a tick of this thread. From now on, the thread's waits are added up.
 ///
 /// ```
 /// use evenkeel_sys::lock::tick_waits::{self, TickWaits};
@@ -57,8 +57,8 @@ pub fn end() -> Option<TickWaits> {
     OF_TICK.try_with(Cell::take).ok().flatten()
 }
 
-/// The thread that released a lock or set an event while others slept, so that a waiter can name the thread that it waited for. It costs
-/// nothing while no thread sleeps.
+/// The thread that released a lock or set an event while others slept. A waiter can then name the thread that it waited for.
+/// The record costs nothing while no thread sleeps.
 #[derive(Debug)]
 pub(crate) struct Releaser(AtomicU32);
 
@@ -67,7 +67,7 @@ impl Releaser {
         Releaser(AtomicU32::new(0))
     }
 
-    /// Records that the calling thread is about to release. Call it before the release, because the lock may be freed afterwards.
+    /// Records that the calling thread is about to release the lock. Call it before the release, because the lock may be freed afterwards.
     #[cold]
     pub(crate) fn is_this_thread(&self) {
         let own = OWN.try_with(|own| {
@@ -83,9 +83,9 @@ impl Releaser {
 /// The thread that a waiter waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By<'a> {
-    /// The thread that releases the lock.
+    /// The waiter waits for the thread that releases the lock.
     Releaser(&'a Releaser),
-    /// The thread with this number, which holds it.
+    /// The waiter waits for the thread with this number, which holds the lock.
     Holder(u32),
 }
 

@@ -1,6 +1,6 @@
-//! `waits`: a log of long waits, to find what delays a server. It has each wait for a lock or an event above a threshold, minus the time in which the
-//! waiter could have continued but had no CPU. When it is off, it costs one load, and only for threads that wait anyway. Taking a free lock never
-//! gets here.
+//! `waits`: a log of long waits for locks and events, to find what delays a server. The log has each wait above a threshold.
+//! The log subtracts the time in which the waiter could have continued but had no CPU.
+//! While the log is off, it costs one load, and only for threads that wait anyway. Taking a free lock never runs this code.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,25 +12,25 @@ use crate::clock;
 use crate::schedstat::RunDelay;
 use crate::thread;
 
-/// The maximum number of waits to hold until they are read.
+/// The maximum number of waits in the log until the caller takes them.
 const KEPT_MAX: usize = 4096;
-/// No wait is this long, so nothing is logged.
+/// The threshold while the log is off. No wait is this long.
 const OFF: u64 = u64::MAX;
 
 static OVER_NS: AtomicU64 = AtomicU64::new(OFF);
 static LOG: Mutex<LongWaits> = Mutex::new(LongWaits { waits: Vec::new(), lost: 0 });
 
 thread_local! {
-    /// The kernel's count of how long this thread waited for a CPU. The inner None means that the kernel does not count it.
+    /// The kernel's count of how long this thread waited for a CPU. The inner `None` means that the kernel does not count this.
     static RUN_DELAY: OnceCell<Option<RunDelay>> = const { OnceCell::new() };
 }
 
 /// A long wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongWait {
-    /// The kind of the awaited object.
+    /// The kind of the lock or event.
     pub kind: Kind,
-    /// The address of the awaited object.
+    /// The address of the lock or event.
     pub address: usize,
     /// The waiting thread, by the kernel's number.
     pub thread: u32,
@@ -38,8 +38,8 @@ pub struct LongWait {
     pub start_ns: u64,
     /// How long the wait took, in nanoseconds, without `no_cpu_ns`.
     pub length_ns: u64,
-    /// How long the thread had no CPU after the wait was over, in nanoseconds. None if the kernel does not count this; `length_ns` then
-    /// includes it.
+    /// How long the thread had no CPU after the wait was over, in nanoseconds.
+    /// If the kernel does not count this time, the field is `None`, and `length_ns` includes the time.
     pub no_cpu_ns: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ pub struct LongWaits {
     pub lost: u64,
 }
 
-/// From now on logs every wait longer than this, in nanoseconds. Allocates the memory of the log.
+/// From now on, logs every wait longer than this, in nanoseconds. Allocates the memory of the log.
 pub fn log_over_ns(over_ns: u64) {
     let mut log = log();
     let missing = KEPT_MAX.saturating_sub(log.waits.capacity());
@@ -73,7 +73,7 @@ pub fn log_over_ns(over_ns: u64) {
     OVER_NS.store(over_ns.min(OFF - 1), Ordering::Relaxed);
 }
 
-/// Stops logging. Logged waits can still be read.
+/// Stops logging. The caller can still take the waits in the log.
 pub fn stop_log() {
     OVER_NS.store(OFF, Ordering::Relaxed);
 }
@@ -91,7 +91,7 @@ fn log() -> std::sync::MutexGuard<'static, LongWaits> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A wait that lasts until this is dropped. None while nothing is logged, and the thread is not in a tick.
+/// A wait that lasts until this value is dropped. `None` if nothing is logged and the thread is not in a tick.
 pub(crate) fn begin<'a, T>(kind: Kind, of: &T, by: By<'a>) -> Option<Waiting<'a>> {
     let is_logged = OVER_NS.load(Ordering::Relaxed) != OFF;
     let is_in_tick = tick_waits::is_in_tick();
@@ -126,7 +126,7 @@ impl Drop for Waiting<'_> {
             tick_waits::add(self.kind, self.address, whole_ns, self.by);
         }
         let over_ns = OVER_NS.load(Ordering::Relaxed);
-        // While nothing is logged, no wait is longer than this.
+        // While the log is off, no wait is longer than the threshold.
         if whole_ns <= over_ns {
             return;
         }
@@ -145,13 +145,13 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// How long this thread has waited for a CPU since it began.
+/// How long this thread has waited for a CPU since the thread began.
 fn run_delay_ns() -> Option<u64> {
     let read = |kept: &OnceCell<Option<RunDelay>>| {
         let run_delay = kept.get_or_init(|| RunDelay::of_this_thread().ok()).as_ref()?;
         Some(run_delay.read().ok()?.run_delay_ns)
     };
-    // A thread that is just ending has no thread-local data any more, so it gets None.
+    // A thread that is just ending has no thread-local data any more, so the result is `None`.
     RUN_DELAY.try_with(read).ok().flatten()
 }
 
@@ -165,7 +165,7 @@ mod tests {
     /// The threshold of the log in these tests.
     const LONG_NS: u64 = 2_000_000;
 
-    /// Waits for longer than that, in another thread, for what `hold` returns. The time counts from the moment when the kernel puts it to sleep.
+    /// In another thread, waits longer than `LONG_NS` for the lock that `hold` returns. The time counts from when the kernel puts the thread to sleep.
     fn while_held<G>(hold: impl FnOnce() -> G, wait: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             let held = hold();
@@ -175,7 +175,7 @@ mod tests {
                 wait();
             });
             let status = format!("/proc/self/task/{}/status", receiver.recv().unwrap());
-            // The thread may sleep briefly before it waits, such as for a page, but not in five checks in a row.
+            // The thread may sleep briefly before it waits, for example for a page, but five checks in a row cannot meet such a sleep.
             let mut looks_asleep = 0;
             while looks_asleep < 5 {
                 std::thread::sleep(Duration::from_millis(1));
@@ -226,7 +226,7 @@ mod tests {
         let (plain, inherit, both, event) = (Plain::new(()), InheritMutex::new(()), RwLock::new(()), Event::new());
         drop(plain.lock());
         while_held(|| plain.lock(), || drop(plain.lock()));
-        // Other tests of this process may take locks at the same time. The addresses show which waits are ours.
+        // Other tests of this process may take locks at the same time. The addresses show which waits belong to this test.
         let ours = [
             std::ptr::from_ref(&plain).addr(),
             std::ptr::from_ref(&inherit).addr(),

@@ -1,4 +1,4 @@
-//! Sleeping on a word in memory until it changes, built on the standard library's locks.
+//! Lets a thread sleep until a word in memory changes, with the standard library's locks.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,12 +32,12 @@ fn lock(queue: &Queue) -> MutexGuard<'_, Sleepers> {
     queue.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits as long as `word` is `value`. The wait may also end early without a reason.
+/// Waits as long as `word` has the value `value`. The wait may also end early without a reason.
 pub(crate) fn wait(word: &AtomicU32, value: u32) {
     let address = std::ptr::from_ref(word).addr();
     let queue = queue(address);
     let mut sleepers = lock(queue);
-    // Check under the lock that a waking thread takes. A wake after the word changes then finds this thread in the queue.
+    // Check under the lock that a waking thread takes. If the word changes later, the wake then finds this thread in the queue.
     if word.load(Ordering::SeqCst) != value {
         return;
     }
@@ -62,7 +62,7 @@ pub(crate) fn wake(word: &AtomicU32, count: u32) -> bool {
     });
     let is_one_woken = left < count;
     if is_one_woken {
-        // The condition variable wakes all threads of a queue. Those that are still in the queue sleep again.
+        // The condition variable wakes all threads of a queue. Threads that are still in the queue sleep again.
         queue.woken.notify_all();
     }
     is_one_woken

@@ -1,6 +1,6 @@
-//! Locked memory, and pages that other processes read. Only Linux has them, so each call is refused.
+//! Locked memory, and pages that other processes read. Only Linux has them, so each call here is refused.
 
-/// Memory that stays resident. It cannot be requested here.
+/// Memory that stays resident. A program cannot request it on this system.
 pub mod resident {
     use crate::Errno;
 
@@ -70,7 +70,7 @@ pub mod resident {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// A count of pages read back from swap. None can be made here.
+    /// A count of pages read back from swap. This system has no such count.
     #[derive(Debug)]
     pub enum SwapIns {}
 
@@ -93,7 +93,7 @@ pub mod resident {
     }
 }
 
-/// The kernel's counts of a thread. They are not read here.
+/// The kernel's counts of a thread. This system has no such counts.
 pub(crate) mod usage {
     use crate::Errno;
 
@@ -125,7 +125,7 @@ pub(crate) mod usage {
     }
 }
 
-/// Pages of memory that other processes read. They cannot be made here.
+/// Pages of memory that other processes read. A program cannot make them on this system.
 pub mod shared_page {
     use std::fs::File;
     use std::io;
@@ -149,7 +149,7 @@ pub mod shared_page {
         Everyone,
     }
 
-    /// A page. None can be made here.
+    /// A page. No value of this type exists on this system.
     #[derive(Debug)]
     pub enum SharedPage {}
 

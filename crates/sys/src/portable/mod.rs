@@ -1,6 +1,6 @@
 //! The fallback for other systems than Linux. It has the same names as the modules for Linux, as far as the runtime library uses them.
-//! Clocks, sleeping and locks work, by the standard library. Everything that only Linux has is refused with `EOPNOTSUPP`, so that callers
-//! report it.
+//! Clocks, sleeping and locks work, by the standard library.
+//! Features that only Linux has are refused with `EOPNOTSUPP`, so that callers report them.
 
 pub(crate) mod futex;
 mod memory;
@@ -15,7 +15,7 @@ pub mod clock {
     use std::sync::OnceLock;
     use std::time::{Duration, Instant, SystemTime};
 
-    /// The clock's reading at the first call. It is above 0 because callers subtract from it.
+    /// The clock's reading at the first call. It is above 0 because callers subtract from readings.
     const FIRST_NS: u64 = 1 << 40;
 
     /// A clock that never goes back, in nanoseconds since an unspecified start.
@@ -31,7 +31,7 @@ pub mod clock {
         u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Always 0: the CPU time of a thread is unknown here. Callers check [`IS_LINUX`](crate::IS_LINUX) first.
+    /// Always 0: this system does not report the CPU time of a thread. Callers check [`IS_LINUX`](crate::IS_LINUX) first.
     pub fn thread_cpu_ns() -> u64 {
         0
     }
@@ -41,7 +41,7 @@ pub mod clock {
         1_000_000
     }
 
-    /// Sleeps until the monotonic clock reads `deadline_ns`. Returns at once if it has passed.
+    /// Sleeps until the monotonic clock reads `deadline_ns`. Returns at once if that time has passed.
     pub fn sleep_until_ns(deadline_ns: u64) {
         loop {
             match deadline_ns.checked_sub(monotonic_ns()) {
@@ -60,7 +60,7 @@ pub mod thread {
 
     use crate::{CpuSet, Errno};
 
-    /// The system does not report it.
+    /// This system does not report the CPUs of a thread.
     ///
     /// # Errors
     /// Always `EOPNOTSUPP`.
@@ -68,7 +68,7 @@ pub mod thread {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// The system does not report it.
+    /// This system does not report the CPUs of a process.
     ///
     /// # Errors
     /// Always `EOPNOTSUPP`.
@@ -84,7 +84,7 @@ pub mod thread {
         std::thread::available_parallelism().map(usize::from).map_err(|_| Errno::OPNOTSUPP)
     }
 
-    /// Threads are not pinned here.
+    /// This system does not pin threads.
     ///
     /// # Errors
     /// Always `EOPNOTSUPP`.
@@ -92,7 +92,7 @@ pub mod thread {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Which CPU a thread runs on is not known here.
+    /// This system does not report which CPU a thread runs on.
     pub fn current_cpu() -> usize {
         0
     }
@@ -111,7 +111,7 @@ pub mod thread {
         })
     }
 
-    /// Nice values are not set here.
+    /// This system does not set nice values.
     ///
     /// # Errors
     /// Always `EOPNOTSUPP`.
@@ -136,7 +136,7 @@ pub mod thread {
     }
 }
 
-/// Scheduling classes. They cannot be set here.
+/// Scheduling classes. A program cannot set them on this system.
 pub mod sched {
     use crate::Errno;
 
@@ -182,9 +182,9 @@ pub mod sched {
     }
 }
 
-/// Limits of control groups. Only Linux has them.
+/// Limits of control groups. Only Linux has control groups.
 pub mod cpu_limit {
-    /// A limit on CPU time. None is found here.
+    /// A limit on CPU time. This system reports no limit.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CpuLimit {
         /// CPU time in each period, in nanoseconds.
@@ -200,7 +200,7 @@ pub mod cpu_limit {
         }
     }
 
-    /// How often limits throttled threads: unknown here.
+    /// How often limits throttled threads. This system does not report it.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Throttled {
         /// The number of periods in which the threads used up their quota.
@@ -258,7 +258,7 @@ pub mod schedstat {
         pub turns: u64,
     }
 
-    /// Counts of a thread. None can be made here.
+    /// Counts of a thread. No value of this type exists on this system.
     #[derive(Debug)]
     pub enum RunDelay {}
 
@@ -285,7 +285,7 @@ pub mod schedstat {
 pub mod stall {
     use crate::Errno;
 
-    /// A count of stalls. None can be made here.
+    /// A count of stalls. No value of this type exists on this system.
     #[derive(Debug)]
     pub enum CpuStalls {}
 
@@ -316,11 +316,11 @@ pub mod stall {
     }
 }
 
-/// A limit on idle exit latency. Only Linux supports it.
+/// A limit on idle exit latency. Only Linux supports such a limit.
 pub mod dma_latency {
     use crate::Errno;
 
-    /// A limit. None can be made here.
+    /// A limit. No value of this type exists on this system.
     #[derive(Debug)]
     pub enum DmaLatency {}
 
@@ -343,7 +343,7 @@ pub mod dma_latency {
     }
 }
 
-/// Markers for outside observers. Only Linux has them.
+/// Markers for external observers. Only Linux has them.
 pub mod mark {
     /// Does nothing.
     #[inline(always)]
@@ -358,7 +358,7 @@ pub mod mark {
 pub mod rseq {
     use crate::Errno;
 
-    /// Watches a thread. None can be made here.
+    /// Watches a thread. No value of this type exists on this system.
     #[derive(Debug)]
     pub enum Watcher {}
 
@@ -381,7 +381,7 @@ pub mod rseq {
             match *self {}
         }
 
-        /// Tests it.
+        /// Tests the watcher.
         ///
         /// # Errors
         /// None.

@@ -1,4 +1,4 @@
-//! The registry of sessions that tick on this host. Only Linux has it, so none can be created.
+//! The registry of sessions that tick on this host. Only Linux has this registry, so no session can join it here.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::phase_slot::Slot;
 /// The maximum number of sessions that a scan finds.
 pub const SLOTS_MAX: usize = 256;
 
-/// A slot. None can be made here.
+/// A slot. No value of this type exists on this system.
 #[derive(Debug)]
 pub enum SlotWriter {}
 
@@ -37,7 +37,7 @@ impl SlotWriter {
     }
 }
 
-/// Reads slots. None can be made here.
+/// Reads slots. No value of this type exists on this system.
 #[derive(Debug)]
 pub enum Scanner {}
 
@@ -59,7 +59,7 @@ impl Scanner {
     }
 }
 
-/// The lock of a folder. None can be taken here.
+/// The lock of a folder. A program cannot take it on this system.
 #[derive(Debug)]
 pub enum FolderLock {}
 

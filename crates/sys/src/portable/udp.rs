@@ -1,4 +1,4 @@
-//! Batches of packets. Only Linux has them, so no socket is opened here.
+//! Batches of packets. Only Linux has them, so this module opens no socket.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::num::NonZeroU16;
@@ -37,9 +37,9 @@ pub struct Packet<'a> {
     pub from: Option<SocketAddr>,
     /// When the kernel first had the packet, on the wall clock in nanoseconds.
     pub stamp_ns: Option<u64>,
-    /// Several merged packets of this size; the last may be shorter.
+    /// The size of each packet, if the kernel merged several packets. The last packet may be shorter.
     pub segment_bytes: Option<NonZeroU16>,
-    /// How many packets the socket had dropped when this one arrived.
+    /// How many packets the socket had dropped when this packet arrived.
     pub dropped: Option<u32>,
     /// Whether the packet was longer than the buffer.
     pub truncated: bool,
@@ -76,13 +76,13 @@ impl Inbox {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Always None, because nothing is received here.
+    /// Always `None`, because this system receives nothing.
     pub fn packet(&self, _: usize) -> Option<Packet<'_>> {
         None
     }
 }
 
-/// Receives by one standing request. None can be made here.
+/// Receives by one standing request. No value of this type exists on this system.
 #[cfg(feature = "io-uring")]
 #[derive(Debug)]
 pub enum RingInbox {}
@@ -188,7 +188,7 @@ pub struct Undelivered {
     pub why: Errno,
 }
 
-/// Always refused: the system reports no undelivered packets here.
+/// Always refused: this system reports no undelivered packets.
 ///
 /// # Errors
 /// Always `EOPNOTSUPP`.
@@ -225,7 +225,7 @@ pub fn shard_by_cpu(_: &UdpSocket, _: &[usize]) -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
-/// Options of a socket. They cannot be set here.
+/// Options of a socket. A program cannot set them on this system.
 macro_rules! refused {
     ($($name:ident($($argument:ty),*))*) => { $(
         /// Not done.

@@ -1,9 +1,9 @@
 //! The layout of the page: 64-bit words in the machine's byte order. [`UNKNOWN`] marks a value that was never set.
 //!
-//! The header contains the start and length of each part. A reader uses the words that it knows, so a later version can append words to a
-//! part. A change of a word's meaning needs another format number.
+//! The header contains the start and length of each part. A reader uses the words that it knows.
+//! So a later version can append words to a part. A change of a word's meaning needs another format number.
 
-/// The first word: `EVENKEEL` in bytes. It reads differently on a machine with the other byte order. It is written last.
+/// The first word: `EVENKEEL` in bytes. A machine with the other byte order reads another number. The writer writes it last.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"EVENKEEL");
 /// The format number.
 pub const FORMAT: u64 = 1;
@@ -16,7 +16,7 @@ pub mod head {
     pub const MAGIC: usize = 0;
     /// [`super::FORMAT`].
     pub const FORMAT: usize = 1;
-    /// The whole page in bytes.
+    /// The size of the whole page in bytes.
     pub const PAGE_BYTES: usize = 2;
     /// Where the tick's part begins, as a word index.
     pub const TICK_AT: usize = 3;
@@ -34,7 +34,7 @@ pub mod head {
     pub const HISTOGRAM_WORDS: usize = 9;
     /// The writer's process, by the number in its own namespace.
     pub const PID: usize = 10;
-    /// When that process started, in the kernel's ticks since boot. This distinguishes it from a later process with the same number.
+    /// When that process started, in the kernel's ticks since boot. A later process with the same number has another start.
     pub const START_TICKS: usize = 11;
     /// The inode of its PID namespace.
     pub const NAMESPACE: usize = 12;
@@ -48,7 +48,7 @@ pub mod head {
     pub const NAME: usize = 17;
     /// Words of the name.
     pub const NAME_WORDS: usize = 8;
-    /// How many entries the tick's thread has begun to write; see [`super::super::sequence`].
+    /// How many entries the tick's thread has begun to write: see [`super::super::sequence`].
     pub const BEGUN: usize = 30;
     /// How many entries are complete.
     pub const DONE: usize = 31;
@@ -56,7 +56,7 @@ pub mod head {
     pub const WORDS: usize = 32;
 }
 
-/// Words of the tick's part, written only by the tick's thread. Times are on the monotonic clock.
+/// The words of the tick's part. Only the tick's thread writes them. Times are on the monotonic clock.
 pub mod tick {
     /// Completed ticks.
     pub const TICKS: usize = 0;
@@ -74,9 +74,9 @@ pub mod tick {
     pub const PERIOD: usize = 6;
     /// How often the period changed.
     pub const PERIOD_CHANGES: usize = 7;
-    /// How the CPU is provided: 0 always, 1 in slots, 2 by a limit.
+    /// How the CPU is provided: 0 means always, 1 in time slices, 2 by a limit.
     pub const TURNS_MODEL: usize = 8;
-    /// The period of the slots or the limit, in nanoseconds.
+    /// The period of the time slices or of the limit, in nanoseconds.
     pub const TURNS_PERIOD: usize = 9;
     /// The share of the period in which the CPU is available, in millionths.
     pub const TURNS_SHARE: usize = 10;
@@ -92,15 +92,15 @@ pub mod tick {
     pub const SWAPPED_IN: usize = 15;
     /// The tick's thread, by the kernel's number in its own namespace.
     pub const THREAD: usize = 16;
-    /// Time that ticks waited for locks and events, in nanoseconds, since the session began.
+    /// How long ticks waited for locks and events, in nanoseconds, since the session began.
     pub const LOCK_WAIT: usize = 17;
-    /// The part of [`LOCK_WAIT`] in ticks that waited for at least an eighth of the period.
+    /// The part of [`LOCK_WAIT`] from ticks that waited for at least an eighth of the period.
     pub const LONG_LOCK_WAIT: usize = 18;
-    /// The length of the longest wait in the last tick that waited for at least an eighth of the period, in nanoseconds.
+    /// The longest wait of the last tick that waited for at least an eighth of the period, in nanoseconds.
     pub const LAST_LOCK_WAIT: usize = 19;
-    /// The kind of the object awaited then: 0 a mutex, 1 a mutex whose holder inherits priority, 2 to read, 3 to write, 4 an event.
+    /// What that wait was for: 0 a mutex, 1 a mutex whose holder inherits priority, 2 to read, 3 to write, 4 an event.
     pub const LAST_LOCK_KIND: usize = 20;
-    /// The address of that lock in the server's memory.
+    /// The address of that lock or event in the server's memory.
     pub const LAST_LOCK_ADDRESS: usize = 21;
     /// The thread that held that lock or set the event, in the same namespace as [`THREAD`].
     pub const LAST_LOCK_THREAD: usize = 22;
@@ -121,9 +121,9 @@ pub enum Count {
     BytesIn = 3,
     /// Bytes in sent datagrams.
     BytesOut = 4,
-    /// Datagrams that were dropped for lack of space, in either direction.
+    /// Datagrams that were dropped because there was no room, in either direction.
     Drops = 5,
-    /// Current players; this goes up and down.
+    /// The current number of players. This number goes up and down.
     Players = 6,
 }
 
@@ -146,7 +146,7 @@ pub const COUNTS_WORDS: usize = 12;
 /// The histograms in their order: from due to begun, from begun to done, from due to done.
 pub const HISTOGRAMS: [&str; 3] = ["lateness", "work", "due_to_done"];
 
-/// Words of a histogram: count, sum and longest in nanoseconds, then one word per bucket.
+/// The words of a histogram: count, sum and longest value in nanoseconds, then one word per bucket.
 pub mod histogram {
     /// The number of values.
     pub const COUNT: usize = 0;
@@ -160,25 +160,25 @@ pub mod histogram {
     pub const WORDS: usize = BUCKETS + super::BUCKETS;
 }
 
-/// Where the tick's part begins, as this version writes it.
+/// Where this version's tick part begins.
 pub const TICK_AT: usize = head::WORDS;
-/// Where the counters' part begins, as this version writes it.
+/// Where this version's counters part begins.
 pub const COUNTS_AT: usize = TICK_AT + tick::WORDS;
-/// Where the histograms begin, as this version writes it.
+/// Where this version's histograms begin.
 pub const HISTOGRAMS_AT: usize = COUNTS_AT + COUNTS_WORDS;
 /// Words in use.
 pub const WORDS: usize = HISTOGRAMS_AT + HISTOGRAMS.len() * histogram::WORDS;
-/// The page, as this version writes it.
+/// The size of this version's page.
 pub const PAGE_BYTES: usize = 4096;
 const _: () = assert!(WORDS * 8 <= PAGE_BYTES);
 
-/// Twenty bounds per factor of ten, including 1, 2 and 5. A quantile is at most a seventh too long.
+/// Twenty bounds per factor of ten, including 1, 2 and 5. With these bounds, a quantile is at most a seventh too long.
 const MANTISSAS: [u64; 20] =
     [100, 112, 125, 140, 160, 180, 200, 224, 250, 280, 315, 355, 400, 450, 500, 560, 630, 710, 800, 900];
 const TENFOLDS: usize = 7;
 /// Bounds between buckets.
 pub const BOUNDS: usize = MANTISSAS.len() * TENFOLDS + 1;
-/// Buckets: the last one contains everything above the last bound.
+/// The number of buckets. The last bucket contains all values above the last bound.
 pub const BUCKETS: usize = BOUNDS + 1;
 
 /// The upper bound of each bucket except the last, in nanoseconds, from 1 us to 10 s.
@@ -202,7 +202,7 @@ pub fn bucket(value_ns: u64) -> usize {
     BOUNDS_NS.partition_point(|bound| *bound < value_ns)
 }
 
-/// The lower bound of a bucket, in nanoseconds: every value in the bucket is above that.
+/// The lower bound of a bucket, in nanoseconds. Every value in the bucket is above this bound.
 pub fn lower_bound_ns(bucket: usize) -> u64 {
     bucket.checked_sub(1).and_then(|at| BOUNDS_NS.get(at)).copied().unwrap_or(0)
 }

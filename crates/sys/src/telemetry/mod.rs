@@ -1,6 +1,6 @@
-//! The page on which a server reports its ticks, one small file per session: its layout ([`layout`]), its writer, and its reader, which
-//! trusts neither the file nor the writer. It is in this crate because both the server library, which writes it, and the program, which
-//! reads it, use it.
+//! The page on which a server reports its ticks, one small file per session: its layout ([`layout`]), its writer, and its reader.
+//! The reader trusts neither the file nor the writer.
+//! The server library writes the page and the program reads it. Both use this crate, so the page is in this crate.
 
 pub mod layout;
 mod owner;

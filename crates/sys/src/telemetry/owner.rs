@@ -1,12 +1,12 @@
-//! `Owner`: the process of a page, and whether it still exists. A process number alone is not enough: numbers are reused, and a container
-//! has its own.
+//! `Owner`: the process of a page, and whether that process still exists.
+//! A process number alone is not enough: the kernel reuses numbers, and a container has its own.
 
 use std::fs::{self, File};
 
 use crate::errno::Errno;
 use crate::shared_page;
 
-/// A process, distinguished from all others since this kernel's boot.
+/// A process, distinguished from all other processes since this kernel's boot.
 ///
 /// ```
 /// use evenkeel_sys::telemetry::Owner;
@@ -50,8 +50,8 @@ impl Owner {
         Ok(Owner { pid, start_ticks, namespace: namespace()?, boot: boot()? })
     }
 
-    /// Whether the process still exists. `page` is the open page, on which its writer holds a lock. The lock decides if /proc does not show
-    /// the process.
+    /// Whether the process still exists. `page` is the open page, on which its writer holds a lock.
+    /// The lock decides if /proc does not show the process.
     ///
     /// # Errors
     /// The kernel's error for /proc.
@@ -66,7 +66,7 @@ impl Owner {
                     let is_it = start_ticks == self.start_ticks && !matches!(state, 'Z' | 'X');
                     return Ok(if is_it { State::Live } else { State::Gone });
                 }
-                // Gone or hidden: /proc may show each user only their own processes.
+                // The process is gone, or hidden: /proc may show each user only their own processes.
                 Err(Errno::NOENT | Errno::SRCH | Errno::PERM | Errno::ACCESS) => {}
                 Err(errno) => return Err(errno),
             }
@@ -81,7 +81,7 @@ fn of_process(name: &str) -> Result<(char, u64), Errno> {
     parse_start(&String::from_utf8_lossy(&text)).ok_or(Errno::INVAL)
 }
 
-/// State and start time from /proc/PID/stat, whose second field is a name in parentheses that may contain anything.
+/// Reads the state and start time from /proc/PID/stat. The second field is a name in parentheses that may contain any character.
 pub fn parse_start(text: &str) -> Option<(char, u64)> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
@@ -107,7 +107,7 @@ fn boot() -> Result<[u64; 2], Errno> {
     parse_boot(&text).ok_or(Errno::INVAL)
 }
 
-/// 32 hexadecimal digits with dashes.
+/// Parses 32 hexadecimal digits with dashes.
 pub fn parse_boot(text: &str) -> Option<[u64; 2]> {
     let number = u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()?;
     Some([(number >> 64) as u64, number as u64])
@@ -164,7 +164,7 @@ mod tests {
         }
         child.wait().unwrap();
         drop(held);
-        // A program that another test is just starting also has the page open, with its lock, until it calls exec.
+        // Another test may just start a program that also has the page open, with its lock, until that program calls exec.
         let elsewhere = Owner { namespace: 1, ..ours };
         let tries = (0..4000).take_while(|_| elsewhere.state(&page) != Ok(State::Gone));
         let waited = tries.map(|_| std::thread::sleep(std::time::Duration::from_millis(5))).count();

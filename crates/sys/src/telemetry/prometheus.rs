@@ -1,5 +1,5 @@
-//! Snapshots as text for Prometheus (exposition format 0.0.4): seconds, buckets at 1, 2 and 5 of each power of ten, and one block per
-//! metric for all sessions, as the format requires.
+//! Snapshots as text for Prometheus (exposition format 0.0.4).
+//! The text has seconds, and buckets at 1, 2 and 5 of each power of ten. One block per metric has all sessions, as the format requires.
 
 use std::fmt::Write;
 
@@ -33,10 +33,10 @@ const GAUGES: [(&str, &str, Number); 5] = [
     ("evenkeel_tick_period_seconds", "Time from one tick to the next.", |page| {
         page.period_ns.map(|ns| ns as f64 / 1e9)
     }),
-    ("evenkeel_cpu_turn_period_seconds", "From one turn on the CPU to the next, where it is given in turns.", |page| {
+    ("evenkeel_cpu_turn_period_seconds", "Period of the CPU's time slices, or of the CPU limit.", |page| {
         turns(page).map(|(period_ns, _)| period_ns as f64 / 1e9)
     }),
-    ("evenkeel_cpu_turn_share_ratio", "How much of that period is the server's.", |page| {
+    ("evenkeel_cpu_turn_share_ratio", "Share of that period in which the server has the CPU.", |page| {
         turns(page).map(|(_, share)| share)
     }),
     ("evenkeel_players", "Players that are there.", |page| page.count(Count::Players).map(|players| players as f64)),
@@ -79,7 +79,7 @@ const LABELLED: [Labelled; 3] = [
 
 const PLAIN: [(&str, &str, Count); 2] = [
     ("evenkeel_jobs_total", "Jobs that were run.", Count::Jobs),
-    ("evenkeel_dropped_packets_total", "Datagrams that were lost for want of room.", Count::Drops),
+    ("evenkeel_dropped_packets_total", "Datagrams that were lost because there was no room.", Count::Drops),
 ];
 
 fn number(page: &Snapshot, count: Count) -> Option<f64> {
@@ -93,7 +93,7 @@ fn turns(page: &Snapshot) -> Option<(u64, f64)> {
     }
 }
 
-/// The text for these sessions. Unknown values are omitted, never 0.
+/// The text for these sessions. It omits unknown values and never prints them as 0.
 pub fn prometheus(pages: &[Snapshot]) -> String {
     let mut text = String::new();
     let labels: Vec<String> =
@@ -138,7 +138,7 @@ fn block(text: &mut String, [name, help, kind]: &[&str; 3], lines: impl Iterator
     }
 }
 
-/// Buckets are cumulative: each counts all values up to its bound.
+/// Buckets are cumulative: each bucket counts all values up to its bound.
 fn histogram(name: &str, labels: &str, histogram: &PageHistogram) -> Vec<(String, f64)> {
     let mut lines = Vec::new();
     let mut sum = 0_u64;
@@ -155,7 +155,7 @@ fn histogram(name: &str, labels: &str, histogram: &PageHistogram) -> Vec<(String
     lines
 }
 
-/// A label's value: backslashes, quotes and newlines are escaped.
+/// Escapes backslashes, quotes and newlines in a label's value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

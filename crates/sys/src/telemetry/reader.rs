@@ -1,5 +1,5 @@
-//! `TelemetryReader`: reads a session's page while the server runs. The file is read, not mapped: truncating a mapped file would kill its
-//! reader.
+//! `TelemetryReader`: reads a session's page while the server runs.
+//! The reader reads the file and does not map it, because truncating a mapped file would kill the reader.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,23 +17,23 @@ use crate::shared_page::{self, PAGE_BYTES_MAX};
 /// The prefix of page names.
 pub(super) const PREFIX: &str = "evenkeel-rt.";
 
-/// The maximum number of entries of a folder to examine, and the maximum number of pages to find.
+/// The maximum number of entries of a folder to examine. The next value is the maximum number of pages to find.
 const ENTRIES_MAX: usize = 4096;
 const SESSIONS_MAX: usize = 256;
 
-/// The maximum number of attempts to copy. A tick's entry takes a fraction of a microsecond, but the writer may lose its CPU meanwhile.
+/// The maximum number of attempts to copy. The writer needs a fraction of a microsecond for an entry, but may lose its CPU meanwhile.
 const TRIES: u32 = 40;
-/// The first attempts follow directly, the others after a pause.
+/// The first attempts follow one another directly. The later attempts follow after a pause.
 const TRIES_AT_ONCE: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Why a page could not be created or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
-    /// The kernel refused.
+    /// The kernel refused the file.
     #[error("the page of telemetry {}: {errno}", path.display())]
     Kernel {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
         /// The kernel's error.
         errno: Errno,
@@ -44,15 +44,15 @@ pub enum PageError {
     /// The file is not a valid page.
     #[error("the page of telemetry {}: {odd}", path.display())]
     Odd {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the page.
         odd: Odd,
     },
-    /// An entry was half-written at each attempt: its writer was stopped or killed meanwhile.
+    /// An entry was half-written at each attempt, because its writer was stopped or killed meanwhile.
     #[error("the page of telemetry {} stays half-written: its server was stopped or killed in the middle of a tick", path.display())]
     HalfWritten {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// Only Linux has such pages.
@@ -74,7 +74,7 @@ impl TelemetryReader {
     /// Opens a page, without following a symbolic link and without waiting.
     ///
     /// # Errors
-    /// If it does not exist, is not a regular file, is too long for a page, or this user may not read it.
+    /// If the page does not exist, is not a regular file, is too long for a page, or this user may not read it.
     pub fn open(path: &Path) -> Result<TelemetryReader, PageError> {
         if !IS_LINUX {
             return Err(PageError::Unsupported);
@@ -86,7 +86,7 @@ impl TelemetryReader {
     /// The page's current contents, all from one moment.
     ///
     /// # Errors
-    /// If it is not a valid page, or stays half-written for a tenth of a second.
+    /// If the file is not a valid page, or stays half-written for a tenth of a second.
     pub fn read(&self) -> Result<Snapshot, PageError> {
         for turn in 0..TRIES {
             // Each read is a system call with all its barriers, so the three reads happen in this order.
@@ -109,15 +109,15 @@ impl TelemetryReader {
         Ok(prometheus(&[self.read()?]))
     }
 
-    /// Whether its server still exists.
+    /// Whether the page's server still exists.
     ///
     /// # Errors
-    /// The same as [`TelemetryReader::read`], except for a half-written page; or the kernel's error for the process.
+    /// The same as for [`TelemetryReader::read`], except for a half-written page; or the kernel's error for the process.
     pub fn state(&self) -> Result<State, PageError> {
         let page = Snapshot::parse(&self.bytes()?);
         let owner = match page {
             Ok(page) => page.owner,
-            // The page is torn between two entries. The words of the owner never change, so use them.
+            // The page is torn between two entries. The words of the owner never change, so use those words.
             Err(Odd::Sum(_)) => return self.state_of_torn(),
             Err(odd) => return Err(PageError::Odd { path: self.path.clone(), odd }),
         };
@@ -140,7 +140,7 @@ impl TelemetryReader {
     fn bytes(&self) -> Result<Vec<u8>, PageError> {
         let mut bytes = vec![0; PAGE_BYTES_MAX];
         let mut length = 0;
-        // If the file grows meanwhile, it is cut at the end of the buffer.
+        // If the file grows meanwhile, the copy ends at the end of the buffer.
         while length < bytes.len() {
             match shared_page::read_at(&self.file, &mut bytes[length..], length as u64) {
                 Ok(0) => break,
@@ -153,7 +153,7 @@ impl TelemetryReader {
         Ok(bytes)
     }
 
-    /// A word of the header. 0 if it cannot be read: the read of the whole page then reports the error.
+    /// A word of the header. 0 if it cannot be read; in that case the read of the whole page reports the error.
     fn word(&self, at: usize) -> u64 {
         let mut word = [0; 8];
         match shared_page::read_at(&self.file, &mut word, at as u64 * 8) {
@@ -192,7 +192,7 @@ pub struct Session {
     pub reader: TelemetryReader,
     /// The path of the page.
     pub path: PathBuf,
-    /// Whether its server still exists.
+    /// Whether the page's server still exists.
     pub state: State,
 }
 
@@ -202,7 +202,7 @@ pub fn folders() -> Vec<PathBuf> {
     std::iter::once(PathBuf::from("/dev/shm")).chain(own).collect()
 }
 
-/// The valid pages in a folder, by name; up to 256. Other files with such names are left out.
+/// The valid pages in a folder, by name, up to 256. Other files with names of pages are left out.
 ///
 /// # Errors
 /// The kernel's error while it lists the folder; `EOPNOTSUPP` on systems other than Linux.
@@ -218,7 +218,7 @@ pub fn sessions(folder: &Path) -> Result<Vec<Session>, Errno> {
     Ok(found.collect())
 }
 
-/// The files with names of pages in a folder, in order; up to 256.
+/// The files with names of pages in a folder, in order, up to 256.
 ///
 /// # Errors
 /// The kernel's error.

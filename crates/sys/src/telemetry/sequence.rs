@@ -1,6 +1,7 @@
-//! How a reader knows that its copy is consistent, while the writer never waits. The writer increments one number before it writes an
-//! entry, and another after it. A reader reads the second number, copies the data, and reads the first number. If both are equal, no entry
-//! was written meanwhile.
+//! How a reader knows that its copy is consistent, while the writer never waits.
+//! The writer increments one number before it writes an entry, and another number after the entry.
+//! A reader reads the second number, copies the data, and reads the first number.
+//! If both numbers are equal, the writer wrote no entry meanwhile.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -19,17 +20,17 @@ pub fn begin(begun: &AtomicU64) -> u64 {
 
 /// Marks the entry with this number as complete.
 pub fn end(done: &AtomicU64, number: u64) {
-    // Release: a reader that sees the number sees the entry.
+    // Release: a reader that sees the number also sees the entry.
     done.store(number, Ordering::Release);
 }
 
-/// Reads three times: the completed number, the data to copy, and the begun number. None if the copy may mix two entries.
+/// Reads three times: the completed number, the data to copy, and the begun number. `None` if the copy may mix two entries.
 pub fn copied<T>(done: impl FnOnce() -> u64, copy: impl FnOnce() -> T, begun: impl FnOnce() -> u64) -> Option<T> {
     let before = done();
-    // Pairs with the writer's release: the copy is of this entry or of a later one.
+    // This fence pairs with the writer's release, so the copy has this entry or a later entry.
     fence(Ordering::Acquire);
     let copy = copy();
-    // Pairs with the writer's fence: if the copy has a word of a later entry, its begun number is seen below.
+    // This fence pairs with the writer's fence. If the copy has a word of a later entry, the begun number below shows that entry.
     fence(Ordering::Acquire);
     (begun() == before).then_some(copy)
 }

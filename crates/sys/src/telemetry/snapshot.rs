@@ -1,4 +1,4 @@
-//! `Snapshot`: a page at one moment, parsed from untrusted bytes. Any bytes give a result or an error, and every used value is checked.
+//! `Snapshot`: a page at one moment, parsed from untrusted bytes. Any bytes give a result or an error. The parser checks every value that it uses.
 
 use super::layout::{self, BOUNDS_NS, Count, UNKNOWN, head, histogram, tick};
 use super::owner::Owner;
@@ -11,7 +11,7 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 /// What is wrong with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Odd {
-    /// The page is too short for its announced contents.
+    /// The page is too short for the contents that it announces.
     #[error("it has {0} bytes, and says that it needs {1}")]
     Short(usize, u64),
     /// The file is of another kind, from a machine of the other byte order, or not ready yet.
@@ -20,7 +20,7 @@ pub enum Odd {
     /// The page's format is unknown to this reader.
     #[error("it has format {0}, and this reader knows {known}", known = layout::FORMAT)]
     Format(u64),
-    /// A part is shorter than in this format.
+    /// A part is shorter than this format requires.
     #[error("its part \"{0}\" is shorter than format 1 has it")]
     Part(&'static str),
     /// The session's name is invalid.
@@ -43,14 +43,14 @@ pub enum PageSlices {
     Slots {
         /// The period, in nanoseconds.
         period_ns: u64,
-        /// Our share of it, 0 to 1.
+        /// The share of the period in which the CPU is available, 0 to 1.
         share: f64,
     },
     /// A limit on CPU time applies.
     Bucket {
         /// The period, in nanoseconds.
         period_ns: u64,
-        /// Our share of it, 0 to 1.
+        /// The share of the period in which the CPU is available, 0 to 1.
         share: f64,
     },
 }
@@ -66,7 +66,7 @@ impl PageSlices {
         }
     }
 
-    /// A value that our writers never produce means unknown.
+    /// A value that no writer of ours produces means unknown.
     fn from_words(model: u64, period_ns: u64, millionths: u64) -> PageSlices {
         let share = millionths as f64 / 1e6;
         match (model, period_ns, millionths) {
@@ -92,15 +92,15 @@ pub struct Faults {
 pub struct PageWaits {
     /// The total time of all waits, in nanoseconds.
     pub total_ns: u64,
-    /// The part of `total_ns` in ticks that waited for at least an eighth of the period. A shorter wait cannot make a tick late by a
-    /// quarter of the period.
+    /// The part of `total_ns` from ticks that waited for at least an eighth of the period.
+    /// A shorter wait cannot make a tick late by a quarter of the period.
     pub long_ns: u64,
-    /// The longest wait of the last such tick. None if there was no such tick.
+    /// The longest wait of the last tick with such a long wait. `None` if no tick waited that long.
     pub last: Option<TickWait>,
 }
 
 impl PageWaits {
-    /// `word` returns the word of the tick's part at a position.
+    /// `word` returns the word at a position of the tick's part.
     fn from_words(word: impl Fn(usize) -> u64) -> Option<PageWaits> {
         let known = |at: usize| Some(word(at)).filter(|word| *word != UNKNOWN);
         let kind = match word(tick::LAST_LOCK_KIND) {
@@ -135,7 +135,7 @@ pub struct LastTick {
     pub began_ns: u64,
     /// When the tick was done.
     pub done_ns: u64,
-    /// The tick's page faults. None if unknown.
+    /// The tick's page faults. `None` if unknown.
     pub faults: Option<Faults>,
 }
 
@@ -146,15 +146,15 @@ pub struct PageHistogram {
     pub count: u64,
     /// The sum of the values, in nanoseconds.
     pub sum_ns: u64,
-    /// The longest value, in nanoseconds. None if the histogram is empty.
+    /// The longest value, in nanoseconds. `None` if the histogram is empty.
     pub max_ns: Option<u64>,
-    /// The count of each bucket, by [`BOUNDS_NS`] plus one for longer values.
+    /// The count of each bucket. The buckets have the bounds [`BOUNDS_NS`], and one more bucket has all longer values.
     pub buckets: Vec<u64>,
 }
 
 impl PageHistogram {
-    /// The bound that the share `q` (0 to 1) of the values do not exceed, in nanoseconds. The bound is at most a seventh too long. None if
-    /// the histogram is empty.
+    /// The bound in nanoseconds that the share `q` (0 to 1) of the values do not exceed. The bound is at most a seventh too long.
+    /// `None` if the histogram is empty.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         if self.count == 0 || !(0.0..=1.0).contains(&q) {
             return None;
@@ -232,7 +232,7 @@ pub struct Snapshot {
     pub ticks: u64,
     /// Missed ticks.
     pub missed: u64,
-    /// The last tick. None before the first.
+    /// The last tick. `None` before the first tick.
     pub last: Option<LastTick>,
     /// The time from one tick to the next, in nanoseconds.
     pub period_ns: Option<u64>,
@@ -244,18 +244,18 @@ pub struct Snapshot {
     pub faults: Option<Faults>,
     /// Pages that the whole system read back from swap since the session began.
     pub swapped_in: Option<u64>,
-    /// The tick's thread, by the kernel's number in the namespace of [`Owner::namespace`]. None before the first tick, and if an older library wrote
-    /// the page.
+    /// The tick's thread, by the kernel's number in the namespace of [`Owner::namespace`].
+    /// `None` before the first tick, and if an older library wrote the page.
     pub thread: Option<u32>,
     /// The waits of ticks for locks and events, if the server counts them.
     pub waits: Option<PageWaits>,
-    /// Counters, in the order of [`Count::ALL`]. None for those that were never set.
+    /// The counters, in the order of [`Count::ALL`]. `None` for counters that were never set.
     pub counts: [Option<u64>; Count::ALL.len()],
     /// The times from due to begun.
     pub lateness: PageHistogram,
     /// The times from begun to done.
     pub work: PageHistogram,
-    /// The times from due to done: what players notice.
+    /// The times from due to done, which players notice.
     pub due_to_done: PageHistogram,
 }
 
@@ -313,7 +313,7 @@ impl Snapshot {
         })
     }
 
-    /// The value of a counter. None if the server never set it.
+    /// The value of a counter. `None` if the server never set the counter.
     pub fn count(&self, count: Count) -> Option<u64> {
         self.counts[count as usize]
     }

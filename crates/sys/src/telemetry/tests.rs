@@ -1,4 +1,4 @@
-//! The page, written and read: its contents, complete or torn, and hostile bytes.
+//! Tests the page, written and read: its contents, complete or torn, and hostile bytes.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +62,7 @@ fn a_page_says_what_was_written() {
     assert_eq!(found.work.quantile_ns(1.1), None);
     let since = found.work.since(&found.work);
     assert_eq!((since.count, since.sum_ns, since.max_ns, since.quantile_ns(0.5)), (0, 0, None, None));
-    // A page of a later version: longer parts at other offsets, more histograms.
+    // A page of a later version, with longer parts at other offsets, and more histograms.
     words.resize(2000, 7);
     let parts = [
         (head::TICK_AT, head::TICK_WORDS, 1000, tick::WORDS),
@@ -78,7 +78,7 @@ fn a_page_says_what_was_written() {
     assert_eq!(Snapshot::parse(&bytes(&words)), Ok(found));
 }
 
-/// The offsets and numbers come from docs/formats.md, not from the code: readers written from that page must keep working.
+/// The offsets and numbers come from docs/formats.md, not from the code, because readers that follow that document must keep working.
 #[test]
 fn format_1_stays_readable() {
     let mut words = vec![0_u64; 512];
@@ -89,7 +89,7 @@ fn format_1_stays_readable() {
     let tick = [10, 2, 11, 100, 110, 120, 20_000_000, 1, 2, 100_000_000, 400_000, 30, 31, 1, 0, u64::MAX];
     words[32..48].copy_from_slice(&tick);
     words[56..63].copy_from_slice(&[1, 2, 3, 4, 5, u64::MAX, 64]);
-    // Ten values of up to 5.6 ms. Four factors of ten are 80 buckets minus the first. Then come six of the next factor.
+    // Ten values of up to 5.6 ms. Four factors of ten have 80 buckets minus the first. Six buckets of the next factor follow.
     for at in [68, 214, 360] {
         words[at..at + 3].copy_from_slice(&[10, 50_000_000, 5_500_000]);
         words[at + 4 + 75] = 10;
@@ -175,7 +175,7 @@ fn prometheus_reads_it() {
     (first.began_realtime_ns, second.began_realtime_ns) = (1_700_000_000_500_000_000, 0);
     (second.faults, second.turns) = (None, PageSlices::Whole);
     let text = prometheus(&[first, second]);
-    // Another test checks the metrics with buckets by rule, so one of them is enough here.
+    // Another test checks the metrics with buckets by rule, so one of these metrics is enough here.
     let plain: Vec<&str> = text.lines().filter(|line| !line.contains("_bucket") || line.contains("work")).collect();
     expect![[r##"
         # HELP evenkeel_ticks_total Ticks that were done.
@@ -206,10 +206,10 @@ fn prometheus_reads_it() {
         # TYPE evenkeel_tick_period_seconds gauge
         evenkeel_tick_period_seconds{session="a \"quoted\" \\ name\nof two lines",pid="7"} 0.02
         evenkeel_tick_period_seconds{session="b",pid="8"} 0.02
-        # HELP evenkeel_cpu_turn_period_seconds From one turn on the CPU to the next, where it is given in turns.
+        # HELP evenkeel_cpu_turn_period_seconds Period of the CPU's time slices, or of the CPU limit.
         # TYPE evenkeel_cpu_turn_period_seconds gauge
         evenkeel_cpu_turn_period_seconds{session="a \"quoted\" \\ name\nof two lines",pid="7"} 0.01
-        # HELP evenkeel_cpu_turn_share_ratio How much of that period is the server's.
+        # HELP evenkeel_cpu_turn_share_ratio Share of that period in which the server has the CPU.
         # TYPE evenkeel_cpu_turn_share_ratio gauge
         evenkeel_cpu_turn_share_ratio{session="a \"quoted\" \\ name\nof two lines",pid="7"} 0.4
         # HELP evenkeel_players Players that are there.
@@ -318,7 +318,7 @@ fn the_text_keeps_the_formats_rules() {
             buckets = Some((of.to_owned(), bound, value));
         } else if name.ends_with("_count") {
             let (_, bound, count) = buckets.as_ref().unwrap();
-            assert!(bound.is_infinite() && *count == value, "{line}: the last bucket has them all");
+            assert!(bound.is_infinite() && *count == value, "{line}: the last bucket has all values");
         }
     }
     assert_eq!(named.len(), 13, "{named:?}");
@@ -346,7 +346,7 @@ fn a_page_lives_as_long_as_its_session() {
     assert_eq!(states(), [State::Live, State::Gone]);
     let second = PageWriter::create(folder.path(), "second", Access::Owner).unwrap();
     assert_eq!(states(), [State::Live, State::Live]);
-    assert!(!left.exists() && foreign.exists(), "only what is known to be left behind goes");
+    assert!(!left.exists() && foreign.exists(), "only pages that are known to be left behind are removed");
     let counters = second.counters();
     drop((writer, second));
     assert_eq!(states(), [State::Live], "somebody still counts");
@@ -364,7 +364,7 @@ fn nothing_torn_is_ever_read() {
     let (path, stop): (PathBuf, AtomicBool) = (writer.path().into(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Write in bursts, like ticks: a writer that never pauses would leave no moment to read.
+            // Write in bursts, as ticks do: a writer that never pauses would leave no moment to read.
             let mut number = 0;
             while !stop.load(Ordering::Relaxed) {
                 for _ in 0..200 {
@@ -406,7 +406,7 @@ fn waits_for_locks_are_summed_and_the_last_long_one_is_named() {
     writer.tick(&with(1, 0, None));
     assert_eq!(reader.read().unwrap().waits, Some(PageWaits::default()));
     writer.tick(&with(2, 9_000_000, Some(wait(8_000_000, Some(71)))));
-    // An eighth of 20 ms is 2.5 ms.
+    // An eighth of 20 ms is 2.5 ms, and waits from there on count as long.
     writer.tick(&with(3, 2_000_000, Some(wait(1_000_000, None))));
     let expected = PageWaits { total_ns: 11_000_000, long_ns: 9_000_000, last: Some(wait(8_000_000, Some(71))) };
     assert_eq!(reader.read().unwrap().waits, Some(expected));

@@ -1,5 +1,5 @@
-//! `PageWriter`: the entries that the tick's thread writes each tick. `Counters`: values that any thread adds to. Nothing here waits or
-//! allocates after the page is created.
+//! `PageWriter`: writes the entry of each tick, on the tick's thread. `Counters`: values that any thread adds to.
+//! After the page is created, nothing here waits or allocates.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::clock;
 use crate::lock::tick_waits::TickWaits;
 use crate::shared_page::{self, Access, SharedPage};
 
-/// The longest name of a session in bytes.
+/// The maximum length of a session's name in bytes.
 pub const NAME_BYTES_MAX: usize = head::NAME_WORDS * 8;
 
 /// The entry of a tick.
@@ -23,7 +23,7 @@ pub const NAME_BYTES_MAX: usize = head::NAME_WORDS * 8;
 pub struct TickEntry {
     /// The number of earlier ticks, including missed ones.
     pub number: u64,
-    /// How many ticks right before it were missed.
+    /// How many ticks right before this one were missed.
     pub missed: u64,
     /// When the tick was due, in nanoseconds of the monotonic clock.
     pub due_ns: u64,
@@ -45,24 +45,25 @@ pub struct TickEntry {
     pub waits: Option<TickWaits>,
 }
 
-/// A page to write to, from one thread. The file is removed when this and all its [`Counters`] are dropped.
+/// A page to write to, from one thread. Dropping this value and all its [`Counters`] removes the file.
 #[derive(Debug)]
 pub struct PageWriter {
     page: Arc<SharedPage>,
 }
 
-/// Counters that any thread may add to. Cheap to clone.
+/// Counters that any thread may add to. Cloning them is cheap.
 #[derive(Clone, Debug)]
 pub struct Counters {
     page: Arc<SharedPage>,
 }
 
 impl PageWriter {
-    /// Creates the session's page in a folder, and removes pages that ended servers of the same user left there. `session` is a name of 1
-    /// to 64 bytes.
+    /// Creates the session's page in a folder, and removes pages that ended servers of the same user left in it.
+    /// `session` is a name of 1 to 64 bytes.
     ///
     /// # Errors
-    /// If the name has another length, this process already has such a session, the file system is full, or the folder is not writable.
+    /// If the name has another length, or this process already has a session of that name.
+    /// If the file system is full, or the folder is not writable.
     pub fn create(folder: &Path, session: &str, access: Access) -> Result<PageWriter, PageError> {
         if session.is_empty() || session.len() > NAME_BYTES_MAX {
             return Err(PageError::Name(session.len()));
@@ -140,11 +141,11 @@ impl PageWriter {
 }
 
 impl Counters {
-    /// Adds to a counter. The counter is known from the first call on.
+    /// Adds to a counter. From the first call on, readers see the counter.
     pub fn add(&self, count: Count, more: u64) {
         let word = self.word(count);
         if word.load(Ordering::Relaxed) == UNKNOWN {
-            // If another thread set it first, this adds to its value.
+            // If another thread set the counter first, this adds to that thread's value.
             let _ = word.compare_exchange(UNKNOWN, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         word.fetch_add(more, Ordering::Relaxed);
@@ -160,7 +161,7 @@ impl Counters {
     }
 }
 
-/// A wait inside a tick is long from this part of the period on: an eighth. A shorter one makes no tick late.
+/// A wait inside a tick is long from this part of the period on: an eighth. A shorter wait makes no tick late.
 pub const LONG_WAIT_OF_PERIOD: u64 = 8;
 
 fn add_waits(part: &[AtomicU64], waits: &TickWaits, period_ns: Option<u64>) {
@@ -215,11 +216,11 @@ fn fill(words: &[AtomicU64], owner: &Owner, session: &str) {
     for known in [tick::TICKS, tick::MISSED, tick::PERIOD_CHANGES] {
         place(layout::TICK_AT + known, 0);
     }
-    // Release: a reader that sees this sees everything above.
+    // Release: a reader that sees this word sees everything above.
     words[head::MAGIC].store(layout::MAGIC, Ordering::Release);
 }
 
-/// `evenkeel-rt.PID.SESSION`; characters other than letters, digits and hyphens become underscores.
+/// The name is `evenkeel-rt.PID.SESSION`. Characters other than letters, digits and hyphens become underscores.
 fn file_name(pid: u64, session: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     format!("{PREFIX}{pid}.{}", session.chars().map(plain).collect::<String>())

@@ -1,4 +1,4 @@
-//! Addresses in the kernel's form, in 28 bytes instead of the 128 that any family needs.
+//! Addresses in the kernel's form. They take 28 bytes instead of the 128 bytes that any family needs.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -42,13 +42,13 @@ impl Name {
         }
     }
 
-    /// The address that the kernel has written here with this length. None if it is neither IPv4 nor IPv6.
+    /// The address that the kernel has written here with this length. `None` if it is neither IPv4 nor IPv6.
     #[inline]
     pub(super) fn get(&self, length: usize) -> Option<SocketAddr> {
         // SAFETY: both variants begin with the family, and all bytes were set from the start.
         let family = i32::from(unsafe { self.v4.sin_family });
         if family == libc::AF_INET && length >= size_of::<libc::sockaddr_in>() {
-            // SAFETY: the family shows which variant it is. Every bit pattern of it is valid.
+            // SAFETY: the family shows which variant the address is. Every bit pattern of that variant is valid.
             let v4 = unsafe { self.v4 };
             let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())

@@ -1,5 +1,5 @@
-//! The kernel's metadata of a packet (control messages, cmsg(3)): its timestamps, the size of the packets that it was merged from, and how
-//! many were dropped before it.
+//! The kernel's metadata of a packet (control messages, cmsg(3)).
+//! The metadata are the packet's timestamps, the size of the packets that it was merged from, and how many were dropped before it.
 
 use std::num::NonZeroU16;
 
@@ -14,11 +14,11 @@ pub(super) const UDP_SEGMENT: libc::c_int = 103;
 /// The control messages of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ControlData {
-    /// When the kernel first had the packet, on the wall clock in nanoseconds. None without a timestamp.
+    /// When the kernel first had the packet, on the wall clock in nanoseconds. `None` without a timestamp.
     pub(super) stamp_ns: Option<u64>,
-    /// The size of each packet that the kernel merged into this one; the last may be shorter. None if it merged none.
+    /// The size of each packet that the kernel merged into this one. The last packet may be shorter. `None` if the kernel merged no packets.
     pub(super) segment_bytes: Option<NonZeroU16>,
-    /// How many packets the socket had dropped when this one was queued.
+    /// How many packets the socket had dropped when this packet was queued.
     pub(super) dropped: Option<u32>,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn word(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The first of the times in the message. With `SO_TIMESTAMPING` the other two are a device's. Zeros mean none.
+/// The first of the times in the message. With `SO_TIMESTAMPING` the other two times are a device's. Zeros mean no time.
 pub(super) fn software_ns(data: &[u8]) -> Option<u64> {
     let seconds = i64::from_ne_bytes(data.get(..8)?.try_into().ok()?);
     let ns = i64::from_ne_bytes(data.get(8..16)?.try_into().ok()?);
@@ -58,8 +58,8 @@ pub(super) fn software_ns(data: &[u8]) -> Option<u64> {
 
 /// Passes on each control message's level, type and bytes.
 pub(super) fn each_control(header: &libc::msghdr, mut visit: impl FnMut(i32, i32, &[u8])) {
-    // SAFETY: the kernel has filled in the header: its control buffer holds `msg_controllen` bytes of whole messages. The buffer lives as
-    // long as the header's owner does not write to it. The macros stay within that length.
+    // SAFETY: the kernel has filled in the header: its control buffer holds `msg_controllen` bytes of whole messages.
+    // The buffer lives as long as the header's owner does not write to it. The macros stay within that length.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while let Some(one) = message.as_ref() {

@@ -1,5 +1,5 @@
-//! `Inbox`: receives up to 64 packets per system call (recvmmsg(2)). It allocates all memory at the start and prepares the headers once.
-//! After that a call costs only the kernel's work.
+//! `Inbox`: receives up to 64 packets per system call (recvmmsg(2)).
+//! The inbox allocates all memory at the start and prepares the headers once. After that a call costs only the kernel's work.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::num::NonZeroU16;
@@ -19,41 +19,41 @@ const PAGE_BYTES: usize = 4096;
 /// What to do while there is no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Sleep until a packet arrives, or the socket's read timeout has passed. Returns that packet at once; more may be queued.
+    /// Sleep until a packet arrives, or the socket's read timeout has passed. Returns that packet at once, even if more are queued.
     Sleep,
     /// Return at once, with all available packets.
     Not,
-    /// Return at once, with at most one packet. This is faster if no more packets are expected.
+    /// Return at once, with at most one packet. This is faster if you expect no more packets.
     NotForOne,
 }
 
 /// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// The payload; only the beginning if `truncated`.
+    /// The payload. If `truncated` is set, only its beginning.
     pub bytes: &'a [u8],
     /// The packet's source address, which may be forged.
     pub from: Option<SocketAddr>,
-    /// When the kernel first had the packet, on the wall clock in nanoseconds. None unless [`super::stamp_received`] or
-    /// [`super::stamp_arrivals`] was called.
+    /// When the kernel first had the packet, on the wall clock in nanoseconds.
+    /// `None` unless [`super::stamp_received`] or [`super::stamp_arrivals`] was called.
     pub stamp_ns: Option<u64>,
-    /// The size of each packet of one sender that the kernel merged into this one; the last may be shorter: see [`super::merge_received`].
-    /// None if it merged none.
+    /// The size of each packet of one sender that the kernel merged into this one: see [`super::merge_received`].
+    /// The last packet may be shorter. `None` if the kernel merged no packets.
     pub segment_bytes: Option<NonZeroU16>,
-    /// How many packets the socket had dropped when this one arrived, if it ever dropped one: see [`super::report_dropped`]. The number wraps
-    /// at 2^32.
+    /// How many packets the socket had dropped when this packet arrived, if it ever dropped one: see [`super::report_dropped`].
+    /// The number wraps at 2^32.
     pub dropped: Option<u32>,
     /// Whether the packet was longer than the buffer.
     pub truncated: bool,
 }
 
-/// The distance between buffers of this size: an odd number of cache lines. At power-of-two distances, buffers would compete for the same
-/// few places in a cache.
+/// The distance between buffers of this size: an odd number of cache lines.
+/// At power-of-two distances, buffers would compete for the same few places in a cache.
 pub(super) fn stride(bytes_each: usize) -> usize {
     (bytes_each.div_ceil(LINE_BYTES) | 1) * LINE_BYTES
 }
 
-/// Faults in the first page of each buffer before the first packet is awaited. Every packet touches that page.
+/// Faults in the first page of each buffer before the first packet arrives. Every packet touches that page.
 pub(super) fn touch(bytes: &mut [u8], stride: usize) {
     bytes.iter_mut().step_by(stride.max(PAGE_BYTES)).for_each(|byte| *byte = std::hint::black_box(0));
 }
@@ -65,15 +65,15 @@ pub struct Inbox {
     stride: usize,
     names: Vec<Name>,
     controls: Vec<[u64; CONTROL_WORDS]>,
-    // The kernel reads these through the headers.
+    // The parts, which the kernel reads through the headers.
     _parts: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
-    /// This many headers contain results of the last call.
+    /// The number of headers that contain results of the last call.
     received: usize,
 }
 
-// SAFETY: the pointers in the headers and parts lead to heap memory of this value's own vectors, which never grow. Nothing in them depends
-// on the thread.
+// SAFETY: the pointers in the headers and parts lead to heap memory of this value's own vectors, which never grow.
+// Nothing in them depends on the thread.
 unsafe impl Send for Inbox {}
 
 impl Inbox {
@@ -104,18 +104,18 @@ impl Inbox {
             header
         });
         let headers = headers.collect();
-        // Every header is prepared before the first call.
+        // `new` prepares every header before the first call.
         Inbox { bytes, bytes_each, stride, names, controls, _parts: parts, headers, received: packets }
     }
 
-    /// Receives at least one packet, and returns how many. The packets of the previous call are gone.
+    /// Receives at least one packet, and returns how many. The packets of the previous call are no longer available.
     ///
     /// # Errors
-    /// `EAGAIN` if none arrived in time; `EINTR` after a signal; `ECONNREFUSED` if a sent packet reached a closed port; otherwise the
-    /// kernel's error.
+    /// `EAGAIN` if no packet arrived in time; `EINTR` after a signal; `ECONNREFUSED` if a sent packet reached a closed port.
+    /// Otherwise the kernel's error.
     pub fn receive(&mut self, socket: &UdpSocket, wait: Wait) -> Result<usize, Errno> {
         match wait {
-            // Before a call for several packets returns the first, it checks for a second. So ask for one.
+            // A call for several packets checks for a second packet before it returns the first. So ask for one packet.
             Wait::Sleep => self.call(socket, 1, 0),
             Wait::Not => self.call(socket, BATCH, libc::MSG_DONTWAIT),
             Wait::NotForOne => self.call(socket, 1, libc::MSG_DONTWAIT),
@@ -130,15 +130,15 @@ impl Inbox {
         self.call(socket, packets.max(1), libc::MSG_DONTWAIT)
     }
 
-    /// Like [`Inbox::receive_at_most`] one, by the call for a single packet (recvmsg(2)), for sandboxes that forbid the other.
+    /// Like [`Inbox::receive_at_most`] for one packet, by the call for a single packet (recvmsg(2)), for sandboxes that forbid recvmmsg(2).
     ///
     /// # Errors
     /// The same.
     pub fn receive_one(&mut self, socket: &UdpSocket) -> Result<usize, Errno> {
         self.make_ready();
         let Some(header) = self.headers.first_mut() else { return Err(Errno::INVAL) };
-        // SAFETY: the header points to a name, a control buffer and a part with their true lengths. They live as long as this value, and
-        // nothing else accesses them meanwhile.
+        // SAFETY: the header points to a name, a control buffer and a part with their true lengths.
+        // Name, buffer and part live as long as this value, and no other code accesses them meanwhile.
         let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header.msg_hdr, libc::MSG_DONTWAIT) };
         header.msg_len = libc::c_uint::try_from(length).map_err(|_| last())?;
         self.received = 1;
@@ -157,8 +157,8 @@ impl Inbox {
     fn call(&mut self, socket: &UdpSocket, packets: usize, flags: libc::c_int) -> Result<usize, Errno> {
         self.make_ready();
         let packets = packets.min(self.headers.len());
-        // SAFETY: each header points to its own name, control buffer and part, with their true lengths. All live as long as this value and
-        // stay in place. Nothing else accesses them meanwhile.
+        // SAFETY: each header points to its own name, control buffer and part, with their true lengths.
+        // All live as long as this value and stay in place. No other code accesses them meanwhile.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),

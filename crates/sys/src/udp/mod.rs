@@ -1,5 +1,5 @@
-//! UDP for servers that are short of CPU: many packets per system call, with the kernel's timestamps and drop counts. The standard library
-//! has one packet per call and none of the rest.
+//! UDP for servers that are short of CPU: many packets per system call, with the kernel's timestamps and drop counts.
+//! The standard library passes one packet per call, without timestamps and counts.
 
 mod address;
 mod control;
@@ -31,8 +31,8 @@ const SO_MEMINFO: libc::c_int = 55;
 const MEMINFO_NUMBERS: usize = 9;
 const MEMINFO_DROPS: usize = 8;
 
-/// The receive buffer (`SO_RCVBUF`), in bytes as the kernel counts them, which is twice the request. The bytes include the kernel's
-/// overhead per packet, which is several times the size of a small packet.
+/// The size of the receive buffer (`SO_RCVBUF`), in bytes as the kernel counts them, which is twice the request.
+/// The bytes include the kernel's overhead per packet, which is several times the size of a small packet.
 ///
 /// # Errors
 /// The kernel's error.
@@ -40,7 +40,7 @@ pub fn receive_buffer_bytes(socket: &UdpSocket) -> Result<u64, Errno> {
     Ok(rustix::net::sockopt::socket_recv_buffer_size(socket)? as u64)
 }
 
-/// Requests a receive buffer. The kernel doubles the number, and silently limits it to `net.core.rmem_max`. Read the result back.
+/// Requests a receive buffer. The kernel doubles the number, and silently limits it to `net.core.rmem_max`. So read the result back.
 ///
 /// # Errors
 /// The kernel's error.
@@ -48,8 +48,9 @@ pub fn set_receive_buffer_bytes(socket: &UdpSocket, bytes: u32) -> Result<(), Er
     Ok(rustix::net::sockopt::set_socket_recv_buffer_size(socket, bytes as usize)?)
 }
 
-/// Sleeps until a packet arrives, the socket has an error, or the alarm fires. It sets no timer of its own, because that would cost a
-/// virtual machine one exit when it goes to sleep and one when it wakes. Set the alarm while no thread waits.
+/// Sleeps until a packet arrives, the socket has an error, or the alarm fires.
+/// The call sets no timer of its own. A timer would cost a virtual machine one exit when it goes to sleep and one when it wakes.
+/// Set the alarm while no thread waits.
 ///
 /// # Errors
 /// `EINTR` after a signal; otherwise the kernel's error.
@@ -59,13 +60,13 @@ pub fn await_packet(socket: &UdpSocket, alarm: &Alarm) -> Result<(), Errno> {
     Ok(())
 }
 
-/// How many packets the socket has dropped since it was created, mostly for lack of buffer. None if the kernel does not report this. The
-/// number wraps at 2^32.
+/// How many packets the socket has dropped since it was created, mostly because the buffer was full.
+/// `None` if the kernel does not report this number. The number wraps at 2^32.
 pub fn dropped(socket: &UdpSocket) -> Option<u32> {
     meminfo(socket).map(|numbers| numbers[MEMINFO_DROPS])
 }
 
-/// How much unread data the socket holds, in bytes as the kernel counts them. None if the kernel does not report this.
+/// How much unread data the socket holds, in bytes as the kernel counts them. `None` if the kernel does not report this.
 pub fn held_bytes(socket: &UdpSocket) -> Option<u32> {
     meminfo(socket).map(|numbers| numbers[0])
 }

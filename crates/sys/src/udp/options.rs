@@ -1,4 +1,4 @@
-//! Options of a server's UDP socket. Each one fails on some machine, so each is a separate call with a result.
+//! Options of a server's UDP socket. Each option fails on some machine, so each is a separate call with a result.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -27,15 +27,15 @@ pub const SHARDS_MAX: usize = 64;
 pub enum Sharing {
     /// Only this socket may use the address.
     Alone,
-    /// Sockets of the same user with the same option (`SO_REUSEPORT`).
+    /// Sockets of the same user with the same option (`SO_REUSEPORT`) may use the address too.
     SameUser,
 }
 
-/// A non-blocking socket with this address. An IPv6 address also receives IPv4 packets if it is the wildcard address, unless the system
-/// forbids it (`net.ipv6.bindv6only`).
+/// A non-blocking socket with this address.
+/// If it is the IPv6 wildcard address, the socket also receives IPv4 packets, unless the system forbids that (`net.ipv6.bindv6only`).
 ///
 /// # Errors
-/// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` for a port below 1024 without the privilege, `EAFNOSUPPORT`; otherwise the kernel's error.
+/// `EADDRINUSE`, `EADDRNOTAVAIL`, `EAFNOSUPPORT`, or `EACCES` for a port below 1024 without the privilege; otherwise the kernel's error.
 pub fn open(address: SocketAddr, sharing: Sharing) -> Result<UdpSocket, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -55,8 +55,8 @@ pub fn merge_received(socket: &UdpSocket) -> Result<(), Errno> {
     set_option_of(socket, libc::SOL_UDP, UDP_GRO, 1)
 }
 
-/// Splits every sent message into packets of this many bytes, unless the message sets its own size. 0 disables it (`UDP_SEGMENT`, since
-/// Linux 4.18). If the device cannot do that, the first send fails.
+/// Splits every sent message into packets of this many bytes, unless the message sets its own size (`UDP_SEGMENT`, since Linux 4.18).
+/// 0 disables the setting. If the device cannot split messages, the first send fails.
 ///
 /// # Errors
 /// `ENOPROTOOPT` if the kernel is too old.
@@ -64,7 +64,7 @@ pub fn split_sent(socket: &UdpSocket, segment_bytes: u16) -> Result<(), Errno> {
     set_option_of(socket, libc::SOL_UDP, UDP_SEGMENT, u32::from(segment_bytes))
 }
 
-/// Makes the kernel report with each packet how many the socket has dropped, once it has dropped any (`SO_RXQ_OVFL`).
+/// Makes the kernel report with each packet how many packets the socket has dropped, once it has dropped any (`SO_RXQ_OVFL`).
 ///
 /// # Errors
 /// The kernel's error.
@@ -72,10 +72,10 @@ pub fn report_dropped(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_RXQ_OVFL, 1)
 }
 
-/// Polls the device for packets for this many microseconds when no packet waits (`SO_BUSY_POLL`). Reads the value back.
+/// When no packet waits, polls the device for packets for this many microseconds (`SO_BUSY_POLL`). Reads the value back.
 ///
 /// # Errors
-/// `EPERM` for more than `net.core.busy_read` without CAP_NET_ADMIN; `ENOPROTOOPT` if the kernel cannot.
+/// `EPERM` for more than `net.core.busy_read` without CAP_NET_ADMIN; `ENOPROTOOPT` if the kernel cannot poll.
 pub fn set_busy_poll_us(socket: &UdpSocket, us: u32) -> Result<u32, Errno> {
     set_option(socket, libc::SO_BUSY_POLL, us)?;
     let mut now = 0_u32;
@@ -101,7 +101,7 @@ pub fn force_receive_buffer_bytes(socket: &UdpSocket, bytes: u32) -> Result<(), 
     set_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
-/// Collects network errors about undelivered packets for [`undelivered`] (`IP_RECVERR`). For each error, one call to send or receive fails.
+/// Collects network errors about undelivered packets for [`undelivered`] (`IP_RECVERR`). Each error also makes one call to send or receive fail.
 ///
 /// # Errors
 /// The kernel's error.
@@ -126,7 +126,7 @@ pub struct Undelivered {
     pub why: Errno,
 }
 
-/// The next undelivered packet. None if there are no more.
+/// The next undelivered packet. `None` if no undelivered packet is left.
 ///
 /// # Errors
 /// The kernel's error.
@@ -156,9 +156,9 @@ pub fn undelivered(socket: &UdpSocket) -> Result<Option<Undelivered>, Errno> {
     Ok(Some(Undelivered { to: name.get(header.msg_namelen as usize), why: why.unwrap_or(Errno::IO) }))
 }
 
-/// Delivers each packet to the socket of the CPU that handles it, among sockets that share an address. The first socket gets the packets of
-/// the first of `cpus`, and so on. Packets of other CPUs are spread by CPU number, so that all sockets get some
-/// (`SO_ATTACH_REUSEPORT_CBPF`, since Linux 4.5). Call it once, on any of the sockets, when all exist.
+/// Delivers each packet to the socket of the CPU that handles it, among sockets that share an address.
+/// The first socket gets the packets of the first of `cpus`, and so on. Packets of other CPUs are spread by CPU number, so that all sockets get some.
+/// Call it once, on any of the sockets, when all sockets exist (`SO_ATTACH_REUSEPORT_CBPF`, since Linux 4.5).
 ///
 /// # Errors
 /// `EINVAL` for no CPUs, more than [`SHARDS_MAX`], or a socket that does not share its address; otherwise the kernel's error.
@@ -177,7 +177,7 @@ pub fn shard_by_cpu(socket: &UdpSocket, cpus: &[usize]) -> Result<(), Errno> {
     steps.push(step(MODULO, 0, 0, shards));
     steps.push(step(RETURN_RESULT, 0, 0, 0));
     let program = libc::sock_fprog { len: steps.len() as libc::c_ushort, filter: steps.as_mut_ptr() };
-    // SAFETY: the kernel reads the program and its steps, whose number is true. It checks and copies them.
+    // SAFETY: the kernel reads the program and its steps, whose number is true. The kernel checks and copies them.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,5 +1,6 @@
-//! Sending: up to 64 messages per system call (sendmmsg(2)). Each may be several packets of one size that the kernel or the device splits
-//! (`UDP_SEGMENT`). [`Load`] is one such call, filled in place. [`Outbox`] is the simple interface on top: packets with their bytes.
+//! Sending: up to 64 messages per system call (sendmmsg(2)).
+//! A message may be several packets of one size that the kernel or the device splits (`UDP_SEGMENT`).
+//! A [`Load`] is the messages of such a call, filled in place. [`Outbox`] is the simple interface on top: packets with their bytes.
 
 use std::marker::PhantomData;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,10 +13,10 @@ use super::inbox::{BATCH, NO_MESSAGE};
 use super::last;
 use crate::errno::Errno;
 
-/// One control message of two bytes: a header of 16 and the number, rounded up.
+/// The size of one control message of two bytes: a header of 16 bytes and the number, rounded up.
 const CONTROL_WORDS: usize = 3;
 
-/// The memory for calls.
+/// The memory that calls to send use.
 pub struct Sender {
     names: Vec<Name>,
     controls: Vec<[u64; CONTROL_WORDS]>,
@@ -23,7 +24,7 @@ pub struct Sender {
     headers: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: the pointers in it are written before each call. They are followed only while the data that they point to is borrowed.
+// SAFETY: each call writes the pointers before it uses them. The kernel follows a pointer only while the data behind it is borrowed.
 unsafe impl Send for Sender {}
 
 impl Sender {
@@ -68,9 +69,9 @@ impl<'a> Load<'a> {
         self.messages == 0
     }
 
-    /// Adds a message to this address, or to the connected one. Its parts are sent one after another, split into packets of
-    /// `segment_bytes`; the last may be shorter. 0 does not split. None uses the setting of [`super::split_sent`], which is less work for
-    /// the kernel. Returns false, without adding anything, if the message does not fit.
+    /// Adds a message to this address, or to the connected address. Returns false, without adding anything, if the message does not fit.
+    /// Its parts are sent one after another, split into packets of `segment_bytes`. The last packet may be shorter. 0 does not split.
+    /// `None` uses the setting of [`super::split_sent`], which is less work for the kernel.
     pub fn add(
         &mut self,
         to: Option<SocketAddr>,
@@ -85,7 +86,7 @@ impl<'a> Load<'a> {
         let mut next = first;
         for part in parts {
             let Some(room) = self.sender.parts.get_mut(next) else { return false };
-            // The kernel only reads the data.
+            // The kernel only reads the data, so the cast to a mutable pointer is sound.
             *room = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
             next += 1;
         }
@@ -110,19 +111,19 @@ impl<'a> Load<'a> {
     /// Sends the messages of this range in one non-blocking call. Returns how many the kernel accepted: at least one.
     ///
     /// # Errors
-    /// The kernel's error for the first message. No message was accepted. `EINVAL` for a range that is empty or out of bounds.
+    /// The kernel's error for the first message; in that case it accepted no message. `EINVAL` for a range that is empty or out of bounds.
     pub fn send(&mut self, socket: &UdpSocket, range: Range<usize>) -> Result<usize, Errno> {
         self.call(socket, range, libc::MSG_DONTWAIT)
     }
 
-    /// Like [`Load::send`] for one message, by the call for a single message (sendmsg(2)), for sandboxes that forbid the other call.
+    /// Like [`Load::send`] for one message, by the call for a single message (sendmsg(2)), for sandboxes that forbid sendmmsg(2).
     ///
     /// # Errors
     /// The same.
     pub fn send_one(&mut self, socket: &UdpSocket, at: usize) -> Result<(), Errno> {
         let header = self.sender.headers[..self.messages].get(at).ok_or(Errno::INVAL)?;
-        // SAFETY: the header points to parts that are borrowed while this lives, and to a name and a control buffer of the sender, which
-        // stay in place. All have their true lengths.
+        // SAFETY: the header points to parts that are borrowed while this value lives, and to a name and a control buffer of the sender.
+        // Parts, name and buffer stay in place, and have their true lengths.
         let done = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header.msg_hdr, libc::MSG_DONTWAIT) };
         if done < 0 { Err(last()) } else { Ok(()) }
     }
@@ -130,8 +131,8 @@ impl<'a> Load<'a> {
     fn call(&mut self, socket: &UdpSocket, range: Range<usize>, flags: libc::c_int) -> Result<usize, Errno> {
         let headers = self.sender.headers[..self.messages].get_mut(range).filter(|some| !some.is_empty());
         let headers = headers.ok_or(Errno::INVAL)?;
-        // SAFETY: each header points to parts that are borrowed while this lives, and to a name and a control buffer of the sender, which
-        // stay in place. All have their true lengths. The kernel writes only to the headers.
+        // SAFETY: each header points to parts that are borrowed while this value lives, and to a name and a control buffer of the sender.
+        // Parts, name and buffer stay in place, and have their true lengths. The kernel writes only to the headers.
         let done = unsafe {
             libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), headers.len() as libc::c_uint, flags as _)
         };
@@ -145,12 +146,12 @@ impl std::fmt::Debug for Load<'_> {
     }
 }
 
-/// `struct cmsghdr` and the segment size, as the kernel expects it.
+/// `struct cmsghdr` and the segment size, in the form that the kernel expects.
 fn segment_control(bytes: u16) -> [u64; CONTROL_WORDS] {
     // SAFETY: the macro only adds numbers.
     let length = unsafe { libc::CMSG_LEN(size_of::<u16>() as libc::c_uint) };
     let mut words = [0_u64; CONTROL_WORDS];
-    // SAFETY: the words are aligned for a message's header. Their 24 bytes have space for the header of 16 and the number of two.
+    // SAFETY: the words are aligned for a message's header. Their 24 bytes have space for the header of 16 bytes and the number of two.
     unsafe {
         let header = words.as_mut_ptr().cast::<libc::cmsghdr>();
         (*header).cmsg_len = length as _;
@@ -168,7 +169,7 @@ pub struct Sent {
     pub sent: usize,
     /// The number of refused packets.
     pub refused: usize,
-    /// The kernel's error for the last refused packet. None if no packet was refused.
+    /// The kernel's error for the last refused packet. `None` if no packet was refused.
     pub why: Option<Errno>,
 }
 
@@ -203,8 +204,8 @@ impl Outbox {
         self.packets.is_empty()
     }
 
-    /// The bytes of one more packet of this size, for the caller to write. They contain earlier data or zeros. Without an address, the
-    /// packet goes to the connected one. None if the outbox is full, or the packet is too long for it.
+    /// Returns the bytes of one more packet of this size, for the caller to write. They contain earlier data or zeros.
+    /// Without an address, the packet goes to the connected address. `None` if the outbox is full, or the packet is too long for it.
     pub fn push(&mut self, to: Option<SocketAddr>, length: usize) -> Option<&mut [u8]> {
         let at = self.packets.len();
         if at >= BATCH || length > self.bytes_each {
@@ -215,7 +216,7 @@ impl Outbox {
         Some(bytes)
     }
 
-    /// Sends all packets, one after another. Refused packets are counted, and the next packet is tried.
+    /// Sends all packets, one after another. If the kernel refuses a packet, counts it and tries the next packet.
     pub fn send(&mut self, socket: &UdpSocket) -> Sent {
         let mut load = self.sender.load();
         for (bytes, (length, to)) in self.bytes.chunks_exact(self.bytes_each).zip(&self.packets) {

@@ -1,5 +1,6 @@
-//! The kernel's timestamps of a packet (`SO_TIMESTAMPING`, Documentation/networking/timestamping.rst): when it first had a received packet,
-//! and when it passed a sent packet to the queue and to the driver. They separate the network's time from our own thread's.
+//! The kernel's timestamps of a packet (`SO_TIMESTAMPING`, Documentation/networking/timestamping.rst).
+//! The timestamps say when the kernel first had a received packet, and when it passed a sent packet to the queue and to the driver.
+//! So the timestamps separate the network's time from our own thread's time.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -8,7 +9,7 @@ use super::control::{CONTROL_WORDS, each_control, software_ns, word};
 use super::{last, set_option};
 use crate::errno::Errno;
 
-/// `SO_EE_ORIGIN_TIMESTAMPING`: such entries in the error queue are not errors.
+/// `SO_EE_ORIGIN_TIMESTAMPING`: entries with this origin in the error queue are not errors.
 const ORIGIN_TIMESTAMPING: u8 = 4;
 const STAMP_TO_DRIVER: u32 = 0;
 const STAMP_TO_QUEUE: u32 = 1;
@@ -27,7 +28,7 @@ pub enum Moment {
 /// A timestamp of a sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentStamp {
-    /// The packet's number: how many were sent through the socket since [`stamp_sent`]. It wraps at 2^32.
+    /// The packet's number: how many packets were sent through the socket since [`stamp_sent`]. It wraps at 2^32.
     pub id: u32,
     /// The event.
     pub moment: Moment,
@@ -43,7 +44,7 @@ pub fn stamp_received(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE)
 }
 
-/// Makes the kernel report when it first had each received packet, and nothing else (`SO_TIMESTAMPNS`).
+/// Makes the kernel report when it first had each received packet (`SO_TIMESTAMPNS`). It reports no other time.
 ///
 /// # Errors
 /// The kernel's error.
@@ -51,8 +52,8 @@ pub fn stamp_arrivals(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Makes the kernel stamp received packets and, from now on, each sent packet: when it is queued, and when the driver gets it. Fetch the
-/// stamps of sent packets with [`sent_stamp`]; otherwise they fill up the socket.
+/// Makes the kernel stamp received packets and, from now on, each sent packet: when it is queued, and when the driver gets it.
+/// Fetch the stamps of sent packets with [`sent_stamp`]. Otherwise they fill up the socket.
 ///
 /// # Errors
 /// The kernel's error.
@@ -66,7 +67,7 @@ pub fn stamp_sent(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_TIMESTAMPING, flags)
 }
 
-/// The next timestamp of a sent packet. None if none has arrived yet. Other entries in the error queue are skipped.
+/// The next timestamp of a sent packet. `None` if no timestamp has arrived yet. Skips other entries in the error queue.
 ///
 /// # Errors
 /// The kernel's error.

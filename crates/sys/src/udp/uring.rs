@@ -1,6 +1,6 @@
-//! `RingInbox`: one request that the kernel answers with packet after packet, each in a buffer from a ring (io_uring(7), multishot recvmsg,
-//! since Linux 6.0; deferred task work since 6.1). It avoids the headers that recvmmsg(2) copies for each packet, and needs no call when
-//! there is nothing to receive.
+//! `RingInbox`: one request that the kernel answers with packet after packet, each in a buffer from a ring.
+//! The inbox uses io_uring(7) with a multishot recvmsg (since Linux 6.0) and deferred task work (since 6.1).
+//! The inbox avoids the headers that recvmmsg(2) copies for each packet, and needs no call when there is nothing to receive.
 
 use std::net::UdpSocket;
 use std::num::NonZeroU16;
@@ -16,11 +16,11 @@ use super::inbox::{Packet, stride};
 use crate::errno::Errno;
 use crate::mapping::{Mapping, Pages};
 
-/// The only buffer group.
+/// The number of the only buffer group.
 const GROUP: u16 = 0;
 /// The four numbers that the kernel writes before the name.
 const HEAD_BYTES: usize = 16;
-/// Space for an address, rounded up so that what follows is aligned.
+/// Space for an address, rounded up so that the following part is aligned.
 const NAME_BYTES: usize = 32;
 /// Space for a time, a drop count and a segment size. The packet then begins in its own cache line.
 const CONTROL_BYTES: usize = 80;
@@ -30,11 +30,12 @@ const BEFORE_BYTES: usize = CONTROL_AT + CONTROL_BYTES;
 const _: () = assert!(size_of::<Name>() <= NAME_BYTES);
 /// The maximum number of buffers.
 const BUFFERS_MAX: usize = 1024;
-/// If a request ended for lack of buffers, how often to renew it at once.
+/// How often to renew a request at once, if it ended because there were no buffers.
 const TRIES: usize = 3;
 
-/// A number that is unique among living threads: the address of a thread-local variable. The standard library's id would cost two atomic
-/// operations. A later thread may reuse the number of an ended one; the kernel then refuses it with the same error.
+/// A number that is unique among living threads: the address of a thread-local variable.
+/// The standard library's id would cost two atomic operations.
+/// A later thread may reuse the number of an ended thread. In that case the kernel refuses the later thread with the same error.
 #[inline]
 fn this_thread() -> usize {
     thread_local! {
@@ -49,12 +50,12 @@ struct Received {
     length: u32,
 }
 
-/// Receives packets by one standing request. It belongs to the thread that first receives.
+/// Receives packets by one standing request. The request belongs to the thread that first receives.
 pub struct RingInbox {
-    // The ring is dropped first. After that the kernel no longer writes to the memory below.
+    // This field comes first, so the ring is dropped first. After that the kernel no longer writes to the memory below.
     ring: IoUring,
     socket: UdpSocket,
-    // The address of this header must not change until the request is made, in the same call. Later the header is needed to parse answers.
+    // The address of this header must not change until the request is made, in the same call. Later, parsing answers needs the header.
     template: libc::msghdr,
     entries: Mapping,
     buffers: Mapping,
@@ -62,27 +63,27 @@ pub struct RingInbox {
     bytes_each: usize,
     count: usize,
     tail: u16,
-    /// Whether each place of the ring still holds the buffer with its number. Buffers come back in the order in which they were given, so
-    /// returning them usually writes nothing.
+    /// Whether each place of the ring still holds the buffer with its number.
+    /// Buffers come back in the order in which the kernel got them, so returning them usually writes nothing.
     is_in_order: bool,
     /// The current packet.
     got: Option<Received>,
     is_asked: bool,
-    /// An answer that arrived after packets, for the next call.
+    /// An answer that arrived after packets. The next call returns it.
     trouble: Option<Errno>,
     thread: Option<usize>,
 }
 
-// SAFETY: the template's pointers are null. Any one thread at a time may use everything else, and the kernel refuses all threads but the
-// first with an error.
+// SAFETY: the template's pointers are null. Any one thread at a time may use all other fields.
+// The kernel refuses all threads but the first with an error.
 unsafe impl Send for RingInbox {}
 
 impl RingInbox {
-    /// Prepares space for this many packets, rounded up to a power of two of at most 1,024, of up to this many bytes each. Nothing is
-    /// received before the first call of [`receive`](RingInbox::receive).
+    /// Prepares space for this many packets of up to `bytes_each` bytes. The number is rounded up to a power of two of at most 1,024.
+    /// The first call of [`receive`](RingInbox::receive) starts to receive.
     ///
     /// # Errors
-    /// `EINVAL` or `ENOSYS` if the kernel is too old; `EPERM` if `kernel.io_uring_disabled` or a sandbox forbids it; `ENOMEM`.
+    /// `EINVAL` or `ENOSYS` if the kernel is too old; `EPERM` if `kernel.io_uring_disabled` or a sandbox forbids io_uring; `ENOMEM`.
     pub fn new(socket: &UdpSocket, packets: usize, bytes_each: usize) -> Result<RingInbox, Errno> {
         let count = packets.clamp(1, BUFFERS_MAX).next_power_of_two();
         let bytes_each = bytes_each.max(1);
@@ -130,16 +131,16 @@ impl RingInbox {
         Ok(inbox)
     }
 
-    /// Receives without waiting. Then [`packet`](RingInbox::packet) returns the current one, and [`advance`](RingInbox::advance) moves to
-    /// the next. Packets of the previous call come first.
+    /// Receives without waiting. After the call, [`packet`](RingInbox::packet) returns the current packet.
+    /// [`advance`](RingInbox::advance) moves to the next packet. Packets of the previous call come first.
     ///
     /// # Errors
-    /// `EAGAIN` if there was none; `EEXIST` if another thread received before; `ECONNREFUSED` if a sent packet reached a closed port;
-    /// otherwise the kernel's error.
+    /// `EAGAIN` if there was no packet; `EEXIST` if another thread received before; `ECONNREFUSED` if a sent packet reached a closed port.
+    /// Otherwise the kernel's error.
     pub fn receive(&mut self) -> Result<(), Errno> {
         self.publish();
         if let Err(errno) = self.begin_on_this_thread() {
-            // Do not lose answers that arrived for the other thread.
+            // Return the answers that arrived for the other thread, so that they are not lost.
             return self.reaped().unwrap_or(Err(errno));
         }
         for _ in 0..TRIES {
@@ -176,8 +177,8 @@ impl RingInbox {
 
     fn ask(&mut self) -> Result<(), Errno> {
         let request = opcode::RecvMsgMulti::new(Fd(self.socket.as_raw_fd()), &raw const self.template, GROUP);
-        // SAFETY: the socket belongs to this value. The template is read when the request is submitted, before anything moves it. The
-        // buffers of the group live until the ring is gone.
+        // SAFETY: the socket belongs to this value. The kernel reads the template when the request is submitted, before anything moves the template.
+        // The buffers of the group live until the ring is gone.
         unsafe { self.ring.submission().push(&request.build()) }.map_err(|_| Errno::BUSY)?;
         self.is_asked = true;
         Ok(())
@@ -201,7 +202,7 @@ impl RingInbox {
                         self.give(buffer);
                     }
                     let errno = Errno::from_raw(answer.result().saturating_neg());
-                    // If the kernel is out of buffers, all of them are here, so renew the request.
+                    // If the kernel has no more buffers, the caller has already read all of them, so renew the request.
                     if errno != Errno::NOBUFS {
                         self.trouble = Some(errno);
                         return;
@@ -211,7 +212,7 @@ impl RingInbox {
         }
     }
 
-    /// The result: a packet, or an error without a packet before it.
+    /// Returns the result: a packet, or an error without a packet before it.
     fn reaped(&mut self) -> Option<Result<(), Errno>> {
         if self.got.is_none() && self.trouble.is_none() {
             self.reap();
@@ -222,7 +223,7 @@ impl RingInbox {
         }
     }
 
-    /// Moves to the next packet, if there is one: each goes from the kernel's answer to the caller and back in one step.
+    /// Moves to the next packet, if there is one. Each packet goes from the kernel's answer to the caller and back in one step.
     #[inline]
     pub fn advance(&mut self) {
         if let Some(got) = self.got.take() {
@@ -239,7 +240,7 @@ impl RingInbox {
         self.got.is_some()
     }
 
-    /// Returns a buffer to the end of those that the kernel may use. The kernel sees it after [`RingInbox::publish`].
+    /// Returns a buffer to the kernel, as the last in the order of use. The kernel sees the buffer after [`RingInbox::publish`].
     #[inline]
     fn give(&mut self, buffer: u16) {
         let at = usize::from(self.tail) & (self.count - 1);
@@ -254,8 +255,8 @@ impl RingInbox {
         self.is_in_order = false;
         let address = self.buffers.address() + usize::from(buffer) * self.stride;
         let entries = self.entries.words_mut().as_mut_ptr().cast::<BufRingEntry>();
-        // SAFETY: the mapping holds `count` entries of two words, including `at`. The kernel reads only entries before the tail, and this
-        // one is behind it. The tail is in the last two bytes of the first entry, and is not touched.
+        // SAFETY: the mapping holds `count` entries of two words, including `at`. The kernel reads only entries before the tail.
+        // This entry is behind the tail. The tail is in the last two bytes of the first entry, which this code does not touch.
         let entry = unsafe { &mut *entries.add(at) };
         entry.set_addr(address as u64);
         entry.set_len((BEFORE_BYTES + self.bytes_each) as u32);
@@ -274,13 +275,13 @@ impl RingInbox {
     pub fn packet(&self) -> Option<Packet<'_>> {
         let got = self.got?;
         let words = self.buffers.words();
-        // SAFETY: this is the same memory as bytes. The kernel writes to it only within calls of this thread, because task work is deferred
-        // to them. It does not write to buffers that it has given to us.
+        // SAFETY: this is the same memory as bytes. The kernel writes to it only within calls of this thread, because task work is deferred to them.
+        // The kernel does not write to buffers that it has given to us.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
         let start = usize::from(got.buffer) * self.stride;
         let buffer = bytes.get(start..start + BEFORE_BYTES + self.bytes_each)?;
-        // `struct io_uring_recvmsg_out`: lengths of the name, the control data and the packet, and flags. Each part has a fixed place, so
-        // one check of the total length is enough.
+        // `struct io_uring_recvmsg_out`: lengths of the name, the control data and the packet, and flags.
+        // Each part has a fixed place, so one check of the total length is enough.
         let (before, rest) = buffer.split_first_chunk::<BEFORE_BYTES>()?;
         let bytes = rest.get(..(got.length as usize).checked_sub(BEFORE_BYTES)?)?;
         let word = |at: usize| u32::from_ne_bytes([before[at], before[at + 1], before[at + 2], before[at + 3]]);
@@ -288,7 +289,7 @@ impl RingInbox {
             0 => ControlData::default(),
             length => self.control_data(&before[CONTROL_AT..], length)?,
         };
-        // SAFETY: a name is shorter than its place and needs no alignment here. Any bytes are a valid name.
+        // SAFETY: a name is shorter than its place, and this read needs no alignment. Any bytes are a valid name.
         let from = unsafe { before[NAME_AT..].as_ptr().cast::<Name>().read_unaligned() }.get(word(0) as usize);
         Some(Packet {
             bytes,
@@ -300,7 +301,7 @@ impl RingInbox {
         })
     }
 
-    /// The control messages in the first `length` of these bytes.
+    /// Parses the control messages in the first `length` of these bytes.
     #[inline]
     fn control_data(&self, control: &[u8], length: usize) -> Option<ControlData> {
         let control = control.get(..length)?;
@@ -321,7 +322,7 @@ impl RingInbox {
     }
 }
 
-/// The single number of a control buffer that contains only the size of merged packets.
+/// Reads the number of a control buffer that contains only the size of merged packets.
 #[inline]
 fn merged(control: &[u8]) -> Option<u16> {
     const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
@@ -337,7 +338,7 @@ fn merged(control: &[u8]) -> Option<u16> {
 
 impl Drop for RingInbox {
     fn drop(&mut self) {
-        // Ends the request before its buffers are freed. If another thread made it, the kernel ends it with the ring.
+        // End the request before its buffers are freed. If another thread made the request, the kernel ends it together with the ring.
         if self.thread == Some(this_thread()) {
             let _ = self.ring.submitter().register_sync_cancel(None, io_uring::types::CancelBuilder::any());
         }
