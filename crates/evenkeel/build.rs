@@ -1,4 +1,4 @@
-//! Compresses the JSON Schemas. Uncompressed, they would be 5 % of the program's size.
+//! Compresses the JSON Schemas. Without compression, they would be 5 % of the program's size.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

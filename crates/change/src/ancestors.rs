@@ -1,6 +1,7 @@
-//! Checks who could replace the state directory. Anyone who may write to a folder above it can rename it and put another directory in its
-//! place. The owner of such a folder could do so too, but is trusted. Root itself named the directory, and with `sudo` or in a container
-//! root often works in folders of its users.
+//! Checks who could replace the state directory.
+//! Anyone who may write to a parent folder can rename the state directory and put another one in its place.
+//! The owner of a parent folder could do so too, but evenkeel trusts the owner.
+//! Root itself chose the directory, and with `sudo` or in a container root often works in folders of its users.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,11 @@ use rustix::fs::{Mode, OFlags, Stat};
 
 use crate::state_error::StateError;
 
-/// A path has at most 4,096 bytes, so a folder cannot be deeper by its path.
+/// The maximum depth of a folder. A path has at most 4,096 bytes, so no path reaches a deeper folder.
 const LEVELS_MAX: usize = 2048;
 
-/// Refuses a state directory that another user could replace. It checks the folders that are really above the
-/// directory, whatever its path says.
+/// Refuses a state directory that another user could replace.
+/// Checks the real parent folders of the directory, even if the path has links.
 ///
 /// # Errors
 /// [`StateError::Unsafe`] with the folder and the fix.
@@ -37,7 +38,7 @@ pub(crate) fn refuse_if_replaceable(dir: &File, path: &Path) -> Result<(), State
     Ok(())
 }
 
-/// Why a folder above must not be trusted, and the fix.
+/// Why a parent folder must not be trusted, and the fix.
 fn why_not(stat: &Stat, folder: &dyn Fn() -> String) -> Option<String> {
     let mode = Mode::from_raw_mode(stat.st_mode);
     if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
@@ -50,7 +51,7 @@ fn why_not(stat: &Stat, folder: &dyn Fn() -> String) -> Option<String> {
     None
 }
 
-/// The folder this many levels above `path`, for messages.
+/// The folder that is `level` levels above `path`, for messages.
 fn shown(path: &Path, level: usize) -> String {
     let above: PathBuf = std::iter::once(path).chain(std::iter::repeat_n(Path::new(".."), level)).collect();
     std::fs::canonicalize(&above).unwrap_or(above).display().to_string()
@@ -72,7 +73,8 @@ mod tests {
         opened.err()
     }
 
-    /// Regression: a world-writable folder was trusted, so any user could replace root's journal with another one.
+    /// Regression: evenkeel trusted a world-writable folder,
+    /// so any user could replace root's journal with another journal.
     #[test]
     fn a_folder_above_that_others_can_write_to_is_refused() {
         let parent = tempfile::tempdir().unwrap();

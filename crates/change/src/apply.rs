@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::state_error::StateError;
 use crate::undo::{put_back, restore_for_good};
 
-/// A plan that was not applied. The message continues a sentence that begins with "failed to".
+/// The error for a plan that was not applied. The message continues a sentence that begins with "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// The journal could not be started. Nothing was written to the host.
@@ -38,7 +38,7 @@ pub struct HalfWay {
     pub failure: Failure,
     /// The outcome of each step.
     pub transaction: Transaction,
-    /// What was restored, and whether that is everything.
+    /// The restored values, and whether all values are restored.
     pub put_back: PutBack,
 }
 
@@ -59,8 +59,10 @@ impl HalfWay {
 
 /// Applies the steps of `plan` in order. `history` and `revert` show `title` to people.
 ///
-/// The undo data is on disk before the write. A step counts as applied only if a second reading shows its value in force. If one step
-/// fails, the earlier ones are restored. Steps that no write to the host can apply are skipped, and the report shows what to do.
+/// The undo data is on disk before the write.
+/// A step counts as applied only if evenkeel reads the value back as in force.
+/// If one step fails, evenkeel restores the earlier steps.
+/// It skips steps that no write to the host can apply, and the report shows what to do.
 ///
 /// # Errors
 /// If the journal can't be written, or a step fails. The error says whether everything was restored.
@@ -74,11 +76,13 @@ pub fn apply(
     carry_out(root, writer, state, &Job::new(plan, title), |_| Ok(()))
 }
 
-/// [`apply`] with all options of a job. Calls `arm` with the transaction's number after the journal has recorded it, and before anything
-/// changes. `arm` can start the process that will undo the transaction later.
+/// Like [`apply`], with all options of a job.
+/// Calls `arm` with the transaction's number
+/// after the journal has recorded the transaction, and before anything changes.
+/// `arm` can start the process that will undo the transaction later.
 ///
 /// # Errors
-/// As [`apply`]; also if `arm` fails, with the reason that it returns.
+/// The errors of [`apply`]; also if `arm` fails, with the reason that `arm` returns.
 pub fn carry_out(
     root: &Root,
     writer: &HostWriter,
@@ -112,7 +116,7 @@ struct Taken {
 fn take_all(effects: &mut Effects<'_>, txn: u64, job: &Job<'_>) -> Result<Taken, Failure> {
     let mut taken = Taken::default();
     let steps = &job.plan.steps;
-    // No kernel runs in an image, so there is nothing to write; the first boot applies everything.
+    // No kernel runs in an image, so evenkeel writes nothing there. The first boot applies all values.
     let runs = effects.root.kind() != RootKind::Mounted;
     for (index, step) in steps.iter().enumerate().filter(|_| runs) {
         let is_so = match (&step.action, Target::from_step(step)) {
@@ -175,14 +179,14 @@ fn take(effects: &mut Effects<'_>, what: Intended<'_>) -> Result<bool, Failure> 
         sides.into_iter().filter(|path| side_effects.iter().all(|side| side.path != *path)).collect();
     effects.record(Event::Done { txn, step: index, found, side_effects })?;
     for path in idle {
-        // If this fails, the register still claims that this step changed the file. A journal that undoes its own change to the file then
-        // leaves the restore to us instead of restoring it itself.
+        // If this call fails, the register still claims that this step changed the file.
+        // If another journal then undoes its own change to the file, it leaves the restore to us.
         let _ = effects.hold_idly((txn, index), &path);
     }
     Ok(true)
 }
 
-/// Writes a value. If the value is then in force, returns what the file reads.
+/// Writes a value, and reads the file back. If the value is in force, returns the text of the file.
 pub(crate) fn write_and_read_back(
     effects: &mut Effects<'_>,
     target: Target<'_>,

@@ -1,5 +1,6 @@
-//! Splits a kernel command line into words as the kernel does: at white space outside of double quotes, up to the word
-//! `--`. All words after `--` go to init.
+//! Splits a kernel command line into words as the kernel does:
+//! at white space outside of double quotes, up to the word `--`.
+//! All words after `--` go to init.
 
 /// The words of a line, each with its start in bytes.
 pub(crate) fn words(line: &str) -> Vec<(usize, &str)> {
@@ -17,12 +18,13 @@ pub(crate) fn words(line: &str) -> Vec<(usize, &str)> {
     words
 }
 
-/// The words that the kernel itself reads.
+/// The words that the kernel itself interprets.
 pub(crate) fn of_kernel(line: &str) -> impl Iterator<Item = &str> {
     words(line).into_iter().map(|(_, word)| word).take_while(|word| !is_end(word))
 }
 
-/// Whether the word ends the kernel's part of the line. The kernel removes the quotes of a word before it compares the word with `--`.
+/// Whether the word ends the kernel's part of the line.
+/// The kernel removes the quotes of a word before it compares the word with `--`.
 pub(crate) fn is_end(word: &str) -> bool {
     word == "--" || word == "\"--\""
 }
@@ -32,7 +34,7 @@ pub(crate) fn end(line: &str) -> Option<usize> {
     words(line).into_iter().find(|(_, word)| is_end(word)).map(|(at, _)| at)
 }
 
-/// Whether two arguments have the same name: the kernel treats `-` and `_` as equal.
+/// Whether two arguments have the same name. The kernel treats `-` and `_` as equal.
 pub(crate) fn is_same_name(one: &str, other: &str) -> bool {
     let name = |word: &str| {
         let name = word.trim_start_matches('"').split('=').next().unwrap_or_default();

@@ -1,5 +1,6 @@
-//! Finds the reason behind a refused write: a lockdown, a container, an interrupt that its driver manages, or missing
-//! privileges. They share error numbers, but each needs another fix.
+//! Finds the reason behind a refused write:
+//! a lockdown, a container, an interrupt that its driver manages, or missing privileges.
+//! The error numbers of these reasons are the same, but each reason needs another fix.
 
 use std::fmt;
 
@@ -27,9 +28,9 @@ pub enum Blocker {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Capability {
-    /// The capability for network settings in this network namespace.
+    /// The capability to change network settings in this network namespace.
     CapNetAdmin,
-    /// The capability for everything else: root owns the files.
+    /// The capability to change everything else, because root owns the files.
     CapDacOverride,
 }
 
@@ -73,17 +74,18 @@ pub(crate) fn blocker(root: &Root, path: &str, errno: Errno) -> Option<Blocker> 
     is_container(root).then_some(Blocker::Container)
 }
 
-/// A captured machine counts as captured by root.
+/// Whether this user may be root. We assume that root captured a captured machine.
 fn may_be_root(root: &Root) -> bool {
     root.kind() != RootKind::Live || process::is_root()
 }
 
-/// If securityfs is not mounted, assume a lockdown: without one, root may write to debugfs, so the refusal itself is a sign.
+/// If securityfs is not mounted, assume a lockdown.
+/// Without a lockdown root may write to debugfs, so a refusal indicates a lockdown.
 fn is_locked_down(root: &Root) -> bool {
     root.text("/sys/kernel/security/lockdown").map_or(true, |text| !text.contains("[none]"))
 }
 
-/// Container runtimes leave these marks. A read-only mount without one can have other causes.
+/// Container runtimes leave these marks. A read-only mount without such a mark can have other causes.
 fn is_container(root: &Root) -> bool {
     let exists = |path: &str| root.text(path).is_ok();
     exists("/.dockerenv") || exists("/run/.containerenv") || exists("/run/systemd/container")

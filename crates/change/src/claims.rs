@@ -1,5 +1,6 @@
-//! `Claims` are locks on the host's files that this process changes, across all journals. Without them, two processes could change one file
-//! in turn. Each would record the other's value as the original, and restore that.
+//! `Claims` are locks on the host's files that this process changes, across all journals.
+//! Without these locks, two processes could change one file in turn.
+//! Each process would record the other's value as the original, and would later restore that value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,18 +17,19 @@ const MAX_NAME_BYTES: usize = 240;
 /// How many bytes of a lock's name are used in a register's name.
 const MAX_REGISTER_NAME_BYTES: usize = 200;
 
-/// The locks that we hold until this is dropped.
+/// The locks that this process holds until it drops the `Claims`.
 #[derive(Default)]
 pub(crate) struct Claims {
     /// The locks by name; `None` for a lock that could not be made.
     held: BTreeMap<String, Option<Lock>>,
-    /// Locks that another evenkeel held when we tried to take them. We do not wait for them again.
+    /// Locks that another evenkeel held when we tried to take them. We do not wait for them a second time.
     busy: BTreeSet<String>,
 }
 
 impl Claims {
-    /// Locks `path` for the journal in `journal`. If no lock can be made, as in a container without a writable `/run`, it succeeds without
-    /// one. A missing lock must not prevent a restore of the machine.
+    /// Locks `path` for the journal in `journal`.
+    /// If no lock can be made, as in a container without a writable `/run`, the call succeeds without a lock.
+    /// A missing lock must not prevent a restore of the machine.
     ///
     /// # Errors
     /// If another evenkeel holds the lock.
@@ -53,14 +55,14 @@ impl Claims {
         !self.busy.is_empty()
     }
 
-    /// Whether we hold `path` exclusively. `false` if its lock could not be made.
+    /// Whether we hold `path` exclusively. Returns `false` if its lock could not be made.
     pub(crate) fn has(&self, path: &str) -> bool {
         matches!(self.held.get(&name_of(path)), Some(Some(_)))
     }
 }
 
-/// The register of `path`, next to the lock: it lists the journals that hold the path. Other paths have other registers,
-/// even if they share a lock.
+/// The name of the register of `path`, a file next to the lock. The register lists the journals that hold the path.
+/// Different paths have different registers, even if they share a lock.
 pub(crate) fn register_name(path: &str) -> String {
     let name = name_of(path);
     // FNV-1a with 64 bits.
@@ -71,8 +73,9 @@ pub(crate) fn register_name(path: &str) -> String {
     format!("{}.{hash:016x}.holders", &name[cut.unwrap_or(0)..])
 }
 
-/// The lock of a path. All interrupts share one lock, and so do all CPUs, queues and devices of a kind. A machine may have thousands, and a
-/// process may open only a limited number of files. Sharing is harmless: it only excludes other processes from more files than needed.
+/// The name of a path's lock. All interrupts share one lock; all CPUs, all queues and all devices of a kind do too.
+/// A machine may have thousands, and a process may open only a limited number of files.
+/// A shared lock is harmless: it only excludes other processes from more files than needed.
 fn name_of(path: &str) -> String {
     let mut name = String::new();
     for shown in path.trim_start_matches('/').chars() {
@@ -83,7 +86,7 @@ fn name_of(path: &str) -> String {
             other => name.push(other),
         }
     }
-    // Names differ most at their ends, so cut the start. A character may have four bytes.
+    // Names differ most at their ends, so cut the start. A UTF-8 character may have four bytes.
     let cut = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= MAX_NAME_BYTES);
     name[cut.unwrap_or(0)..].to_owned()
 }
@@ -127,7 +130,7 @@ mod tests {
     fn without_a_place_for_locks_nobody_is_kept_out() {
         let mut claims = Claims::default();
         claims.take(Path::new("/nowhere/at/all"), "/proc/a", Path::new("/x")).unwrap();
-        // A file is in the folder's place, and a folder is in the lock's place.
+        // A file has the name of the folder, and a folder has the name of the lock.
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
         std::fs::create_dir_all(dir.path().join("claims/proc-a")).unwrap();

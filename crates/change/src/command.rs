@@ -1,5 +1,5 @@
-//! Runs the commands of a plan. Each runs to its end or its time limit, with no input, and the error contains its
-//! output.
+//! Runs the commands of a plan. Each command has no input and runs to its end or its time limit.
+//! The error contains the output.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use evenkeel_sys::{clock, process};
 
-/// The time limit of a command. `update-grub` takes about a second, and most of a minute in an emulated machine.
+/// The time limit of a command. `update-grub` takes about a second, or most of a minute in an emulated machine.
 const TIME_LIMIT_NS: u64 = 600_000_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// An error repeats at most this many bytes from the end of the command's output.
 const WORDS_MAX: u64 = 2000;
 
-/// The search path for programs: a user's PATH must not choose what runs as root.
+/// The search path for programs. We do not use the PATH of the user, because it must not choose what runs as root.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Runs a command. The text of an error continues a sentence that begins with "run COMMAND: ".

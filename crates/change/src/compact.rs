@@ -12,7 +12,7 @@ use crate::scan::KEPT_BYTES;
 use crate::sizes::{MAX_JOURNAL_BYTES, MAX_RECORD_BYTES};
 use crate::state_error::StateError;
 
-/// How long a journal may be, in bytes.
+/// The size limits of a journal, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The maximum size: about 100,000 changes.
@@ -21,7 +21,7 @@ pub(crate) struct Limits {
     pub(crate) long: u64,
     /// How many bytes of closed transactions remain after shortening; `history` lists them.
     pub(crate) kept: u64,
-    /// The journal is rewritten only if more than this many bytes can be dropped.
+    /// The minimum number of droppable bytes that makes a rewrite of the journal worthwhile.
     pub(crate) worth: u64,
 }
 
@@ -33,13 +33,15 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether a rewrite would drop enough. A journal that lost records stays unchanged, because it is the evidence of the loss.
+    /// Whether a rewrite would drop enough bytes.
+    /// A journal that lost records stays unchanged, because it is the evidence of the loss.
     pub(crate) fn are_worth_it(&self, log: &Log) -> bool {
         log.losses().is_empty() && (log.what_is_left_out().is_unwritten || log.spare_bytes(self.kept) > self.worth)
     }
 }
 
-/// Rewrites the journal with the transactions that stay in `log`, under new numbers that continue from the last one.
+/// Rewrites the journal with the transactions that stay in `log`.
+/// The records get new numbers that continue from the last number.
 pub(crate) fn compact(
     journal: &mut Journal,
     out: &mut dyn Outside,
@@ -65,7 +67,7 @@ pub(crate) fn compact(
         line.pop();
         let stays = match decode(&line) {
             Ok(Line::Known(record)) => log.transaction(record.event.txn()).is_some(),
-            // Only a newer program understands this record.
+            // An older program cannot interpret this record, which a newer program wrote.
             Ok(Line::Unknown { .. }) => true,
             Err(_) => return Err(journal.unwritable("it changed during the read".to_owned())),
         };

@@ -1,5 +1,6 @@
-//! `confirm` makes a change permanent that would otherwise revert itself. `expire` reverts one that nobody confirmed;
-//! the watchdog calls it, or the next evenkeel if the watchdog is gone.
+//! `confirm` makes a change permanent that would otherwise revert itself.
+//! `expire` reverts a change that nobody confirmed.
+//! The watchdog calls `expire`; if the watchdog is gone, the next evenkeel does.
 
 use evenkeel_hostfs::{HostWriter, Root};
 
@@ -9,7 +10,7 @@ use crate::revert::{RevertError, RevertReport, Which, revert};
 use crate::state::State;
 use crate::state_error::StateError;
 
-/// There is nothing to confirm. The message continues a sentence that begins with "failed to".
+/// The error when nothing can be confirmed. The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfirmError {
     /// No change waits for confirmation.
@@ -32,10 +33,10 @@ pub enum ConfirmError {
     Journal(#[from] StateError),
 }
 
-/// Confirms `which`, or every change that waits. Returns their numbers.
+/// Confirms transaction `which`, or every change that waits for confirmation. Returns the numbers of the transactions.
 ///
 /// # Errors
-/// If none waits, or the journal can't be written.
+/// If no change waits, or the journal can't be written.
 pub fn confirm(root: &Root, state: &mut State, which: Option<u64>) -> Result<Vec<u64>, ConfirmError> {
     state.log().is_about(root)?;
     let waiting: Vec<u64> = unconfirmed(root, state.log()).into_iter().map(|(id, _)| id).collect();
@@ -54,11 +55,11 @@ pub fn confirm(root: &Root, state: &mut State, which: Option<u64>) -> Result<Vec
     Ok(chosen)
 }
 
-/// Reverts transaction `id` if nobody confirmed it, and later changes that depend on it. Returns `None` if there is
-/// nothing to do.
+/// Reverts transaction `id` if nobody confirmed it, and reverts later changes that depend on it.
+/// Returns `None` if nothing needs a revert.
 ///
 /// # Errors
-/// As [`revert`].
+/// The errors of [`revert`].
 pub fn expire(
     root: &Root,
     writer: &HostWriter,

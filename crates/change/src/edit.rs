@@ -1,5 +1,5 @@
-//! Computes what a file becomes when its [`Content`] is added, and when it is removed again. Pure functions from text
-//! to text. Removing what was added leaves everything else unchanged.
+//! Computes the text of a file after its [`Content`] is added, and after it is removed again.
+//! All functions are pure, from text to text. Removing the content leaves everything else unchanged.
 
 mod kernel_line;
 #[cfg(test)]
@@ -9,17 +9,18 @@ use evenkeel_hostfs::Entry;
 
 use crate::persist_plan::Content;
 
-/// The permission bits of a file that we create because there was none to edit.
+/// The permission bits of a file that evenkeel creates.
 const NEW_MODE: u32 = 0o644;
 
 /// The marks around our block.
 const BEGIN: &str = "# evenkeel begin: `evenkeel revert` removes these lines\n";
-/// The begin mark if the last line of the file has no newline. The newline that evenkeel adds is then a part of its block.
+/// The begin mark if the last line of the file has no newline.
+/// evenkeel then adds a newline, which is part of its block.
 const BEGIN_WITH_NEWLINE: &str =
     "\n# evenkeel begin: `evenkeel revert` removes these lines, and the newline before them\n";
 const END: &str = "# evenkeel end\n";
 
-/// The entry at a path where `before` is now, with `content` added.
+/// The entry at a path that now holds `before`, with `content` added.
 pub(crate) fn with(before: &Entry, content: &Content) -> Result<Entry, String> {
     let text_of = || match before {
         Entry::File { text, mode } => Ok((text.as_str(), *mode)),
@@ -46,7 +47,7 @@ pub(crate) fn with(before: &Entry, content: &Content) -> Result<Entry, String> {
     }
 }
 
-/// The entry at a path without our content, where `now` may have changed since we wrote it.
+/// The entry at a path without our content. `now` may differ from the text that we wrote.
 pub(crate) fn without(now: &Entry, content: &Content) -> Entry {
     match (content, now) {
         (Content::Block { .. }, Entry::File { text, mode }) => Entry::File { text: without_block(text), mode: *mode },
@@ -58,7 +59,7 @@ pub(crate) fn without(now: &Entry, content: &Content) -> Entry {
     }
 }
 
-/// Adds kernel arguments to a text; returns the reason if that is not possible.
+/// Adds kernel arguments to a text. Returns the reason if the text cannot take them.
 pub(crate) fn with_arguments(text: &str, arguments: &[String]) -> Result<String, String> {
     kernel_line::with(text, arguments)
 }
@@ -75,7 +76,7 @@ fn without_block(text: &str) -> String {
     };
     match rest.split_once(END) {
         Some((_, after)) => format!("{before}{after}"),
-        // Somebody removed the end mark, so it is unknown which lines are ours.
+        // Somebody removed the end mark, so we do not know which lines are from evenkeel.
         None => text.to_owned(),
     }
 }

@@ -1,5 +1,5 @@
-//! `Effects` combines the root to read, the writer for the host, and the journal. A transaction does everything through
-//! it.
+//! `Effects` combines the root to read, the writer for the host, and the journal.
+//! A transaction reads and writes only through `Effects`.
 
 use evenkeel_hostfs::{HostWriter, Root, RootKind, WriteError};
 
@@ -22,8 +22,8 @@ impl Effects<'_> {
         self.state.outside.write(self.writer, path, value)
     }
 
-    /// Locks the files that a write to `target` changes, before its value is read. Without the lock, the value could be one that another
-    /// evenkeel's trial has set.
+    /// Locks the files that a write to `target` changes, before evenkeel reads its value.
+    /// Without the lock, evenkeel could read a value that the trial of another evenkeel has set.
     pub(crate) fn claim(&mut self, target: Target<'_>) -> Result<(), StateError> {
         self.state.claim(self.root, target.path)?;
         target.side_effects.iter().try_for_each(|path| self.state.claim(self.root, path))
@@ -33,7 +33,7 @@ impl Effects<'_> {
         self.state.append(event)
     }
 
-    /// Records that something is restored.
+    /// Records that a value or a file is restored.
     pub(crate) fn record_undone(&mut self, event: Event) -> Result<(), StateError> {
         self.state.append_undone(event)
     }

@@ -1,5 +1,6 @@
-//! Exclusive pairs of sysctls: one limit as a share of memory and as a number of bytes. A write to one sets the other to 0. The kernel
-//! refuses to write 0 to the bytes. To restore 0 bytes, write the share, which sets the bytes to 0.
+//! Exclusive pairs of sysctls: one limit as a share of memory and as a number of bytes.
+//! Writing one of the two files sets the other to 0. The kernel refuses to write 0 to the file of bytes.
+//! To restore 0 bytes, write the share, which sets the bytes to 0.
 
 /// The share and the bytes of each limit (`mm/page-writeback.c`).
 const EXCLUSIVE_PAIRS: [(&str, &str); 2] = [
@@ -23,23 +24,25 @@ fn partner_of(path: &str) -> Option<&'static str> {
     })
 }
 
-/// The key of the other file of the pair, both as `sysctl.d` names them, with slashes.
+/// The key of the other file of the pair. Keys have slashes, as in `sysctl.d`.
 pub(crate) fn partner_key(key: &str) -> Option<&'static str> {
     const PREFIX: &str = "/proc/sys/";
     partner_of(&format!("{PREFIX}{key}")).and_then(|path| path.strip_prefix(PREFIX))
 }
 
-/// Whether `own` must be restored after `sides`: its original value is 0, and one of the sides is the other file of its pair.
+/// Whether `own` must be restored after `sides`:
+/// its original value is 0, and `sides` contains the other file of its pair.
 pub(crate) fn goes_last<'a>(own: Old<'_>, mut sides: impl Iterator<Item = &'a str>) -> bool {
     own.text == "0" && sides.any(|side| partner_of(own.path) == Some(side))
 }
 
-/// The share that must be written for these bytes to become 0. `None` unless `old` is 0 bytes of an exclusive pair.
+/// The file of the share that must be written so that these bytes become 0.
+/// `None` unless `old` is 0 bytes of an exclusive pair.
 pub(crate) fn zeroed_by(old: Old<'_>) -> Option<&'static str> {
     EXCLUSIVE_PAIRS.iter().find(|(_, bytes)| old.text == "0" && *bytes == old.path).map(|(share, _)| *share)
 }
 
-/// The writes, in order, that restore a file and then what writing it changed elsewhere.
+/// The writes, in order, that restore a file, and then the side effects of the write on other files.
 pub(crate) fn writes<'a>(own: Old<'a>, sides: Vec<Old<'a>>) -> Vec<Old<'a>> {
     let mut olds = sides;
     let at = if goes_last(own, olds.iter().map(|side| side.path)) { olds.len() } else { 0 };
@@ -48,7 +51,8 @@ pub(crate) fn writes<'a>(own: Old<'a>, sides: Vec<Old<'a>>) -> Vec<Old<'a>> {
     for old in &olds {
         let in_use = |other: &&Old<'_>| partner_of(old.path) == Some(other.path) && other.text != "0";
         if old.text == "0" && olds.iter().any(|other| in_use(&other)) {
-            // The write to the other file, which was in use, sets this file to 0. Writing 0 here would set the other file to 0.
+            // The pair's other file was in use, and writing it sets this file to 0.
+            // Writing 0 here would set the other file to 0.
             continue;
         }
         match zeroed_by(*old) {

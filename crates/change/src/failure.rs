@@ -17,8 +17,8 @@ pub enum Failure {
     /// A value could not be set.
     #[error(transparent)]
     Step(#[from] Box<StepFailure>),
-    /// The journal could not be extended, for example because the disk is full. The write that the record would have described did not
-    /// happen.
+    /// The journal could not be extended, for example because the disk is full.
+    /// The host write that the record describes did not happen.
     #[error(transparent)]
     Journal(#[from] StateError),
     /// A configuration file could not be changed.
@@ -34,7 +34,7 @@ pub enum Failure {
     Command {
         /// The command, as a shell would read it.
         command: String,
-        /// Its exit status and last output.
+        /// The command's exit status and last output.
         why: String,
     },
     /// The files of the root are not accessible.
@@ -63,7 +63,7 @@ pub struct StepFailure {
     pub knob: String,
     /// The place.
     pub place: String,
-    /// The file that was to be written.
+    /// The file that evenkeel tried to write.
     pub path: String,
     /// The value wanted.
     pub wanted: String,
@@ -73,7 +73,7 @@ pub struct StepFailure {
 }
 
 impl StepFailure {
-    /// `wanted` is the value to write. A trial writes other values than its step names.
+    /// `wanted` is the value to write. In a trial it differs from the value in the step.
     pub(crate) fn new(index: usize, step: &Step, wanted: &str, error: StepError) -> Box<StepFailure> {
         Box::new(StepFailure {
             step: index,

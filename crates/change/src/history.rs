@@ -17,23 +17,23 @@ use crate::persist_plan::Lasting;
 pub struct Transaction {
     /// Its number, from 1, rising.
     pub id: u64,
-    /// When it began, by the wall clock, in nanoseconds since 1970 UTC.
+    /// When the transaction began, by the wall clock, in nanoseconds since 1970 UTC.
     pub at_ns: u64,
     /// A plan or a trial.
     pub kind: Kind,
     /// Its purpose.
     pub title: String,
-    /// The trial or the cluster's goal that it belongs to.
+    /// The trial or the cluster's goal that the transaction belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
     /// Its outcome.
     pub status: Status,
     /// The outcome of each step.
     pub steps: Vec<StepReport>,
-    /// Each file and command that makes it persist.
+    /// Each file and command that makes the transaction persist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persisted: Vec<PersistedReport>,
-    /// How long it may wait for confirmation, in seconds from its start.
+    /// How long the transaction may wait for confirmation, in seconds from its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unconfirmed_seconds: Option<u64>,
 }
@@ -44,7 +44,7 @@ pub struct Transaction {
 pub struct PersistedReport {
     /// The file's path, or the command.
     pub what: String,
-    /// Whether it was written or ran. If not, it was already in place, or must wait.
+    /// Whether evenkeel wrote the file or ran the command. If not, it was already in place, or must wait.
     pub changed: bool,
 }
 
@@ -53,19 +53,19 @@ pub struct PersistedReport {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// It was applied and nobody reverted it.
+    /// The transaction was applied and nobody reverted it.
     InForce,
-    /// It was reverted, by a person or at the end of its trial.
+    /// A person, or the end of the trial, reverted the transaction.
     Reverted,
-    /// It failed and was rolled back.
+    /// The transaction failed and was rolled back.
     RolledBack,
-    /// It was killed half-way, or could not be restored completely.
+    /// The transaction was killed half-way, or could not be restored completely.
     Interrupted,
-    /// Another process is working on it right now.
+    /// Another process is working on the transaction right now.
     UnderWay,
-    /// It is in force although nobody confirmed it in time: nothing has reverted it yet.
+    /// The transaction is in force although nobody confirmed it in time, because nothing has reverted it yet.
     Overdue,
-    /// The machine has rebooted since, so the kernel has lost the values.
+    /// The machine has rebooted since the transaction, so the kernel has lost the values.
     EndedByReboot,
 }
 
@@ -84,7 +84,7 @@ pub struct StepReport {
     pub outcome: Outcome,
 }
 
-/// Every transaction, the oldest first. `root` shows which boot the machine is in.
+/// Returns every transaction, the oldest first. `root` shows which boot the machine is in.
 pub fn history(root: &Root, log: &Log) -> Vec<Transaction> {
     let boot_id = boot_id(root);
     let overdue = overdue(root, log);

@@ -1,8 +1,11 @@
-//! Reads and writes the registers. A register lists the holders of a file of the host: the journals that changed it and have not restored
-//! it. The caller holds the lock of the file.
+//! Reads and writes the registers.
+//! A register lists the holders of a file of the host: the journals that changed the file and have not restored it.
+//! The caller holds the lock of the file.
 //!
-//! The register lists a holder before its journal has the intent, and until its journal has recorded the undo. If evenkeel is killed in
-//! between, the register lists a journal with nothing to undo. The next process drops it.
+//! The register lists a holder before the holder's journal has the intent,
+//! and until that journal has recorded the undo.
+//! If evenkeel is killed in between, the register lists a journal with nothing to undo.
+//! The next process drops that entry.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -28,7 +31,7 @@ struct Held {
     register: Register,
 }
 
-/// One file of a change that is undone for good, not only switched by a trial.
+/// One file of a change that is undone permanently, not only switched by a trial.
 pub(crate) struct Leaver<'a> {
     pub(crate) intent: &'a Intent,
     pub(crate) path: &'a str,
@@ -45,13 +48,13 @@ pub(crate) struct Leaver<'a> {
 pub(crate) enum Share {
     /// This value is restored.
     Back(String),
-    /// The file stays: that journal holds it and restores `before` later.
+    /// Another journal, `to`, holds the file and restores `before` later. The file stays unchanged.
     PassedOn { to: PathBuf, before: String },
 }
 
 impl Effects<'_> {
-    /// Adds a change to the registers of its files, with their current values. Returns whether every file has a
-    /// register.
+    /// Adds a change to the registers of its files, with their current values.
+    /// Returns whether every file has a register.
     pub(crate) fn hold<'p>(
         &mut self,
         (txn, step): (u64, usize),
@@ -70,7 +73,7 @@ impl Effects<'_> {
         Ok(all)
     }
 
-    /// Records that the kernel did not change this file together with the step's own file.
+    /// Records that the step changed its own file and the kernel did not change this file along with it.
     pub(crate) fn hold_idly(&mut self, (txn, step): (u64, usize), path: &str) -> Result<(), StateError> {
         let Some(mut held) = self.held(path)? else { return Ok(()) };
         let journal = self.journal_dir();
@@ -78,8 +81,8 @@ impl Effects<'_> {
         self.save(held)
     }
 
-    /// Decides what happens to a file when a change to it is undone. On return, the register contains the value that is passed on to
-    /// another journal.
+    /// Decides what happens to a file when evenkeel undoes a change of it.
+    /// On return, the register contains the value that another journal takes over.
     pub(crate) fn leave(&mut self, leaver: &Leaver<'_>) -> Result<Share, StateError> {
         let Leaver { intent, path, before, ours, found } = *leaver;
         let back = || Share::Back(before.to_owned());
@@ -106,8 +109,8 @@ impl Effects<'_> {
         Ok(share)
     }
 
-    /// Updates a register after the journal has recorded that something is undone. A failure does no harm: the next
-    /// process updates it.
+    /// Updates a register after the journal has recorded an undo.
+    /// A failure does no harm: the next process updates the register.
     pub(crate) fn tidy(&mut self, path: &str) {
         if let Ok(Some(held)) = self.held(path) {
             let _ = self.save(held);
@@ -122,13 +125,13 @@ impl Effects<'_> {
         Ok(later.map(|JournalDir(dir)| dir.clone()))
     }
 
-    /// Whether another journal found the value `ours`, and then changed it.
+    /// Whether another journal recorded `ours` as its original value and then changed the file.
     pub(crate) fn has_follower(&self, path: &str, ours: &str) -> Result<bool, StateError> {
         Ok(self.held(path)?.is_some_and(|held| held.register.has_follower(ours)))
     }
 
-    /// The register of a file, with only the journals that still hold it. `None` if there can be no register, or if the file is not
-    /// claimed.
+    /// The register of a file, with only the journals that still hold the file.
+    /// `None` if there can be no register, or if the file is not claimed.
     fn held(&self, path: &str) -> Result<Option<Held>, StateError> {
         let Some(dir) = self.state.outside.claims_dir(self.root).filter(|_| self.state.claims.has(path)) else {
             return Ok(None);
@@ -167,7 +170,8 @@ impl Effects<'_> {
         out.append(&file, text.as_bytes()).and_then(|()| out.rename(&dir.dir, &draft, &name)).map_err(io)
     }
 
-    /// Our state directory as an absolute path without links, because processes with other working directories read it in the register.
+    /// Our state directory as an absolute path without links,
+    /// because processes with other working directories read the path in the register.
     fn journal_dir(&self) -> PathBuf {
         let dir = &self.state.dir;
         std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).unwrap_or_else(|_| dir.clone())
@@ -175,8 +179,10 @@ impl Effects<'_> {
 }
 
 impl Intent {
-    /// Whether any value found in the file is accepted, because this intent belongs to a trial (`wanted` is `None`). A trial writes several
-    /// values in turn and does not record which came last, so an unexpected value does not show that somebody else wrote it.
+    /// Whether evenkeel accepts any value found in the file,
+    /// because this intent belongs to a trial (`wanted` is `None`).
+    /// A trial writes several values in turn and does not record which came last.
+    /// So an unexpected value does not prove that somebody else wrote it.
     fn ignores_register(&self) -> bool {
         self.wanted.is_none()
     }
@@ -194,8 +200,8 @@ fn read(dir: &StateDir, name: &str, boot_id: Option<String>, path: &str) -> Resu
     Register::from_bytes(&bytes, boot_id, path).map(Some).map_err(|why| damaged(&at, why))
 }
 
-/// Whether another journal still has to restore this file. An unreadable journal counts as one that does; a missing one
-/// does not.
+/// Whether another journal still has to restore this file.
+/// An unreadable journal counts as a journal that still has to, a missing journal does not.
 fn still_holds(holder: &Holder, path: &str) -> bool {
     match Log::read_damaged(&holder.journal.0) {
         Ok(log) => log.has_pending(path, holder.txn, holder.step) || (!log.losses().is_empty() && !log.has(holder.txn)),

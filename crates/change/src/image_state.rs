@@ -1,5 +1,6 @@
-//! The journal of an image. It is opened through the image's own folder, so nothing outside of the image is opened or
-//! created, whatever links it contains and whoever changes it meanwhile.
+//! The journal of an image.
+//! evenkeel opens it through the image's own folder, so it opens and creates nothing outside of the image.
+//! This holds for any links in the image, even if another process changes the image meanwhile.
 
 use evenkeel_hostfs::Image;
 use evenkeel_sys::Errno;
@@ -12,30 +13,30 @@ use crate::state::{LOCK, State, undamaged};
 use crate::state_dir::{StateDir, refuse_if_shared};
 use crate::state_error::StateError;
 
-/// The journal of an image, relative to the image's root: `verify` and `revert` find it there on a machine that boots
-/// from the image.
+/// The path of an image's journal, relative to the image's root.
+/// `verify` and `revert` find the journal there on a machine that boots from the image.
 pub const IMAGE_DIR: &str = "var/lib/evenkeel";
 
 impl State {
-    /// Opens the state directory of an image, [`IMAGE_DIR`], and takes the lock. It creates the directory if needed. It opens and creates
-    /// nothing outside of the image, whatever links the image contains.
+    /// Opens the state directory of an image, [`IMAGE_DIR`], and takes the lock. Creates the directory if needed.
+    /// Opens and creates nothing outside of the image, whatever links the image contains.
     ///
     /// # Errors
-    /// As [`State::open`]; also if a link in the path points out of the image.
+    /// The errors of [`State::open`]; also if a link in the path points out of the image.
     pub fn open_in(image: &Image) -> Result<State, StateError> {
         State::open_dir(StateDir::make_in(image, &mut |_| ())?, Box::new(Real))
     }
 
-    /// As [`open_in`](State::open_in), for restoring only, like [`State::open_to_revert`].
+    /// Like [`open_in`](State::open_in), but only for a restore, as [`State::open_to_revert`].
     ///
     /// # Errors
-    /// As [`State::open_to_revert`]; also if a link in the path points out of the image.
+    /// The errors of [`State::open_to_revert`]; also if a link in the path points out of the image.
     pub fn open_to_revert_in(image: &Image) -> Result<State, StateError> {
         State::to_revert(StateDir::make_in(image, &mut |_| ())?, Box::new(Real))
     }
 
-    /// Removes the journal from an image if it describes nothing that is left to undo. Machines made from the image should not begin with
-    /// a history.
+    /// Removes the journal from an image if nothing in the journal is left to undo.
+    /// Machines made from the image should not start with a history.
     ///
     /// # Errors
     /// If a file can't be removed.
@@ -44,7 +45,7 @@ impl State {
             return Ok(());
         }
         let dir = StateDir::open_in(image)?;
-        // The lock goes last: another evenkeel that waits for it must not see half of a journal.
+        // Remove the lock last: another evenkeel that waits for the lock must not see half of a journal.
         for name in [NOTE, JOURNAL, LOCK] {
             match rustix::fs::unlinkat(&dir.dir, name, AtFlags::empty()) {
                 Ok(()) | Err(rustix::io::Errno::NOENT) => {}
@@ -67,8 +68,8 @@ impl Log {
 }
 
 impl StateDir {
-    /// Creates and opens the folders of the image, one after the other. `between` is called before each step, with its
-    /// number.
+    /// Creates and opens the folders of the image, one after the other.
+    /// Calls `between` before each step, with the number of the step.
     pub(crate) fn make_in(image: &Image, between: &mut dyn FnMut(usize)) -> Result<StateDir, StateError> {
         let ends = IMAGE_DIR.match_indices('/').map(|(at, _)| at).chain([IMAGE_DIR.len()]);
         let mut steps = 0;
@@ -114,7 +115,8 @@ mod tests {
     use crate::outcome::Kind;
     use crate::record::Event;
 
-    /// Another process replaces the image's `var` with a link before one of the steps. Nothing outside is ever touched.
+    /// Another process replaces the image's `var` with a link before one of the steps.
+    /// evenkeel touches nothing outside the image.
     #[test]
     fn a_link_that_appears_between_two_steps_leads_nowhere() {
         const STEPS: usize = 4;

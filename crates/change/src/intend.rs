@@ -7,7 +7,7 @@ use crate::place::{Before, Target};
 use crate::record::{Event, Intent};
 use crate::state_error::StateError;
 
-/// A write that is about to happen.
+/// A write that evenkeel is about to make.
 #[derive(Clone, Copy)]
 pub(crate) struct Intended<'a> {
     pub(crate) txn: u64,
@@ -18,8 +18,9 @@ pub(crate) struct Intended<'a> {
 }
 
 impl Effects<'_> {
-    /// Writes the undo data of the next write to disk, first to the registers and then to the journal. If the process is killed in between,
-    /// the next process finds that the listed journal has nothing to undo.
+    /// Writes the undo data of the next write to disk, first to the registers and then to the journal.
+    /// If the process is killed in between, the register lists a journal with nothing to undo.
+    /// The next process finds that out.
     pub(crate) fn intend(&mut self, what: Intended<'_>, before: &Before) -> Result<(), StateError> {
         let Intended { txn, index, step, target, wanted } = what;
         let sides = before.side_effects.iter().map(|side| (side.path.as_str(), side.before.as_str()));

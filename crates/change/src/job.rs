@@ -15,16 +15,18 @@ pub struct Job<'a> {
     pub title: &'a str,
     /// The settings of the plan, as `KNOB=VALUE`.
     pub settings: &'a [String],
-    /// What makes it persist over a boot.
+    /// The files and commands that make the change persist over a boot.
     pub lasting: Option<&'a Lasting>,
-    /// The time at which the change reverts itself unless the user confirms it. `None` if it needs no confirmation.
+    /// The time at which the change reverts itself unless the user confirms it.
+    /// `None` if the change needs no confirmation.
     pub until: Option<Until>,
     /// Whether a failed step stops the rest.
     pub on_failure: OnFailure,
-    /// The steps whose places have another owner, which will set them again. They are applied because the user asked
-    /// for them; the report names the owner instead of claiming that they are in force.
+    /// The steps whose places have another owner, which will set them again.
+    /// evenkeel applies these steps because the user asked for them.
+    /// The report names the owner instead of claiming that the values are in force.
     pub owned: &'a [OwnedStep],
-    /// The trial or the cluster's goal that it belongs to.
+    /// The trial or the cluster's goal that the change belongs to.
     pub owner: Option<&'a Owner>,
 }
 
@@ -39,7 +41,7 @@ pub enum OnFailure {
 }
 
 impl<'a> Job<'a> {
-    /// Steps on the running machine only, all of them or none.
+    /// A job with steps on the running machine only, of which all are applied or none.
     pub fn new(plan: &'a Plan, title: &'a str) -> Job<'a> {
         let on_failure = OnFailure::PutBack;
         Job { plan, title, settings: &[], lasting: None, until: None, on_failure, owned: &[], owner: None }

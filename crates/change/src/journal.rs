@@ -1,8 +1,9 @@
-//! The journal's file. Records are appended and synced, never changed. A torn record after a crash is moved to another
-//! file, not deleted.
+//! The journal's file. Records are appended and synced, never changed.
+//! A torn record after a crash is moved to another file, not deleted.
 //!
-//! The file is created together with its first record. So a file without a complete record was truncated. A note next to it has the number
-//! of the last record, and is written after the record is synced. If the journal's records end earlier, it was truncated too.
+//! The file is created together with its first record. So a file without a complete record was truncated.
+//! A note next to the journal has the number of the last record, and is written after the record is synced.
+//! If the journal ends with a smaller number, the journal was truncated too.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -18,7 +19,7 @@ use crate::sizes::MAX_RECORD_BYTES;
 use crate::state_dir::StateDir;
 use crate::state_error::StateError;
 
-/// How many torn ends are kept. Each needs a crash in the middle of a write.
+/// The maximum number of torn ends that evenkeel keeps. Each torn end needs a crash in the middle of a write.
 const MAX_TORN_FILES: u32 = 1000;
 
 /// The name of a journal in its folder.
@@ -30,7 +31,8 @@ const DRAFT: &str = "journal.draft";
 /// The number of the last record.
 pub(crate) const NOTE: &str = "journal.last-record";
 
-/// The length of the note in bytes. It is the same for any number, so the note is overwritten and never truncated.
+/// The length of the note in bytes.
+/// The length is the same for any number, so evenkeel overwrites the note and never truncates it.
 const NOTE_BYTES: usize = 21;
 
 const CHUNK_BYTES: u64 = 1 << 16;
@@ -45,7 +47,7 @@ pub(crate) struct Journal {
     end: u64,
     /// How many bytes of an incomplete record a crash left after `end`.
     torn: u64,
-    /// Whether a failed write may have left bytes after `end` that could not be cut off.
+    /// Whether a failed write may have left bytes after `end` that evenkeel could not cut off.
     dirty: bool,
     /// The number of the last record.
     last: u64,
@@ -54,7 +56,7 @@ pub(crate) struct Journal {
 
 /// The file of a journal.
 pub(crate) enum JournalFile {
-    /// There is no file yet; the first record creates it.
+    /// The file does not exist yet; the first record creates it.
     None,
     Open(File),
     /// The file can only be read, because opening it for writing failed with this error.
@@ -70,8 +72,8 @@ impl JournalFile {
     }
 }
 
-/// The number of the last record, from the note next to the journal. Read it before the journal, which may grow
-/// meanwhile.
+/// The number of the last record, from the note next to the journal.
+/// Read the note before the journal, because the journal may grow meanwhile.
 pub(crate) fn noted(dir: &StateDir) -> Option<u64> {
     let mut text = String::new();
     let file = dir.file(NOTE, OFlags::RDONLY).ok()?;
@@ -81,7 +83,7 @@ pub(crate) fn noted(dir: &StateDir) -> Option<u64> {
 
 impl Journal {
     pub(crate) fn new(dir: StateDir, file: JournalFile, path: PathBuf, scan: &Scan) -> Journal {
-        // Replace an empty file: older programs created one before they had a record.
+        // Replace an empty file: older programs created an empty file before they had a record.
         let file = match file {
             JournalFile::Open(_) if scan.end == 0 && scan.torn == 0 && scan.last == 0 => JournalFile::None,
             file => file,
@@ -101,8 +103,8 @@ impl Journal {
         matches!(self.file, JournalFile::None)
     }
 
-    /// Appends a record and returns its length; the journal may not exceed `most_bytes`. The record is on disk when
-    /// this returns.
+    /// Appends a record and returns its length. The journal may not exceed `most_bytes`.
+    /// The record is on disk when `append` returns.
     pub(crate) fn append(
         &mut self,
         out: &mut dyn Outside,
@@ -125,8 +127,8 @@ impl Journal {
             JournalFile::ReadOnly(_, errno) => return Err(StateError::add(&self.path, *errno)),
             JournalFile::Open(file) => {
                 if let Err(errno) = out.append(file, &line).and_then(|()| out.sync(file)) {
-                    // Cut off what was written. Half a record would be a torn end. A whole record would later count as valid, although it
-                    // is reported as failed.
+                    // Cut off the written bytes. Half a record would be a torn end.
+                    // A whole record would later count as valid, although evenkeel reports it as failed.
                     self.dirty = out.truncate(file, self.end).is_err();
                     return Err(StateError::add(&self.path, errno));
                 }
@@ -151,7 +153,7 @@ impl Journal {
     /// Replaces the journal with a finished draft.
     pub(crate) fn replace(&mut self, out: &mut dyn Outside, draft: Draft) -> Result<(), StateError> {
         if self.file.file().is_none() {
-            // If somebody moved the old journal away, its note does not apply to the new one.
+            // If somebody moved the old journal away, the old note does not apply to the new journal.
             self.note = None;
             let _ = rustix::fs::unlinkat(&self.dir.dir, NOTE, AtFlags::empty());
         }
@@ -164,7 +166,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The records from the start. None if there is no file yet.
+    /// A reader of the records from the start. `None` if the journal has no file yet.
     pub(crate) fn reader(&self) -> Result<Option<impl BufRead + use<>>, StateError> {
         let again = |file: &File| -> std::io::Result<_> {
             let mut file = file.try_clone()?;
@@ -183,7 +185,8 @@ impl Journal {
         self.take_note();
     }
 
-    /// If this write fails, a lost end of the journal is less likely to be noticed. Nothing else is affected.
+    /// If this write fails, the next evenkeel is less likely to notice a lost end of the journal.
+    /// Nothing else is affected.
     fn take_note(&mut self) {
         if self.note.is_none() {
             self.note = self.dir.file(NOTE, OFlags::WRONLY | OFlags::CREATE).ok();

@@ -1,13 +1,16 @@
 //! The only crate that changes a host: [`apply`], [`verify`], [`revert`], [`history`], and [`Session`] for trials.
 //!
-//! A [`Plan`](evenkeel_host::Plan) is applied as one transaction. The data that undoes a write is on disk, checksummed
-//! and synced, before the write. If evenkeel is killed in between, [`revert`] restores everything from the journal. A
-//! person can do it with a shell too, since each record holds the command that undoes it. A write that the kernel
-//! accepts without effect is a failure: every value is read back from the file that shows the value in force.
+//! A [`Plan`](evenkeel_host::Plan) is applied as one transaction.
+//! The data that undoes a write is on disk, checksummed and synced, before the write.
+//! If evenkeel is killed in between, [`revert`] restores everything from the journal.
+//! A person can do it with a shell too, since each record holds the command that undoes it.
+//! A write that the kernel accepts without effect is a failure:
+//! every value is read back from the file that shows the value in force.
 //!
-//! The journal is one text file in the [`State`] directory with one record per line: eight hexadecimal digits of CRC-32
-//! (as in gzip) over what follows the space, then one JSON object with `"format": 3`. Records are numbered, appended
-//! and never changed. A missing record is noticed, and the other records can still be reverted.
+//! The journal is one text file in the [`State`] directory with one record per line: eight hexadecimal digits
+//! of CRC-32 (as in gzip) over what follows the space, then one JSON object with `"format": 3`.
+//! Records are numbered, appended and never changed.
+//! A missing record is noticed, and the other records can still be reverted.
 
 mod ancestors;
 mod apply;

@@ -13,12 +13,12 @@ use crate::persist_plan::{Carried, Lasting};
 use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, OwnedStep, Until};
 use crate::state_error::StateError;
 
-/// Stands for a boot id if the root is not a running machine.
+/// This text replaces the boot id if the root is not a running machine.
 const IMAGE: &str = "image";
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// The content of the journal. Read one with [`Log::read`], or use that of an open [`State`](crate::State).
+/// The content of the journal. [`Log::read`] reads a log; an open [`State`](crate::State) also has one.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     transactions: BTreeMap<u64, Logged>,
@@ -32,13 +32,13 @@ pub struct Log {
     pub(crate) holder: Option<String>,
 }
 
-/// Closed transactions that the log no longer holds.
+/// Closed transactions that the log has dropped.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeftOut {
     pub(crate) transactions: u64,
     /// The highest number of any dropped transaction.
     pub(crate) newest: u64,
-    /// Whether the journal's file still contains some of them.
+    /// Whether the journal's file still contains some of the dropped transactions.
     pub(crate) is_unwritten: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct LeftOut {
 pub(crate) struct Logged {
     pub(crate) id: u64,
     pub(crate) at_ns: u64,
-    /// When all its steps had been written.
+    /// When evenkeel had written all steps of the transaction.
     pub(crate) committed_at_ns: Option<u64>,
     pub(crate) kind: Kind,
     pub(crate) title: String,
@@ -68,7 +68,7 @@ pub(crate) struct Logged {
     pub(crate) missed: Vec<FailedStep>,
     pub(crate) owned: Vec<OwnedStep>,
     pub(crate) end: Option<End>,
-    /// Whether the record that begins the transaction is lost.
+    /// Whether the first record of the transaction is lost.
     pub(crate) is_headless: bool,
     bytes: u64,
 }
@@ -87,7 +87,7 @@ pub(crate) enum End {
     EndedByReboot,
 }
 
-/// A file that must still be restored, and its value after our write, if known.
+/// A file that evenkeel must still restore, and its value after our write, if known.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingUndo {
     pub(crate) intent: Intent,
@@ -95,11 +95,12 @@ pub(crate) struct PendingUndo {
 }
 
 impl Log {
-    /// Checks that the changes were made on the machine of this root. A rehearsal changes only a captured machine. Undoing it on a real
-    /// machine would write values that this machine never had.
+    /// Checks that the changes were made on the machine of this root. A rehearsal changes only a captured machine.
+    /// Undoing a rehearsal on a real machine would write values that this machine never had.
     ///
     /// # Errors
-    /// [`StateError::Rehearsal`] for a rehearsal's journal on a real machine, [`StateError::NoRehearsal`] for the reverse.
+    /// [`StateError::Rehearsal`] for a rehearsal's journal on a real machine;
+    /// [`StateError::NoRehearsal`] for a real journal on a captured machine.
     pub fn is_about(&self, root: &Root) -> Result<(), StateError> {
         let is_captured = root.kind() == RootKind::Captured;
         match self.transactions.values().any(|logged| logged.captured == Some(!is_captured)) {
@@ -109,8 +110,8 @@ impl Log {
         }
     }
 
-    /// Checks that the journal can be compared with the machine of this root. A captured machine may be the real one that the journal is
-    /// about.
+    /// Checks that the journal can be compared with the machine of this root.
+    /// The journal of a real machine may be compared with a capture of that machine.
     ///
     /// # Errors
     /// [`StateError::Rehearsal`] for a rehearsal's journal on a real machine.
@@ -118,24 +119,26 @@ impl Log {
         if root.kind() == RootKind::Captured { Ok(()) } else { self.is_about(root) }
     }
 
-    /// The size of the incomplete record that a crash left at the journal's end, in bytes. The next append moves it to
-    /// `journal.torn-N`.
+    /// The size of the incomplete record that a crash left at the journal's end, in bytes.
+    /// The next append moves it to `journal.torn-N`.
     pub fn torn_bytes(&self) -> Option<u64> {
         (self.torn_bytes > 0).then_some(self.torn_bytes)
     }
 
-    /// Records of kinds that only a newer evenkeel knows: the number of each kind. They stay in the journal.
+    /// Records of kinds that only a newer evenkeel can interpret: the number of records of each kind.
+    /// They stay in the journal.
     pub fn passed_over(&self) -> &BTreeMap<String, u64> {
         &self.passed_over
     }
 
-    /// The other process that works on this journal, if there is one: its number, and where it has the journal.
+    /// The other process that works on this journal, if any: its process number, and the path of the journal.
     pub fn holder(&self) -> Option<&str> {
         self.holder.as_deref()
     }
 
-    /// Whether another process is at work on this transaction. One process at a time holds a journal, and it may have found an older
-    /// transaction that was killed, so only the newest unfinished one counts.
+    /// Whether another process works on this transaction.
+    /// Only one process at a time holds a journal, and older unfinished transactions may come from killed processes.
+    /// So only the newest unfinished transaction counts.
     pub(crate) fn is_under_way(&self, logged: &Logged) -> bool {
         let newest = self.transactions.values().rfind(|logged| !logged.is_closed() && logged.is_unfinished());
         self.holder.is_some() && newest.is_some_and(|newest| newest.id == logged.id)
@@ -146,17 +149,17 @@ impl Log {
         self.transactions.contains_key(&id)
     }
 
-    /// How long transaction `id` may wait for confirmation, in seconds. `None` if it has no time limit.
+    /// How long transaction `id` may wait for confirmation, in seconds. `None` if the transaction has no time limit.
     pub fn seconds_to_confirm(&self, id: u64) -> Option<u64> {
         Some(self.transactions.get(&id)?.until?.seconds)
     }
 
-    /// What is missing or unreadable in the journal.
+    /// The missing and unreadable parts of the journal.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }
 
-    /// How many closed transactions were dropped because the journal was too long.
+    /// How many closed transactions evenkeel dropped because the journal was too long.
     pub fn left_out(&self) -> u64 {
         self.left_out.transactions
     }
@@ -169,12 +172,13 @@ impl Log {
         self.transactions.get(&id)
     }
 
-    /// A transaction that this log certainly holds.
+    /// Returns a transaction that this log certainly contains.
     pub(crate) fn begun(&self, id: u64) -> &Logged {
         &self.transactions[&id]
     }
 
-    /// The settings that must persist over the next boot, the oldest first, without those of another server's unit.
+    /// The settings that must persist over the next boot, the oldest first.
+    /// Settings of another server's unit are left out.
     pub fn lasting_settings(&self, unit: Option<&str>) -> Vec<Setting> {
         let in_force = self.transactions.values().filter(|logged| !logged.is_closed() && logged.lasting.is_some());
         let mut settings = Vec::new();
@@ -206,7 +210,7 @@ impl Log {
         })
     }
 
-    /// Whether a change of `path` by this step or a later one must still be restored.
+    /// Whether evenkeel must still restore a change of `path` by this step or a later step.
     pub(crate) fn has_pending(&self, path: &str, txn: u64, step: usize) -> bool {
         self.transactions.range(txn..).any(|(id, logged)| {
             let changes = |at: &usize| (*id, *at) >= (txn, step) && !logged.undone.contains(at);
@@ -235,7 +239,7 @@ impl Log {
         closed.map(|logged| logged.bytes).sum::<u64>().saturating_sub(kept_bytes)
     }
 
-    /// Drops the oldest closed transactions until this many bytes of closed ones remain.
+    /// Drops the oldest closed transactions until the closed ones have at most this many bytes.
     pub(crate) fn leave_out_closed(&mut self, kept_bytes: u64) {
         let mut spare = self.spare_bytes(kept_bytes);
         let LeftOut { transactions, newest, is_unwritten } = &mut self.left_out;
@@ -257,7 +261,7 @@ impl Log {
         self.left_out.is_unwritten = false;
     }
 
-    /// Adds a transaction that other records mention.
+    /// Adds a transaction that has no first record, but that other records mention.
     pub(crate) fn begin_without_its_record(&mut self, id: u64) {
         self.transactions.insert(id, Logged { is_headless: true, ..Logged::new(id) });
     }
@@ -268,7 +272,7 @@ impl Log {
         open.flat_map(|logged| logged.lost_steps().into_iter().map(|step| logged.lost_before(step))).collect()
     }
 
-    /// The log of a missing journal. `noted` is the number of its last record, from the note.
+    /// The log of a missing journal. `noted` is the number of the last record, from the note.
     pub(crate) fn missing(noted: Option<u64>) -> Log {
         let losses = noted.filter(|last| *last > 0).map(|last| Loss::Records { first: 1, last });
         Log { losses: losses.into_iter().collect(), ..Log::default() }
@@ -290,7 +294,7 @@ impl Log {
         self.torn_bytes = 0;
     }
 
-    /// Adds a record of this many bytes. Returns the reason if it cannot follow the earlier records.
+    /// Adds a record of this many bytes. Returns the reason if the record cannot follow the earlier records.
     pub(crate) fn absorb(&mut self, at_ns: u64, event: Event, bytes: u64) -> Result<(), String> {
         let id = event.txn();
         match event {
@@ -386,7 +390,7 @@ impl Logged {
         }
     }
 
-    /// The applied steps without a record of the original value. The numbers of files and commands follow those of the steps.
+    /// The applied steps without a record of the original value. Files and commands are numbered after the steps.
     pub(crate) fn lost_steps(&self) -> BTreeSet<usize> {
         let has_intent = |step: &usize| {
             self.intents.contains_key(step) || self.files.contains_key(step) || self.commands.contains_key(step)
@@ -425,7 +429,7 @@ impl Logged {
         self.carried(step).map(|carried| carried.by.as_str())
     }
 
-    /// As [`carrier`](Logged::carrier), with the time at which the file or command takes effect.
+    /// Like [`carrier`](Logged::carrier), with the time at which the file or command takes effect.
     pub(crate) fn carried(&self, step: &Step) -> Option<&Carried> {
         let lasting = self.lasting.as_ref()?;
         let name = |setting: &'_ str| setting.split_once('=').map_or(setting, |(name, _)| name).to_owned();
@@ -437,7 +441,8 @@ impl Logged {
         find(&is_of_place).or_else(|| find(&is_its))
     }
 
-    /// The service whose process has a step's property: the service that the step's place names, or else the transaction's.
+    /// The service whose process has a step's property.
+    /// The step's place may name the service; otherwise it is the transaction's service.
     pub(crate) fn unit_of<'a>(&'a self, step: &'a Step) -> Option<&'a str> {
         let place = Some(step.place.as_str()).filter(|place| place.parse::<ServiceName>().is_ok());
         place.or_else(|| self.lasting.as_ref()?.unit.as_deref())
@@ -453,20 +458,20 @@ impl Logged {
         matches!(self.end, Some(End::RolledBack { .. } | End::Reverted | End::EndedByReboot))
     }
 
-    /// Whether the program was killed in the middle of the transaction, or is still working on it.
+    /// Whether the program was killed in the middle of the transaction, or still works on the transaction.
     pub(crate) fn is_unfinished(&self) -> bool {
-        // A step that failed was restored by itself, so it does not count as a partial restore.
+        // A step that failed restored itself, so it does not count as a partial restore.
         let is_missed = |step: &usize| self.missed.iter().any(|missed| missed.step == *step);
         self.end.is_none()
             || (matches!(self.end, Some(End::Committed)) && self.undone.iter().any(|step| !is_missed(step)))
     }
 
     pub(crate) fn is_of_boot(&self, boot_id: Option<&str>) -> bool {
-        // A captured machine may not record its boot. Then assume that there was no reboot.
+        // A captured machine may lack its boot id. Then assume that there was no reboot.
         self.boot_id.as_deref().zip(boot_id).is_none_or(|(then, now)| then == now)
     }
 
-    /// What must be restored, the last change first.
+    /// The changes that evenkeel must restore, the last change first.
     pub(crate) fn pending(&self) -> Vec<PendingUndo> {
         let pending = |(step, intent): (&usize, &Intent)| PendingUndo {
             intent: intent.clone(),
@@ -475,18 +480,19 @@ impl Logged {
         self.intents.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(pending).collect()
     }
 
-    /// Configuration files that must be restored, the last change first.
+    /// The configuration files that evenkeel must restore, the last change first.
     pub(crate) fn pending_files(&self) -> Vec<FileIntent> {
         self.files.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(|(_, file)| file.clone()).collect()
     }
 
-    /// Commands that must be undone after the files are restored, in the order in which they ran.
+    /// Commands that evenkeel must undo after it has restored the files, in the order in which the commands ran.
     pub(crate) fn pending_commands(&self) -> Vec<CommandIntent> {
         let pending = self.commands.iter().filter(|(step, _)| !self.undone.contains(step));
         pending.map(|(_, command)| command.clone()).collect()
     }
 
-    /// Whether it changed configuration files or ran commands, so that a reboot does not undo it completely.
+    /// Whether the transaction changed configuration files or ran commands, so
+    /// that a reboot does not undo it completely.
     pub(crate) fn outlives_boots(&self) -> bool {
         !self.files.is_empty() || !self.commands.is_empty()
     }
@@ -503,7 +509,7 @@ impl Logged {
     }
 }
 
-/// Which boot the machine is in; `None` if a captured one does not record it.
+/// The id of the machine's boot; `None` if a captured machine does not record it.
 pub(crate) fn boot_id(root: &Root) -> Option<String> {
     if root.kind() == RootKind::Mounted {
         return Some(IMAGE.to_owned());

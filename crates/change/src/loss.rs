@@ -11,7 +11,7 @@ use serde::Serialize;
 pub enum Loss {
     /// Bytes that are not a record.
     Unreadable {
-        /// Where they start in the journal.
+        /// Where the unreadable bytes start in the journal.
         offset: u64,
         /// How many bytes.
         bytes: u64,
@@ -25,16 +25,16 @@ pub enum Loss {
         /// The last that is missing.
         last: u64,
     },
-    /// A transaction without the record that begins it: its title, steps and boot are unknown.
+    /// A transaction without its first record. Its title, steps and boot are unknown.
     Begin {
         /// The transaction's number.
         transaction: u64,
     },
-    /// A step without the record of the original value. It cannot be restored.
+    /// A step without the record of the original value. evenkeel cannot restore the step.
     Before {
         /// The transaction's number.
         transaction: u64,
-        /// The knob's id, or the file or command that persists a setting; `None` if that is lost too.
+        /// The knob's id, or the file or command that persists a setting. `None` if that id is lost too.
         #[serde(skip_serializing_if = "Option::is_none")]
         knob: Option<String>,
         /// The knob's place.
@@ -75,7 +75,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The losses as part of a sentence.
+/// The losses as text for the middle of a sentence.
 pub(crate) fn listed(losses: &[Loss]) -> String {
     losses.iter().map(Loss::to_string).collect::<Vec<_>>().join("; ")
 }

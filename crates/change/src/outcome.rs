@@ -1,4 +1,4 @@
-//! The outcome of a step, in the words that reports, the journal and errors share.
+//! The outcome of a step, in the form that reports, the journal and errors share.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::Errno;
@@ -23,9 +23,9 @@ pub enum Kind {
 pub struct SideEffect {
     /// The file.
     pub path: String,
-    /// Its text before, without the white space around it.
+    /// The text of the file before the change, without surrounding white space.
     pub before: String,
-    /// Its text afterwards, if it changed.
+    /// The text of the file afterwards, if it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
@@ -35,45 +35,45 @@ pub struct SideEffect {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Written, and read back in force.
+    /// evenkeel wrote the value and read it back in force.
     Applied {
         /// The original value.
         before: String,
-        /// What the kernel changed along with it.
+        /// The files that the kernel changed along with the written file.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         side_effects: Vec<SideEffect>,
     },
-    /// Written, and read back in force, but another owner also sets it and will do so again.
+    /// evenkeel wrote the value and read it back in force, but another owner also sets the value and will set it again.
     #[serde(rename = "owned-by")]
     Owned {
         /// The original value.
         before: String,
-        /// What the kernel changed along with it.
+        /// The files that the kernel changed along with the written file.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         side_effects: Vec<SideEffect>,
-        /// The owner, and what to do there.
+        /// The owner, and what to do about the owner's setting.
         by: String,
     },
-    /// The value was already in force; nothing was written.
+    /// The value was already in force, so evenkeel wrote nothing.
     AlreadySo,
-    /// It takes effect at the next boot.
+    /// The value takes effect at the next boot.
     PendingReboot {
         /// What the user must do.
         todo: String,
     },
-    /// It takes effect when a process is restarted.
+    /// The value takes effect when a process is restarted.
     PendingStart {
         /// The command that does it.
         todo: String,
     },
-    /// No write to the host can set it.
+    /// No write to the host can set the value.
     NotApplicable {
         /// What to do instead.
         instead: String,
     },
-    /// An earlier step failed, or the program was killed before this one.
+    /// An earlier step failed, or the program was killed before this step.
     NotReached,
-    /// It was applied and then rolled back, because another step failed.
+    /// evenkeel applied the step and then rolled it back, because another step failed.
     RolledBack {
         /// The original value, which is in force again.
         before: String,
@@ -83,7 +83,7 @@ pub enum Outcome {
         /// The original value.
         before: String,
     },
-    /// A trial set it to several values in turn.
+    /// A trial switched the setting between several values.
     Tried {
         /// The original value.
         before: String,
@@ -143,7 +143,7 @@ impl StepError {
     }
 }
 
-/// An error number by its name, as `EINVAL`.
+/// Reads and writes an error number by its name, such as `EINVAL`.
 mod errno_name {
     use evenkeel_sys::Errno;
     use serde::{Deserialize, Deserializer, Serializer, de};

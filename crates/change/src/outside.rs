@@ -1,5 +1,6 @@
-//! The interface between a transaction and the disk and host. Tests replace it to stop a transaction at every boundary,
-//! as SIGKILL would, or to fill its disk. The default methods are the real ones.
+//! The interface between a transaction and the disk and host.
+//! Tests replace it to stop a transaction at every boundary, as SIGKILL would, or to simulate a full disk.
+//! The default methods do the real work.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ pub(crate) trait Outside: Send {
         Ok(rustix::fs::ftruncate(file, len_bytes)?)
     }
 
-    /// Renames a file of `dir`, replacing one with the new name.
+    /// Renames a file of `dir`. Replaces a file that has the new name.
     fn rename(&mut self, dir: &File, from: &str, to: &str) -> Result<(), Errno> {
         Ok(rustix::fs::renameat(dir, from, dir, to)?)
     }
@@ -62,8 +63,8 @@ pub(crate) trait Outside: Send {
         Ok(())
     }
 
-    /// The folder with the locks on the files of `root` that are being changed. `None` if no other process can change them at the same
-    /// time.
+    /// The folder with the locks on the files of `root` that processes are changing.
+    /// `None` if no other process can change these files at the same time.
     fn claims_dir(&self, root: &Root) -> Option<PathBuf> {
         if root.kind() == RootKind::Live { claims::dir_of_root() } else { None }
     }

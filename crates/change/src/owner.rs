@@ -1,9 +1,9 @@
-//! `Owner`: the trial or the cluster's goal that a transaction belongs to, so that its program finds the transaction again. Titles are
-//! only for people.
+//! `Owner`: the trial or the cluster's goal that a transaction belongs to.
+//! By the owner, the program of the trial or goal finds the transaction again. Titles are only for people.
 
 use serde::{Deserialize, Serialize};
 
-/// What a transaction belongs to.
+/// The trial or goal that a transaction belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "of", rename_all = "kebab-case")]
@@ -19,14 +19,14 @@ pub enum Owner {
     Goal {
         /// Its name.
         name: String,
-        /// Its uid, since another goal may have the name later.
+        /// The uid of the goal, because a later goal may have the same name.
         uid: String,
         /// Its generation.
         generation: i64,
     },
 }
 
-/// What a transaction of a trial over boots changes.
+/// The part of a trial over boots that a transaction changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -38,7 +38,8 @@ pub enum BootsPart {
 }
 
 impl Owner {
-    /// The owner of a transaction whose record has none. Evenkeel 0.1 did not have this field, and put the trial's id into the title.
+    /// The owner of a transaction whose record has no owner field.
+    /// Evenkeel 0.1 did not have this field, and put the trial's id into the title.
     pub(crate) fn from_title(title: &str) -> Option<Owner> {
         let (id, rest) = title.strip_prefix("prove over boots [")?.split_once("]: ")?;
         let is_id = id.len() == 8 && id.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -11,8 +11,8 @@ use crate::put_back::{PersistedOutcome, PersistedUndo, PutBack};
 use crate::record::{CommandIntent, Event, FileIntent};
 use crate::shell;
 
-/// Writes the files and runs the commands of a plan. Returns the indices of those that were already in place. The indices begin at
-/// `first`, because lower ones are the steps'.
+/// Writes the files and runs the commands of a plan. Returns the indices of those that were already in place.
+/// The indices begin at `first`, because the steps have the lower indices.
 pub(crate) fn persist(
     effects: &mut Effects<'_>,
     txn: u64,
@@ -26,8 +26,9 @@ pub(crate) fn persist(
     let mut already_so = Vec::new();
     let mut changed: Vec<&str> = Vec::new();
     for (index, file) in (first..).zip(&plan.files) {
-        // A person undoes the newest record first, and a command must not run before the file that it reads is
-        // restored. So each file's line ends with the commands that read it.
+        // A person undoes the newest record first,
+        // and a command must not run before the file that it reads is restored.
+        // So each file's record ends with the commands that read the file.
         let readers = plan.commands.iter().filter(|command| command.after.contains(&file.path));
         let readers: String = readers.map(|command| format!("; {}", shell_words(&command.undo))).collect();
         if take_file(effects, &tree, StepKey { txn, index }, file, &readers)? {
@@ -57,7 +58,7 @@ pub(crate) fn persist(
     Ok(already_so)
 }
 
-/// Whether every file of `plan` is already in place, so that there is nothing to do.
+/// Whether every file of `plan` is already in place, so that no write is needed.
 ///
 /// # Errors
 /// If a file can't be read.
@@ -69,7 +70,7 @@ pub fn is_in_place(root: &Root, plan: &PersistPlan) -> Result<bool, TreeError> {
             return Ok(false);
         }
     }
-    // Nothing shows whether a command that reads none of the files has already run.
+    // evenkeel cannot find out whether a command that reads none of the files has already run.
     Ok(plan.commands.iter().all(|command| !command.after.is_empty()))
 }
 
@@ -153,7 +154,7 @@ impl Effects<'_> {
         self.record(Event::Done { txn, step, found: String::new(), side_effects: Vec::new() })
     }
 
-    /// On a captured machine, which has no programs, this only pretends to run the command.
+    /// Only pretends to run the command if the machine is captured, because a captured machine has no programs.
     fn run(&mut self, argv: &[String]) -> Result<(), String> {
         match self.root.kind() {
             RootKind::Live => self.state.outside.run(argv),
@@ -162,7 +163,7 @@ impl Effects<'_> {
     }
 }
 
-/// Restores the files of transaction `txn`, the last change first, then runs what undoes its commands.
+/// Restores the files of transaction `txn`, the last change first, then runs the commands that undo its commands.
 pub(crate) fn restore_persisted(effects: &mut Effects<'_>, txn: u64, back: &mut PutBack) {
     let logged = effects.state.log().begun(txn);
     let (files, commands) = (logged.pending_files(), logged.pending_commands());
@@ -188,8 +189,8 @@ pub(crate) fn restore_persisted(effects: &mut Effects<'_>, txn: u64, back: &mut 
     if effects.root.kind() == RootKind::Mounted && !files.is_empty() {
         back.persisted.extend(to_run(effects, txn));
     }
-    // Commands run once for all files, because they must read all of them restored. If one is not, the command stays
-    // pending, and runs again when that file is restored.
+    // Commands run once for all files, because they must read all restored files.
+    // If a file is not restored, the command stays pending, and runs again when that file is restored.
     let all_back = back.persisted.iter().all(PersistedUndo::is_undone);
     for command in &commands {
         let undo = match effects.root.kind() {
@@ -207,7 +208,8 @@ pub(crate) fn restore_persisted(effects: &mut Effects<'_>, txn: u64, back: &mut 
     }
 }
 
-/// The undo of commands that could not run in an image. A machine that booted from the image may have run them since.
+/// The undo of commands that could not run in an image.
+/// A machine that booted from the image may have run the commands since.
 fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<PersistedUndo> {
     let lasting = effects.state.log().begun(txn).lasting.iter();
     let commands = lasting.flat_map(|lasting| &lasting.persist.commands).filter(|command| !command.only_booted);
@@ -215,7 +217,7 @@ fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<PersistedUndo> {
 }
 
 impl PutBack {
-    /// Records the outcome. Returns whether the journal has it now.
+    /// Records the outcome of an undo. Returns whether the journal now contains the outcome.
     fn settle(&mut self, effects: &mut Effects<'_>, txn: u64, step: usize, undo: PersistedUndo) -> bool {
         let recorded = undo.is_undone().then(|| effects.record_undone(Event::Undone { txn, step }));
         self.all_undone &= undo.is_undone();
@@ -237,8 +239,9 @@ fn restore(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Persist
     })
 }
 
-/// If another journal has rewritten our file since, it owns the file: restoring our original would remove its content. Kernel arguments are
-/// exempt, because each journal removes only its own.
+/// If another journal has rewritten our file since, that journal owns the file.
+/// Restoring our original would remove its content.
+/// Kernel arguments are exempt, because each journal removes only its own arguments.
 fn refuse_if_covered(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Result<(), String> {
     effects.state.claim(effects.root, &file.path).map_err(|busy| busy.to_string())?;
     if matches!(file.content, Content::KernelArguments { .. })
@@ -267,7 +270,8 @@ fn restore_file(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Re
         effects.state.outside.put(tree, path, before)?;
         if is_ours { PersistedOutcome::Restored } else { PersistedOutcome::Foreign }
     } else {
-        // In a file of another owner, their content stays and ours is removed. An earlier version may have put ours at another place in it.
+        // In a file of another owner, evenkeel removes only our content.
+        // An earlier version may have put our content at another place in the file.
         let without = edit::without(&now, content);
         effects.state.outside.put(tree, path, &without)?;
         if without == *before { PersistedOutcome::Restored } else { PersistedOutcome::Foreign }

@@ -1,5 +1,6 @@
-//! `PersistPlan`: the files below `/etc` and `/boot` and the commands that make settings persist over a boot, as data. The recipes in
-//! [`persist`](crate::persist) build it. `persist_exec` applies it, and other code prints it or renders it as a script.
+//! `PersistPlan`: the files below `/etc` and `/boot` and the commands that make settings persist over a boot, as data.
+//! The recipes in [`persist`](crate::persist) build it.
+//! `persist_exec` applies it, and other code prints it or renders it as a script.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +10,10 @@ use evenkeel_host::TakesEffect;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersistPlan {
-    /// Files, in the order of writing; restored in the opposite order.
+    /// The files, in the order of writing. evenkeel restores them in the opposite order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PersistedFile>,
-    /// Commands that run after the files, in their order.
+    /// The commands that run after the files are written, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<PersistedCommand>,
     /// Which file carries which setting.
@@ -27,7 +28,7 @@ pub struct PersistPlan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersistedFile {
-    /// Its path, below `/etc` or `/boot`.
+    /// The file's path, below `/etc` or `/boot`.
     pub path: String,
     /// Its new content.
     #[serde(flatten)]
@@ -43,7 +44,7 @@ pub enum Content {
     Whole {
         /// Its text.
         text: String,
-        /// Its permission bits: 420 is 0o644, 493 is 0o755.
+        /// The file's permission bits: 420 is 0o644, 493 is 0o755.
         mode: u32,
     },
     /// A symbolic link.
@@ -56,38 +57,39 @@ pub enum Content {
         /// The lines, each with its newline.
         lines: String,
     },
-    /// Arguments at the end of a line of kernel arguments in a file of another owner: an `options` line of the Boot
-    /// Loader Specification, or `/etc/kernel/cmdline`, which contains only arguments. The file must exist.
+    /// Arguments at the end of a line of kernel arguments in a file of another owner:
+    /// an `options` line of the Boot Loader Specification, or `/etc/kernel/cmdline`, which contains only arguments.
+    /// The file must exist.
     KernelArguments {
         /// The arguments, in their order.
         arguments: Vec<String>,
     },
 }
 
-/// A command that makes a program read what was written.
+/// A command that makes a program read the written files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersistedCommand {
     /// Program and arguments; no shell reads them.
     pub argv: Vec<String>,
-    /// What undoes it once the files are restored; often the same command.
+    /// The command that undoes this command after the files are restored; often the same command.
     pub undo: Vec<String>,
-    /// It runs only if one of these files was changed. Without files it always runs.
+    /// The command runs only if evenkeel changed one of these files. Without files it always runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     /// Its purpose, in a few words.
     pub why: String,
-    /// Whether it only applies to a running system: it is skipped in an unbooted image.
+    /// Whether the command applies only to a running system. evenkeel skips such a command in an unbooted image.
     pub only_booted: bool,
 }
 
-/// A setting and what persists it.
+/// A setting, and the file or command that persists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Carried {
     /// The setting, as `KNOB=VALUE`.
     pub setting: String,
-    /// The file that persists it; without a file, the command.
+    /// The file that persists the setting, or else the command.
     pub by: String,
     /// When the file takes effect, if the setting is not in force immediately.
     pub takes_effect: TakesEffect,
@@ -106,7 +108,7 @@ pub struct Cannot {
 }
 
 impl PersistPlan {
-    /// Whether there is nothing to write and nothing to run.
+    /// Whether the plan has nothing to write and nothing to run.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.commands.is_empty()
     }
@@ -120,14 +122,14 @@ impl PersistPlan {
     }
 }
 
-/// The plan to persist, and the server that it is for.
+/// The plan to persist, and the server that the plan is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lasting {
     /// The server's systemd unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The command that writes the files again, if they do not follow from settings.
+    /// The command that writes the files again, if evenkeel does not derive them from settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<String>,
     /// Files and commands.

@@ -1,4 +1,4 @@
-//! Handles the file of a step: reads a value, collects what is needed to restore it, and checks what is in force.
+//! Handles the file of a step: reads its value, collects the data for a restore, and checks which value is in force.
 
 use evenkeel_host::{Action, Reading, Step};
 use evenkeel_hostfs::{Refusal, Root, Why};
@@ -7,11 +7,12 @@ use evenkeel_sys::{CpuSet, clock};
 use crate::blocked::blocker;
 use crate::outcome::{SideEffect, StepError};
 
-/// The longest text that a transaction can restore, in bytes. The kernel accepts at most one page per write to a sysctl
-/// or sysfs file.
+/// The longest text that a transaction can restore, in bytes.
+/// The kernel accepts at most one page per write to a sysctl or sysfs file.
 const MAX_TEXT_BYTES: usize = 8192;
 
-/// How often to check again. An interrupt moves to its new CPU when it next fires, so the value in force follows a write after a while.
+/// The maximum number of checks after a write.
+/// An interrupt moves to its new CPU when it next fires, so the value in force changes some time after the write.
 const SETTLE_LOOKS: u32 = 20;
 const SETTLE_STEP_NS: u64 = 5_000_000;
 
@@ -37,11 +38,11 @@ pub(crate) struct Before {
 pub(crate) enum ReadError {
     /// The kernel refused the read.
     Refused(Refusal),
-    /// The text has another form than expected.
+    /// The text does not have the expected form.
     Odd { text: String, why: String },
 }
 
-/// How the value in force compares with the wanted one.
+/// The result of comparing the value in force with the wanted value.
 #[derive(Debug, PartialEq)]
 pub(crate) enum EffectiveValue {
     Holds,
@@ -58,7 +59,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Everything that a restore will need, or why a restore is not possible.
+    /// The data that a restore will need, or why a restore is not possible.
     pub(crate) fn before(self, root: &Root) -> Result<Before, StepError> {
         let unreadable = |why: String| StepError::Unreadable { why };
         let text = root.text(self.path).map_err(|refusal| match refusal.why {
@@ -108,7 +109,8 @@ impl<'a> Target<'a> {
         Ok(if holds { EffectiveValue::Holds } else { other() })
     }
 
-    /// [`Target::effective`] after a write. It waits if the file in force lags behind the written one.
+    /// Like [`Target::effective`], after a write.
+    /// Waits if the file with the value in force lags behind the written file.
     pub(crate) fn settled(self, root: &Root, wanted: &str) -> Result<EffectiveValue, ReadError> {
         for _ in 1..SETTLE_LOOKS {
             let lags = matches!(self.effective(root, wanted)?, EffectiveValue::Other { read_from, .. } if read_from != self.path);
@@ -141,7 +143,7 @@ pub(crate) fn look(root: &Root, path: &str, reading: Reading) -> Result<String, 
     reading.value(&text).ok_or_else(|| ReadError::Odd { why: odd(path, &text), text: text.trim().to_owned() })
 }
 
-/// Whether two values are equal. The kernel separates the numbers of a list by tabs, people by spaces.
+/// Whether two values are equal. In a list of numbers, the kernel writes tabs and people write spaces.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }
@@ -154,7 +156,7 @@ impl ReadError {
         }
     }
 
-    /// Whether the file is not there (any more).
+    /// Whether the file does not exist, or no longer exists.
     pub(crate) fn is_gone(&self) -> bool {
         match self {
             ReadError::Refused(Refusal { why: Why::Errno(errno), .. }) => errno.is_absence(),

@@ -1,5 +1,6 @@
-//! `PlanFile`: a plan as a file that people review and other commands apply. It lists every step with the current and
-//! the new value, when it takes effect, what changes along with it, and how to undo it.
+//! `PlanFile`: a plan as a file that people review and other commands apply.
+//! For every step it lists the current
+//! and the new value, when the new value takes effect, its side effects, and how to undo it.
 
 use evenkeel_host::{
     Action, Advice, AdviceContext, Facts, Plan, PlanError, Setting, SettingError, State, Step, TakesEffect, advise,
@@ -29,15 +30,15 @@ pub const MAX_PLAN_BYTES: usize = 4 << 20;
 pub struct PlanFile {
     /// The format's number.
     pub format: u64,
-    /// The version of the program that made it.
+    /// The version of the program that made the plan.
     pub evenkeel: String,
     /// Its purpose.
     pub title: String,
-    /// Its settings, as `KNOB=VALUE`: the plan is derived from them, on this machine or another.
+    /// The settings of the plan, as `KNOB=VALUE`. evenkeel derives the plan from them, on this machine or another.
     pub settings: Vec<String>,
     /// The steps that change the running machine, in their order.
     pub steps: Vec<PlannedStep>,
-    /// What makes it persist, if requested.
+    /// The files and commands that make the plan persist, if requested.
     #[serde(alias = "keep", default, skip_serializing_if = "Option::is_none")]
     pub persist: Option<Lasting>,
 }
@@ -49,32 +50,32 @@ pub struct PlannedStep {
     /// The step.
     #[serde(flatten)]
     pub step: Step,
-    /// The value at that time; `None` if nothing can be read before the step is applied.
+    /// The value when the plan was made; `None` if evenkeel can read nothing before it applies the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
-    /// Why there is no value, if there should be one.
+    /// Why the step has no value, if it should have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unseen: Option<String>,
     /// Whether the value was in force already.
     pub already_so: bool,
-    /// Why the kernel will refuse it, if the machine shows that.
+    /// Why the kernel will refuse the step, if the machine shows the reason.
     #[serde(alias = "doubt", default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<String>,
-    /// Who else sets it and will set it again, and what to do about that.
+    /// The other owner that sets the value and will set it again, and what to do about that owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owned: Option<String>,
     /// When it takes effect.
     pub takes_effect: TakesEffect,
-    /// What the kernel changes along with it, with the current values.
+    /// The other files that the kernel changes with this step, with their current values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub along: Vec<SideEffect>,
-    /// The shell command that undoes it without this program.
+    /// The shell command that undoes the step without this program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
 }
 
-/// A text that is not a plan, or not a plan for this machine. The message continues a sentence that begins with "failed to", except that of
-/// `Setting`.
+/// The error for a text that is not a plan, or not a plan for this machine.
+/// Except for `Setting`, the message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanFileError {
     /// The text is not a plan.
@@ -92,7 +93,7 @@ pub enum PlanFileError {
     /// A setting has no place on this machine.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// This machine needs other steps.
+    /// The settings need other steps on this machine.
     #[error(
         "apply the plan: its settings give another plan on this machine: {what}. It was made on another machine, \
             or the plan or the machine changed. Make it again: evenkeel plan {settings}"
@@ -120,8 +121,9 @@ impl PlanFileError {
 }
 
 impl PlanFile {
-    /// The plan for `settings` on the machine of `facts` and `root`. With `lasting`, the plan also persists over boots. Its second part has
-    /// the settings of earlier transactions in the same files, which the new files must still contain.
+    /// The plan for `settings` on the machine of `facts` and `root`. With `lasting`, the plan also persists over boots.
+    /// The second part of `lasting` has the settings of earlier transactions in the same files.
+    /// The new files must still contain those settings.
     ///
     /// # Errors
     /// If a setting has no place on this machine.
@@ -152,7 +154,8 @@ impl PlanFile {
         })
     }
 
-    /// The plan for a root without a running kernel. It has only steps that need no device, and all of them wait for the first boot.
+    /// The plan for a root without a running kernel.
+    /// The plan has only steps that need no device, and all steps wait for the first boot.
     pub fn of_image(
         root: &Root,
         facts: &Facts,
@@ -176,7 +179,7 @@ impl PlanFile {
         }
     }
 
-    /// A plan of files that do not follow from settings. `again` is the command that makes the plan again.
+    /// A plan of files that evenkeel does not derive from settings. `again` is the command that makes the plan again.
     pub fn of_files(root: &Root, plan: Plan, persist: PersistPlan, title: &str, again: &str) -> PlanFile {
         PlanFile {
             format: FORMAT,
@@ -188,26 +191,28 @@ impl PlanFile {
         }
     }
 
-    /// Whether the machine is already as planned, and will be after the next boot, as far as [`apply`](crate::apply) can change it.
+    /// Whether the machine is as planned now and after the next boot, as far as [`apply`](crate::apply) can change it.
     ///
     /// # Errors
     /// If a file can't be read.
     pub fn is_done(&self, root: &Root) -> Result<bool, TreeError> {
         let is_so = |planned: &PlannedStep| planned.already_so || !matches!(planned.step.action, Action::Write { .. });
         let keeps = self.persist.as_ref().map_or(Ok(true), |lasting| is_in_place(root, &lasting.persist))?;
-        // Without `--persist`, apply sets no property of a process and holds no device, so a second apply has nothing to do about them.
+        // Without `--persist`, apply sets no property of a process and keeps no device open.
+        // So a second apply would not change these settings either.
         let waits = self
             .steps
             .iter()
             .any(|planned| !planned.already_so && matches!(planned.step.action, Action::KernelArgument { .. }));
-        // If the plan persists nothing, no file shows whether a kernel argument was ever requested. Then the plan is not done.
+        // If the plan persists nothing, no file shows whether a kernel argument was ever requested.
+        // Then the plan does not count as done.
         Ok(self.steps.iter().all(is_so) && keeps && (!waits || self.persist.is_some()))
     }
 
     /// Parses a plan's text.
     ///
     /// # Errors
-    /// If it is not a plan, or has a format that this program does not know.
+    /// If the text is not a plan, or has a format that this program does not know.
     pub fn parse(text: &str) -> Result<PlanFile, PlanFileError> {
         if text.len() > MAX_PLAN_BYTES {
             return Err(PlanFileError::Text(format!("it has more than {MAX_PLAN_BYTES} bytes")));
@@ -226,32 +231,32 @@ impl PlanFile {
     /// The text that [`PlanFile::parse`] reads.
     ///
     /// # Errors
-    /// No error is known: every field is plain data.
+    /// No known error: every field is plain data.
     pub fn text(&self) -> Result<String, PlanFileError> {
         serde_json::to_string_pretty(self)
             .map(|text| text + "\n")
             .map_err(|error| PlanFileError::Text(error.to_string()))
     }
 
-    /// Its settings, each checked like user input.
+    /// The settings of the plan. They are checked like user input.
     ///
     /// # Errors
-    /// The first invalid one.
+    /// The error for the first invalid setting.
     pub fn settings(&self) -> Result<Vec<Setting>, PlanFileError> {
         Ok(self.settings.iter().map(|text| Setting::parse(text)).collect::<Result<_, _>>()?)
     }
 
-    /// The server's unit, checked like user input.
+    /// The server's unit. It is checked like user input.
     ///
     /// # Errors
-    /// If it is not the name of a service.
+    /// If the name is not the name of a service.
     pub fn unit(&self) -> Result<Option<ServiceName>, PlanFileError> {
         let unit = self.persist.as_ref().and_then(|lasting| lasting.unit.as_deref());
         Ok(unit.map(str::parse).transpose()?)
     }
 
-    /// Compares with `now`, which was made from this plan's settings on this machine. The content of a plan file is
-    /// never applied directly, because a file can come from anywhere.
+    /// Compares this plan with `now`, which was made from this plan's settings on this machine.
+    /// evenkeel never applies the content of a plan file directly, because a file can come from anywhere.
     ///
     /// # Errors
     /// The first difference, in words.
@@ -324,7 +329,7 @@ impl PlannedStep {
     }
 }
 
-/// The reason of the advice for the step's place, if the advice has `state` there.
+/// The reason in the advice for the step's place, if the advice has `state` for that place.
 fn reason_of(state: State, advice: &[Advice], step: &Step) -> Option<String> {
     let at_place = |advice: &&Advice| advice.knob == step.knob && advice.place == step.place;
     advice.iter().find(at_place).filter(|found| found.state == state).map(|found| found.reason.clone())

@@ -1,5 +1,6 @@
-//! Sets the CPUs of a running process in all its threads, and restores them. The kernel forgets them when the process ends, so no journal
-//! records them. A helper process restores them instead, also after SIGKILL.
+//! Sets the CPUs of a running process in all its threads, and restores them.
+//! The kernel forgets these CPUs when the process ends, so no journal records them.
+//! Instead, a helper process restores them, also after SIGKILL.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +9,18 @@ use evenkeel_sys::{CpuSet, Errno, thread};
 
 /// The maximum number of threads of one process.
 const THREADS_MAX: usize = 4096;
-/// How often to look for new threads. A process may start threads while the CPUs of its threads are set, and a new thread inherits the CPUs
-/// of the thread that created it.
+/// How many times to look for new threads.
+/// A process may start threads while evenkeel sets the CPUs,
+/// and a new thread inherits the CPUs of the thread that created it.
 const LOOKS_MAX: usize = 8;
 
-/// A running process, with the CPUs that all its threads may use.
+/// A running process, with the CPUs of its threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessCpus {
     /// Its pid.
     pub pid: u32,
-    /// When it started, in the kernel's ticks. Together with the pid, this identifies the process, even if the pid is used again.
+    /// When the process started, in the kernel's ticks.
+    /// Together with the pid, this identifies the process, even if a later process gets the same pid.
     pub start_ticks: u64,
     /// The CPUs.
     pub cpus: CpuSet,
@@ -29,7 +32,7 @@ pub enum ProcessCpusError {
     /// The process has ended, or another process now has its pid.
     #[error("place process {0}: it does not run")]
     Gone(u32),
-    /// Its threads may use different CPUs, so the process itself pins them.
+    /// The threads may use different CPUs, so the process itself pins them.
     #[error(
         "place process {pid}: one thread may use CPU {one}, and another CPU {other}, so the process places its threads itself"
     )]
@@ -41,7 +44,7 @@ pub enum ProcessCpusError {
         /// The CPUs of another thread.
         other: CpuSet,
     },
-    /// The process has too many threads, or they change too fast.
+    /// The process has too many threads, or starts and ends threads too fast.
     #[error("place process {0}: it has more than {THREADS_MAX} threads, or they come and go too fast")]
     Threads(u32),
     /// The kernel refuses.
@@ -61,7 +64,7 @@ pub enum ProcessCpusError {
     ReadsOtherwise {
         /// Its pid.
         pid: u32,
-        /// The CPUs that its threads have.
+        /// The CPUs that the threads have.
         found: CpuSet,
         /// The CPUs that were set.
         wanted: CpuSet,
@@ -69,10 +72,10 @@ pub enum ProcessCpusError {
 }
 
 impl ProcessCpus {
-    /// Reads the CPUs of the process with this number.
+    /// Reads the CPUs of the process with this pid.
     ///
     /// # Errors
-    /// If it does not run, or its threads have different CPUs.
+    /// If the process does not run, or its threads have different CPUs.
     pub fn read(pid: u32) -> Result<ProcessCpus, ProcessCpusError> {
         let stat = ProcessStat::read(pid).filter(ProcessStat::is_alive).ok_or(ProcessCpusError::Gone(pid))?;
         let cpus = thread::affinity_of(pid).map_err(|errno| refused(pid, pid, errno))?;
@@ -89,11 +92,11 @@ impl ProcessCpus {
         Ok(read)
     }
 
-    /// Gives all its threads other CPUs, and reads them back.
+    /// Gives all threads other CPUs, and reads the CPUs back.
     ///
     /// # Errors
-    /// If the process has ended, or the kernel refuses or removes CPUs. Some threads may then have the new CPUs: call
-    /// [`put_back`](ProcessCpus::put_back).
+    /// If the process has ended, or the kernel refuses or removes CPUs.
+    /// Some threads may then have the new CPUs: call [`put_back`](ProcessCpus::put_back).
     pub fn set(&self, wanted: &CpuSet) -> Result<(), ProcessCpusError> {
         if !self.is_there() {
             return Err(ProcessCpusError::Gone(self.pid));
@@ -112,8 +115,8 @@ impl ProcessCpus {
         .map_or(Ok(()), |found| Err(ProcessCpusError::ReadsOtherwise { pid: self.pid, found, wanted: wanted.clone() }))
     }
 
-    /// Restores the CPUs of its threads, if they still have `placed`: another program may have changed them since. A process that has
-    /// ended needs nothing.
+    /// Restores the CPUs of the threads that still have the CPUs `placed`: another program may have changed them since.
+    /// A process that has ended needs no restore.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -131,7 +134,7 @@ impl ProcessCpus {
         .map(drop)
     }
 
-    /// Whether the process still runs, and its pid does not belong to another process by now.
+    /// Whether the process still runs. Returns `false` if its pid belongs to another process by now.
     pub fn is_there(&self) -> bool {
         ProcessStat::read(self.pid).is_some_and(|stat| stat.is_alive() && stat.start_ticks == self.start_ticks)
     }
@@ -141,7 +144,7 @@ impl ProcessCpus {
         if threads.len() > THREADS_MAX { Err(ProcessCpusError::Threads(self.pid)) } else { Ok(threads) }
     }
 
-    /// Acts on each thread once, also on those that start meanwhile. Threads that end meanwhile are left out.
+    /// Calls `act` once for each thread, also for threads that start meanwhile. Skips threads that end meanwhile.
     fn each_thread(&self, act: impl Fn(u32) -> Result<CpuSet, Errno>) -> Result<Vec<CpuSet>, ProcessCpusError> {
         let (mut done, mut found) = (BTreeSet::new(), Vec::new());
         for _ in 0..LOOKS_MAX {
@@ -183,16 +186,16 @@ mod tests {
         let one: CpuSet = before.cpus.first().into_iter().collect();
         before.set(&one).unwrap();
         assert_eq!(ProcessCpus::read(child.id()).unwrap().cpus, one);
-        // Another process with the same number later is not touched.
+        // evenkeel must not touch another process that has the same pid later.
         let other = ProcessCpus { start_ticks: before.start_ticks + 1, ..before.clone() };
         assert_eq!(other.put_back(&one), Ok(()));
         assert_eq!(other.set(&before.cpus), Err(ProcessCpusError::Gone(child.id())));
         assert_eq!(ProcessCpus::read(child.id()).unwrap().cpus, one);
         before.put_back(&one).unwrap();
         assert_eq!(ProcessCpus::read(child.id()).unwrap(), before);
-        // No machine has CPU 1023, so the kernel refuses a set of only this CPU.
+        // No machine has CPU 1023, so the kernel refuses a set with only CPU 1023.
         assert!(matches!(before.set(&CpuSet::from_iter([1023])), Err(ProcessCpusError::Refused { .. })));
-        // From a set with other CPUs, the kernel removes CPU 1023.
+        // If a set also has other CPUs, the kernel removes CPU 1023.
         let wanted = CpuSet::from_iter(one.iter().chain([1023]));
         let error = ProcessCpusError::ReadsOtherwise { pid: child.id(), found: one.clone(), wanted: wanted.clone() };
         assert_eq!(before.set(&wanted), Err(error));

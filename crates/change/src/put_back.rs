@@ -1,4 +1,4 @@
-//! `PutBack`: the outcome of each file and command when a transaction is restored.
+//! `PutBack`: the outcome of each file and command in the restore of a transaction.
 
 use serde::Serialize;
 
@@ -12,17 +12,18 @@ pub struct PutBack {
     pub id: u64,
     /// Its purpose.
     pub title: String,
-    /// Whether the machine has rebooted since. Then the kernel has lost the values, and nothing was written.
+    /// Whether the machine has rebooted since the transaction.
+    /// Then the kernel has lost the values, and evenkeel wrote nothing.
     pub ended_by_reboot: bool,
-    /// Each file that still had to be restored, the last change first.
+    /// Each file that evenkeel still had to restore, the last change first.
     pub files: Vec<FileUndo>,
-    /// Configuration files and commands that made it persist.
+    /// The configuration files and commands that made the transaction persist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persisted: Vec<PersistedUndo>,
     /// Whether everything is restored.
     pub all_undone: bool,
-    /// Why the journal could not record the restore, if it failed to. The values are restored all the same. Another `revert` checks them
-    /// again.
+    /// Why the journal could not record the restore.
+    /// The values are restored all the same, and another `revert` checks them again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<String>,
 }
@@ -31,7 +32,7 @@ pub struct PutBack {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileUndo {
-    /// The knob that changed it, itself or as a side effect.
+    /// The knob that changed the file, directly or as a side effect.
     pub knob: String,
     /// The knob's place.
     pub place: String,
@@ -49,19 +50,19 @@ pub struct FileUndo {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "undo", rename_all = "kebab-case")]
 pub enum Undo {
-    /// It already had the original value.
+    /// The file already had the original value.
     AsBefore,
-    /// It was written and has the original value.
+    /// evenkeel wrote the file, and it has the original value.
     Restored {
         /// The value before the restore.
         found: String,
     },
-    /// It was written and has the original value, but another owner had changed it since.
+    /// evenkeel wrote the file, and it has the original value, but another owner had changed it since.
     Foreign {
-        /// Their value, which is lost now.
+        /// The other owner's value, which is lost now.
         found: String,
     },
-    /// Another journal has changed it since. The value stays, and that journal now has `before` to restore.
+    /// Another journal has changed the file since. The value stays, and that journal now restores `before`.
     PassedOn {
         /// The value in force.
         found: String,
@@ -133,11 +134,11 @@ pub enum PersistedOutcome {
     AsBefore,
     /// It is restored.
     Restored,
-    /// Another owner had changed it since; evenkeel removed only its own part.
+    /// Another owner had changed the file since, so evenkeel removed only its own part.
     Foreign,
-    /// The command that undoes it ran.
+    /// The command that undoes the change ran.
     Ran,
-    /// The root is not a running machine. Run the command there once it runs.
+    /// The root is not a running machine. Run the command on the machine once it runs.
     ToRun,
     /// It was not restored.
     Failed {

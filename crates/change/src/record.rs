@@ -1,7 +1,8 @@
 //! One record of the journal and its line of text: `CRC32 JSON`, with the checksum in eight hexadecimal digits.
 //!
-//! A program skips and reports a kind of record that it does not know. Records that an older program must not skip come
-//! with a new format number, which it refuses.
+//! A program skips and reports a kind of record that it does not know.
+//! If an older program must not skip a record,
+//! the record has a new format number, and the older program refuses that number.
 
 use evenkeel_host::{Reading, Step};
 use evenkeel_hostfs::Entry;
@@ -34,7 +35,7 @@ pub(crate) struct Record {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub(crate) enum Event {
-    /// A transaction starts, and nothing is written yet.
+    /// A transaction starts. evenkeel has written nothing yet.
     Begin {
         txn: u64,
         kind: Kind,
@@ -42,28 +43,28 @@ pub(crate) enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         boot_id: Option<String>,
         steps: Vec<Step>,
-        /// The settings that the transaction is made from, as `KNOB=VALUE`; empty in journals of the oldest version.
+        /// The settings that give the transaction, as `KNOB=VALUE`; empty in journals of the oldest version.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         settings: Vec<String>,
         /// What makes it persist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lasting: Option<Lasting>,
-        /// When it reverts itself unless the user confirms it.
+        /// When the transaction reverts itself unless the user confirms it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Until>,
-        /// The trial or the cluster's goal that it belongs to.
+        /// The trial or the cluster's goal that the transaction belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Owner>,
-        /// Whether it changes a captured machine in memory, so that no real machine has these values. Older programs did not write this
-        /// field.
+        /// Whether the transaction changes a captured machine in memory, so that no real machine has these values.
+        /// Older programs did not write this field.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         captured: Option<bool>,
     },
-    /// A kernel file is about to be written. The record contains the undo.
+    /// evenkeel is about to write a kernel file. The record contains the undo data.
     Intent(Intent),
-    /// A configuration file is about to be changed. The record contains the undo.
+    /// evenkeel is about to change a configuration file. The record contains the undo data.
     File(FileIntent),
-    /// A command is about to run. The record contains its undo.
+    /// evenkeel is about to run a command. The record contains the command that undoes it.
     Command(CommandIntent),
     /// The write took effect.
     Done {
@@ -77,7 +78,7 @@ pub(crate) enum Event {
     Commit {
         txn: u64,
         already_so: Vec<usize>,
-        /// The failed steps, if the job continues after failures.
+        /// The failed steps, if the job continues after a failed step.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         missed: Vec<FailedStep>,
         /// The steps whose places have another owner too.
@@ -88,7 +89,7 @@ pub(crate) enum Event {
     Confirmed { txn: u64 },
     /// A step's files are restored, or no longer exist.
     Undone { txn: u64, step: usize },
-    /// All of it was rolled back after a failure.
+    /// evenkeel rolled back the whole transaction after a failure.
     RolledBack {
         txn: u64,
         why: String,
@@ -96,11 +97,12 @@ pub(crate) enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<FailedStep>,
     },
-    /// All of it was reverted, by a person or at the end of a trial.
+    /// A person, or the end of a trial, reverted the whole transaction.
     Reverted { txn: u64 },
-    /// The machine has rebooted since, so the kernel has lost all of it.
+    /// The machine has rebooted since, so the kernel has lost all values of the transaction.
     EndedByReboot { txn: u64 },
-    /// This many closed transactions were dropped, by this or an earlier compaction. `txn` is the newest of them. This record comes first.
+    /// The number of closed transactions that this or an earlier compaction dropped.
+    /// `txn` is the newest dropped transaction. This record is the first in the journal.
     Compacted { txn: u64, transactions: u64 },
 }
 
@@ -110,7 +112,7 @@ pub(crate) enum Event {
 pub struct OwnedStep {
     /// The step's index in its plan, from 0.
     pub step: usize,
-    /// The owner, and what to do there.
+    /// The owner, and what to do about the owner's setting.
     pub by: String,
 }
 
@@ -137,14 +139,14 @@ pub struct Until {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FileIntent {
     pub(crate) txn: u64,
-    /// The file's index. Files have the indices after the steps.
+    /// The file's index. Indices of files follow those of the steps.
     pub(crate) step: usize,
     pub(crate) path: String,
     /// The new content.
     #[serde(flatten)]
     pub(crate) content: Content,
     pub(crate) before: Entry,
-    /// Folders that must be created for it, the outermost first.
+    /// The folders that evenkeel must create for the file, the outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) folders: Vec<String>,
     /// The undo as a shell command, for a person without this program.
@@ -156,7 +158,7 @@ pub(crate) struct FileIntent {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct CommandIntent {
     pub(crate) txn: u64,
-    /// The command's index. Commands have the indices after the files.
+    /// The command's index. Indices of commands follow those of the files.
     pub(crate) step: usize,
     pub(crate) argv: Vec<String>,
     pub(crate) undo_argv: Vec<String>,
@@ -183,31 +185,31 @@ pub(crate) struct Intent {
     pub(crate) side_effects: Vec<SideEffect>,
     /// The undo as a shell command, for a person without this program.
     pub(crate) undo: String,
-    /// Whether its files are in the registers, so that other journals know of this change.
+    /// Whether the registers list the files of this change, so that other journals know of it.
     #[serde(default, rename = "registered", skip_serializing_if = "is_false")]
     pub(crate) is_registered: bool,
 }
 
-/// For fields that are omitted if they are false.
+/// Whether a flag is false. serde then omits the field.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 pub(crate) fn is_false(is: &bool) -> bool {
     !*is
 }
 
 impl Intent {
-    /// The files that it changes: its own, then those that the kernel may change with it.
+    /// The files that the step changes: its own file, then the files that the kernel may change with it.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.path.as_str()).chain(self.side_effects.iter().map(|side| side.path.as_str()))
     }
 
-    /// Adds the shell commands that restore it.
+    /// Adds the shell commands that restore the file.
     pub(crate) fn with_undo(mut self) -> Intent {
         self.undo = undo_commands(&self.path, self.reading, &self.before, &self.side_effects);
         self
     }
 }
 
-/// A valid line, perhaps of a kind that only a newer program knows.
+/// A valid line. Its kind may be one that only a newer program knows.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Line {
     Known(Box<Record>),
@@ -217,9 +219,9 @@ pub(crate) enum Line {
 /// An invalid line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Bad {
-    /// The checksum does not match: it was truncated or changed.
+    /// The checksum does not match: the line was truncated or changed.
     Checksum,
-    /// The checksum matches, but the format number is another.
+    /// The checksum matches, but the format number is not ours.
     Format(String),
     /// The checksum matches, but the content is not a valid record.
     Content(String),
@@ -290,7 +292,7 @@ const KINDS: &[&str] = &[
 ];
 
 impl Event {
-    /// The transaction that it belongs to.
+    /// The transaction that the record belongs to.
     pub(crate) fn txn(&self) -> u64 {
         match self {
             Event::Intent(Intent { txn, .. })
@@ -369,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Records that only concern persistence or confirmation.
+    /// Records about persistence or confirmation only.
     fn lasting_events() -> Vec<Event> {
         let content = Content::Whole { text: "vm.swappiness = 1\n".into(), mode: 0o644 };
         let before = Entry::File { text: "was\n".into(), mode: 0o600 };
@@ -419,7 +421,7 @@ mod tests {
         line
     }
 
-    /// Lines of older programs, which have no numbers.
+    /// Reads lines of older programs, which have no record numbers.
     fn read_of(lines: &str) -> Vec<Event> {
         let read = |line: &str| match decode(line.as_bytes()) {
             Ok(Line::Known(record)) if (record.seq, record.at_ns) == (None, 7) => record.event,
@@ -428,7 +430,7 @@ mod tests {
         lines.lines().map(read).collect()
     }
 
-    /// Lines in format 1, which exist in journals of users.
+    /// Users have journals with lines in format 1.
     #[test]
     fn format_1_is_read() {
         let lines = r#"76e06f3d {"format":1,"at_ns":7,"record":"begin","txn":1,"kind":"apply","title":"t","boot_id":"b","steps":[]}
@@ -444,7 +446,7 @@ e5727261 {"format":1,"at_ns":7,"record":"rolled-back","txn":1,"why":"w","failed"
         assert_eq!(read_of(lines), events);
     }
 
-    /// Lines in format 2, with files and confirmations.
+    /// Format 2 has files and confirmations.
     #[test]
     fn format_2_is_read() {
         let lines = r#"e5d589fc {"format":2,"at_ns":7,"record":"begin","txn":1,"kind":"apply","title":"t","boot_id":"b","steps":[],"until":{"boottime_ns":5,"seconds":60}}
@@ -455,7 +457,7 @@ cc3e5837 {"format":2,"at_ns":7,"record":"commit","txn":1,"already_so":[],"missed
         assert_eq!(read_of(lines), lasting_events());
     }
 
-    /// The lines that this version writes. It is released, so a change here would break existing journals.
+    /// The lines that this version writes. This format is released, so a change here would break existing journals.
     #[test]
     fn format_3_stays() {
         let events = [every_event(), lasting_events()].concat();

@@ -1,6 +1,7 @@
-//! `Register`: the journals that hold one file of the host, the oldest change first. Each journal found the value that the previous one had
-//! set. So a journal that leaves in between passes its original value to the next one. The last one restores the value that the first one
-//! found.
+//! `Register`: the journals that hold one file of the host, the oldest change first.
+//! Each journal found the value that the previous journal had set.
+//! If a journal in the middle leaves, it passes its original value to the next journal.
+//! The last journal restores the value that the first journal found.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,10 +14,10 @@ use crate::record::is_false;
 
 const FORMAT: u64 = 1;
 
-/// The longest register, in bytes: some thousand journals that change one file in turn.
+/// The maximum size of a register, in bytes: some thousand journals that change one file in turn.
 pub(crate) const MAX_REGISTER_BYTES: usize = 1 << 20;
 
-/// The journals that hold one file in this boot.
+/// The journals that hold one file, since the last boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Register {
@@ -35,18 +36,18 @@ pub(crate) struct Holder {
     /// The transaction and the step of the first of these changes.
     pub(crate) txn: u64,
     pub(crate) step: usize,
-    /// The value to restore when the first of these changes is undone. Empty for a configuration file, whose original content is in the
-    /// journal.
+    /// The value to restore when the first of these changes is undone.
+    /// Empty for a configuration file, because its original content is in the journal.
     pub(crate) before: String,
-    /// Whether the kernel could have changed the file together with another one, but did not.
+    /// Whether the kernel could have changed this file with a write to another file, but did not.
     #[serde(default, skip_serializing_if = "is_false")]
     is_idle: bool,
-    /// The other journal that now has the value to restore. It may not have recorded that value yet.
+    /// The other journal that now must restore the value. That journal may not have recorded the value yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left_to: Option<JournalDir>,
 }
 
-/// A state directory. In JSON it is text, or bytes if it is not UTF-8.
+/// A state directory. In JSON, the path is text, or bytes if the path is not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(from = "Spelled", into = "Spelled")]
@@ -86,14 +87,14 @@ pub(crate) struct Change<'a> {
     pub(crate) step: usize,
 }
 
-/// What a leaving journal must do.
+/// What a journal must do when it leaves the register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// Nobody changed the file since: restore this value.
+    /// Nobody changed the file since, so the journal restores this value.
     Last { before: String },
-    /// Another journal owns the value in force, and has received the value to restore.
+    /// Another journal owns the value in force, and has taken over the value to restore.
     PassedOn { to: JournalDir, before: String },
-    /// The register does not have the change.
+    /// The register does not contain the change.
     Unknown,
 }
 
@@ -102,8 +103,8 @@ impl Register {
         Register { format: FORMAT, boot_id, path: path.to_owned(), holders: Vec::new() }
     }
 
-    /// Parses a register. Returns the reason if it is invalid. A register of an earlier boot counts as empty, because the kernel has lost
-    /// those values.
+    /// Parses a register. Returns the reason if it is invalid.
+    /// A register of an earlier boot counts as empty, because the kernel has lost its values.
     pub(crate) fn from_bytes(bytes: &[u8], boot_id: Option<String>, path: &str) -> Result<Register, String> {
         if bytes.len() > MAX_REGISTER_BYTES {
             return Err(format!("it has more than {MAX_REGISTER_BYTES} bytes"));
@@ -118,7 +119,7 @@ impl Register {
         Ok(if register.boot_id == boot_id { register } else { Register::new(boot_id, path) })
     }
 
-    /// Its text; the reason if it would be too long to read again.
+    /// The text of the register. Returns the reason if the text would be too long to read again.
     pub(crate) fn to_text(&self) -> Result<String, String> {
         let text = serde_json::to_string(self).map_err(|error| error.to_string())? + "\n";
         if text.len() > MAX_REGISTER_BYTES {
@@ -133,8 +134,8 @@ impl Register {
         self.holders.is_empty()
     }
 
-    /// Removes journals that have nothing left to restore. The value that such a journal had to restore goes to the next one, unless the
-    /// next one has it already.
+    /// Removes journals that have nothing left to restore.
+    /// The value of such a journal goes to the next journal, unless the next journal already has the value.
     pub(crate) fn drop_gone(&mut self, mut is_held: impl FnMut(&Holder) -> bool) {
         let mut at = 0;
         while at < self.holders.len() {
@@ -149,10 +150,10 @@ impl Register {
         }
     }
 
-    /// Adds a change that is about to happen; `before` is the file's current value.
+    /// Adds a change before it happens. `before` is the file's current value.
     pub(crate) fn add(&mut self, change: Change<'_>, before: &str) {
         let last = self.holders.iter().rev().find(|holder| holder.left_to.is_none());
-        // The journal itself knows how to undo its later changes, and does so first.
+        // The journal itself can undo its later changes, and undoes them first.
         if last.is_some_and(|last| last.journal.0 == change.journal && !last.is_idle) {
             return;
         }
@@ -166,7 +167,7 @@ impl Register {
         });
     }
 
-    /// Records that the file did not change when the step's own file was written.
+    /// Records that a write to the step's own file did not change this file.
     pub(crate) fn set_idle(&mut self, change: Change<'_>) {
         if let Some(at) = self.position(change)
             && self.is_first(at, change)
@@ -175,8 +176,8 @@ impl Register {
         }
     }
 
-    /// Undoes a change. Returns the value to restore, unless another journal changed the file since. `own` is the value that this journal
-    /// found.
+    /// Removes a change from the register. Returns the value to restore, unless another journal changed the file since.
+    /// `own` is the value that this journal found.
     pub(crate) fn leave(&mut self, change: Change<'_>, own: &str) -> Leaving {
         let Some(at) = self.position(change) else { return Leaving::Unknown };
         let is_first = self.is_first(at, change);
@@ -196,15 +197,15 @@ impl Register {
         }
     }
 
-    /// As [`leave`](Register::leave), for a change that the register does not have. The journal that found the value `ours` counts as the
-    /// next one.
+    /// Like [`leave`](Register::leave), for a change that the register does not contain.
+    /// The journal that found the value `ours` counts as the next journal.
     pub(crate) fn leave_by_value(&mut self, ours: &str, before: &str) -> Option<JournalDir> {
         let at = self.follower(ours)?;
         self.hand_down(at, before);
         Some(self.holders[at].journal.clone())
     }
 
-    /// Whether another journal found the value `ours`, and changed it.
+    /// Whether another journal found the value `ours`, and changed the file afterwards.
     pub(crate) fn has_follower(&self, ours: &str) -> bool {
         self.follower(ours).is_some()
     }
@@ -228,7 +229,7 @@ impl Register {
     fn hand_down(&mut self, from: usize, before: &str) {
         for holder in self.holders[from..].iter_mut().filter(|holder| holder.left_to.is_none()) {
             before.clone_into(&mut holder.before);
-            // If a journal changed nothing, the next one found the same value.
+            // If a journal changed nothing, the next journal found the same value.
             if !holder.is_idle {
                 break;
             }

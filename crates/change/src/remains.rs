@@ -1,4 +1,4 @@
-//! `Remains`: an open journal, for a process that must undo its changes even if the folder is gone by then.
+//! `Remains`: an open journal, for a process that must undo its changes even if somebody removes the folder.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -23,17 +23,17 @@ impl Remains {
     /// Opens the journal in `dir`.
     ///
     /// # Errors
-    /// If others may write to the directory, or it has no readable journal.
+    /// If others may write to the directory, or the directory has no readable journal.
     pub fn hold(dir: &Path) -> Result<Remains, StateError> {
         let dir = StateDir::open(dir)?;
         let file = dir.file(JOURNAL, OFlags::RDONLY)?;
         Ok(Remains { dir, file })
     }
 
-    /// Opens the journal for restoring. As with a journal on a read-only disk, nothing can be appended.
+    /// Opens the journal only for a restore. Nothing can be appended to it, as on a read-only disk.
     ///
     /// # Errors
-    /// If it can't be read.
+    /// If the journal can't be read.
     pub fn open(&self) -> Result<State, StateError> {
         let again = |file: &File| -> std::io::Result<File> {
             let mut file = file.try_clone()?;

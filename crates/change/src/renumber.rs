@@ -1,9 +1,10 @@
-//! Interrupts keep their names over a boot, but not their numbers. A step of an earlier boot applies to the interrupt
-//! that has the name now.
+//! Interrupts keep their names over a boot, but not their numbers.
+//! A step of an earlier boot applies to the interrupt that now has the name.
 
 use evenkeel_host::{Action, Facts, Step};
 
-/// The step with the number that its interrupt has in this boot. `None` if no interrupt, or more than one, has the name now.
+/// The step with the number that its interrupt has in this boot.
+/// `None` if no interrupt, or more than one, now has the name.
 pub(crate) fn renumbered(facts: &Facts, step: &Step) -> Option<Step> {
     let Action::Write { interrupt: Some(name), reading, side_effects, .. } = &step.action else {
         return Some(step.clone());

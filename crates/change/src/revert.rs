@@ -1,4 +1,4 @@
-//! `revert`: restores what is in force, what was killed half-way, and what an earlier revert did not finish.
+//! `revert`: restores the changes that are in force, that a kill interrupted, or that an earlier revert did not finish.
 
 use std::collections::BTreeSet;
 
@@ -29,14 +29,15 @@ pub enum Which {
 pub struct RevertReport {
     /// Each transaction that had something to restore, the newest first.
     pub transactions: Vec<PutBack>,
-    /// What is missing in the journal. It may include changes that nobody can restore.
+    /// The parts that are missing in the journal. They may include changes that nobody can restore.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
-    /// Whether nothing is left to restore, as far as can be known.
+    /// Whether nothing is left to restore, as far as evenkeel can know.
     pub all_undone: bool,
 }
 
-/// A transaction that cannot be reverted alone. The message continues a sentence that begins with "failed to".
+/// The error for a transaction that cannot be reverted alone.
+/// The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevertError {
     /// The journal has no such transaction.
@@ -45,7 +46,8 @@ pub enum RevertError {
         /// The number given.
         id: u64,
     },
-    /// A later transaction changed the same file: reverting only this one would undo a part of the later one.
+    /// A later transaction changed the same file.
+    /// Reverting only the earlier transaction would undo a part of the later one.
     #[error("revert transaction {id}: transaction {later} changed {path} after it; revert {later} first, or all")]
     Covered {
         /// The number given.
@@ -60,14 +62,14 @@ pub enum RevertError {
     Journal(#[from] StateError),
 }
 
-/// Reverts `which`, the newest change first. Repeating it does no harm. If a file cannot be restored, the others still are, and the report
-/// lists it.
+/// Reverts `which`, the newest change first. Repeating the call does no harm.
+/// If a file cannot be restored, evenkeel still restores the others, and the report lists the file.
 ///
-/// For a transaction from before the last boot nothing is written, since the kernel has lost its values. If the
-/// transaction persists over boots, its files are removed, and values that they set again are restored.
+/// For a transaction from before the last boot, evenkeel writes nothing, since the kernel has lost its values.
+/// If the transaction persists over boots, evenkeel removes its files, and restores values that these files set again.
 ///
 /// # Errors
-/// If there is no such transaction, or a later one that is not reverted changed the same files.
+/// If the transaction does not exist, or a later transaction in force changed the same files.
 pub fn revert(root: &Root, writer: &HostWriter, state: &mut State, which: Which) -> Result<RevertReport, RevertError> {
     state.log().is_about(root)?;
     let boot_id = boot_id(root);

@@ -1,4 +1,4 @@
-//! Reads a journal line by line, in bounded memory. Damaged parts are skipped and reported; everything else is read.
+//! Reads a journal line by line, in bounded memory. Skips and reports damaged parts, and reads everything else.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -11,17 +11,17 @@ use crate::record::{Bad, Event, Line, Record, decode};
 use crate::sizes::MAX_LINE_BYTES;
 use crate::state_error::StateError;
 
-/// How much of a journal is held in memory, in bytes of its text. Beyond that, the oldest closed transactions are
-/// dropped.
+/// How many bytes of a journal's text evenkeel holds in memory.
+/// Above this limit, it drops the oldest closed transactions.
 const MAX_HELD_BYTES: u64 = 64 << 20;
 
-/// How many bytes of closed transactions stay after that; `history` lists them.
+/// How many bytes of closed transactions stay after dropping; `history` lists these transactions.
 pub(crate) const KEPT_BYTES: u64 = 16 << 20;
 
-/// The maximum number of losses that are listed; the rest are counted.
+/// The maximum number of losses in the list; further losses are only counted.
 const MAX_LOSSES: usize = 100;
 
-/// The content of a journal's bytes.
+/// The result of scanning a journal's bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) log: Log,
@@ -33,10 +33,11 @@ pub(crate) struct Scan {
     pub(crate) last: u64,
 }
 
-/// Reads a journal. `noted` is the number of its last record from the note next to it, if there is one.
+/// Reads a journal. `noted` is the number of its last record, from the note next to the journal, if the note exists.
 ///
-/// A last line without its newline or with a wrong checksum is torn. Each record is synced before the next is written,
-/// so a crash can tear only the last one. A first record is never torn, since it is created as a whole.
+/// A last line without its newline or with a wrong checksum is torn.
+/// evenkeel syncs each record before it writes the next, so a crash can tear only the last record.
+/// The first record is never torn, since evenkeel creates the file together with it.
 pub(crate) fn scan(path: &Path, mut bytes: impl BufRead, noted: Option<u64>) -> Result<Scan, StateError> {
     let mut scanner = Scanner::default();
     let mut text = Vec::new();
@@ -60,13 +61,13 @@ struct Piece {
 }
 
 impl Piece {
-    /// Whether the line is too long to hold in memory: parsed JSON takes many times the length of its text.
+    /// Whether the line is too long to hold in memory. Parsed JSON takes many times the length of its text.
     fn is_overlong(self) -> bool {
         self.bytes > MAX_LINE_BYTES
     }
 }
 
-/// Reads a piece. Leaves its text without the newline in `text`, unless it is too long.
+/// Reads a piece. Stores its text without the newline in `text`, unless the piece is too long.
 fn read_piece(bytes: &mut impl BufRead, text: &mut Vec<u8>) -> std::io::Result<Piece> {
     text.clear();
     let mut piece = Piece { bytes: 0, is_line: false };
@@ -97,11 +98,11 @@ struct Scanner {
     offset: u64,
     /// The end of the last line that is not torn.
     end: u64,
-    /// Whether the previous line had a wrong checksum. If it is the last line, it is torn.
+    /// Whether the previous line had a wrong checksum. If that line is the last line, it is torn.
     suspect: bool,
     /// The number of the last record.
     last: u64,
-    /// Whether there are unreadable parts since the last valid record, which may have been records.
+    /// Whether unreadable parts follow the last valid record. These parts may have been records.
     has_gap: bool,
     losses: Vec<Loss>,
     more_losses: u64,
@@ -165,10 +166,10 @@ impl Scanner {
         }
     }
 
-    /// Checks by its number whether the record is the next one. A gap before it is a loss. Records of older programs have no numbers and
-    /// count by their position.
+    /// Checks by its number whether the record is the next one. A gap before the record is a loss.
+    /// Records of older programs have no numbers, and their positions count instead.
     fn count(&mut self, start: u64, bytes: u64, seq: Option<u64>, begins_anew: bool) -> bool {
-        // A foreign record may have the largest number, which has no successor. Do not overflow.
+        // A foreign record may have the largest number, which has no successor. Do not overflow on it.
         let expected = self.last.saturating_add(1);
         let seq = seq.unwrap_or(expected);
         if seq < expected {

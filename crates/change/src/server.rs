@@ -1,12 +1,12 @@
-//! Checks the server's process through its systemd unit: whether it runs with the settings of the unit's drop-in, or
-//! was started before.
+//! Checks the server's process through its systemd unit:
+//! whether the process runs with the settings of the unit's drop-in, or started before the drop-in was written.
 
 use evenkeel_host::{Knob, ProcessValue};
 use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::{TICK_NS, field, parse_process, parse_stat};
 use evenkeel_sys::CpuSet;
 
-/// The first process of a unit, under either version of control groups; `None` if it does not run.
+/// The first process of a unit, under either version of control groups; `None` if the unit does not run.
 pub(crate) fn main_process(root: &Root, unit: &str) -> Option<u32> {
     let slice = slice(unit);
     let group = |mount: &str| format!("{mount}/{slice}/{unit}/cgroup.procs");
@@ -15,8 +15,8 @@ pub(crate) fn main_process(root: &Root, unit: &str) -> Option<u32> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The folder of a unit's control group in systemd's default slice. The instances of a template have a slice of their own. systemd escapes
-/// `-` and `\` of the template in its name.
+/// The folder of a unit's control group in systemd's default slice. The instances of a template have their own slice.
+/// In the name of that slice, systemd escapes `-` and `\` of the template.
 fn slice(unit: &str) -> String {
     match unit.split_once('@') {
         Some((template, _)) => {
@@ -26,13 +26,14 @@ fn slice(unit: &str) -> String {
     }
 }
 
-/// The CPUs that a process may run on; `None` if that cannot be read.
+/// The CPUs that a process may run on; `None` if evenkeel cannot read them.
 pub(crate) fn cpus(root: &Root, pid: u32) -> Option<CpuSet> {
     let status = root.text(&format!("/proc/{pid}/status")).ok()?;
     CpuSet::parse_list(field(&status, "Cpus_allowed_list", ':')?)
 }
 
-/// When a process was started, in nanoseconds since 1970; `None` if that cannot be read. A clock that was set since then changes the answer.
+/// When a process was started, in nanoseconds since 1970; `None` if evenkeel cannot read it.
+/// Setting the clock after the start changes the result.
 pub(crate) fn started_at_ns(root: &Root, pid: u32) -> Option<u64> {
     let boot_s = parse_stat(&root.text("/proc/stat").ok()?)?.boot_s?;
     let text = root.text(&format!("/proc/{pid}/stat")).ok()?;
@@ -40,7 +41,7 @@ pub(crate) fn started_at_ns(root: &Root, pid: u32) -> Option<u64> {
     boot_s.checked_mul(1_000_000_000)?.checked_add(process.start_ticks.checked_mul(TICK_NS)?)
 }
 
-/// Whether a process has the property that a setting of this knob wants; `None` if that cannot be read.
+/// Whether a process has the property that a setting of this knob wants; `None` if evenkeel cannot read it.
 pub(crate) fn has(root: &Root, pid: u32, knob: &Knob, wanted: &str) -> Option<ProcessValue> {
     let file = |name: &str| root.text(&format!("/proc/{pid}/{name}")).ok();
     (knob.extras.process?.has?)(&file, wanted)

@@ -1,5 +1,5 @@
-//! `ServiceName`: the systemd unit of a server. It becomes a path and a line of a unit file, so its characters are
-//! restricted.
+//! `ServiceName`: the systemd unit of a server.
+//! The name becomes a path and a line of a unit file, so only some characters are allowed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ const NAME_BYTES_MAX: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceName(String);
 
-/// A text that is not a service name.
+/// The error for a text that is not a service name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a service name: give a name like memcached.service, of letters, digits and `:-_.@`")]
 pub struct ServiceNameError(String);
@@ -22,7 +22,8 @@ impl ServiceName {
         &self.0
     }
 
-    /// The name of the unit file. An instance such as `arena@3.service` uses the file of its template, `arena@.service`.
+    /// The name of the unit file.
+    /// An instance such as `arena@3.service` uses the file of its template, `arena@.service`.
     pub fn template(&self) -> String {
         match self.0.split_once('@') {
             Some((template, _)) => format!("{template}@.service"),

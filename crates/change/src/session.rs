@@ -1,4 +1,5 @@
-//! `Session`: knobs that a trial switches between values. The session restores them when it ends, however it ends.
+//! `Session`: knobs that a trial switches between values.
+//! The session restores the knobs when it ends, whatever ends it.
 
 use evenkeel_host::{Plan, Step};
 use evenkeel_hostfs::{HostWriter, Root};
@@ -17,8 +18,8 @@ use crate::state::State;
 use crate::state_error::StateError;
 use crate::undo::{put_back, restore};
 
-/// Knobs under trial. It ends with [`Session::end`]. Dropping it restores what it can. After SIGKILL, [`revert`](crate::revert) restores
-/// the rest from the same records.
+/// Knobs under trial. [`Session::end`] ends the session. Dropping the session restores as many knobs as possible.
+/// After SIGKILL, [`revert`](crate::revert) restores the rest from the same records.
 pub struct Session<'a> {
     effects: Effects<'a>,
     txn: u64,
@@ -26,13 +27,14 @@ pub struct Session<'a> {
     is_ended: bool,
 }
 
-/// A trial that cannot start. Nothing was written to the host. The message continues a sentence that begins with "failed to".
+/// Why a trial cannot start. evenkeel wrote nothing to the host.
+/// The message continues a sentence that begins with "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The current value cannot be read, or could not be restored.
+    /// evenkeel cannot read the current value, or could not restore it later.
     #[error(transparent)]
     Target(#[from] Box<StepFailure>),
-    /// The knob has no file that can be switched while the machine runs.
+    /// The knob has no file that evenkeel can write while the machine runs.
     #[error("try {knob} at {place} while the machine runs: it cannot be set by writing a file")]
     NotAFile {
         /// The knob's id.
@@ -46,11 +48,12 @@ pub enum SessionError {
 }
 
 impl<'a> Session<'a> {
-    /// Records the current values of `targets`. The `wanted` value of a target is only shown to people who read the journal.
+    /// Records the current values of `targets`.
+    /// The `wanted` value of a target only informs people who read the journal.
     ///
     /// # Errors
-    /// If a target is not a file, can't be read or could not be restored, another evenkeel is changing it, or the
-    /// journal can't be written.
+    /// If a target is not a file, can't be read or could not be restored;
+    /// if another evenkeel is changing it; or if the journal can't be written.
     pub fn begin(
         root: &'a Root,
         writer: &'a HostWriter,
@@ -69,7 +72,7 @@ impl<'a> Session<'a> {
         }
         let plan = Plan { steps: targets.to_vec() };
         let txn = effects.begin(Kind::Trial, &Job::new(&plan, title))?;
-        // From here on, a failure drops the session, which closes the transaction.
+        // If a later call fails, dropping the session closes the transaction.
         let mut session = Session { effects, txn, steps: targets.to_vec(), is_ended: false };
         for (index, (target, before)) in befores.iter().enumerate() {
             let what = Intended { txn, index, step: &targets[index], target: *target, wanted: None };
@@ -84,17 +87,18 @@ impl<'a> Session<'a> {
         logged.intents.get(&index).map(|intent| intent.before.as_str())
     }
 
-    /// Sets the target at `index` to `value`, and reads it back. If `value` is the original value, the side effects are restored too,
+    /// Sets the target at `index` to `value`, and reads it back.
+    /// If `value` is the original value, `set` also restores the side effects,
     /// because the arm with the host's own state must include them.
     ///
-    /// This writes no record: the intents that `begin` wrote to disk already undo any value. A sync between two arms would disturb the
-    /// measurement.
+    /// `set` writes no record, because the intents that `begin` wrote to disk already undo any value.
+    /// A sync between two arms would disturb the measurement.
     ///
     /// # Errors
-    /// If the value was not set; the session continues.
+    /// If evenkeel could not set the value. The session continues.
     ///
     /// # Panics
-    /// If there is no target at `index`.
+    /// If no target has this `index`.
     pub fn set(&mut self, index: usize, value: &str) -> Result<(), Box<StepFailure>> {
         let step = &self.steps[index];
         let failed = |miss| StepFailure::new(index, step, value, miss);
@@ -110,7 +114,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The current value of the target at `index`, whoever wrote it; `None` if it cannot be read.
+    /// The current value of the target at `index`, whoever wrote the value; `None` if evenkeel cannot read it.
     pub fn reads(&self, index: usize) -> Option<String> {
         let target = Target::from_step(self.steps.get(index)?)?;
         look(self.effects.root, target.path, target.reading).ok()
@@ -126,8 +130,8 @@ impl<'a> Session<'a> {
         put_back(&mut self.effects, self.txn, Event::Reverted { txn: self.txn })
     }
 
-    /// What a switch to the original value must restore. If a side effect is on another target, it is left out, because the arm sets that
-    /// target itself.
+    /// The changes that a switch to the original value must restore.
+    /// Skips a side effect on another target, because the arm sets that target itself.
     fn pending(&self, index: usize) -> Option<PendingUndo> {
         let mut intent = self.effects.state.log().begun(self.txn).intents.get(&index)?.clone();
         let is_target = |path: &str| self.steps.iter().filter_map(Target::from_step).any(|target| target.path == path);

@@ -1,6 +1,6 @@
 //! Quotes words for `sh`, so that people can paste the commands in the journal and in `verify`.
 
-/// `text` as one word in single quotes, whatever it contains.
+/// `text` as one word in single quotes. `text` may contain any characters.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -19,7 +19,7 @@ use crate::state_error::StateError;
 
 pub(crate) const LOCK: &str = "lock";
 
-/// The state directory, locked while this lives. Reading needs no lock: [`Log::read`].
+/// The state directory. It is locked while this value lives. Reading needs no lock: see [`Log::read`].
 pub struct State {
     journal: Journal,
     pub(crate) dir: PathBuf,
@@ -32,17 +32,17 @@ pub struct State {
 }
 
 impl State {
-    /// Opens the state directory `dir`, creating its last part if missing, and takes the lock.
+    /// Opens the state directory `dir` and takes the lock. Creates the last part of the path if it is missing.
     ///
     /// # Errors
-    /// If others may write to the directory, another evenkeel holds the lock, or the journal can't be read, can't be
-    /// written or is damaged.
+    /// If others may write to the directory, another evenkeel holds the lock,
+    /// or the journal can't be read, can't be written or is damaged.
     pub fn open(dir: &Path) -> Result<State, StateError> {
         State::open_on(dir, Box::new(Real))
     }
 
-    /// As [`open`](State::open), for restoring only. It also opens a damaged journal ([`Log::losses`]), and a read-only one, to which
-    /// nothing can be appended.
+    /// Like [`open`](State::open), but only for a restore.
+    /// Also opens a damaged journal ([`Log::losses`]), and a read-only journal, to which nothing can be appended.
     ///
     /// # Errors
     /// If others may write to the directory, another evenkeel holds the lock, or the journal can't be read.
@@ -111,8 +111,9 @@ impl State {
         &self.log
     }
 
-    /// Whether another evenkeel held the lock of a file that we wanted to change or restore, since this journal was opened. Reports and
-    /// errors mention this only in their texts.
+    /// Whether another evenkeel held the lock of a file
+    /// that we wanted to change or restore, since we opened this journal.
+    /// Reports and errors mention this fact only in their texts.
     pub fn met_another(&self) -> bool {
         self.claims.met_another()
     }
@@ -121,7 +122,7 @@ impl State {
         self.log.next_id().ok_or_else(|| self.journal.unwritable(RUN_OUT.to_owned()))
     }
 
-    /// Locks `path` of `root` against every other evenkeel while this lives.
+    /// Locks `path` of `root` against every other evenkeel while this `State` lives.
     pub(crate) fn claim(&mut self, root: &Root, path: &str) -> Result<(), StateError> {
         match self.outside.claims_dir(root) {
             Some(dir) => self.claims.take(&dir, path, &self.dir),
@@ -129,12 +130,12 @@ impl State {
         }
     }
 
-    /// Appends a record. It is on disk when this returns.
+    /// Appends a record. The record is on disk when the call returns.
     pub(crate) fn append(&mut self, event: Event) -> Result<(), StateError> {
         let at_ns = self.outside.realtime_ns();
         let Limits { journal: most, long, kept, .. } = self.limits;
         if self.journal.bytes() > long && self.limits.are_worth_it(&self.log) {
-            // If the journal cannot be shortened, the record may still fit.
+            // If evenkeel cannot shorten the journal, the record may still fit.
             let _ = compact(&mut self.journal, self.outside.as_mut(), &mut self.log, kept, at_ns);
         }
         let length = self.journal.append(self.outside.as_mut(), at_ns, &event, most)?;
@@ -142,7 +143,7 @@ impl State {
         self.log.absorb(at_ns, event, length).map_err(|what| self.journal.unwritable(what))
     }
 
-    /// Records a restore. If that fails, this process still remembers it, so nothing is restored twice.
+    /// Records a restore. If the append fails, this process still remembers the restore, so it restores nothing twice.
     pub(crate) fn append_undone(&mut self, event: Event) -> Result<(), StateError> {
         let appended = self.append(event.clone());
         if appended.is_err() {
@@ -161,13 +162,13 @@ pub(crate) fn undamaged(log: Log, dir: &Path) -> Result<Log, StateError> {
     }
 }
 
-/// Whether opening a file for writing failed because of its file system, so that it may still be readable.
+/// Whether opening a file for writing failed because of its file system. Then the file may still be readable.
 fn is_read_only(errno: Errno) -> bool {
     matches!(errno, Errno::ROFS | Errno::PERM | Errno::NOSPC | Errno::IO)
 }
 
 impl Log {
-    /// Reads the journal in `dir` without the lock, for reading only. A missing one is empty.
+    /// Reads the journal in `dir` without the lock, for reading only. A missing journal is empty.
     ///
     /// # Errors
     /// If others may write to the directory, or the journal can't be read or is damaged.
@@ -175,7 +176,7 @@ impl Log {
         undamaged(Log::read_damaged(dir)?, dir)
     }
 
-    /// As [`read`](Log::read), for a journal that may be damaged: [`Log::losses`] lists the missing parts.
+    /// Like [`read`](Log::read), for a journal that may be damaged. [`Log::losses`] lists the missing parts.
     ///
     /// # Errors
     /// If others may write to the directory, or the journal can't be read.
@@ -183,10 +184,11 @@ impl Log {
         Log::read_or_empty(StateDir::open(dir))
     }
 
-    /// As [`Log::read`], for reports of the values in force: if the journal is missing although its note counts records, this is an error.
+    /// Like [`Log::read`], for reports of the values in force.
+    /// Returns an error if the journal is missing although its note counts records.
     ///
     /// # Errors
-    /// As [`Log::read`], or if the journal is gone.
+    /// The errors of [`Log::read`], or if the journal is missing.
     pub fn read_noted(dir: &Path) -> Result<Log, StateError> {
         let (log, noted) = Log::look(StateDir::open(dir))?;
         undamaged(log.unwrap_or_else(|| Log::missing(noted)), dir)
@@ -203,8 +205,8 @@ impl Log {
             Err(error) if is_missing(&error) => return Ok((None, None)),
             dir => dir?,
         };
-        // Read the note before the journal, because another process may add records meanwhile. Such a process may also take the lock only
-        // now, so ask for its holder again afterwards.
+        // Read the note before the journal, because another process may add records meanwhile.
+        // That process may also take the lock only now, so ask for the lock's holder again afterwards.
         let noted = noted(&dir);
         let holder = dir.lock_holder(LOCK);
         match dir.file(JOURNAL, OFlags::RDONLY) {

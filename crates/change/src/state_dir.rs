@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use crate::ancestors::refuse_if_replaceable;
 use crate::state_error::StateError;
 
-/// The maximum size of a lock holder's description, in bytes: a path may have 4,096.
+/// The maximum size of a lock holder's description, in bytes. A path alone may have 4,096 bytes.
 const MAX_HOLDER_BYTES: u64 = 5000;
 
 /// The maximum number of tries to lock: half a second in total.
@@ -32,7 +32,7 @@ impl StateDir {
             Err(errno) => return Err(StateError::io("make the state directory", path, errno)),
         }
         StateDir::open(path).inspect_err(|_| {
-            // Do not leave a refused directory behind.
+            // If the directory is refused, do not leave it behind.
             let _ = rustix::fs::rmdir(path);
         })
     }
@@ -57,7 +57,7 @@ impl StateDir {
     /// Opens a regular file in the directory, never through a link.
     pub(crate) fn file(&self, name: &str, flags: OFlags) -> Result<File, StateError> {
         let path = self.path.join(name);
-        // Use NONBLOCK: a FIFO with this name must not block us before the check below refuses it.
+        // Use NONBLOCK: a FIFO with this name must not block us before the later check refuses it.
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| StateError::io("open", &path, errno))?;
@@ -66,7 +66,7 @@ impl StateDir {
         Ok(file)
     }
 
-    /// Takes the lock `name` in a read-only directory; `None` if nobody has created it.
+    /// Takes the lock `name` in a read-only directory; `None` if the lock file does not exist.
     pub(crate) fn lock_read_only(&self, name: &str) -> Result<Option<Lock>, StateError> {
         match self.file(name, OFlags::RDONLY) {
             Err(StateError::Io { errno: Errno::NOENT, .. }) => Ok(None),
@@ -74,15 +74,16 @@ impl StateDir {
         }
     }
 
-    /// Takes the lock `name` for the journal in `journal`. With `is_patient`, it tries for up to half a second.
+    /// Takes the lock `name` for the journal in `journal`. With `is_patient`, tries for up to half a second.
     pub(crate) fn lock(&self, name: &str, journal: &Path, is_patient: bool) -> Result<Lock, StateError> {
         let mut lock = self.locked(name, self.file(name, OFlags::RDWR | OFlags::CREATE)?, is_patient)?;
-        // The holder's name only helps the next process. On a full disk the lock itself still works.
+        // The holder's name only informs the next process. On a full disk the lock still works without the name.
         let _ = lock.0.set_len(0).and_then(|()| writeln!(lock.0, "{}", holder(journal)));
         Ok(lock)
     }
 
-    /// Who holds the lock `name`; `None` if nobody does. It holds the lock itself for a moment, which a patient process waits for.
+    /// The holder of the lock `name`; `None` if nobody holds it.
+    /// This call takes the lock for a moment, and a patient process waits for that.
     pub(crate) fn lock_holder(&self, name: &str) -> Option<String> {
         let lock = self.file(name, OFlags::RDONLY).ok()?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared) {
@@ -103,7 +104,7 @@ impl StateDir {
     }
 }
 
-/// The holder that the lock's file names.
+/// The holder that the lock file names.
 fn named_in(lock: &File) -> String {
     let mut holder = String::new();
     let read = lock.take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
@@ -111,14 +112,15 @@ fn named_in(lock: &File) -> String {
     if is_known { holder.trim().to_owned() } else { "its process is unknown".to_owned() }
 }
 
-/// The holder of a lock, in words. A path may contain bytes that are not text.
+/// The holder of a lock, as text. A path may contain bytes that are not text.
 fn holder(journal: &Path) -> String {
     let shown: String = journal.display().to_string().chars().filter(|shown| !shown.is_control()).collect();
     format!("process {}, journal in {shown}", std::process::id())
 }
 
-/// If evenkeel is killed while it starts a command, the child holds the lock until it calls exec or ends. That takes only a moment, so try
-/// again.
+/// Tries to lock a file several times.
+/// If evenkeel is killed while it starts a command, the child holds the lock until it calls exec or ends.
+/// That takes only a moment, so evenkeel tries again.
 fn lock_within(lock: &File, tries: u32) -> Result<(), rustix::io::Errno> {
     for _ in 0..tries {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
@@ -129,7 +131,8 @@ fn lock_within(lock: &File, tries: u32) -> Result<(), rustix::io::Errno> {
     rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Unlocks explicitly instead of by closing: a forked child that has not called exec yet has the file open too.
+/// A lock, which `Drop` unlocks explicitly instead of by closing the file.
+/// A forked child that has not called exec yet also has the file open.
 pub(crate) struct Lock(File);
 
 impl Drop for Lock {
@@ -138,7 +141,8 @@ impl Drop for Lock {
     }
 }
 
-/// Another user who can write here could make us write anything to the host, or destroy the data that undoes our changes.
+/// Refuses a file that another user may change.
+/// That user could make us write anything to the host, or destroy the data that undoes our changes.
 pub(crate) fn refuse_if_shared(file: &File, path: &Path) -> Result<(), StateError> {
     let stat = rustix::fs::fstat(file).map_err(|errno| StateError::io("look at", path, errno))?;
     let mode = Mode::from_raw_mode(stat.st_mode);
@@ -160,7 +164,7 @@ fn is_file_or_dir(raw_mode: u32) -> bool {
     kind.is_file() || kind.is_dir()
 }
 
-/// The name of a new directory is on disk only after its parent is synced.
+/// Syncs the parent folder. The name of a new directory is on disk only after this sync.
 fn sync_parent(path: &Path) -> Result<(), StateError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let sync = || -> rustix::io::Result<()> {

@@ -1,4 +1,4 @@
-//! `StateError`: why a journal, or a register, is not usable.
+//! `StateError`: why evenkeel cannot use a journal or a register.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use evenkeel_sys::Errno;
 use crate::loss::{Loss, listed};
 use crate::sizes::{MAX_JOURNAL_BYTES, MAX_RECORD_BYTES};
 
-/// The journal cannot be opened, read or extended. The message continues a sentence that begins with "failed to".
+/// The error for a journal that cannot be opened, read or extended.
+/// The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// The kernel refused.
@@ -28,10 +29,10 @@ pub enum StateError {
         /// The kernel's error.
         errno: Errno,
     },
-    /// Another user could change what is written there.
+    /// Another user could change the content of the state directory.
     #[error("trust the state directory {path}: {why}")]
     Unsafe {
-        /// The directory or the file in it.
+        /// The directory, or the file in it.
         path: String,
         /// Why the directory or file is unsafe, and what to do.
         why: String,
@@ -41,7 +42,7 @@ pub enum StateError {
     Busy {
         /// The lock.
         path: String,
-        /// Who holds it, if the file says so.
+        /// The holder of the lock, if the lock file names it.
         holder: String,
     },
     /// The journal has changes of a captured machine, and the root is a real machine.
@@ -63,7 +64,7 @@ pub enum StateError {
     Damaged {
         /// The journal.
         path: String,
-        /// What is missing or unreadable.
+        /// The missing and unreadable parts.
         losses: Vec<Loss>,
     },
     /// The register of the journals that hold a setting can't be read.
@@ -88,12 +89,12 @@ pub enum StateError {
         /// The value in force.
         found: String,
     },
-    /// No record can be added any more.
+    /// evenkeel cannot add any more records.
     #[error("add to the journal {path}: {why}")]
     Unwritable {
         /// The journal.
         path: String,
-        /// Why no record can be added, and what to do.
+        /// Why evenkeel cannot add a record, and what to do.
         why: String,
     },
     /// A newer evenkeel wrote the journal.
@@ -109,7 +110,7 @@ pub enum StateError {
         /// The format number.
         format: String,
     },
-    /// The journal has its maximum size.
+    /// The journal has reached its maximum size.
     #[error(
         "add to the journal {path}: it may not exceed {MAX_JOURNAL_BYTES} bytes, and all its changes are still in \
             force; revert some with `evenkeel revert`"

@@ -1,4 +1,4 @@
-//! Restores what a transaction changed: the same code for a failed plan, the end of a trial, and `revert`.
+//! Restores what a transaction changed. A failed plan, the end of a trial, and `revert` use the same code.
 
 use evenkeel_host::{Facts, Reading};
 use evenkeel_hostfs::WriteError;
@@ -14,11 +14,11 @@ use crate::record::{Event, Intent};
 use crate::renumber::renumbered;
 use crate::state_error::StateError;
 
-/// Restores what transaction `txn` changed, the last change first. Records `ending` if all of it is restored. If a file cannot be restored,
-/// the others still are.
+/// Restores what transaction `txn` changed, the last change first. Records `ending` if everything is restored.
+/// If evenkeel cannot restore a file, it still restores the others.
 ///
-/// These writes need no new records. The intents on disk already describe them, and an interrupted restore is repeated from the same
-/// intents.
+/// These writes need no new records.
+/// The intents on disk already describe them, and evenkeel repeats an interrupted restore from the same intents.
 pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> PutBack {
     let logged = effects.state.log().begun(txn);
     let (title, pending) = (logged.title.clone(), logged.pending());
@@ -52,8 +52,8 @@ fn is_this_boot(effects: &Effects<'_>, txn: u64) -> bool {
     effects.state.log().begun(txn).is_of_boot(boot_id(effects.root).as_deref())
 }
 
-/// For a change of an earlier boot: returns what must be restored, which is a value that the persisted files have set again. Interrupts are
-/// found by name.
+/// For a change of an earlier boot: returns the values that must be restored.
+/// These are values that the persisted files have set again. evenkeel finds interrupts by name.
 fn still_ours(effects: &mut Effects<'_>, txn: u64, mut pending: PendingUndo) -> Option<PendingUndo> {
     if pending.intent.path.starts_with("/proc/irq/") {
         let step = effects.state.log().begun(txn).steps.get(pending.intent.step)?;
@@ -61,23 +61,24 @@ fn still_ours(effects: &mut Effects<'_>, txn: u64, mut pending: PendingUndo) -> 
         pending.intent.path = Target::from_step(&step)?.path.to_owned();
         pending.intent.place = step.place;
     }
-    // If another evenkeel holds the file, its value may belong to a trial. `restore` reports that it is busy.
+    // If another evenkeel holds the file, its value may belong to a trial. `restore` reports that the file is busy.
     if effects.state.claim(effects.root, &pending.intent.path).is_err() {
         return Some(pending);
     }
     let is_ours = match look(effects.root, &pending.intent.path, pending.intent.reading) {
-        // If another journal found this value, it must restore the value before ours.
+        // If another journal found our value, that journal must restore the value before ours.
         Ok(now) => pending.done.as_ref().is_some_and(|done| {
             same(&now, &done.found) || effects.has_follower(&pending.intent.path, &done.found).unwrap_or(true)
         }),
-        // If an unreadable file were skipped, it would be reported as restored.
+        // If we skipped an unreadable file, evenkeel would report it as restored.
         Err(error) => matches!(error, ReadError::Refused(_)) && !error.is_gone(),
     };
     is_ours.then_some(pending)
 }
 
-/// Restores one step's file, then the files that the kernel changes along with it, because writing the file changes those again. In an
-/// exclusive pair, the file that was in use comes first: writing it sets the other to 0.
+/// Restores one step's file, then the files that the kernel changes along with it,
+/// because writing the step's file changes those again.
+/// In an exclusive pair, evenkeel first restores the file that was in use: writing it sets the other to 0.
 pub(crate) fn restore(effects: &mut Effects<'_>, pending: &PendingUndo) -> Vec<FileUndo> {
     let sheets = Sheet::all_of(pending);
     if let Err(busy) = claim(effects, &sheets) {
@@ -87,8 +88,9 @@ pub(crate) fn restore(effects: &mut Effects<'_>, pending: &PendingUndo) -> Vec<F
     put_sheets_back(effects, &pending.intent, sheets, found)
 }
 
-/// As [`restore`], for a change that is undone permanently. If another journal has changed a file since, the file stays, and that journal
-/// receives the value to restore.
+/// Like [`restore`], for a permanent undo.
+/// If another journal has changed a file since, the file stays unchanged,
+/// and that journal takes over the value to restore.
 pub(crate) fn restore_for_good(effects: &mut Effects<'_>, pending: &PendingUndo) -> Vec<FileUndo> {
     let PendingUndo { intent, done } = pending;
     let mut sheets = Sheet::all_of(pending);
@@ -118,7 +120,7 @@ pub(crate) fn restore_for_good(effects: &mut Effects<'_>, pending: &PendingUndo)
     put_sheets_back(effects, intent, sheets, found)
 }
 
-/// Locks the files before they are read: the current value may be a trial of another evenkeel.
+/// Locks the files before evenkeel reads them, because the current value may belong to a trial of another evenkeel.
 fn claim(effects: &mut Effects<'_>, sheets: &[Sheet<'_>]) -> Result<(), StateError> {
     sheets.iter().try_for_each(|sheet| effects.state.claim(effects.root, sheet.path))
 }
@@ -128,7 +130,7 @@ fn failed(intent: &Intent, sheets: &[Sheet<'_>], error: &StateError) -> Vec<File
     sheets.iter().map(|sheet| sheet.report(intent, undo.clone())).collect()
 }
 
-/// `found` has the values of the side effects, read before our own write changed them.
+/// `found` has the values of the side effects. evenkeel read them before its own write changed them.
 fn put_sheets_back(
     effects: &mut Effects<'_>,
     intent: &Intent,
@@ -154,7 +156,7 @@ struct Sheet<'a> {
     reading: Reading,
     before: String,
     ours: Option<&'a str>,
-    /// The journal that owns the file from now on, the value that it will restore, and the current value.
+    /// The journal that will own the file, the value that it will restore, and the current value.
     passed_on: Option<PassedOn>,
 }
 
@@ -186,8 +188,8 @@ impl<'a> Sheet<'a> {
         sheets
     }
 
-    /// Applies the register's decision. A file that another journal now owns keeps its current value. If one of our writes changes it as
-    /// a side effect, the undo writes that value back.
+    /// Applies the register's decision. A file that another journal now owns keeps its current value.
+    /// If one of our writes changes the file as a side effect, the undo writes that value back.
     fn take(&mut self, share: Share, found: &Result<String, ReadError>) {
         match share {
             Share::Back(before) => self.before = before,
@@ -219,7 +221,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// `found` is the file's value before anything was restored.
+    /// `found` is the file's value before evenkeel restored anything.
     fn put_back(&self, effects: &mut Effects<'_>, found: Result<String, ReadError>) -> Undo {
         let found = match found {
             Ok(found) | Err(ReadError::Odd { text: found, .. }) => found,
@@ -249,8 +251,8 @@ impl<'a> Sheet<'a> {
     fn write(&self, effects: &mut Effects<'_>) -> Result<(), WriteError> {
         match exclusive_pair::zeroed_by(Old { path: self.path, text: &self.before }) {
             None => effects.write(self.path, &self.reading.text(&self.before)),
-            // The share's original value is 0 too: otherwise restoring the share would have set these bytes to 0. Write 1 first, because
-            // writing an unchanged 0 has no effect.
+            // The share's original value is also 0. Otherwise restoring the share would have set these bytes to 0.
+            // Write 1 first, because writing an unchanged 0 has no effect.
             Some(share) => ["1", "0"].into_iter().try_for_each(|text| effects.write(share, text)),
         }
     }
@@ -261,8 +263,10 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// Whether a file has its original value, given that it reads `now`. A file that cannot be read at this moment must not be written. A write
-/// to the other file of its pair may have restored it already, and writing it would set that other file to 0 again.
+/// Whether a file has its original value, if it now reads `now`.
+/// evenkeel must not write a file that it cannot read at this moment.
+/// A write to the other file of the pair may already have restored this file,
+/// and writing this file would set the other file to 0 again.
 fn is_back(now: Result<String, ReadError>, before: &str) -> Result<bool, String> {
     match now {
         Ok(now) => Ok(same(&now, before)),
@@ -278,8 +282,8 @@ mod tests {
 
     use super::*;
 
-    /// Regression: after restoring the share, `revert` met an I/O error on reading `vm.dirty_background_bytes`. It wrote the share again to
-    /// make the bytes 0, which left the share at 0, and reported success.
+    /// Regression: after `revert` had restored the share, it got an I/O error on reading `vm.dirty_background_bytes`.
+    /// It wrote the share again to make the bytes 0, left the share at 0, and reported success.
     #[test]
     fn unreadable_files_are_not_written() {
         let refused = |errno| ReadError::Refused(Refusal { path: "/proc/x".to_owned(), why: Why::Errno(errno) });

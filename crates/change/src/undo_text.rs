@@ -6,8 +6,8 @@ use crate::exclusive_pair::{self, Old};
 use crate::outcome::SideEffect;
 use crate::shell;
 
-/// The shell commands that restore a value, in order: first the file, then the files that writing it changed. In an exclusive pair, only
-/// the file that was in use.
+/// The shell commands that restore a value, in order: first the file, then the files that a write to it changed.
+/// In an exclusive pair, the commands write only the file that was in use.
 pub(crate) fn undo_commands(path: &str, reading: Reading, before: &str, along: &[SideEffect]) -> String {
     let text = reading.text(before);
     let sides = along.iter().map(|side| Old { path: &side.path, text: &side.before });

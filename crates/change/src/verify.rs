@@ -22,22 +22,22 @@ use crate::server;
 use crate::shell;
 use crate::why::culprit;
 
-/// How long after a transaction a process must have started to have certainly been started with its files.
+/// How long after a transaction a process must have started so that it certainly started with the transaction's files.
 const START_MARGIN_NS: u64 = 2_000_000_000;
 
-/// Compares the host with what should be in force according to the journal.
+/// The comparison of the host with the values that should be in force according to the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verification {
-    /// The number of values that are in force, plus files with the content that was written.
+    /// The number of values in force, plus the number of files with the content that evenkeel wrote.
     pub holds: usize,
-    /// Values that are not in force any more, and files with other content than was written.
+    /// Values that are no longer in force, and files whose content differs from the written content.
     pub drift: Vec<Drift>,
-    /// What waits for a boot, or for a start of the server.
+    /// The values that wait for a boot, or for a start of the server.
     pub pending: Vec<Pending>,
     /// Transactions that were killed half-way, or could not be restored completely.
     pub interrupted: Vec<u64>,
-    /// The transaction that another process works on, such as a trial. Its settings are not judged.
+    /// The transaction that another process works on, such as a trial. `verify` does not judge its settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under_way: Option<UnderWay>,
     /// Transactions that will revert themselves unless the user confirms them.
@@ -51,7 +51,8 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Adds `option`, such as ` --state DIR`, to the commands that repair drift: they must find the same journal.
+    /// Adds `option`, such as ` --state DIR`, to the commands that repair drift,
+    /// because they must find the same journal.
     pub fn with_state_option(mut self, option: &str) -> Verification {
         for drift in self.drift.iter_mut().filter(|drift| drift.mend.starts_with("evenkeel ")) {
             drift.mend += option;
@@ -68,15 +69,15 @@ pub struct UnderWay {
     pub transaction: u64,
     /// Its purpose.
     pub title: String,
-    /// The process, and where it has the journal.
+    /// The process, and the path of its journal.
     pub holder: String,
 }
 
-/// A value that was applied and is not in force any more, or a file with other content than was written.
+/// A value that was applied and is no longer in force, or a file whose content differs from the written content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Drift {
-    /// The knob's id; for a file, that of a knob in it.
+    /// The knob's id. For a file, the id of a knob in the file.
     pub knob: String,
     /// The place.
     pub place: String,
@@ -84,9 +85,9 @@ pub struct Drift {
     pub wanted: String,
     /// The value found.
     pub found: Fact<String>,
-    /// What happened, as far as known.
+    /// The cause of the drift, as far as known.
     pub why: String,
-    /// The command that applies it again.
+    /// The command that applies the value again.
     pub mend: String,
 }
 
@@ -115,12 +116,12 @@ pub enum WaitsFor {
     Reboot,
     /// A start of the server's process, or of the unit that holds a device.
     Start,
-    /// An action of the user. The setting was not persisted, so neither a boot nor a start brings it.
+    /// An action of the user. The setting was not persisted, so neither a boot nor a start applies it.
     User,
 }
 
-/// Reads every value that should be in force according to the journal, and lists those that are not. If several transactions set one file,
-/// the newest counts. `facts` show who else changes the host.
+/// Reads every value that should be in force according to the journal, and lists the values that are not.
+/// If several transactions set one file, the newest counts. `facts` show which other programs change the host.
 pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     let boot_id = boot_id(root);
     let overdue = overdue(root, log);
@@ -135,7 +136,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
         if let Some(holder) = log.holder().filter(|_| log.is_under_way(logged)) {
             verification.under_way =
                 Some(UnderWay { transaction: logged.id, title: logged.title.clone(), holder: holder.to_owned() });
-            // What an earlier transaction set may have any value now.
+            // A value that an earlier transaction set may now be anything.
             let switched: Vec<_> = logged.steps.iter().filter_map(|step| key(logged, step)).collect();
             in_force.retain(|set, _| !switched.contains(set));
             continue;
@@ -168,7 +169,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     verification
 }
 
-/// The transactions that were killed half-way, could not be restored completely, or that another process works on.
+/// The transactions that were killed half-way, that could not be restored completely, or that another process works on.
 pub fn interrupted(root: &Root, log: &Log) -> Vec<u64> {
     let boot_id = boot_id(root);
     let is_left =
@@ -180,7 +181,7 @@ fn is_interrupted(logged: &Logged) -> bool {
     logged.is_unfinished() || !matches!(logged.end, Some(End::Committed))
 }
 
-/// The key by which two steps set the same thing. `None` for steps that leave nothing on the host.
+/// The key of a step: two steps with the same key set the same thing. `None` for steps that leave nothing on the host.
 fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
     let lasts = || logged.lasting.is_some();
     match &step.action {
@@ -192,11 +193,12 @@ fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
     }
 }
 
-/// Judges a step by the value in force, not by the file that was written.
+/// Judges a step by the value in force, not by the written file.
 struct Judge<'a> {
     root: &'a Root,
     facts: &'a Facts,
-    /// What the knobs advise now. The advice has the current values of settings that are in files of other programs.
+    /// The current advice of the knobs.
+    /// The advice has the current values of settings that are in files of other programs.
     advice: &'a [Advice],
     logged: &'a Logged,
     is_this_boot: bool,
@@ -293,14 +295,14 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether the process of a unit runs only on CPUs that its control group was given.
+    /// Whether the process of a unit runs only on the CPUs of the unit's control group.
     fn in_group(&self, step: &Step, unit: &str, by: &str) -> Found {
         let Some(pid) = server::main_process(self.root, unit) else {
             return Found::Pending(pending(step, WaitsFor::Start, format!("systemctl start {unit}")));
         };
         let wanted = CpuSet::parse_list(&step.wanted).unwrap_or_default();
         match server::cpus(self.root, pid) {
-            // The server may restrict itself to some of these CPUs.
+            // The server may restrict itself to some of the allowed CPUs.
             Some(cpus) if cpus.is_subset(&wanted) => Found::Holds,
             Some(cpus) => {
                 let why = format!("process {pid} of {unit} may run on other CPUs than {by} allows");
@@ -314,7 +316,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether the process of a unit has the value, or was started before the unit contained it.
+    /// Whether the process of a unit has the value, or started before the unit contained the value.
     fn has(&self, step: &Step, unit: &str) -> Found {
         let Some(pid) = server::main_process(self.root, unit) else {
             return Found::Pending(pending(step, WaitsFor::Start, format!("systemctl start {unit}")));
@@ -340,15 +342,15 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether a process was started after the transaction had written the files that its unit is made of.
+    /// Whether a process started after the transaction had written the files of its unit.
     fn is_started_with(&self, pid: u32) -> bool {
         let started_at_ns = server::started_at_ns(self.root, pid);
-        // The journal and the process both have wall-clock times, and the kernel gives the time of boot in whole seconds.
+        // The journal and the process both have wall-clock times. The kernel gives the time of boot in whole seconds.
         let written = self.logged.committed_at_ns.map(|at_ns| at_ns.saturating_add(START_MARGIN_NS));
         !self.is_this_boot || written.zip(started_at_ns).is_some_and(|(written, started)| started > written)
     }
 
-    /// Finds settings in a file of another owner's program, judged by the current facts.
+    /// Finds settings in a file that belongs to another program, judged by the current facts.
     fn found_in_facts(&self, step: &Step) -> Found {
         let at_place = |advice: &&Advice| advice.knob == step.knob && advice.place == step.place;
         let current = self.advice.iter().find(at_place).and_then(|advice| advice.current.clone());
@@ -405,7 +407,7 @@ fn pending(step: &Step, waits_for: WaitsFor, todo: String) -> Pending {
     Pending { knob, place, wanted, waits_for, todo }
 }
 
-/// Judges a file by its text: its settings are in force only from the next boot on.
+/// Judges a file by its text, because the settings in a file take effect only from the next boot on.
 fn judge_file(verification: &mut Verification, root: &Root, logged: &Logged, file: &PersistedFile) {
     let looked = root.tree().map_err(|error| error.to_string());
     let looked = looked.and_then(|tree| tree.look(&file.path).map_err(|error| error.to_string()));

@@ -1,10 +1,10 @@
-//! Finds why a value is not in force: which file sets it at boot, and who else changes it at runtime.
+//! Finds why a value is not in force: which file sets it at boot, and which other program changes it at runtime.
 
 use evenkeel_host::{Facts, Knob, Lasts, Step, knobs};
 
 use crate::place::{Target, same};
 
-/// Why the value is `found`, in words that follow "because"; `None` if no cause is known.
+/// Why the value is `found`, as text that follows "because"; `None` if no cause is known.
 pub(crate) fn culprit(facts: &Facts, step: &Step, found: &str) -> Option<String> {
     let path = Target::from_step(step)?.path;
     sysctl_file(facts, path, &step.wanted, found)

@@ -18,7 +18,7 @@ pub(crate) fn cpus(text: &str) -> Result<CpuSet, String> {
     set.ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
 }
 
-/// Parses the name of a public cloud. `inspect` calls Google's cloud by the name that its metadata service has.
+/// Parses the name of a public cloud. For Google's cloud, `inspect` prints the name that its metadata service uses.
 pub(crate) fn cloud() -> impl TypedValueParser<Value = String> {
     let names = PROVIDERS.map(PossibleValue::new).map(|name| match name.get_name() {
         "google" => name.alias("gcp"),
@@ -27,13 +27,13 @@ pub(crate) fn cloud() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(names).map(|name| if name == "gcp" { "google".to_owned() } else { name })
 }
 
-/// Parses a number within a range. `expected` describes the valid numbers for the error message, with unit and range.
+/// Parses a number within a range. `expected` describes the valid numbers with unit and range, for the error message.
 pub(crate) fn number(text: &str, range: impl RangeBounds<f64>, expected: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && range.contains(number));
     number.ok_or_else(|| expected.to_owned())
 }
 
-/// Parses `NAME=N`, the limit of a named number. `example` is a valid one, for the error message.
+/// Parses `NAME=N`, the limit of a named number. `example` is a valid text, for the error message.
 pub(crate) fn named_limit(text: &str, example: &str) -> Result<(String, f64), String> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let pair = pair.and_then(|(name, value)| Some((name.to_owned(), number(value, .., "").ok()?)));
@@ -74,16 +74,16 @@ pub(crate) struct HostArgs {
 /// Whether to ask the cloud's metadata service about this machine.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct MetadataArgs {
-    /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most); some machines show it in no
-    /// other way
+    /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most);
+    /// some machines show it in no other way
     #[arg(long, conflicts_with_all = ["host", "root"])]
     pub(crate) metadata: bool,
 }
 
-/// The goal of the advice, and the server that the advice is for.
+/// The goal and the server of the advice.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct GoalArgs {
-    /// What to favour where one costs another: latency, throughput or density
+    /// What to favour if settings conflict: latency, throughput or density
     #[arg(long, value_name = "WORD", default_value_t, value_parser = goals(), hide_possible_values = true)]
     pub(crate) goal: Goal,
     /// What you know of the server, such as pps=3840,cpus=2,players=64
@@ -92,7 +92,7 @@ pub(crate) struct GoalArgs {
 }
 
 impl GoalArgs {
-    /// The goal and the server that the advice is for.
+    /// Returns the goal and the server of the advice.
     pub(crate) fn context(&self) -> AdviceContext {
         AdviceContext { goal: self.goal, server: self.server }
     }
@@ -102,8 +102,8 @@ fn goals() -> impl TypedValueParser<Value = Goal> {
     PossibleValuesParser::new(["latency", "throughput", "density"]).try_map(|name| name.parse::<Goal>())
 }
 
-/// Accepts any text. Shells complete the listed values. The command that reads the text reports an invalid one, with the nearest valid
-/// value.
+/// Accepts any text. Shells complete the listed values.
+/// The command that reads the text reports an invalid value, and suggests the nearest valid one.
 #[derive(Clone, Debug)]
 pub(crate) struct Completed(pub(crate) fn() -> Vec<PossibleValue>);
 
@@ -129,7 +129,7 @@ pub(crate) fn knob_ids() -> Vec<PossibleValue> {
     knobs::ALL.iter().map(|knob| PossibleValue::new(knob.id).help(knob.title)).collect()
 }
 
-/// Every knob with the `=` before its value.
+/// Every knob id, followed by the `=` before its value.
 pub(crate) fn settings() -> Vec<PossibleValue> {
     static TEXTS: LazyLock<Vec<String>> =
         LazyLock::new(|| knobs::ALL.iter().map(|knob| format!("{}=", knob.id)).collect());
@@ -145,7 +145,7 @@ pub(crate) struct StateArgs {
 }
 
 impl OutputOptions {
-    /// Finds the output options on a line that cannot be parsed as a whole, so that its error is printed in the requested form.
+    /// Finds the output options on a command line with errors, so that evenkeel prints the error in the requested form.
     pub(crate) fn from_arguments(arguments: impl Iterator<Item = OsString>) -> OutputOptions {
         let mut output = OutputOptions::default();
         let mut wants_color = false;

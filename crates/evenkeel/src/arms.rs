@@ -1,4 +1,5 @@
-//! The arms of a session as the user requests them: `KNOB=VALUE …` for one, `--arm 'KNOB=VALUE …'` for each of several.
+//! The arms of a session as the user requests them:
+//! `KNOB=VALUE …` for one arm, `--arm 'KNOB=VALUE …'` for each of several arms.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +13,10 @@ use crate::failure::Failure;
 use crate::selection;
 use crate::workload_settings;
 
-/// The arms that are compared with the unchanged machine.
+/// The arms of a trial, which compares them with the unchanged machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Arms {
-    /// The setting of each knob at each place, once. Its value is the one in the first arm that names it.
+    /// The setting of each knob at each place, once. Its value is the value in the first arm that names the knob.
     pub(crate) settings: Vec<Setting>,
     /// The settings of each arm, B first.
     pub(crate) asked: Vec<Vec<Setting>>,
@@ -27,17 +28,17 @@ impl Arms {
         self.settings.iter().map(|setting| setting.knob.id).collect()
     }
 
-    /// A single arm with these settings.
+    /// Arms with a single arm, which has these settings.
     pub(crate) fn one(settings: Vec<Setting>) -> Arms {
         Arms { asked: vec![settings.clone()], settings }
     }
 
-    /// One arm without settings, to compare the machine with itself.
+    /// Arms with one arm without settings, to compare the machine with itself.
     pub(crate) fn nothing() -> Arms {
         Arms::one(Vec::new())
     }
 
-    /// The arms of a command line. All settings outside --arm form one arm. Each --arm is one more.
+    /// Parses the arms of a command line. All settings outside --arm form one arm, and each --arm is another arm.
     pub(crate) fn parse(settings: &[String], arms: &[String]) -> Result<Arms, Failure> {
         let apart = (!settings.is_empty()).then(|| settings.to_vec());
         let asked: Vec<Vec<String>> = apart.into_iter().chain(arms.iter().map(|text| words(text))).collect();
@@ -82,7 +83,7 @@ impl Arms {
             let mut sorted: Vec<String> = own.iter().map(ToString::to_string).collect();
             sorted.sort_unstable();
             if !seen.insert(sorted) {
-                return Err(format!("arm {name} ({}) is there already", text_of(own)));
+                return Err(format!("arm {name} ({}) already exists", text_of(own)));
             }
             for (at, setting) in own.iter().enumerate() {
                 if own[..at].iter().any(|other| is_slot_of(other, setting)) {
@@ -110,7 +111,7 @@ impl Arms {
         self.asked.len() + 1
     }
 
-    /// The values that each arm sets. The unchanged machine is first. In a control, no arm changes anything.
+    /// The values that each arm sets, with the unchanged machine first. In a control, no arm changes anything.
     pub(crate) fn levels(&self, control: bool) -> Vec<Arm> {
         let slots = self.settings.len();
         let [as_it_was, planned] = [Arm::as_it_was(slots), Arm::planned(slots)];
@@ -127,13 +128,14 @@ impl Arms {
         [as_it_was.clone()].into_iter().chain(self.asked.iter().map(does)).collect()
     }
 
-    /// The settings of each arm except A, as texts. Empty if there is one arm: the session then has its settings.
+    /// The settings of each arm except A, as texts.
+    /// Empty for a single arm, because the session itself then has its settings.
     pub(crate) fn texts(&self) -> Vec<Vec<String>> {
         let texts = |own: &Vec<Setting>| own.iter().map(ToString::to_string).collect();
         if self.asked.len() < 2 { Vec::new() } else { self.asked.iter().map(texts).collect() }
     }
 
-    /// How far each arm is from the current machine, A first. Empty if there is one arm.
+    /// How far each arm is from the current machine, A first. Empty for a single arm.
     pub(crate) fn away(&self, root: &Root, facts: &Facts) -> Vec<Away> {
         if self.asked.len() < 2 {
             return Vec::new();
@@ -144,7 +146,7 @@ impl Arms {
             let step = |(value, now): (&str, Option<&str>)| {
                 let number =
                     |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
-                // Add one to both numbers, so that their ratio is finite if one is 0.
+                // Add 1 to both numbers, so that their ratio is finite even if one is 0.
                 Some(((number(value)? + 1.0) / (number(now?)? + 1.0)).ln().abs())
             };
             Away {
@@ -157,7 +159,7 @@ impl Arms {
     }
 }
 
-/// The settings as arguments of a command.
+/// The settings as arguments of a command line.
 pub(crate) fn text_of(settings: &[Setting]) -> String {
     settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
@@ -175,7 +177,8 @@ fn as_it_is(root: &Root, facts: &Facts, setting: &Setting) -> Option<String> {
     reading.value(&root.text(path).ok()?)
 }
 
-/// The settings in the text of an arm. Each begins with a word that contains a `=`. A word without `=` continues the value before it.
+/// Splits the text of an arm into settings. Each setting begins with a word that contains a `=`.
+/// A word without `=` continues the value before it.
 fn words(text: &str) -> Vec<String> {
     let mut settings: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -243,7 +246,7 @@ mod tests {
             (&many[..], "8 arms besides A, but at most 7 are allowed"),
             (&["vm.swappiness=1", ""], "arm C has no setting"),
             (&[""], "no setting is named"),
-            (&["vm.swappiness=1", "vm.swappiness=1"], "arm C (vm.swappiness=1) is there already"),
+            (&["vm.swappiness=1", "vm.swappiness=1"], "arm C (vm.swappiness=1) already exists"),
             (
                 &["vm.swappiness=1", "vm.swappiness=1 vm.swappiness=2"],
                 "vm.swappiness=1 and vm.swappiness=2 are two values for one knob",

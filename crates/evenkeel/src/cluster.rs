@@ -1,4 +1,4 @@
-//! Connects to a Kubernetes cluster. A program that was built without the Kubernetes client only explains that it can't connect.
+//! Connects to a Kubernetes cluster. A program without the Kubernetes client only explains why it can't connect.
 
 #[cfg(feature = "kubernetes")]
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The failure of a command that needs Kubernetes, in a program that was built without the client.
+/// The failure of a command that needs Kubernetes, in a program without the Kubernetes client.
 #[cfg(not(feature = "kubernetes"))]
 pub(crate) fn without_kubernetes(tried: &str) -> Failure {
     let cause = "this program was built without Kubernetes, whose client would make it a third larger";
@@ -14,7 +14,8 @@ pub(crate) fn without_kubernetes(tried: &str) -> Failure {
         .hint("use the container image, or build it: cargo build --release -p evenkeel --features kubernetes")
 }
 
-/// Connects to the cluster that the file names. Without a file, to the cluster of this pod or of `$KUBECONFIG`.
+/// Connects to the cluster that the file names.
+/// Without a file, connects to the cluster of this pod or of `$KUBECONFIG`.
 #[cfg(feature = "kubernetes")]
 pub(crate) async fn connect(file: Option<&Path>) -> Result<evenkeel_fleet::kubernetes::Client, Failure> {
     if let Some(file) = file {
@@ -41,7 +42,7 @@ const HINT: &str =
 #[cfg(feature = "kubernetes")]
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Text that names the kubeconfig files that the client reads if the user names none.
+/// The names of the kubeconfig files that the client reads by default.
 #[cfg(feature = "kubernetes")]
 fn looked_for() -> String {
     match (std::env::var("KUBECONFIG"), std::env::var("HOME")) {

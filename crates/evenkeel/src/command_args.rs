@@ -17,28 +17,28 @@ use crate::times::time;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Your server (-- CMD)")]
 pub(crate) struct CommandArgs {
-    /// Ready when it listens on PORT, tcp:PORT or udp:PORT
+    /// Ready when the server listens on PORT, tcp:PORT or udp:PORT
     #[arg(long, value_name = "PORT", group = "ready")]
     ready_port: Option<String>,
-    /// Ready when it prints a line that matches
+    /// Ready when the server prints a line that matches
     #[arg(long, value_name = "REGEX", group = "ready")]
     ready_line: Option<String>,
-    /// Ready this long after its start [default: 1s]
+    /// Ready this long after the server's start [default: 1s]
     #[arg(long, value_name = "TIME", group = "ready", value_parser = time)]
     ready_after: Option<Duration>,
-    /// Maximum time until it is ready [default: 60s]
+    /// Maximum time until the server is ready [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     ready_limit: Option<Duration>,
-    /// The signal that stops it [default: TERM]
+    /// The signal that stops the server [default: TERM]
     #[arg(long, value_name = "SIGNAL")]
     end_signal: Option<String>,
-    /// Maximum time to stop before it is killed [default: 10s]
+    /// Maximum time to stop before SIGKILL [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     end_limit: Option<Duration>,
-    /// The load in all windows, such as 'wrk -c16 http://localhost/'
+    /// The load command, such as 'wrk -c16 http://localhost/'
     #[arg(long, value_name = "CMD")]
     load: Option<String>,
-    /// Start the load in each window, which lasts as long as it
+    /// Start the load in each window; the window ends with the load
     #[arg(long, requires = "load")]
     load_per_window: bool,
     /// Who prints the metrics: server, stderr (of the server) or load
@@ -53,36 +53,36 @@ pub(crate) struct CommandArgs {
     /// A Prometheus page, such as http://127.0.0.1:9100/metrics
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
-    /// A metric of that page, such as 'rtt_seconds{op="get"}@p99'
+    /// A Prometheus metric, such as 'rtt_seconds{op="get"}@p99'
     #[arg(long, value_name = "SERIES")]
     prometheus_metric: Vec<String>,
     /// Which direction is better: lower, higher, or NAME=lower|higher
     #[arg(long, value_name = "WAY")]
     better: Vec<String>,
-    /// Observe it from outside: ticks, packets or both; needs root
+    /// Observe from outside: ticks, packets or both; needs root
     #[arg(long, alias = "see", value_enum, value_delimiter = ',', value_name = "WHAT,…", hide_possible_values = true)]
     observe: Vec<ObserverName>,
-    /// The tick rate in Hz [default: the rate of its busiest loop]
+    /// The tick rate in Hz [default: the rate of the busiest loop]
     #[arg(long, value_name = "HZ", requires = "observe", value_parser = crate::commands::measure::tick_rate)]
     tick: Option<f64>,
     /// The name of the tick thread
     #[arg(long, value_name = "NAME", requires = "observe", alias = "see-thread")]
     tick_thread: Option<String>,
-    /// The function it enters once per tick: SYMBOL or BINARY:SYMBOL
+    /// The function that runs once per tick: SYMBOL or BINARY:SYMBOL
     #[arg(long, value_name = "SYMBOL", requires = "observe", conflicts_with_all = ["tick", "tick_thread"], value_parser = crate::tick_function::parse)]
     tick_function: Option<TickFunction>,
 }
 
-/// What evenkeel observes from outside.
+/// The events of a server that evenkeel observes from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ObserverName {
-    /// When each tick was due, began and was done, by the kernel's records of its thread
+    /// When each tick was due, began and ended, from the kernel's records of its thread
     Ticks,
     /// How evenly its packets go out
     Packets,
 }
 
-/// The program whose lines are read.
+/// The program whose output lines evenkeel reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Whose {
     /// The server's standard output
@@ -113,7 +113,7 @@ impl CommandArgs {
         self.again().is_empty()
     }
 
-    /// The settings for the workload that runs the user's command.
+    /// The settings of the workload that runs the user's command.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let wrong = |what: String, why: &str| Failure::text(exit::WRONG_USE, what, why);
         let mut settings = Settings::default();
@@ -157,7 +157,7 @@ impl CommandArgs {
         Ok(settings)
     }
 
-    /// The options that were given, as words of a command line. Each has a space before it.
+    /// The options that the user gave, as words of a command line. Each word follows a space.
     pub(crate) fn again(&self) -> String {
         let ms = |time: &Duration| format!("{}ms", time.as_millis());
         let mut words: Vec<(&str, String)> = Vec::new();

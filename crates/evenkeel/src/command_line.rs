@@ -1,5 +1,6 @@
-//! Reads the command line. An old spelling of an option is not executed, because the option may mean something else today. The error shows
-//! today's spelling.
+//! Reads the command line.
+//! evenkeel does not execute an old spelling of an option, because the option may have another meaning today.
+//! The error shows today's spelling.
 
 use std::ffi::OsString;
 
@@ -15,7 +16,7 @@ use crate::help_text;
 use crate::shell::word;
 use crate::wrong_use;
 
-/// The text of `--version`. A release names its commit and the commit's date.
+/// The text of `--version`. In a release it has the commit and the commit's date.
 const VERSION: &str = match option_env!("EVENKEEL_VERSION") {
     Some(version) => version,
     None => concat!(env!("CARGO_PKG_VERSION"), " (not a release)"),
@@ -23,8 +24,9 @@ const VERSION: &str = match option_env!("EVENKEEL_VERSION") {
 
 /// Keeps latency-sensitive servers steady on rented Linux machines
 ///
-/// Shows what this machine is, lists the settings worth changing and why, measures on your own server whether each one helps, and
-/// undoes every change when asked. Begin with `evenkeel inspect` and `evenkeel audit`: both only read.
+/// Shows what this machine is, lists the settings worth changing and why, measures
+/// on your own server whether each one helps, and undoes every change when asked.
+/// Begin with `evenkeel inspect` and `evenkeel audit`: both only read.
 #[derive(Debug, Parser)]
 #[command(version = VERSION, max_term_width = help_text::WIDTH_MAX, after_help = exit::table(), arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -36,22 +38,22 @@ pub(crate) struct Args {
 
 /// Why there is nothing to run.
 pub(crate) enum Refused {
-    /// The requested help or version, or the help for a command line without a command.
+    /// The help or version text. A command line without a command also shows the help.
     Help(clap::Error),
-    /// The line is not a command line of this version.
+    /// This version does not accept the command line.
     WrongUse(Failure),
 }
 
-/// An option that was a mode of a command in older versions, and the subcommand that replaced it. The option's values became arguments of
-/// the subcommand.
+/// An option that selected a mode of a command in older versions, and the subcommand that replaced it.
+/// The values of the option became arguments of the subcommand.
 struct Mode {
     command: &'static str,
     option: &'static str,
     now: &'static [&'static str],
 }
 
-/// If a command line has several of these options, the first one in this list applies. `--boots-status` is before `--boots`, whose other
-/// options it could not be combined with.
+/// If a command line has several of these options, the first option in this list applies.
+/// `--boots-status` is before `--boots`, because users could not combine it with the options of `--boots`.
 const MODES: [Mode; 8] = [
     Mode { command: "prove", option: "list-workloads", now: &["workloads"] },
     Mode { command: "prove", option: "compare", now: &["compare"] },
@@ -63,7 +65,7 @@ const MODES: [Mode; 8] = [
     Mode { command: "tune", option: "resume", now: &["resume"] },
 ];
 
-/// Options that existed only with `--boots`, each with today's name.
+/// Options that existed only with `--boots`, each with its name today.
 const OF_BOOTS: [(&str, &str); 5] = [
     ("boots-settle", "boots_settle"),
     ("boots-windows", "boots_windows"),
@@ -72,7 +74,7 @@ const OF_BOOTS: [(&str, &str); 5] = [
     ("host", "host"),
 ];
 
-/// The arguments of this process.
+/// Parses the arguments of this process.
 pub(crate) fn read() -> Result<Args, Refused> {
     let line = of_old_unit(std::env::args_os().collect());
     let command = help_text::fit(Args::command(), help_text::width());
@@ -96,7 +98,8 @@ fn refused(error: clap::Error, line: &[OsString]) -> Refused {
     if is_help { Refused::Help(error) } else { Refused::WrongUse(wrong_use::failure(&error, &built(), line)) }
 }
 
-/// Translates the command line of a unit that an older version installed for a trial over boots. Nobody would see the error of a unit.
+/// Translates the command line of a systemd unit that an older version installed for a trial over boots.
+/// Nobody would read an error of that unit.
 fn of_old_unit(mut line: Vec<OsString>) -> Vec<OsString> {
     if line.get(1).is_some_and(|word| word == "prove") && line.get(2).is_some_and(|word| word == "--boots-resume") {
         line.splice(2..3, ["boots", "resume"].map(OsString::from)).for_each(drop);
@@ -104,7 +107,7 @@ fn of_old_unit(mut line: Vec<OsString>) -> Vec<OsString> {
     line
 }
 
-/// If the line has an option that used to be a mode, the error with today's spelling.
+/// The error with today's spelling, if the line has an option that used to select a mode.
 fn old_spelling(line: &[OsString]) -> Option<Failure> {
     let old = with_old_options(Args::command());
     let matches = old.try_get_matches_from(line).ok()?;
@@ -182,7 +185,7 @@ fn subcommand<'c>(whole: &'c Command, command: &str, path: &[&str]) -> Option<&'
     path.iter().try_fold(whole.find_subcommand(command)?, |command, name| command.find_subcommand(name))
 }
 
-/// The commands as older versions had them: each mode is an option, and its value is not checked.
+/// The commands of older versions: each mode is an option, and its value is not checked.
 fn with_old_options(whole: Command) -> Command {
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     let one = |name: &'static str| Arg::new(name).long(name).num_args(0..=1).action(ArgAction::Append);
@@ -192,7 +195,7 @@ fn with_old_options(whole: Command) -> Command {
             .args(["from", "resume", "boots", "boots-settle", "boots-windows", "host"].map(one))
             .arg(Arg::new("compare").long("compare").num_args(0..).action(ArgAction::Append))
     };
-    // The error shows the new spelling even if a value is invalid.
+    // Accept any value, so that the error shows the new spelling even if the value is invalid.
     let any_value = |arg: Arg| match arg.get_action().takes_values() {
         true => arg.value_parser(clap::value_parser!(OsString)),
         false => arg,
@@ -220,7 +223,7 @@ impl Words {
     }
 }
 
-/// The words that were typed for `command`. Arguments that `target` does not have are left out.
+/// The words that the user typed for `command`. Leaves out arguments that `target` does not have.
 fn words_of(command: &Command, typed: &ArgMatches, target: &Command) -> Words {
     let mut words = Words::default();
     for arg in command.get_arguments().filter(|arg| is_typed(typed, arg.get_id().as_str())) {
@@ -235,7 +238,7 @@ fn words_of(command: &Command, typed: &ArgMatches, target: &Command) -> Words {
     words
 }
 
-/// An option with each of its values. A flag has no value.
+/// The option and each of its values, as words. A flag has no value.
 fn option_words(arg: &Arg, values: &[String]) -> Vec<String> {
     let name = arg.get_long().unwrap_or_default();
     match arg.get_action().takes_values() {

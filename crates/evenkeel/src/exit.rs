@@ -1,4 +1,4 @@
-//! The exit codes: one for each outcome, the same for every command. So scripts need not parse our texts.
+//! The exit codes: one for each outcome, the same for every command. So scripts need not parse messages.
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +20,16 @@ pub(crate) const NO: Exit =
 pub(crate) const WRONG_USE: Exit =
     Exit { code: 2, meaning: "wrong use: an unknown option or knob, a value out of range, a file that cannot be read" };
 
-/// The kernel does not allow it to this user.
+/// The kernel does not allow the action to this user.
 pub(crate) const NOT_ALLOWED: Exit = Exit { code: 3, meaning: "permission denied: most often it needs root" };
 
-/// This machine cannot do it. More privileges would not help.
+/// This machine cannot do the action. More privileges would not help.
 pub(crate) const NOT_POSSIBLE: Exit = Exit { code: 4, meaning: "this machine cannot do it, with or without root" };
 
-/// A change failed and was undone: the machine is as it was before.
+/// A change failed, and evenkeel undid it: the machine is in its earlier state.
 pub(crate) const UNDONE: Exit = Exit { code: 5, meaning: "a change failed half-way, and all of it was undone" };
 
-/// A change failed and could not be undone completely.
+/// A change failed, and evenkeel could not undo it completely.
 pub(crate) const NOT_UNDONE: Exit =
     Exit { code: 6, meaning: "a change failed, and part of it could not be undone: the output lists what" };
 
@@ -39,7 +39,7 @@ pub(crate) const PENDING: Exit = Exit {
     meaning: "active as far as it can be now; the rest needs a reboot, a restart or the end of a trial",
 };
 
-/// The user stopped the command. Everything is restored, and what was measured until then is reported.
+/// The user stopped the command. Everything is restored, and the command reports its measurements so far.
 pub(crate) const STOPPED: Exit =
     Exit { code: 8, meaning: "stopped by a signal before the end; what was measured until then is reported" };
 

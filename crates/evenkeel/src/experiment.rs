@@ -1,4 +1,4 @@
-//! What `prove` and `demo` share: one trial from its settings to its report, with progress and signals.
+//! The functions that `prove` and `demo` share: one trial from its settings to its report, with progress and signals.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -31,18 +31,19 @@ use crate::report::{ChoiceEntry, Claim, SessionAnswer, TrialEntry, choice, words
 use crate::show::Out;
 use crate::times;
 
-/// The default guard: the tail of the primary metric may get worse by at most this share. Tails are noisy, so smaller
-/// differences are often chance.
+/// The default guard: the tail of the primary metric may get worse by at most this share.
+/// Tails are noisy, so smaller differences are often chance.
 pub(crate) const TAIL_HARM_RATIO: f64 = 0.25;
 
-/// A flag that SIGINT, SIGTERM or a closed terminal sets. The trial then finishes its current window, restores everything and reports.
+/// A flag that SIGINT, SIGTERM or a closed terminal sets.
+/// After that, the trial finishes its current window, restores everything and reports.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let failed = |error| Failure::io(exit::NOT_POSSIBLE, "listen for signals", &error);
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The second signal ends the program, and a later `revert` restores the host from the journal. A closed terminal sends SIGHUP more
-        // than once, so a second SIGHUP must not end the program.
+        // The second signal ends the program, and a later `revert` restores the host from the journal.
+        // A closed terminal sends SIGHUP more than once, so a second SIGHUP must not end the program.
         if signal != SIGHUP {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag)).map_err(failed)?;
         }
@@ -51,7 +52,8 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// At the first signal, prints that the trial will end after this window, which may last for minutes, and what a second signal does.
+/// At the first signal, prints that the trial will end after this window, which may take minutes.
+/// Also prints the effect of a second signal.
 pub(crate) fn explain_signals(out: &Out, state: &StateArgs) {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let Ok((mut heard, sender)) = UnixStream::pair() else { return };
@@ -61,7 +63,7 @@ pub(crate) fn explain_signals(out: &Out, state: &StateArgs) {
     });
     let (out, revert) = (*out, state.revert());
     if registered {
-        // This thread runs until the program ends.
+        // This thread ends only with the program.
         std::thread::spawn(move || {
             if heard.read_exact(&mut [0]).is_ok() {
                 out.warn(&format!(
@@ -73,8 +75,9 @@ pub(crate) fn explain_signals(out: &Out, state: &StateArgs) {
     }
 }
 
-/// If the user asked to stop, a failure before the first window counts as a stop: the signal ended the wait. A failure to restore the host
-/// stays an error.
+/// If the user stopped the trial, a failure before the first window counts as a stop,
+/// because the signal ended the wait.
+/// A failure to restore the host stays an error.
 pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
     match stop.load(Ordering::Relaxed) && failure.exit != exit::NOT_UNDONE {
         true => Failure::new(exit::STOPPED, WorkloadError::Stopped),
@@ -82,7 +85,7 @@ pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
     }
 }
 
-/// Announces this trial to other trials on this machine, and returns the running ones.
+/// Announces this trial to other trials on this machine, and returns the trials that already run.
 pub(crate) fn announce(out: &Out, command: &str) -> Arc<ConcurrentTrials> {
     let concurrent = ConcurrentTrials::begin(command);
     concurrent.news().iter().for_each(|words| out.warn(&format!("{words}\n")));
@@ -103,10 +106,10 @@ fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
     Failure::new(exit::NOT_POSSIBLE, error)
 }
 
-/// Creates the file of a session, which begins with its head.
+/// Creates the file of a session. The file begins with the session's head.
 pub(crate) type KeepIn<'a> = &'a dyn Fn(&Head) -> Result<SessionWriter, Failure>;
 
-/// A trial of one or of several arms.
+/// A trial with one or several arms.
 pub(crate) struct Experiment<'a> {
     pub(crate) root: &'a Root,
     pub(crate) facts: &'a Facts,
@@ -116,9 +119,9 @@ pub(crate) struct Experiment<'a> {
     pub(crate) arms: &'a Arms,
     /// Compare arm A with itself.
     pub(crate) control: bool,
-    /// If there is one other arm: its settings that are already in force, as text.
+    /// If the trial has one other arm, the settings of that arm that are already in force, as text.
     pub(crate) same_already: Vec<String>,
-    /// Knobs that have no effect here, with the reasons. If there are any, only one window is measured.
+    /// Knobs that have no effect here, with the reasons. If the list has any knob, the trial measures only one window.
     pub(crate) inert: Vec<(String, String)>,
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
@@ -128,12 +131,12 @@ pub(crate) struct Experiment<'a> {
     pub(crate) progress: Telling,
     /// Creates the log of the session.
     pub(crate) keep: KeepIn<'a>,
-    /// The windows of the session that is continued; none for a new one.
+    /// The windows of the continued session; `None` for a new session.
     pub(crate) before: Option<Record>,
 }
 
 impl Experiment<'_> {
-    /// Runs the trial. Afterwards the host is restored, or the error says what is not.
+    /// Runs the trial. Afterwards the host is restored, or the error names the values that are not.
     pub(crate) fn measure(self, workload: &mut dyn Workload) -> Result<SessionAnswer, Failure> {
         if let Some(state) = &self.state {
             refuse_if_interrupted(self.root, state, self.state_args)?;
@@ -152,7 +155,7 @@ impl Experiment<'_> {
         let asked = self.arms.settings.iter().map(ToString::to_string).collect();
         let writer = self.root.writer().map_err(not_possible)?;
         let mut switch = Switch::begin(self.root, &writer, self.state, &titles.title, &plans).map_err(no_switch)?;
-        // From here on, dropping the switch also restores the host.
+        // From this point, dropping the switch also restores the host.
         let mut head = Head::new(asked, titles.clone(), self.design.clone(), &before);
         head.settings_by_arm = self.arms.texts();
         let mut keep = (self.keep)(&head)?;
@@ -210,7 +213,7 @@ impl Experiment<'_> {
             let report = &mut entry.report;
             report.verdict = Outcome::NotEngaged;
             report.caveats.splice(0..0, self.inert.iter().map(why));
-            // The window is in no pair, so the report does not have it yet.
+            // No pair contains the window, so the report does not have it yet.
             report.windows.extend(window.clone());
             report.arms.iter_mut().take(1).for_each(|arm| arm.median = value);
             entry.sentence = words::inert(&entry.knob, &self.inert, value, &report.metric.unit);
@@ -237,7 +240,7 @@ impl Experiment<'_> {
     }
 }
 
-/// The message if the trial will take at least a quarter longer than announced, because the server settles slowly.
+/// The message for a trial that will take at least a quarter longer than announced, because the server settles slowly.
 fn longer_than(planned: Duration, now: &evenkeel_trial::Progress) -> Option<String> {
     let all = now.elapsed + now.left;
     (all > planned.mul_f64(1.25))
@@ -308,7 +311,7 @@ fn session_answer(
 
 /// The identity of this program and of this machine, for the report.
 pub(crate) fn identity(facts: &Facts) -> Identity {
-    // A value in the spelling of the JSON output. None if it is unknown.
+    // A value in the spelling of the JSON output. `None` if the value is unknown.
     fn named<T: Serialize>(fact: &Fact<T>) -> Option<String> {
         serde_json::to_value(fact.known()?).ok()?.as_str().map(str::to_owned)
     }
@@ -330,7 +333,7 @@ pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Fa
     settings.iter().map(plan).collect()
 }
 
-/// Refuses a setting that needs a restart of a server which evenkeel did not start.
+/// Refuses a setting that needs a restart of the server, if evenkeel did not start the server.
 fn refuse_if_only_observed(plans: &[Plan], settings: &[Setting], workload: &dyn Workload) -> Result<(), Failure> {
     let Some(setting) = restarts(plans).first().and_then(|at| settings.get(*at)).filter(|_| !workload.can_restart())
     else {
@@ -341,7 +344,7 @@ fn refuse_if_only_observed(plans: &[Plan], settings: &[Setting], workload: &dyn 
     Err(failure.hint(format!("let evenkeel start the server: `evenkeel prove {setting} -- COMMAND`")))
 }
 
-/// Refuses a knob with two values. Only the last value would be measured, but the report would name both.
+/// Refuses a knob with two values. The trial would measure only the last value, but the report would name both.
 pub(crate) fn refuse_twice(plan: &Plan) -> Result<(), Failure> {
     let steps = &plan.steps;
     let is_twice = |(at, step): &(usize, &evenkeel_host::Step)| {
@@ -356,7 +359,7 @@ pub(crate) fn refuse_twice(plan: &Plan) -> Result<(), Failure> {
     }
 }
 
-/// The settings that are already in force, so that both arms have them.
+/// The settings that are already in force. Both arms would have them.
 pub(crate) fn same_already(root: &Root, plans: &[Plan]) -> Vec<String> {
     let is_so = |step: &evenkeel_host::Step| match &step.action {
         Action::Write { path, reading, .. } => {
@@ -372,7 +375,8 @@ pub(crate) fn same_already(root: &Root, plans: &[Plan]) -> Vec<String> {
     same.filter_map(words).collect()
 }
 
-/// Refuses a trial after an interrupted run: values of that run would count as those of the unchanged host.
+/// Refuses a trial after an interrupted run,
+/// because the values of that run would count as values of the unchanged host.
 pub(crate) fn refuse_if_interrupted(root: &Root, state: &State, args: &StateArgs) -> Result<(), Failure> {
     let interrupted = evenkeel_change::interrupted(root, state.log());
     let Some(first) = interrupted.first() else { return Ok(()) };
@@ -380,8 +384,9 @@ pub(crate) fn refuse_if_interrupted(root: &Root, state: &State, args: &StateArgs
     Err(Failure::new(exit::NOT_POSSIBLE, error).hint(format!("run {} first", args.revert())))
 }
 
-/// The same check before a server is started. It takes no lock and creates no journal, unless it finds an interrupted transaction. Then it
-/// takes the lock, to know whether another evenkeel still works on that transaction.
+/// The same check before a server starts.
+/// It takes no lock and creates no journal, unless it finds an interrupted transaction.
+/// Then it takes the lock, to find out whether another evenkeel still works on that transaction.
 pub(crate) fn refuse_early_if_interrupted(root: &Root, args: &StateArgs) -> Result<(), Failure> {
     match evenkeel_change::interrupted(root, &args.read()?).is_empty() {
         true => Ok(()),
@@ -389,7 +394,7 @@ pub(crate) fn refuse_early_if_interrupted(root: &Root, args: &StateArgs) -> Resu
     }
 }
 
-/// The failure if no setting can be switched. It has a hint if the journal can't be written.
+/// The failure if evenkeel can switch no setting. If it can't write the journal, the failure has a hint.
 fn no_switch(error: TrialError) -> Failure {
     let has_no_room = matches!(error, TrialError::Journal(StateError::Add { .. }));
     let failure = not_possible(error);
@@ -409,7 +414,9 @@ pub(crate) fn metric(workload: &dyn Workload, name: &str) -> Result<Metric, Fail
     })
 }
 
-/// The default metric: the one on which the compared knobs act most directly, if the workload has it, or else the workload's first choice.
+/// The default metric.
+/// It is the metric on which the compared knobs act most directly,
+/// if the workload has it, or else the workload's first choice.
 pub(crate) fn usual_metric(workload: &dyn Workload, knobs: &[&str]) -> Result<Metric, Failure> {
     usual_among(workload.metrics(), knobs).cloned().ok_or_else(|| {
         Failure::text(exit::NOT_POSSIBLE, "choose a metric", "the workload measures nothing")
@@ -418,14 +425,15 @@ pub(crate) fn usual_metric(workload: &dyn Workload, knobs: &[&str]) -> Result<Me
 }
 
 fn usual_among<'m>(metrics: &'m [Metric], knobs: &[&str]) -> Option<&'m Metric> {
-    // For an empty list, `all` would be true.
+    // For an empty list, `all` would return true.
     let ends_sleeps = |knob: &&str| knobs::find(knob).is_ok_and(|knob| knob.extras.shortens == Some(Wait::LateTimer));
     let of_ticks = !knobs.is_empty() && knobs.iter().all(ends_sleeps);
     let by_knob = metrics.iter().find(|metric| of_ticks && metric.name == "tick_lateness_us_p50");
     by_knob.or_else(|| metrics.first())
 }
 
-/// The minimum number of ticks in a window of default length. With fewer, the median would be little more than a single tick.
+/// The minimum number of ticks in a window of default length.
+/// With fewer ticks, the median would be little more than a single tick.
 const TICKS_IN_WINDOW: f64 = 12.0;
 
 /// The default length of a window: `usual`, or longer if the server has a low tick rate.
@@ -434,9 +442,10 @@ pub(crate) fn window_with_ticks(workload: &dyn Workload, usual: Duration) -> Dur
     usual.max(Duration::from_millis((ms / 50.0).ceil() as u64 * 50))
 }
 
-/// The default guard of a metric: the tail of the same measurement, if a window of this length has enough ticks for it. `None` means
-/// windows of any length. A better median with a worse tail is no gain. But a tail of two ticks differs by chance, and would reject
-/// settings that help.
+/// The default guard of a metric: the tail of the same measurement,
+/// if a window of this length has enough ticks for the tail.
+/// `None` means windows of any length. A better median with a worse tail is no gain.
+/// But a tail of two ticks differs by chance, and would reject settings that help.
 pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric, window: Option<Duration>) -> Vec<Guard> {
     let ticks = workload.ticks_per_s().zip(window).map(|(hz, window)| hz * window.as_secs_f64());
     let tail = fitting_tail(&metric.name, ticks);
@@ -444,7 +453,7 @@ pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric, window: Opt
     found.map(|metric| Guard { metric: metric.clone(), harm_ratio: TAIL_HARM_RATIO }).into_iter().collect()
 }
 
-/// The name of the tail of a metric for which this many ticks are enough; none if there is no such tail.
+/// The name of the tail of a metric for which this many ticks are enough; `None` if no tail fits.
 fn fitting_tail(metric: &str, ticks: Option<f64>) -> Option<String> {
     let is_of_ticks = ["tick_", "due_to_done_"].iter().any(|begin| metric.starts_with(begin));
     let nearer = metric.strip_suffix("_p50").map(|stem| format!("{stem}_p90"));
@@ -452,18 +461,18 @@ fn fitting_tail(metric: &str, ticks: Option<f64>) -> Option<String> {
     [tail_of(metric), nearer].into_iter().flatten().find(fits)
 }
 
-/// The name of the p99 of the same measurement; none if the metric has no such name.
+/// The name of the p99 of the same measurement; `None` if the metric's name has no such form.
 pub(crate) fn tail_of(metric: &str) -> Option<String> {
     let stem = ["_p50", "_p90"].iter().find_map(|tail| metric.strip_suffix(tail));
     stem.map(|stem| format!("{stem}_p99"))
 }
 
-/// A new seed, for a user who chose none. The report names it.
+/// A new seed, for a user who chose no seed. The report names the seed.
 pub(crate) fn fresh_seed() -> u64 {
     evenkeel_sys::clock::realtime_ns() % 1_000_000_000
 }
 
-/// Whether there is only one CPU, which the server and its load share.
+/// Whether the machine has only one CPU, which the server and its load share.
 pub(crate) fn is_cramped(facts: &Facts) -> bool {
     facts.cpus.online.known().is_some_and(|online: &CpuSet| online.len() < 2)
 }
@@ -474,7 +483,8 @@ mod tests {
 
     use super::*;
 
-    /// Regression: the hint appeared for any error whose text contained certain words, such as those in a knob's path.
+    /// Regression: the hint appeared for any error whose text contained certain words,
+    /// such as the words in a knob's path.
     #[test]
     fn only_a_journal_without_room_has_the_hint_to_make_some() {
         let hint = |error| no_switch(error).hint;

@@ -1,4 +1,4 @@
-//! `Failure`: why a command has no answer, with its exit code and, if possible, advice.
+//! `Failure`: why a command has no answer, with its exit code and, if possible, a hint.
 
 use std::fmt::Display;
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) struct Failure {
     pub(crate) begins: &'static str,
     /// Advice on what to do.
     pub(crate) hint: Option<String>,
-    /// The changes that were made to the machine before the failure; none if there were none.
+    /// The changes that evenkeel made to the machine before the failure; `None` if it made no changes.
     pub(crate) aftermath: Option<Box<Aftermath>>,
 }
 
@@ -51,7 +51,8 @@ impl Failure {
         Failure { begins: "", ..Failure::new(exit::WRONG_USE, anyhow!(sentence)) }
     }
 
-    /// A failure of an operation on a file. The exit code is [`exit::NOT_ALLOWED`] if access was denied, and `otherwise` if not.
+    /// A failure of an operation on a file.
+    /// If access was denied, the exit code is [`exit::NOT_ALLOWED`]; for other errors it is `otherwise`.
     pub(crate) fn io(otherwise: Exit, tried: impl Display, error: &io::Error) -> Failure {
         let errno = Errno::from(error);
         Failure::text(exit_of(errno, otherwise), tried, errno)
@@ -65,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// Adds a hint, unless the failure has one.
+    /// Adds a hint, unless the failure already has one.
     pub(crate) fn or_hint(self, hint: impl Into<String>) -> Failure {
         if self.hint.is_some() { self } else { self.hint(hint) }
     }
@@ -75,7 +76,8 @@ impl Failure {
         self
     }
 
-    /// For an answer that could not be printed after the machine was changed: the exit code must not say that nothing was changed.
+    /// A failure to print an answer after a change of the machine.
+    /// The exit code must not claim that nothing was changed.
     pub(crate) fn after_a_change(self, undo: impl Display) -> Failure {
         Failure { exit: exit::NOT_UNDONE, ..self }.hint(format!("the change is made all the same; undo it: {undo}"))
     }
@@ -89,7 +91,7 @@ impl Failure {
 /// The hint for a file that this user may not read, but another user may.
 pub(crate) const MAY_READ: &str = "run it with sudo, or as a user who may read it";
 
-/// [`exit::NOT_ALLOWED`] if the error means denied access, else `otherwise`.
+/// Returns [`exit::NOT_ALLOWED`] if the error means denied access, and otherwise `otherwise`.
 pub(crate) fn exit_of(errno: Errno, otherwise: Exit) -> Exit {
     if errno.is_denial() { exit::NOT_ALLOWED } else { otherwise }
 }

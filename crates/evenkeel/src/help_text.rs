@@ -1,14 +1,15 @@
-//! Fits `--help` to the width of the terminal: its usage, and the text below the options. The parser never wraps a usage, and would break
-//! an example between an option and its value. Here a long command continues after a backslash, so that a reader can still copy it.
+//! Fits `--help` to the width of the terminal: its usage, and the text below the options.
+//! The parser never wraps a usage, and would break an example between an option and its value.
+//! This code continues a long command after a backslash, so that a reader can still copy the command.
 
 use clap::Command;
 
-/// The maximum width of help. Wider text is hard to read.
+/// The maximum width of the help text. Wider text is hard to read.
 pub(crate) const WIDTH_MAX: usize = 100;
 /// The indentation of a continued command or row.
 const HANGING: usize = 6;
 
-/// The width of help: that of the terminal, or else `COLUMNS`, or else the maximum.
+/// The width of the help text: the width of the terminal, or else `COLUMNS`, or else the maximum.
 pub(crate) fn width() -> usize {
     let terminal = || terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0));
     let named = || std::env::var("COLUMNS").ok()?.parse().ok();
@@ -18,7 +19,7 @@ pub(crate) fn width() -> usize {
 /// Wraps the usage and the text below the options of a command, and of its subcommands.
 pub(crate) fn fit(mut command: Command, width: usize) -> Command {
     if width < WIDTH_MAX {
-        // Only a built command has a usage. At the maximum width, every usage fits.
+        // Only a built command has a usage. At the maximum width, every usage fits on a line.
         command.build();
     }
     fitted(command, width)
@@ -61,7 +62,7 @@ fn narrow_usage(usage: &str, width: usize) -> Option<String> {
     Some(lines.join("\n").trim_start().to_owned())
 }
 
-/// The words of a usage. Brackets, and an option with its value, stay in one piece.
+/// Splits a usage into words. Brackets, and an option with its value, stay together.
 fn arguments(usage: &str) -> Vec<String> {
     let is_open = |text: &str| {
         let count = |brackets: [char; 2]| text.matches(brackets).count();
@@ -82,7 +83,7 @@ fn arguments(usage: &str) -> Vec<String> {
 fn wrapped(text: &str, width: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut shown = Vec::new();
-    // The lines of a paragraph are joined. Each indented line stays separate.
+    // Join the lines of a paragraph. Each indented line stays separate.
     for group in lines.chunk_by(|one, next| is_prose(one) && is_prose(next) && !one.ends_with(':')) {
         match group[0] {
             line if is_prose(line) => shown.extend(filled(&group.join(" "), "", "", width)),
@@ -98,7 +99,7 @@ fn is_prose(line: &str) -> bool {
     !line.is_empty() && !line.starts_with(' ')
 }
 
-/// Wraps a command, and the text after it that says what it does.
+/// Wraps a command and its description.
 fn example(line: &str, width: usize) -> Vec<String> {
     if line.chars().count() <= width {
         return vec![line.to_owned()];
@@ -108,7 +109,7 @@ fn example(line: &str, width: usize) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for word in command.split(' ') {
         let is_quoted = parts.last().is_some_and(|part| part.matches('\'').count() % 2 == 1);
-        // A new part begins at an option, and at the user's own command line.
+        // A new part begins at an option, and where the user's own command line begins.
         match parts.last_mut() {
             Some(part) if is_quoted || !(word.starts_with('-') || word == "|") => *part += &format!(" {word}"),
             _ => parts.push(word.to_owned()),
@@ -122,7 +123,8 @@ fn example(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Joins the parts of a command to as few lines as possible. All lines except the last end with a backslash. No part is split.
+/// Joins the parts of a command to as few lines as possible. All lines except the last end with a backslash.
+/// A part is never split.
 fn filled_parts(parts: &[String], width: usize) -> Vec<String> {
     let mut lines = vec![format!("  {}", parts[0])];
     for part in &parts[1..] {
@@ -149,7 +151,7 @@ fn row(line: &str, width: usize) -> Vec<String> {
     filled(says.trim_start(), &first, &indent, width)
 }
 
-/// Distributes words over lines. A word that is longer than a line is not split.
+/// Distributes words over lines. Does not split a word that is longer than a line.
 fn filled(text: &str, first: &str, rest: &str, width: usize) -> Vec<String> {
     let mut lines = vec![first.to_owned()];
     let mut is_empty = true;

@@ -10,13 +10,13 @@ use crate::failure::{Failure, MAY_READ, exit_of};
 use crate::shell;
 
 impl HostArgs {
-    /// Whether the command reads this machine, and neither a capture nor a mounted root.
+    /// Whether the command reads this machine. A capture and a mounted root are not this machine.
     pub(crate) fn is_this_machine(&self) -> bool {
         self.host.is_none() && self.root.is_none()
     }
 
-    /// The options that name the same machine in another command, each with a space before it. A capture from a pipe can't be read again,
-    /// so the text then asks for a file.
+    /// The options that name the same machine in another command. Each option follows a space.
+    /// A second command can't read a capture from a pipe again, so the text then asks for a file.
     pub(crate) fn again(&self) -> String {
         let named = [("host", &self.host), ("root", &self.root)];
         let is_open_file =
@@ -61,7 +61,7 @@ impl HostArgs {
 }
 
 impl MetadataArgs {
-    /// Opens the machine that `host` names. Asks its cloud for the instance type if the user allowed that.
+    /// Opens the machine that `host` names. If the user allowed it, asks the machine's cloud for the instance type.
     pub(crate) fn open(self, host: &HostArgs) -> Result<Root, Failure> {
         if self.metadata { Ok(Root::live_with_metadata()) } else { host.open() }
     }

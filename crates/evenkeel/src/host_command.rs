@@ -1,4 +1,4 @@
-//! A command that an option names: a program of a host, and its arguments. No shell parses them.
+//! A command that an option names: a program of a host, and its arguments. No shell parses this command.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The program `evenkeel`: it parses the command line, runs the command and exits. Everything else has its own file.
+//! The program `evenkeel`: it parses the command line, runs the command and exits. Other files contain everything else.
 
 mod args;
 mod arms;
@@ -60,7 +60,8 @@ fn main() -> ExitCode {
     ExitCode::from(exit.code)
 }
 
-/// Refuses to run with the set-user-ID bit: any user could then read any file with `--host`, and change any setting.
+/// Refuses to run with the set-user-ID bit.
+/// With this bit, any user could read any file with `--host`, and change any setting.
 fn refuse_borrowed_rights() -> Result<(), Failure> {
     if evenkeel_sys::process::is_set_id() {
         let error =

@@ -1,4 +1,4 @@
-//! What the settings of a trial require: a journal, or root.
+//! The requirements of a trial's settings: a journal, or root.
 
 use evenkeel_host::{Action, Facts, Knob, Plan, Setting, knobs};
 use evenkeel_sys::process;
@@ -8,15 +8,16 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::Failure;
 
-/// The hint names the exceptions. The kernel allows only root to change the timer slack of another process; the workloads arena and tick
-/// change their own.
+/// The hint names the exceptions.
+/// The kernel allows only root to change the timer slack of another process;
+/// the workloads arena and tick change their own timer slack.
 const WITHOUT_ROOT: &str = "run it with sudo. Without root you can prove process.* knobs, except sched_policy=fifo, sched_policy=rr, and \
                             timer_slack_ns of workloads other than arena and tick";
 
 /// What some settings require.
 #[derive(Clone, Copy)]
 pub(crate) struct Needs {
-    /// Whether files of the host are written, which needs a journal.
+    /// Whether the settings write files of the host, which needs a journal.
     pub(crate) journal: bool,
     root: bool,
 }
@@ -27,8 +28,8 @@ impl Needs {
         experiment::refuse_twice(&plan)?;
         Ok(Needs {
             journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
-            // A user may try to set a process: the kernel decides, and the trial reports a refusal. A setting that a user must persist by
-            // hand is refused, or applied to evenkeel's own process.
+            // A user may try to set a process: the kernel decides, and the trial reports a refusal.
+            // If a user must persist a setting by hand, evenkeel refuses it, or applies it to its own process.
             root: plan.steps.iter().any(|step| {
                 let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
                 !is_ours && !knobs::find(&step.knob).is_ok_and(Knob::is_of_server)
@@ -36,7 +37,7 @@ impl Needs {
         })
     }
 
-    /// If the settings need root, refuses another user before a server starts.
+    /// If the settings need root, refuses a user without root before a server starts.
     pub(crate) fn refuse_without_root(self, command: &str, settings: &[Setting]) -> Result<(), Failure> {
         if !self.root || process::is_root() {
             return Ok(());

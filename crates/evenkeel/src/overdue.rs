@@ -1,5 +1,5 @@
-//! Reverts changes that were not confirmed in time and are still in force, because their watchdog was killed. Every command does this
-//! first.
+//! Reverts changes that were not confirmed in time and are still in force, because their watchdog was killed.
+//! Every command first calls this code.
 
 use evenkeel_change::{Log, PutBack, State, expire};
 use evenkeel_hostfs::Root;
@@ -7,13 +7,14 @@ use evenkeel_hostfs::Root;
 use crate::args::StateArgs;
 use crate::show::{self, Out};
 
-/// Reverts overdue changes for a command without --state: those in the user's default journal.
+/// Reverts overdue changes for a command without --state. It reads the user's default journal.
 pub(crate) fn settle_own(root: &Root, out: &Out) {
     settle(root, &StateArgs { state: None }, out);
 }
 
-/// Reverts changes that nobody confirmed in time, and reports them on standard error. This can fail without privileges, or if another
-/// evenkeel has the lock. Then `verify` and `history` show the changes.
+/// Reverts changes that nobody confirmed in time, and reports them on standard error.
+/// This can fail without privileges, or if another evenkeel holds the lock.
+/// Then `verify` and `history` show the changes.
 pub(crate) fn settle(root: &Root, state: &StateArgs, out: &Out) -> Vec<PutBack> {
     let Ok(dir) = state.path() else { return Vec::new() };
     // If the journal can't be read, the command itself reports it.

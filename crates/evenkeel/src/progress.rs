@@ -1,5 +1,5 @@
-//! Shows the progress and the results of a trial on standard error. On a terminal the text is redrawn in place. In a log it is one line
-//! every 15 seconds.
+//! Shows the progress and the results of a trial on standard error. On a terminal, evenkeel redraws the text in place.
+//! In a log, it prints one line every 15 seconds.
 
 use std::io::Write;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::show::page;
 
 /// The time between two lines in a log, on the trial's own clock.
 const LINE_EVERY: Duration = Duration::from_secs(15);
-/// The maximum number of redraws per second. More could fill a slow connection.
+/// The maximum number of redraws per second. More redraws could fill a slow connection.
 const PICTURES_HZ: u8 = 4;
 
 /// How progress is shown.
@@ -35,7 +35,7 @@ pub(crate) struct Progress {
     matters_ratio: f64,
     may_end_sooner: bool,
     drawn: ProgressBar,
-    /// The time in the trial at which the last line was printed; none before the first line.
+    /// The time in the trial of the last line; `None` before the first line.
     last_line: Option<Duration>,
 }
 
@@ -64,7 +64,7 @@ impl Progress {
                 name: arm.arm.to_string(),
                 ratio: effect.map(|effect| effect.ratio),
                 interval: effect.and_then(|effect| effect.low.zip(effect.high)),
-                // Each of several arms gets a part of the allowed error, so each needs a higher e-value.
+                // Each of several arms gets a part of the allowed error, so each arm needs a higher e-value.
                 evidence: effect.and_then(|effect| Some((effect.e_value?, 1.0 / (1.0 - effect.confidence)))),
                 verdict: arm.verdict,
                 left: arm.left.as_ref().map(choice::left),
@@ -97,10 +97,10 @@ impl Progress {
         }
     }
 
-    /// Prints a line above the progress. The line is also printed if no progress is shown.
+    /// Prints a line above the progress. Also prints the line if no progress is shown.
     pub(crate) fn print(&self, words: &str) {
         self.drawn.suspend(|| {
-            // Ignore a failed write: the reader may be gone, and the report has everything that matters.
+            // Ignore a failed write: the reader may be gone, and the report contains everything important.
             let _ = writeln!(std::io::stderr(), "{}", escape::page(words));
         });
     }

@@ -1,15 +1,15 @@
-//! Reads the counters of a knob (`read_in`), so that `explain` shows whether the knob matters on this machine. Counters change by
-//! themselves, so they are no facts, and are read only on request.
+//! Reads the counters of a knob (`read_in`), so that `explain` shows whether the knob matters on this machine.
+//! Counters change by themselves, so they are not facts, and evenkeel reads them only on request.
 
 use evenkeel_host::{CounterPlace, Fact, Facts, Knob};
 use evenkeel_hostfs::proc::{field, hex_column, parse_per_cpu, under_name};
 use evenkeel_hostfs::{Refusal, Root, Why};
 use serde::Serialize;
 
-/// The maximum number of files of one directory that are read.
+/// The maximum number of files to read in one directory.
 const FILES_MAX: usize = 64;
 
-/// The maximum number of characters of a file that are shown.
+/// The maximum number of characters to show from a file.
 const SHOWN_CHARS_MAX: usize = 200;
 
 /// A counter with its value, or the reason why it could not be read.
@@ -17,14 +17,14 @@ const SHOWN_CHARS_MAX: usize = 200;
 pub(crate) struct Reading {
     /// The name of the counter, and its file.
     pub(crate) name: String,
-    /// The value as the kernel reports it. Counts of several CPUs are added up.
+    /// The value as the kernel reports it. Counts of several CPUs are added.
     pub(crate) value: Fact<String>,
 }
 
 const SOFTNET: &str = "/proc/net/softnet_stat";
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// The counters that show the effect of a knob, as far as they can be read on this machine.
+/// The counters that show the effect of a knob. Only counters that this machine can show are present.
 pub(crate) fn knob_readings(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Reading> {
     let read = |place: &CounterPlace| match *place {
         CounterPlace::Table { file, names } => from_table(root, file, |text| {
@@ -46,7 +46,7 @@ pub(crate) fn knob_readings(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Read
     knob.extras.read_in.iter().flat_map(read).collect()
 }
 
-/// The value of a name in a file's table; none if the table does not have the name.
+/// The value of a name in a file's table; `None` if the table does not have the name.
 fn counter(file: &str, text: &str, name: &str) -> Option<String> {
     match file {
         "/proc/net/snmp" => under_name(text, Some("Udp"), name).map(str::to_owned),
@@ -66,8 +66,8 @@ fn from_table(root: &Root, file: &str, find: impl FnOnce(&str) -> Vec<(String, S
     }
 }
 
-/// Reads a file. In a capture, the network counters are under the process that took it, because /proc/net is a link to that process's
-/// folder.
+/// Reads a file. /proc/net is a link to the folder of the reading process.
+/// So in a capture, the network counters are under the process that took the capture.
 fn text_of(root: &Root, file: &str) -> Result<String, Refusal> {
     let own = |refusal: Refusal| match (refusal.why, file.strip_prefix("/proc/net/")) {
         (Why::NotCaptured, Some(name)) => root.text(&format!("/proc/self/net/{name}")).map_err(|_| refusal),
@@ -90,7 +90,7 @@ fn after_name(text: &str, name: &str) -> Option<String> {
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// The sum over all CPUs of an interrupt that has a name, as in `NMI: 1 2  Non-maskable interrupts`.
+/// The sum over all CPUs of a named interrupt, as in `NMI: 1 2  Non-maskable interrupts`.
 fn over_cpus(text: &str, name: &str) -> Option<String> {
     if name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

@@ -1,5 +1,5 @@
-//! What a user selects for a change, in the same form for every command that plans: settings, a plan file, or all advice; until the next
-//! reboot, or persistent.
+//! The settings that a user selects for a change: settings, a plan file, or all advice.
+//! All commands that plan share these options. The change lasts until the next reboot, or persists.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,18 @@ use crate::args::{Completed, GoalArgs, settings};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The maximum length of a transaction's title, in characters. It is enough to recognise the transaction in the history.
+/// The maximum length of a transaction's title, in characters.
+/// It is enough to recognise the transaction in the history.
 const TITLE_CHARS_MAX: usize = 200;
 
 /// What to set.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Selection {
-    /// What to set, KNOB@PLACE=VALUE for one queue or interrupt alone; or the file of one plan, as `evenkeel plan` writes it
+    /// What to set, KNOB@PLACE=VALUE for one queue or interrupt alone;
+    /// or the file of one plan, as `evenkeel plan` writes it
     #[arg(value_name = "KNOB=VALUE|PLAN", conflicts_with = "advised", value_parser = Completed(settings), hide_possible_values = true)]
     what: Vec<String>,
-    /// Set all that `evenkeel audit` advises
+    /// Set everything that `evenkeel audit` advises
     #[arg(long)]
     pub(crate) advised: bool,
     #[command(flatten)]
@@ -35,12 +37,12 @@ pub(crate) struct Selection {
     pub(crate) unit: Option<ServiceName>,
 }
 
-/// A plan for a machine, and where it is from.
+/// A plan for a machine, and its origin.
 pub(crate) struct Selected {
     pub(crate) plan: PlanFile,
-    /// Why the plan file that the user named does not fit this machine now; none if it fits.
+    /// Why the user's plan file no longer fits this machine; `None` if it fits.
     pub(crate) stale: Option<PlanFileError>,
-    /// The content of the plan file that the user named; none if the user named none.
+    /// The content of the user's plan file; `None` if the user named no file.
     pub(crate) given: Option<PlanFile>,
 }
 
@@ -59,7 +61,7 @@ impl Selection {
         Selection { what, unit, ..Selection::default() }
     }
 
-    /// The plan for the machine at `root`. `log` has the earlier changes of that machine.
+    /// The plan for the machine at `root`. `log` contains the earlier changes of that machine.
     pub(crate) fn plan(&self, root: &Root, facts: &Facts, log: &Log, term: Term) -> Result<Selected, Failure> {
         let Some(file) = self.file() else {
             let settings = self.settings(facts)?;
@@ -101,7 +103,7 @@ impl Selection {
         Ok(Selected { plan, stale: None, given: None })
     }
 
-    /// The plan file that the user named; none if the user named none.
+    /// The plan file that the user named; `None` if the user named no file.
     fn file(&self) -> Option<&Path> {
         match self.what.as_slice() {
             [one] if is_file(one) => Some(Path::new(one)),
@@ -109,7 +111,7 @@ impl Selection {
         }
     }
 
-    /// The settings that the user named, or all that are advised.
+    /// The settings that the user named, or all advised settings.
     fn settings(&self, facts: &Facts) -> Result<Vec<Setting>, Failure> {
         if self.what.is_empty() && !self.advised {
             let hint = "name settings as KNOB=VALUE, a plan's file, or --advised; `evenkeel explain` lists the knobs";
@@ -130,7 +132,7 @@ impl Selection {
         settings.map_err(|error| wrong_setting("plan the change", error))
     }
 
-    /// Refuses `KNOB = VALUE`: the shell splits it into three words.
+    /// Refuses `KNOB = VALUE`, because the shell splits it into three words.
     fn refuse_spaces(&self) -> Result<(), Failure> {
         let split = self.what.windows(3).find(|words| words[1] == "=" && !words[0].contains('='));
         let Some(words) = split else { return Ok(()) };
@@ -153,8 +155,9 @@ impl Selection {
     }
 }
 
-/// Whether a word names a file. It does if such a file exists, or if the word can't be a knob without a value: a knob has no slash before
-/// an `@`, and no extension.
+/// Whether a word names a file.
+/// It does if the file exists, or if the word can't be a knob without a value:
+/// a knob has no slash before an `@`, and no extension.
 fn is_file(word: &str) -> bool {
     let path = Path::new(word);
     let is_path = || !word.contains('@') && (word.contains('/') || path.extension().is_some_and(|end| end == "json"));
@@ -180,8 +183,8 @@ pub(crate) fn wrong_setting(tried: &str, error: SettingError) -> Failure {
     Failure::text(exit::WRONG_USE, tried, error).hint(hint)
 }
 
-/// The hint for an unknown knob. If it is a sysctl, the hint shows how to write it, unless the name is close to a knob's and so probably
-/// misspelt.
+/// The hint for an unknown knob. If the knob is a sysctl, the hint shows how to write it.
+/// But if the name is close to a knob's name, it is probably misspelt, and the hint does not assume a sysctl.
 pub(crate) fn unknown_knob(id: &str, nearest: Option<&str>) -> String {
     const SLIPS_MAX: usize = 2;
     if id.starts_with(SETTING_PREFIX) {
@@ -230,8 +233,9 @@ pub(crate) fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
     PlanFile::parse(&text).map_err(|error| no_plan(error.cause()))
 }
 
-/// The path of this program, for units that start it. None if the program may disappear, for example because it is in a build folder. None
-/// also if it is not in this root: the agent of a node runs it from its container.
+/// The path of this program, for units that start it.
+/// `None` if the program may disappear, for example because it is in a build folder.
+/// Also `None` if the program is not in this root: the agent of a node runs it from its container.
 fn program(root: &Root) -> Option<String> {
     let path: PathBuf = match root.kind() {
         RootKind::Live => std::env::current_exe().ok()?,
@@ -243,7 +247,7 @@ fn program(root: &Root) -> Option<String> {
     ["/usr/", "/opt/"].iter().any(|top| path.starts_with(top)).then(|| path.to_owned())
 }
 
-/// Refuses settings that cannot be in force together. `tried` follows "failed to".
+/// Refuses settings that exclude each other. `tried` follows "failed to".
 pub(crate) fn refuse_clash(settings: &[Setting], tried: &str) -> Result<(), Failure> {
     match Clash::find(settings) {
         None => Ok(()),
@@ -252,8 +256,9 @@ pub(crate) fn refuse_clash(settings: &[Setting], tried: &str) -> Result<(), Fail
 }
 
 impl Selection {
-    /// Refuses settings that cannot be set on this machine at all. Among all advised settings they are skipped. But if a user names such a
-    /// setting, the exit code must not mean success. With `keep_going`, the others are set if there are any.
+    /// Refuses settings that can't be set on this machine at all. With --advised, evenkeel skips them.
+    /// But if a user names such a setting, the exit code must not mean success.
+    /// With `keep_going`, evenkeel sets the other settings, if any.
     pub(crate) fn refuse_what_can_not_be(&self, plan: &PlanFile, keep_going: bool) -> Result<(), Failure> {
         let goes_on =
             keep_going && plan.persist.is_none() && plan.steps.iter().any(|planned| can_be_set(&planned.step));
@@ -261,7 +266,7 @@ impl Selection {
     }
 }
 
-/// Whether `apply` without `--persist` does something about a step.
+/// Whether `apply` without `--persist` can set the value of a step.
 pub(crate) fn can_be_set(step: &Step) -> bool {
     matches!(step.action, Action::Write { .. } | Action::KernelArgument { .. })
 }

@@ -1,4 +1,5 @@
-//! The stored sessions of trials, and the lock that allows one trial at a time on a host, because two would disturb each other.
+//! The stored sessions of trials, and a lock.
+//! The lock allows one trial at a time on a host, because two trials would disturb each other.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
@@ -15,18 +16,18 @@ use crate::failure::Failure;
 
 const LOCK: &str = "trial.lock";
 const FOLDER: &str = "sessions";
-/// The maximum number of sessions in the default folder. If there are more, the oldest are removed.
+/// The maximum number of sessions in the default folder. evenkeel removes the oldest sessions beyond this number.
 const KEPT_MAX: usize = 50;
-/// The hint for a user who named a file that is no session.
+/// The hint for a user who named a file that is not a session.
 const WHAT_SESSIONS_ARE: &str = "a session is the .jsonl file of a trial: `evenkeel prove` prints its name, and `prove report` without FILE takes \
                                  the newest";
-/// The word that stands for the newest session.
+/// The word that means the newest session.
 pub(crate) const LAST: &str = "last";
 
 /// The lock of a running trial. If the lock created the state directory, it removes the directory when it is empty.
 #[derive(Debug)]
 pub(crate) struct TrialLock {
-    /// The lock file. None if no folder can hold one; then other trials are not detected.
+    /// The lock file. `None` if no folder can contain a lock file. Then this process does not detect other trials.
     _file: Option<File>,
     /// The state directory, if the lock created it.
     made: Option<PathBuf>,
@@ -38,7 +39,7 @@ impl Drop for TrialLock {
         let is_idle = |entry: &std::fs::DirEntry| [LOCK, FOLDER].iter().any(|name| entry.file_name() == *name);
         let mut entries = std::fs::read_dir(&directory).into_iter().flatten();
         let is_ours = entries.all(|entry| entry.is_ok_and(|entry| is_idle(&entry)));
-        // If the folder has sessions, it can't be removed. Then the lock file and the directory stay, too.
+        // If the folder contains sessions, evenkeel can't remove it. Then the lock file and the directory also stay.
         if is_ours && std::fs::remove_dir(directory.join(FOLDER)).is_ok() {
             let _ = std::fs::remove_file(directory.join(LOCK)).and_then(|()| std::fs::remove_dir(&directory));
         }
@@ -46,13 +47,13 @@ impl Drop for TrialLock {
 }
 
 impl TrialLock {
-    /// Takes the lock. If another trial has it, the error names that trial.
+    /// Takes the lock. If another trial holds it, the error names that trial.
     pub(crate) fn take(state: &StateArgs) -> Result<TrialLock, Failure> {
         let was_there = state.path().is_ok_and(|directory| directory.exists());
         let none = || Ok(TrialLock { _file: None, made: None });
         let path = match folder(state) {
             Ok(folder) => folder.with_file_name(LOCK),
-            // If there is no default folder, evenkeel can still measure. But a folder that the user named must work.
+            // Without a default folder, evenkeel can still measure. But a folder that the user named must work.
             Err(failure) if state.state.is_some() => return Err(failure),
             Err(_) => return none(),
         };
@@ -66,12 +67,13 @@ impl TrialLock {
                 Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("wait until it ends, or stop it")
             );
         }
-        // The previous holder may have removed the file before it released the lock. A lock on a removed file excludes nobody.
+        // The previous holder may have removed the file before it released the lock.
+        // A lock on a removed file excludes nobody.
         if file.metadata().is_ok_and(|metadata| metadata.nlink() == 0) {
             let cause = "another trial on this host is just ending";
             return Err(Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("run it again"));
         }
-        // The process number only helps people, so ignore an error such as a full disk.
+        // The process number only informs people, so ignore an error such as a full disk.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         let made = path.parent().filter(|_| !was_there).map(Path::to_owned);
         Ok(TrialLock { _file: Some(file), made })
@@ -79,16 +81,16 @@ impl TrialLock {
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    // Do not truncate the file: it names the process that holds the lock, until this process has it.
+    // Do not truncate the file: until this process has the lock, the file names the process that holds it.
     OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
 }
 
-/// Creates the file of a session: the file that the user named, or else one next to the journal. If the latter fails, the session continues
-/// without a file, and a warning is printed.
+/// Creates the file of a session: the file that the user named, or else a file next to the journal.
+/// If the default file can't be created, the session continues without a file, and prints a warning.
 pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Result<SessionWriter, Failure> {
     if let Some(path) = named {
         let keep = SessionWriter::begin(path, head).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
-        // Report a full disk now, before the measurement, and not when the result would be lost.
+        // Report a full disk now, before the measurement. Later, the result would be lost.
         return match keep.trouble() {
             None => Ok(keep),
             Some(why) => Err(Failure { begins: "", ..Failure::new(exit::NOT_POSSIBLE, anyhow!(why.to_owned())) }
@@ -103,7 +105,7 @@ pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Res
         let keep = SessionWriter::begin(&path, head).map_err(|error| error.to_string())?;
         match keep.trouble().map(str::to_owned) {
             None => Ok(keep),
-            // A file without its first line is useless, and would count as the newest session.
+            // A file without its first line is useless, but would count as the newest session.
             Some(why) => {
                 let _ = std::fs::remove_file(&path);
                 Err(why)
@@ -121,17 +123,17 @@ pub(crate) fn read(state: &StateArgs, named: &Path) -> Result<(PathBuf, SessionL
     Ok((path, kept))
 }
 
-/// The absolute path of a file, which is valid in every current folder.
+/// The absolute path of a file. It is valid in every current folder.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::io(exit::WRONG_USE, format!("find {}", path.display()), &error))
 }
 
-/// Whether a session is in evenkeel's own state folder, to which only its user can write.
+/// Whether a session is in evenkeel's own state folder. Only the user of that folder can write to it.
 pub(crate) fn is_ours(path: &Path, state: &StateArgs) -> Result<bool, Failure> {
     Ok(is_in(path, &state.path()?.join(FOLDER)))
 }
 
-/// Whether a file is directly in a folder, even if links lead to it.
+/// Whether a file is directly in a folder. Follows links in both paths.
 pub(crate) fn is_in(path: &Path, folder: &Path) -> bool {
     let (Ok(path), Ok(folder)) = (path.canonicalize(), folder.canonicalize()) else { return false };
     path.parent() == Some(&folder)
@@ -139,7 +141,7 @@ pub(crate) fn is_in(path: &Path, folder: &Path) -> bool {
 
 fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {
     let folder = state.path()?.join(FOLDER);
-    // A file without a first line is no session: evenkeel was killed before it wrote that line.
+    // A file without a first line is not a session: evenkeel was killed before it wrote that line.
     let is_begun = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
     sessions(&folder).into_iter().rfind(is_begun).ok_or_else(|| {
         let cause = format!("{} has no session", folder.display());
@@ -147,7 +149,7 @@ fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The folder of sessions. It is created if it is missing.
+/// The folder of sessions. Creates the folder if it is missing.
 fn folder(state: &StateArgs) -> Result<PathBuf, Failure> {
     let state_folder = state.path()?;
     if state_folder.exists() && !state_folder.is_dir() {
@@ -156,7 +158,7 @@ fn folder(state: &StateArgs) -> Result<PathBuf, Failure> {
             .hint("name a folder with --state DIR"));
     }
     let folder = state_folder.join(FOLDER);
-    // Only its user may read the folder, as the journal requires.
+    // Only the owner may read the folder, as the journal requires.
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
         Failure::io(exit::NOT_POSSIBLE, format_args!("make the folder {}", folder.display()), &error)
             .hint("name a folder of your own with --state DIR")
@@ -178,7 +180,7 @@ pub(crate) fn forget_old(folder: &Path) {
     let found = sessions(folder);
     let old = found.len().saturating_sub(KEPT_MAX - 1);
     for path in &found[..old] {
-        // If a session can't be removed, the folder only has one too many.
+        // If evenkeel can't remove a session, the folder only has one session too many.
         let _ = std::fs::remove_file(path);
     }
 }
@@ -212,7 +214,7 @@ mod tests {
         assert_eq!(left(&shared, || fs::write(shared.join("journal"), "").unwrap()), ["journal", FOLDER, LOCK]);
         fs::create_dir(&there).unwrap();
         assert_eq!(left(&there, || ()), [FOLDER, LOCK]);
-        // The same again, with the lock file that already exists.
+        // Repeat with a lock file that already exists.
         assert_eq!(left(&there, || ()), [FOLDER, LOCK]);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-/// Joins words to one line, which a shell splits into the same words.
+/// Joins words to one line. A shell splits the line into the same words.
 pub(crate) fn quoted(words: &[String]) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
-/// A word for a shell. Words that every shell takes literally, such as `vm.swappiness=10`, are not quoted.
+/// Quotes a word for a shell. Does not quote words that every shell takes literally, such as `vm.swappiness=10`.
 pub(crate) fn word(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"=,._-+/:@%".contains(&byte);
     match !text.is_empty() && text.bytes().all(is_plain) {

@@ -1,4 +1,4 @@
-//! `--smallest-effect`: the smallest change that matters; the default depends on the metric.
+//! `--smallest-effect`: the smallest change that matters. Its default depends on the metric.
 
 use evenkeel_workload::Metric;
 
@@ -11,12 +11,12 @@ pub(crate) struct SmallestEffect {
 }
 
 impl SmallestEffect {
-    /// Uses the smallest effect of a stored result, unless the user named one.
+    /// Uses the smallest effect of a stored result, unless the user named a value.
     pub(crate) fn or_ratio(self, ratio: f64) -> SmallestEffect {
         SmallestEffect { percent: self.percent.or(Some(ratio * 100.0)) }
     }
 
-    /// The smallest effect on `metric`, as a share: that of the user, or else the metric's default.
+    /// The smallest effect on `metric`, as a share: the user's value, or else the metric's default.
     pub(crate) fn ratio(self, metric: &Metric) -> f64 {
         self.percent.map_or_else(|| metric.smallest_effect_ratio(), |percent| percent / 100.0)
     }

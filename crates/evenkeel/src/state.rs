@@ -1,4 +1,4 @@
-//! Finds the journal's folder. `verify` and `revert` must find what an earlier `apply` wrote there.
+//! Finds the journal's folder. `verify` and `revert` must find the changes that an earlier `apply` recorded there.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ impl StateArgs {
         State::open(&self.made()?).map_err(failure)
     }
 
-    /// Opens the journal to restore values, even if it is damaged or read-only.
+    /// Opens the journal for a restore, even if the journal is damaged or read-only.
     pub(crate) fn open_to_revert(&self) -> Result<State, Failure> {
         State::open_to_revert(&self.made()?).map_err(failure)
     }
 
-    /// The directory of the journal. Its parent is created if it is missing, but only for the default directory.
+    /// The directory of the journal. If its parent is missing, creates the parent, but only for the default directory.
     fn made(&self) -> Result<PathBuf, Failure> {
         let dir = self.dir()?;
         if self.state.is_none()
             && let Some(parent) = dir.parent()
         {
-            // A new user may not have ~/.local/state yet. The parent of a directory that the user named must exist.
+            // A new user may not have ~/.local/state yet. But if the user named a directory, its parent must exist.
             std::fs::create_dir_all(parent).map_err(|error| {
                 Failure::io(exit::NOT_POSSIBLE, format_args!("make the directory {}", parent.display()), &error)
             })?;
@@ -45,8 +45,8 @@ impl StateArgs {
         Log::read(&self.dir()?).map_err(failure)
     }
 
-    /// Reads the journal, to report active values on the machine of this root. It is an error if a journal should exist but is missing, or
-    /// if it does not describe this machine.
+    /// Reads the journal, to report active values on the machine of this root.
+    /// Fails if a journal should exist but is missing, or if the journal does not describe this machine.
     pub(crate) fn read_noted(&self, root: &Root) -> Result<Log, Failure> {
         let log = Log::read_noted(&self.dir()?).map_err(failure)?;
         log.describes(root).map_err(failure)?;
@@ -64,7 +64,7 @@ impl StateArgs {
         Ok(StateArgs { state: self.state.as_ref().map(|_| self.path()).transpose()? })
     }
 
-    /// The option ` --state DIR`, if the next command needs it to find the same journal. Else empty.
+    /// The option ` --state DIR` if the next command needs it to find the same journal, otherwise an empty text.
     pub(crate) fn again(&self) -> String {
         self.state
             .as_ref()
@@ -77,7 +77,8 @@ impl StateArgs {
         format!("`evenkeel revert{}`", self.again())
     }
 
-    /// The text for a journal that does not exist, as with a mistyped path or after a change by another user. `None` if it exists.
+    /// The text for a journal that does not exist, for example after a mistyped path or a change by another user.
+    /// `None` if the journal exists.
     pub(crate) fn without_journal(&self) -> Option<String> {
         let dir = self.path().ok().filter(|dir| !dir.join(JOURNAL).exists())?;
         Some(format!("There is no journal in {}: no change is recorded there.\n", dir.display()))
@@ -88,13 +89,14 @@ impl StateArgs {
         Ok(matches!(self.dir()?.symlink_metadata(), Err(error) if error.kind() == std::io::ErrorKind::NotFound))
     }
 
-    /// Root's journal, if it exists, the user named none, and this command therefore used the user's own.
+    /// Root's journal, if the user named no journal, root's exists,
+    /// and this command therefore used the user's own journal.
     pub(crate) fn of_root(&self) -> Option<&'static Path> {
         let system = Path::new(SYSTEM_DIR);
         (self.state.is_none() && !process::is_root() && system.exists()).then_some(system)
     }
 
-    /// The directory that the user named, or else the user's default one.
+    /// The directory that the user named, or else the user's default directory.
     fn dir(&self) -> Result<PathBuf, Failure> {
         match &self.state {
             Some(dir) => Ok(dir.clone()),
@@ -119,7 +121,8 @@ pub(crate) fn failure(error: StateError) -> Failure {
     }
 }
 
-/// The default directory of a user. The XDG base directory specification says that relative paths must be ignored.
+/// The default directory of a user.
+/// According to the XDG base directory specification, programs must ignore relative paths.
 fn user_dir(xdg_state_home: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     let absolute = |dir: &PathBuf| dir.is_absolute();
     let state_home = xdg_state_home.filter(absolute).or_else(|| Some(home.filter(absolute)?.join(".local/state")))?;

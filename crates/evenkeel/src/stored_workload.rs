@@ -1,4 +1,4 @@
-//! The workload of a stored session or search, as its file names it.
+//! The workload of a stored session or search, as recorded in the file.
 
 use crate::exit;
 use crate::failure::Failure;
@@ -6,9 +6,9 @@ use crate::workload_args::{WorkloadArgs, workload_of};
 
 /// The workload in the file of a session or search.
 pub(crate) struct Stored<'a> {
-    /// The arguments and the command of the workload, in shell syntax; none if an older evenkeel wrote the file.
+    /// The arguments and the command of the workload, in shell syntax; `None` if an older evenkeel wrote the file.
     pub(crate) arguments: Option<&'a str>,
-    /// The folder in which the workload was started; none if it is not known.
+    /// The folder in which the workload was started; `None` if it is unknown.
     pub(crate) folder: Option<&'a str>,
     /// The description of the workload.
     pub(crate) describes_itself: &'a str,
@@ -19,7 +19,9 @@ pub(crate) struct Stored<'a> {
 }
 
 impl Stored<'_> {
-    /// The workload to start: the stored one, in its folder, or the one that the user named, in this folder. The two must be the same.
+    /// The workload to start: the stored workload in its folder,
+    /// or the workload that the user named, in the current folder.
+    /// The two must be the same.
     pub(crate) fn workload(&self, asked: &WorkloadArgs) -> Result<WorkloadArgs, Failure> {
         let now = asked.line();
         match (self.arguments, now.is_empty()) {
@@ -34,7 +36,7 @@ impl Stored<'_> {
     fn restored(&self, then: &str) -> Result<WorkloadArgs, Failure> {
         let workload = workload_of(then)?;
         if workload.runs_command() && !self.is_ours {
-            // A file can come from anywhere, so its command runs only if the user repeats it.
+            // A file can come from anywhere, so evenkeel runs its command only if the user repeats the command.
             let cause = "its workload is a command, and evenkeel runs no command that only a file names";
             return Err(Failure::text(exit::WRONG_USE, "resume", cause)
                 .hint(format!("check the command, then run: {} {then}", self.again)));

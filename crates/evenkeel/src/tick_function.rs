@@ -15,10 +15,10 @@ pub(crate) fn parse(text: &str) -> Result<TickFunction, String> {
 
 /// The address of the function's first byte, in the programs of these processes.
 fn find(asked: &PlaceSpec, pids: &[u32]) -> Result<Probe, MeterError> {
-    // Probe only the entry of the function. A probe on its return is not needed, and is not safe in every program.
+    // Probe only the entry of the function. A probe on the return is unnecessary, and is not safe in every program.
     let of = |pids: &[u32]| probe::beginning_and_end(asked, &Until::Wait, pids);
     let found = match of(pids) {
-        // A server that was started by a script consists of two programs. The function may be in one of them.
+        // A server that a script started consists of two programs. Only one of them may have the function.
         Err(several @ NoPlace::Several { .. }) => {
             let mut each = pids.iter().filter_map(|pid| of(&[*pid]).ok());
             match (each.next(), each.next()) {

@@ -125,12 +125,12 @@ pub(crate) struct WindowArgs {
 }
 
 impl WindowArgs {
-    /// The length that the user named; none if the user named none.
+    /// The length that the user named; `None` if the user named no length.
     pub(crate) fn asked(self) -> Option<Duration> {
         self.window.or(self.window_ms)
     }
 
-    /// The same arguments, with a default length.
+    /// The same arguments, with this length as the default.
     pub(crate) fn or(self, window: Duration) -> WindowArgs {
         WindowArgs { window: self.asked().or(Some(window)), window_ms: None }
     }
@@ -147,7 +147,7 @@ pub(crate) struct SettleArgs {
 }
 
 impl SettleArgs {
-    /// The settle time that the user named; none if the user named none.
+    /// The settle time that the user named; `None` if the user named no time.
     pub(crate) fn asked(self) -> Option<Duration> {
         self.settle.or(self.settle_ms)
     }

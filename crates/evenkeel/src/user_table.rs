@@ -1,4 +1,4 @@
-//! Opens tables that the user names, and reports what is wrong with them.
+//! Opens tables that the user names, and reports their errors.
 
 use std::path::Path;
 
@@ -10,14 +10,15 @@ use crate::failure::Failure;
 
 const NAME_A_FILE: &str = "name a readable file; a relative path starts in the current folder";
 
-/// Opens a file of the user, which is read piece by piece. It may have at most `limit_bytes`.
+/// Opens a file that the user named, for reading piece by piece. The file may have at most `limit_bytes`.
 pub(crate) fn open(path: &Path, limit_bytes: u64) -> Result<UserFileReader, Failure> {
     let opened = UserFile::open(path, limit_bytes);
     let refused = |error| Failure::user_file(format_args!("read {}", path.display()), &error).or_hint(NAME_A_FILE);
     Ok(opened.map_err(refused)?.into_reader())
 }
 
-/// The failure of a table that can't be used. `columns` describes the expected columns. It is the hint if a column or a value is wrong.
+/// The failure of a table that can't be used.
+/// `columns` describes the expected columns, and is the hint if a column or a value is wrong.
 pub(crate) fn failure(path: &Path, error: &TableError, columns: &str) -> Failure {
     let tried = format_args!("read {}", path.display()).to_string();
     let failure = match error {

@@ -1,5 +1,5 @@
-//! Waivers: findings that a team accepts until a given day. They are in a TOML file, so each decision has a reason, an end, and a history
-//! in version control.
+//! Waivers: findings that a team accepts until a given day.
+//! A TOML file contains them, so each decision has a reason, an end, and a history in version control.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use toml::Spanned;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The default file. It may be missing.
+/// The default file. It is optional.
 pub(crate) const DEFAULT_FILE: &str = "/etc/evenkeel/waivers.toml";
 
-/// The maximum size of the file, in bytes: far more than a person writes.
+/// The maximum size of the file, in bytes. A person writes far less.
 const BYTES_MAX: u64 = 1 << 20;
 
 const HINT: &str = "a waiver is a [[waiver]] with id = \"…\" as `evenkeel audit --json` prints it (or knob = \"…\" for all of a \
@@ -76,7 +76,7 @@ struct Entry {
 }
 
 impl Waivers {
-    /// The waivers in a file that the user named.
+    /// Reads the waivers in a file that the user named.
     pub(crate) fn read(file: &Path) -> Result<Waivers, Failure> {
         let tried = || format!("read the waivers {}", file.display());
         let bytes =
@@ -95,7 +95,8 @@ impl Waivers {
         &self.file
     }
 
-    /// For each finding, in order, the waiver that is valid today, if any. Also notes for the user about the file.
+    /// Finds the waiver of each finding that is valid today, if any, in the order of the findings.
+    /// Also returns notes for the user about the file.
     pub(crate) fn judge(&self, advice: &[Advice], today: Date) -> (Vec<Option<&Waiver>>, Vec<String>) {
         let waived = advice.iter().map(|advice| {
             let mut of_finding = self.waivers.iter().filter(|waiver| waiver.waives(advice));
@@ -175,7 +176,7 @@ fn date(value: &toml::Value) -> Option<Date> {
         toml::Value::String(text) => text.clone(),
         _ => return None,
     };
-    // jiff also accepts longer texts that contain a date, and would ignore a time of day without an error.
+    // jiff also accepts longer texts that contain a date, and would silently ignore a time of day.
     let is_day = text.len() == "2027-03-31".len();
     is_day.then(|| text.parse().ok()).flatten()
 }

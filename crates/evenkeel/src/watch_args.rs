@@ -28,7 +28,7 @@ pub(crate) struct WatchArgs {
     /// Find no servers by their sockets
     #[arg(long)]
     no_find: bool,
-    /// Bound of a late tick [default: period / 4]
+    /// Limit of a late tick [default: period / 4]
     #[arg(long, value_name = "TIME", value_parser = times::time)]
     late: Option<Duration>,
     /// Keep the last 30 s, and write dumps to DIR
@@ -82,7 +82,7 @@ impl WatchArgs {
     /// # Errors
     /// If there is no folder for the journal.
     pub(crate) fn options(&self, root: &Root) -> Result<CollectorOptions, Failure> {
-        // The journal of this machine says nothing about another one.
+        // The journal of this machine does not describe another machine.
         let has_journal = root.kind() == RootKind::Live || self.state.state.is_some();
         let journal: Option<PathBuf> = has_journal.then(|| self.state.path()).transpose()?;
         Ok(CollectorOptions {

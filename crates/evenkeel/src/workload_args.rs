@@ -22,7 +22,7 @@ const USUAL: &str = "arena";
 /// The workload that runs the user's own command.
 const COMMAND: &str = "command";
 
-/// The machine of the simulated workload. All restarts of the workload use the same one.
+/// The machine of the simulated workload. All restarts of the workload use the same machine.
 static SIMULATED: OnceLock<SimulatedMachine> = OnceLock::new();
 
 /// The names of the built-in workloads.
@@ -30,7 +30,7 @@ fn names() -> Vec<PossibleValue> {
     evenkeel_workload::ALL.iter().map(|entry| PossibleValue::new(entry.name).help(entry.title)).collect()
 }
 
-/// Which server to measure, under which load.
+/// The server to measure, and its load.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub(crate) struct WorkloadArgs {
@@ -56,7 +56,7 @@ pub(crate) struct WorkloadArgs {
 /// Where server and load run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Where {
-    /// On CPUs of their own, where there are two
+    /// On separate CPUs, if two are available
     Apart,
     /// Both on one CPU
     Together,
@@ -75,14 +75,15 @@ impl From<Where> for Placement {
 }
 
 impl WorkloadArgs {
-    /// Starts the workload, and waits until it serves or `stop` is set.
+    /// Starts the workload, and waits until the workload serves or `stop` is set.
     pub(crate) fn start(&self, seed: u64, stop: &Arc<AtomicBool>) -> Result<Box<dyn Workload>, Failure> {
         let entry = self.entry()?;
         let options = Options { stop: Arc::clone(stop), ..self.options(seed)? };
         let started = match entry.name {
             COMMAND => {
                 let settings = self.of_command.settings()?;
-                // The server itself ends with evenkeel, but processes that it started would not. The guard ends them.
+                // The server itself ends with evenkeel, but processes that the server started would not end.
+                // The guard ends them.
                 let mut guard = Guard::start()?;
                 guard.hold(&Undo::EndServersOf(std::process::id()))?;
                 Command::start(&options, settings).map(|command| Box::new(command.keeping(Box::new(guard))) as _)
@@ -143,7 +144,8 @@ impl WorkloadArgs {
         })
     }
 
-    /// The placement of server and load. A server of the user without a load from evenkeel may use all CPUs, as in production.
+    /// The placement of server and load.
+    /// A user's server without a load from evenkeel may use all CPUs, as in production.
     fn place(&self) -> Result<Where, Failure> {
         Ok(self.placement.unwrap_or(if self.is_alone()? { Where::Free } else { Where::Apart }))
     }
@@ -153,7 +155,7 @@ impl WorkloadArgs {
         Ok(self.entry()?.name == COMMAND && !self.of_command.has_load())
     }
 
-    /// The workload that the user chose, or the default one.
+    /// The workload that the user chose, or the default workload.
     pub(crate) fn entry(&self) -> Result<&'static Entry, Failure> {
         let usual = if self.command.is_empty() { USUAL } else { COMMAND };
         let name = self.workload.as_deref().unwrap_or(usual);
@@ -164,7 +166,7 @@ impl WorkloadArgs {
         })
     }
 
-    /// Whether the user's own command is started.
+    /// Whether the workload runs the user's own command.
     pub(crate) fn runs_command(&self) -> bool {
         !self.command.is_empty() || !self.of_command.is_empty()
     }
@@ -174,7 +176,7 @@ impl WorkloadArgs {
         format!("{}{}", self.again(), self.command_again()).trim().to_owned()
     }
 
-    /// The arguments that choose the same workload, as words of a command line.
+    /// The arguments that select the same workload, as words of a command line.
     pub(crate) fn again(&self) -> String {
         let mut words = String::new();
         if let Some(name) = &self.workload {
@@ -192,13 +194,13 @@ impl WorkloadArgs {
         words + &self.of_command.again()
     }
 
-    /// The server's command as ` -- CMD`, to be added to a command line. Empty without a command.
+    /// The server's command as ` -- CMD`, for the end of a command line. Empty without a command.
     pub(crate) fn command_again(&self) -> String {
         if self.command.is_empty() { String::new() } else { format!(" -- {}", quoted(&self.command)) }
     }
 }
 
-/// The workload that these arguments choose. They are split as a shell does it.
+/// The workload that these arguments select. Splits the arguments as a shell would.
 pub(crate) fn workload_of(arguments: &str) -> Result<WorkloadArgs, Failure> {
     #[derive(Debug, clap::Parser)]
     #[command(no_binary_name = true)]

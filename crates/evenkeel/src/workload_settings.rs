@@ -1,6 +1,7 @@
-//! Settings of the workload itself, which can be compared like knobs of the host. Examples are `evenkeel prove
-//! workload.placement=together`, and, for everything that `--set` accepts, `evenkeel prove workload.work-us=306`. They are no knobs: no
-//! advice names them, and `apply` refuses them.
+//! Settings of the workload itself, which a trial can compare like knobs of the host.
+//! Examples are `evenkeel prove workload.placement=together`, and, for everything
+//! that `--set` accepts, `evenkeel prove workload.work-us=306`.
+//! They are not knobs: no advice names them, and `apply` refuses them.
 
 use std::sync::LazyLock;
 
@@ -35,7 +36,7 @@ static WHERE: Knob = Knob {
     advise,
 };
 
-/// The settings that `--set` accepts for at least one workload, by name. Each workload knows its own.
+/// The settings that `--set` accepts for at least one workload, by name. Each workload accepts only its own settings.
 static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
     let mut names: Vec<(&str, &'static str)> = Vec::new();
     for (text, title) in evenkeel_workload::ALL.iter().flat_map(|entry| entry.settings) {
@@ -45,7 +46,7 @@ static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
         }
     }
     let setting = |(name, title): (&str, &'static str)| Knob {
-        // Leaked once for each name of a fixed list.
+        // `leak` runs only once for each name of a fixed list.
         id: Box::leak(format!("{SETTING_PREFIX}{name}").into_boxed_str()),
         title,
         values: Values::Name,
@@ -73,7 +74,7 @@ fn advise(_: &Facts, _: &AdviceContext) -> Vec<Finding> {
 /// Parses a setting of the workload or of the host.
 ///
 /// # Errors
-/// If there is no such setting, or it does not accept the value.
+/// If no such setting exists, or the setting does not accept the value.
 pub(crate) fn parse(text: &str) -> Result<Setting, SettingError> {
     let Some((name, value)) = text.split_once('=').filter(|(name, _)| name.trim().starts_with(SETTING_PREFIX)) else {
         return Setting::parse(text);
@@ -93,7 +94,8 @@ pub(crate) fn find(name: &str) -> Result<&'static Knob, SettingError> {
     all.into_iter().find(|knob| knob.id == name).map_or_else(|| knobs::find(name), Ok)
 }
 
-/// Checks a value that only the workload understands. It must be one word that fits a command line and a report.
+/// Checks a value that only the workload can interpret.
+/// The value must be one word that fits a command line and a report.
 fn plain(knob: &'static Knob, value: &str) -> Result<String, SettingError> {
     let value = value.trim();
     let is_plain = value.bytes().all(|byte| byte.is_ascii_graphic()) && (1..=VALUE_BYTES_MAX).contains(&value.len());
@@ -107,7 +109,7 @@ fn plain(knob: &'static Knob, value: &str) -> Result<String, SettingError> {
     }
 }
 
-/// Checks that the workload accepts these settings, before anything is measured.
+/// Checks that the workload accepts these settings, before any measurement.
 ///
 /// # Errors
 /// If the workload has no such setting, or does not accept the value.

@@ -1,4 +1,5 @@
-//! Explains an invalid command line in plain words. The parser's own messages name types of the program, and suggest hidden commands.
+//! Explains an invalid command line in plain language.
+//! The parser's own messages name types of the program, and suggest hidden commands.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -10,7 +11,7 @@ use clap::{Arg, Command};
 
 use crate::failure::Failure;
 
-/// Words that other programs use for one of our commands.
+/// Words that other programs use for one of evenkeel's commands.
 const MEANT: &[(&str, &str)] = &[
     ("monitor", "watch"),
     ("top", "watch"),
@@ -22,7 +23,7 @@ const MEANT: &[(&str, &str)] = &[
     ("check", "verify"),
 ];
 
-/// Converts the parser's `error` about `line` to a failure. `whole` has all commands.
+/// Converts the parser's `error` about `line` to a failure. `whole` contains all commands.
 pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -> Failure {
     let (command, name) = command_of(whole, line);
     let help = format!("`{name} --help` lists");
@@ -33,7 +34,7 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
         ErrorKind::InvalidSubcommand => {
             let asked = first(ContextKind::InvalidSubcommand);
             let what = format!("{name} has no command {asked:?}");
-            // Prefer a command with the same meaning to one with a similar spelling.
+            // Prefer a command with the same meaning to a command with a similar spelling.
             let meant = MEANT.iter().find(|(word, command)| *word == asked && *command != name);
             let near = match meant {
                 Some((_, command)) => vec![(*command).to_owned()],
@@ -89,7 +90,7 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
     Failure::wrong_use(what).hint(hint)
 }
 
-/// The last command that the line names, and its words on the line.
+/// The last command that the line names, and the words of that command on the line.
 fn command_of<'c>(whole: &'c Command, line: &[OsString]) -> (&'c Command, String) {
     let (mut command, mut name) = (whole, "evenkeel".to_owned());
     for word in line.iter().skip(1).map(|word| word.to_string_lossy()) {
@@ -105,13 +106,14 @@ fn command_of<'c>(whole: &'c Command, line: &[OsString]) -> (&'c Command, String
     (command, name)
 }
 
-/// The subcommands of a command that help lists.
+/// The subcommands of a command that its help lists.
 fn commands(command: &Command) -> Vec<String> {
     let listed = command.get_subcommands().filter(|command| !command.is_hide_set());
     listed.map(|command| command.get_name().to_owned()).collect()
 }
 
-/// The words whose spelling is nearest to `asked`; empty if no word is similar. The parser's own measure ignores the order of letters.
+/// The words whose spelling is nearest to `asked`; empty if no word is similar.
+/// We do not use the parser's own measure, because it ignores the order of letters.
 pub(crate) fn nearest(asked: &str, words: &[String]) -> Vec<String> {
     const BEGINNING_CHARS_MIN: usize = 3;
     let begun: Vec<String> = words.iter().filter(|word| word.starts_with(asked)).cloned().collect();
@@ -125,13 +127,14 @@ pub(crate) fn nearest(asked: &str, words: &[String]) -> Vec<String> {
     by_edits.filter(|(edits, _)| Some(*edits) == fewest).map(|(_, word)| word.clone()).collect()
 }
 
-/// The options of a command that help lists.
+/// The options of a command that its help lists.
 fn options(command: &Command) -> Vec<String> {
     let listed = command.get_arguments().filter(|arg| !arg.is_hide_set());
     listed.filter_map(Arg::get_long).map(|long| format!("--{long}")).collect()
 }
 
-/// An argument as people write it: `<--pid <PID,…>|CMD>` becomes `--pid PID,… or CMD`, and `<GUIDE>...` becomes `GUIDE`.
+/// An argument in the form that people write:
+/// `<--pid <PID,…>|CMD>` becomes `--pid PID,… or CMD`, and `<GUIDE>...` becomes `GUIDE`.
 fn plain(arguments: &str) -> String {
     arguments.replace("...", "").replace(">|", "> or ").replace("|-", " or -").replace(['<', '>'], "")
 }
@@ -144,14 +147,14 @@ fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     }
 }
 
-/// An argument in short: `--goal <GOAL>` without its value, and `[TRANSACTION]...` without brackets and dots.
+/// A short form of an argument: `--goal <GOAL>` without its value, and `[TRANSACTION]...` without brackets and dots.
 fn short(argument: &str) -> String {
     let end = if argument.starts_with('-') { argument.find([' ', '[', '=']) } else { None };
     let argument = end.map_or(argument, |end| &argument[..end]);
     argument.trim_end_matches('.').trim_matches(['[', ']', '<', '>']).to_owned()
 }
 
-/// Why a value was refused, by a parser of evenkeel, of clap, or of the standard library.
+/// Why a parser of evenkeel, of clap, or of the standard library refused a value.
 fn cause(source: &(dyn Error + 'static)) -> String {
     if let Some(number) = source.downcast_ref::<ParseIntError>() {
         return match number.kind() {

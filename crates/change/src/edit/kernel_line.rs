@@ -1,23 +1,25 @@
-//! Edits kernel arguments in a file of another owner: an entry of the Boot Loader Specification, in its `options`
-//! lines, or `/etc/kernel/cmdline`, which contains only arguments.
+//! Edits kernel arguments in a file of another owner:
+//! the `options` lines of a Boot Loader Specification entry, or `/etc/kernel/cmdline`, which contains only arguments.
 //!
-//! Our arguments go to the end of the first such line, after two spaces. GRUB reads only the first `options` line. If that line has the
-//! word `--`, ours go before it, because the kernel passes all words after it to init. The kernel accepts any white space between
-//! arguments, but people and programs write one space. So two spaces mark our words, even if others are equal. The rest of the text is
-//! never parsed: order, repeats, quotes, variables, comments and odd spacing stay.
+//! Our arguments go to the end of the first line with arguments, after two spaces.
+//! GRUB reads only the first `options` line.
+//! If that line has the word `--`, our arguments go before it, because the kernel passes all words after `--` to init.
+//! The kernel accepts any white space between arguments, but people and programs write one space.
+//! So two spaces mark our words, even if other words are equal.
+//! We never parse the rest of the text: order, repeats, quotes, variables, comments and odd spacing stay.
 
 use crate::arguments;
 
-/// Precedes our arguments and marks them as ours.
+/// This mark precedes our arguments and identifies them.
 const MARK: &str = "  ";
 
 /// First words of entry lines that are not kernel arguments.
 const ENTRY_KEYS: [&str; 6] = ["title", "version", "linux", "initrd", "options", "efi"];
 
-/// The text with our arguments.
+/// The text with our arguments added.
 ///
 /// # Errors
-/// If the text has no kernel arguments to extend, or ends them in an open quote.
+/// If the text has no line of kernel arguments to extend, or ends with an open quote.
 pub(super) fn with(text: &str, arguments: &[String]) -> Result<String, String> {
     let ours = arguments.join(" ");
     if ours.is_empty() {
@@ -42,27 +44,28 @@ pub(super) fn with(text: &str, arguments: &[String]) -> Result<String, String> {
     Ok(format!("{head}{MARK}{ours}{rest}"))
 }
 
-/// If an entry has no such line, GRUB uses the arguments of its variable `default_kernelopts`, including root=.
+/// If an entry has no `options` line, GRUB uses the arguments of its variable `default_kernelopts`, including root=.
 const NO_OPTIONS: &str = "it has no `options` line with arguments: the boot loader gives such an entry its own default arguments, \
                           root= among them, and a line with ours alone would replace those";
 const NO_ARGUMENTS: &str = "it holds no kernel arguments, and ours alone would be a kernel without its root";
 
-/// The text without our arguments. If the mark is gone because somebody rewrote the line, the last equal word is removed. That is the word
-/// that we added, unless people moved it.
+/// The text without our arguments. If somebody rewrote the line, the mark is gone.
+/// Then we remove the last equal word, which is the word that we added unless people moved it.
 pub(super) fn without(text: &str, arguments: &[String]) -> String {
     let ours = arguments.join(" ");
     if ours.is_empty() {
         return text.to_owned();
     }
     let lines = lines(text);
-    // Earlier versions put ours at the end of the last line, even after `--`.
+    // Earlier versions put our arguments at the end of the last line, even after `--`.
     let found = lines.iter().find_map(|line| Some((line, marked(line.own(), &ours)?)));
     let found = found.or_else(|| lines.iter().rev().find_map(|line| Some((line, marked(line.body, &ours)?))));
     if let Some((line, at)) = found {
         let (head, rest) = (&text[..line.start], &text[line.start + line.body.len()..]);
         let (before, after) = (&line.body[..at], &line.body[at + MARK.len() + ours.len()..]);
         let is_last = matches!(rest, "" | "\n" | "\r\n");
-        // Earlier versions added a whole line. If the line before it had no newline, the newline in between is ours too.
+        // Earlier versions added a whole line.
+        // If the preceding line had no newline, the newline between the two lines is also ours.
         return match (before == OPTIONS && after.is_empty() && is_last, rest) {
             (true, "") => head.strip_suffix('\n').unwrap_or(head).to_owned(),
             (true, _) => head.to_owned(),
@@ -85,14 +88,14 @@ const OPTIONS: &str = "options";
 struct Line<'a> {
     /// Counted from 1.
     number: usize,
-    /// Where it begins in the text, in bytes.
+    /// Where the line begins in the text, in bytes.
     start: usize,
     /// Without its newline.
     body: &'a str,
 }
 
 impl<'a> Line<'a> {
-    /// The part before the word `--`, without the white space before that.
+    /// The part before the word `--`, without the white space in front of `--`.
     fn own(&self) -> &'a str {
         let end = arguments::end(self.body).unwrap_or(self.body.len());
         let own = &self.body[..end];
@@ -101,7 +104,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The `options` lines of an entry that have arguments; for other files, the lines that are neither empty nor comments.
+/// The `options` lines of an entry that have arguments. For other files, all lines except empty lines and comments.
 fn lines(text: &str) -> Vec<Line<'_>> {
     let is_entry = is_entry(text);
     let mut start = 0;
@@ -134,15 +137,15 @@ fn key(line: &str) -> &str {
     line.split_whitespace().next().unwrap_or_default()
 }
 
-/// The position of our mark in a line: after it come exactly our arguments, and then nothing or white space.
+/// The position of our mark in a line. Exactly our arguments follow the mark, and then nothing or white space.
 fn marked(body: &str, ours: &str) -> Option<usize> {
     let needle = format!("{MARK}{ours}");
     let ends_there = |at: &usize| body[at + needle.len()..].chars().next().is_none_or(char::is_whitespace);
     body.rmatch_indices(&needle).map(|(at, _)| at).find(ends_there)
 }
 
-/// The line without the last word that equals `argument`, and without the white space before it. The first word of an
-/// `options` line is not an argument, and quoted text is part of a value.
+/// The line without the last word that equals `argument`, and without the white space before that word.
+/// The first word of an `options` line is not an argument, and quoted text is part of a value.
 fn without_word(body: &str, argument: &str) -> String {
     let is_word = |(at, _): &(usize, &str)| {
         let (before, after) = (&body[..*at], &body[at + argument.len()..]);
@@ -153,7 +156,7 @@ fn without_word(body: &str, argument: &str) -> String {
     match body.rmatch_indices(argument).find(is_word) {
         Some((at, _)) => {
             let (before, after) = (body[..at].trim_end(), &body[at + argument.len()..]);
-            // For the first word, remove the white space after it too.
+            // For the first word, also remove the white space after the word.
             if before.is_empty() { after.trim_start().to_owned() } else { format!("{before}{after}") }
         }
         None => body.to_owned(),

@@ -1,5 +1,5 @@
-//! Tests the guarantees of editing: removing our content restores the text byte by byte, all other words keep their
-//! places, and adding twice equals adding once.
+//! Tests the guarantees of editing: removing our content restores the text byte by byte,
+//! all other words keep their places, and adding twice equals adding once.
 
 use expect_test::expect;
 use proptest::prelude::*;
@@ -282,7 +282,8 @@ fn ours() -> impl Strategy<Value = Vec<String>> {
     proptest::sample::subsequence(KNOWN, 1..4).prop_map(|words| words.into_iter().map(str::to_owned).collect())
 }
 
-/// The words that the kernel itself reads: this splits a line as its `parse_args` and `next_arg` do (`kernel/params.c`, `lib/cmdline.c`).
+/// The words that the kernel itself reads:
+/// this splits a line as its `parse_args` and `next_arg` do (`kernel/params.c`, `lib/cmdline.c`).
 fn read_by_kernel(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();

@@ -1,4 +1,5 @@
-//! The files of an image that contain kernel arguments, and obstacles in them that prevent our argument from taking effect.
+//! The files of an image that contain kernel arguments,
+//! and obstacles in them that prevent our argument from taking effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,14 +48,15 @@ pub(super) enum Obstacle<'a> {
     Other { argument: String, origin: Origin<'a> },
     /// The word `--` ends the kernel's part of the line before our argument.
     Ended(Origin<'a>),
-    /// A later file drops what ours adds.
+    /// A later file drops the arguments that our file adds.
     Replaced(Origin<'a>),
-    /// The file cannot take our arguments.
+    /// evenkeel cannot add our arguments to the file.
     Closed { path: &'a str, why: String },
 }
 
-/// The files that take our arguments. Their paths come from outside of this crate, so they are checked: each must be a file in the folder,
-/// and may not name a parent folder.
+/// The files to which evenkeel adds our arguments.
+/// Their paths come from outside of this crate, so we check them:
+/// each path must be a file in the folder, and may not name a parent folder.
 pub(super) fn entries<'a>(context: &PersistContext<'a>) -> impl Iterator<Item = &'a BootFile> {
     let is_name = |name: &str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+~@".contains(&byte);
@@ -71,7 +73,7 @@ pub(super) fn entries<'a>(context: &PersistContext<'a>) -> impl Iterator<Item = 
     })
 }
 
-/// The obstacle that prevents `argument` from taking effect. `ours` is the path of our file, if there is one.
+/// The obstacle that prevents `argument` from taking effect. `ours` is the path of our file, if any.
 pub(super) fn obstacle<'a>(context: &PersistContext<'a>, argument: &str, ours: &'a str) -> Option<Obstacle<'a>> {
     match context.facts.boot.loader.known() {
         Some(BootLoader::GrubDropIns) => in_defaults(context, argument, ours),
@@ -83,7 +85,7 @@ pub(super) fn obstacle<'a>(context: &PersistContext<'a>, argument: &str, ours: &
     }
 }
 
-/// Whether a word sets our argument to another value and is not from us.
+/// Whether a word sets our argument to another value, and evenkeel did not add the word.
 fn is_other(context: &PersistContext<'_>, word: &str, argument: &str) -> bool {
     arguments::is_same_name(word, argument) && word != argument && !context.own_arguments.iter().any(|own| own == word)
 }
@@ -136,7 +138,7 @@ fn in_entry<'a>(
             itself.into_iter().chain(values)
         });
         for (word, origin) in words {
-            // Our argument goes to the first line, before that line's own `--`.
+            // Our argument goes to the first line, before the `--` of that line.
             if arguments::is_end(word) && number == 0 {
                 return Some(Obstacle::Ended(origin));
             }
@@ -148,7 +150,7 @@ fn in_entry<'a>(
     None
 }
 
-/// GRUB's variables, each with all values that its files set. The boot decides which value counts.
+/// GRUB's variables, each with all values that its files set. The boot decides which value is used.
 struct Variables<'a>(BTreeMap<&'a str, Vec<(&'a str, Origin<'a>)>>);
 
 impl<'a> Variables<'a> {

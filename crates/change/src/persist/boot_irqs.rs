@@ -1,5 +1,6 @@
-//! The part of the boot script that finds interrupts. Their numbers change with a boot or with the number of queues. So
-//! the script finds them by the same rules as the facts (`network.rs` of `evenkeel-host`), and a test compares both.
+//! The part of the boot script that finds interrupts.
+//! Interrupt numbers change with a boot or with the number of queues.
+//! So the script uses the same rules as the facts (`network.rs` of `evenkeel-host`), and a test compares both.
 
 /// `interrupts INTERFACE NAME` prints numbers.
 pub(super) const INTERRUPTS: &str = r##"
@@ -61,7 +62,7 @@ interrupts() {
 }
 "##;
 
-/// Sets one interrupt, found by its name.
+/// Sets one interrupt, which the script finds by name.
 pub(super) const SERVE: &str = r##"
 # serve INTERFACE NAME CPUS
 serve() {

@@ -1,8 +1,9 @@
-//! Persists values under `/sys` and `/proc/irq`: a script that a unit runs at each boot.
+//! Persists values under `/sys` and `/proc/irq` with a script that a unit runs at each boot.
 //!
-//! It is a script and not `tmpfiles.d` because it finds interrupts by name, looks for queues and disks, and reads each
-//! value back. If a value does not take effect, it reports that, continues, and fails at its end, so that the unit
-//! shows as failed.
+//! We use a script and not `tmpfiles.d`, because a script can find interrupts
+//! by name, look for queues and disks, and read each value back.
+//! If a value does not take effect, the script reports that and continues.
+//! It then fails at its end, so that the unit shows as failed.
 
 use evenkeel_host::facts::{Nic, Version};
 use evenkeel_host::{Device, Place, Reading, Setting, TakesEffect, files_of};
@@ -67,9 +68,9 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// The kernel's version, if the setting's file has moved between kernels and this kernel has no such file.
+/// The kernel's version, if kernels moved the setting's file and this kernel has no such file.
 fn gone(context: &PersistContext<'_>, setting: &Setting) -> Option<Version> {
-    // The kernel of an image differs from that of the machine that builds it.
+    // The kernel of an image is not the kernel of the machine that builds the image.
     let version = context.facts.kernel.version.known().filter(|_| !context.is_image)?;
     let moved = matches!(setting.knob.place, Place::FileSince { .. });
     (moved && files_of(setting.knob, context.facts).is_empty()).then_some(*version)
@@ -85,9 +86,10 @@ fn is_of_network(setting: &Setting) -> bool {
     }
 }
 
-/// The unit runs after programs that set the same values at their start (TuneD, irqbalance), and before the server. Interfaces exist once
-/// the network is up. Waiting for udev to settle would wait for everything else too, and guarantees no interface. ExecStart names the shell
-/// because SELinux does not allow a service to execute a file of `/etc`.
+/// The unit runs after programs that set the same values at their start (TuneD, irqbalance), and before the server.
+/// Interfaces exist once the network is up.
+/// Waiting until udev settles would also wait for all other devices, and guarantees no interface.
+/// ExecStart names the shell because SELinux does not allow a service to execute a file of `/etc`.
 fn unit(context: &PersistContext<'_>, is_of_network: bool) -> String {
     let (wants, online) =
         if is_of_network { ("Wants=network-online.target\n", " network-online.target") } else { ("", "") };
@@ -109,7 +111,7 @@ WantedBy=multi-user.target
     )
 }
 
-/// One setting as a line of the script.
+/// Writes one setting as a line of the script.
 fn call(context: &PersistContext<'_>, setting: &Setting) -> Result<String, String> {
     let knob = setting.knob;
     match knob.place {
@@ -127,7 +129,7 @@ fn call(context: &PersistContext<'_>, setting: &Setting) -> Result<String, Strin
                 None => Ok(format!("each {} {text} {}/{file}", kind(reading), folders(device)?.pattern)),
                 Some(place) => {
                     let folder = (folders(device)?.folder)(place);
-                    let folder = folder.ok_or_else(|| format!("{place:?} is not the name of such a device"))?;
+                    let folder = folder.ok_or_else(|| format!("{place:?} is not the name of a device of this kind"))?;
                     Ok(format!("put {} {} {text}", kind(reading), word(&format!("{folder}/{file}"))))
                 }
             }
@@ -150,9 +152,9 @@ fn kind(reading: Reading) -> &'static str {
 /// Where the devices of a kind are.
 struct Folders {
     device: Device,
-    /// The pattern of their folders; the script excludes those without hardware.
+    /// The pattern of the device folders. The script skips folders of devices without hardware.
     pattern: &'static str,
-    /// The folder of one device; `None` for a name that could point elsewhere.
+    /// The folder of one device; `None` for a name that could point outside the folder.
     folder: fn(&str) -> Option<String>,
 }
 
@@ -207,7 +209,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && name.bytes().all(plain)
 }
 
-/// Whether a name is `before`, digits, `after`.
+/// Whether a name consists of `before`, digits and `after`.
 fn is_numbered(name: &str, before: &str, after: &str) -> bool {
     let digits = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
     digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
@@ -218,7 +220,7 @@ fn queue(place: &str, before: &str) -> Option<String> {
     (is_name(nic) && is_numbered(queue, before, "")).then(|| format!("/sys/class/net/{nic}/queues/{queue}"))
 }
 
-/// The interface and the name of the interrupt that has this number now.
+/// The interface and the name of the interrupt that currently has this number.
 fn interrupt<'a>(context: &PersistContext<'a>, number: &str) -> Result<(&'a str, &'a str), String> {
     let of_nic = |nic: &'a Nic| nic.irqs.iter().map(move |irq| (nic, irq));
     let (nic, irq) = context
@@ -228,7 +230,7 @@ fn interrupt<'a>(context: &PersistContext<'a>, number: &str) -> Result<(&'a str,
         .flat_map(of_nic)
         .find(|(_, irq)| irq.number.to_string() == number)
         .ok_or_else(|| {
-            format!("no interrupt {number} of a network interface is known, and the number alone would not last")
+            format!("interrupt {number} belongs to no known network interface, and interrupt numbers change at a boot")
         })?;
     if nic.irqs.iter().filter(|other| other.name == irq.name).count() > 1 {
         return Err(format!(
@@ -243,7 +245,7 @@ fn interrupt<'a>(context: &PersistContext<'a>, number: &str) -> Result<(&'a str,
     Ok((&nic.name, &irq.name))
 }
 
-/// The script, with only the functions that its calls need.
+/// The complete script, with only the functions that its calls need.
 fn script(calls: &str) -> String {
     let has = |function: &str| calls.lines().any(|line| line.split(' ').next() == Some(function));
     let parts: [(&[&str], &str); 5] = [
@@ -259,7 +261,8 @@ fn script(calls: &str) -> String {
     format!("{text}\n{calls}\nexit \"$failed\"\n")
 }
 
-/// The beginning of every script. Each value is written at once: the shell's `printf` writes such a short text in one call.
+/// The beginning of every script.
+/// The script writes each value at once: the shell's `printf` writes such a short text in one call.
 const BASE: &str = r##"#
 # Settings that only the running kernel knows; evenkeel-settings.service runs this at each boot. A value that did not take effect is reported,
 # and the rest is set all the same.

@@ -1,5 +1,5 @@
-//! A service that continues a trial over boots. The trial's state contains everything that the user typed. The unit contains none of it,
-//! because systemd splits and expands its lines.
+//! A service that continues a trial over boots. The trial's state contains everything that the user typed.
+//! The unit contains none of it, because systemd splits and expands its lines.
 
 use std::path::Path;
 
@@ -36,8 +36,9 @@ pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Resu
         })?);
     }
     let [program, dir, file] = paths[..] else { return Err("continue after a boot: a path is missing".to_owned()) };
-    // The unit is not oneshot, because its start, and so the boot, would take as long as the measurement. After the trial has removed its
-    // unit, systemd's usual start limit would apply and could stop it before it has finished.
+    // The unit is not oneshot, because its start, and so the boot, would last as long as the measurement.
+    // After the trial has removed its unit, systemd's default start limit would apply,
+    // and could stop the unit before the trial has finished.
     let text = format!(
         "{HEAD}[Unit]
 Description=Goes on with evenkeel's trial over boots

@@ -1,6 +1,7 @@
-//! Computes the kernel arguments from `/etc/default/grub` and the files of `/etc/default/grub.d`, with the line of each word. `update-grub`
-//! runs these files as shell; here they are only read. If a statement is not understood, its words count as possible additions, and no word
-//! counts as removed.
+//! Computes the kernel arguments from `/etc/default/grub`
+//! and the files of `/etc/default/grub.d`, with the line of each word.
+//! `update-grub` runs these files as shell scripts; this code only parses them.
+//! If a statement has an unknown form, its words count as possible additions, and no word counts as removed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,13 +10,13 @@ use std::str::CharIndices;
 
 use crate::arguments;
 
-/// The variable whose arguments every entry has. Ours go to their end.
+/// The variable whose arguments every entry has. evenkeel appends its arguments to this variable.
 pub(super) const LINUX: &str = "GRUB_CMDLINE_LINUX";
-/// The variable whose arguments all entries except recovery entries have, after those of `GRUB_CMDLINE_LINUX`.
+/// The variable whose arguments follow those of `GRUB_CMDLINE_LINUX` in all entries except recovery entries.
 const DEFAULT: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
 
-/// The maximum length of a value. The kernel accepts a line of at most 4,096 bytes. A file that doubles a variable on each line must not
-/// fill the memory.
+/// The maximum length of a value. The kernel accepts a line of at most 4,096 bytes.
+/// A file that doubles a variable on each line must not exhaust the memory.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Marks where our file is read.
@@ -49,13 +50,13 @@ pub(super) struct Line<'a> {
     pub(super) before: Vec<Word<'a>>,
     /// The words after ours.
     pub(super) after: Vec<Word<'a>>,
-    /// Where a file removes what our file adds.
+    /// Where another file removes the arguments that our file adds.
     pub(super) replaced: Option<Origin<'a>>,
-    /// Words of statements that are not understood.
+    /// Words of statements that the parser does not support.
     pub(super) maybe: Vec<Word<'a>>,
 }
 
-/// The line that results from the files, in the order in which they are read. `ours` is the path of our file.
+/// The kernel line that results from the files, in the order of reading. `ours` is the path of our file.
 pub(super) fn line<'a>(files: &[(&'a str, &'a str)], ours: &'a str) -> Line<'a> {
     let mut shell = Shell::default();
     let (first, last): (Vec<_>, Vec<_>) =
@@ -112,7 +113,7 @@ impl<'a> Value<'a> {
 #[derive(Debug, Default)]
 struct Shell<'a> {
     variables: BTreeMap<String, Value<'a>>,
-    /// Where each variable was set last.
+    /// Where the files set each variable last.
     set: BTreeMap<String, Origin<'a>>,
     maybe: Vec<Word<'a>>,
 }
@@ -120,7 +121,7 @@ struct Shell<'a> {
 impl<'a> Shell<'a> {
     fn run(&mut self, path: &'a str, text: &str) {
         let statements = statements(text);
-        // In a branch, the variable may or may not be set.
+        // In a branch, the shell may or may not set the variable.
         let is_sure = !statements.iter().any(|statement| statement.branches());
         for statement in &statements {
             self.take(statement, Origin { path, line: statement.line }, is_sure);
@@ -142,7 +143,7 @@ impl<'a> Shell<'a> {
         }
         for (name, adds, expanded, is_sure) in assigned {
             let value = self.variables.entry(name.to_owned()).or_default();
-            // In front of a command, an assignment applies only to that command.
+            // An assignment in front of a command applies only to that command.
             if is_sure && !adds && rest.is_empty() {
                 *value = Value::default();
             } else {
@@ -153,7 +154,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Records the words of a statement that affects the line but is not understood.
+    /// Records the words of a statement that affects the line but that the parser does not support.
     fn guess(&mut self, text: &str, origin: Origin<'a>) {
         if text.contains(LINUX) {
             let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-=,/+@".contains(letter);
@@ -182,7 +183,7 @@ impl<'a> Shell<'a> {
     }
 }
 
-/// Splits `NAME=` or `NAME+=` from the beginning of a text: the name, whether the value is added, and the rest.
+/// Splits `NAME=` or `NAME+=` from the beginning of a text. Returns the name, whether the value is added, and the rest.
 fn assignment(text: &str) -> Option<(&str, bool, &str)> {
     let (name, value) = text.split_once('=')?;
     let (name, adds) = name.strip_suffix('+').map_or((name, false), |name| (name, true));
@@ -192,12 +193,12 @@ fn assignment(text: &str) -> Option<(&str, bool, &str)> {
     is_name.then_some((name, adds, value))
 }
 
-/// One shell word, without quotes and with its variables expanded.
+/// Expands one shell word: removes quotes and expands variables.
 struct Expansion<'s, 'a> {
     shell: &'s Shell<'a>,
     origin: Origin<'a>,
     value: Value<'a>,
-    /// Text that is not in the value yet.
+    /// Expanded text that is not in the value yet.
     text: String,
     is_sure: bool,
 }
@@ -236,7 +237,7 @@ impl<'a> Expansion<'_, 'a> {
         ""
     }
 
-    /// Reads a variable after a `$`. Returns whether it opens a command, whose text then follows.
+    /// Reads a variable after a `$`. Returns whether the `$` starts a command, whose text then follows.
     fn variable(&mut self, rest: &mut Peekable<CharIndices<'_>>) -> bool {
         let part = |(_, letter): &(usize, char)| letter.is_ascii_alphanumeric() || *letter == '_';
         if rest.next_if(|(_, next)| *next == '(').is_some() {
@@ -276,10 +277,10 @@ impl<'a> Expansion<'_, 'a> {
 /// A statement of the shell.
 #[derive(Debug)]
 struct Statement {
-    /// Where it begins, counted from 1.
+    /// The line where the statement begins, counted from 1.
     line: usize,
     text: String,
-    /// Whether it runs depending on the result of the previous statement.
+    /// Whether the statement runs depending on the result of the previous statement.
     is_joined: bool,
 }
 

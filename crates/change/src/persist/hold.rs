@@ -1,4 +1,4 @@
-//! Persists limits that last only while a process keeps a device open, with a small service that does only that.
+//! Persists limits that last only while a process keeps a device open. A small service keeps the device open.
 
 use evenkeel_host::{Place, Setting, TakesEffect};
 
@@ -14,7 +14,7 @@ pub(super) const RECIPE: Recipe =
 
 fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     let mut plan = PersistPlan::default();
-    // There is only one place, so only the last setting counts.
+    // All settings have the same place, so only the last setting counts.
     let Some((setting, _)) = settings.split_last() else { return plan };
     if let Some(init) = units::other_init(context) {
         let todo = format!("start at boot: sh -c '{}'", shell(0).replace("0x00000000", "VALUE"));
@@ -44,13 +44,14 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// The kernel accepts four bytes, or a hexadecimal number in ten characters (`pm_qos_interface.rst`). The number has no byte order, and no
-/// bytes that are special for a shell or systemd. It must be a single write: `echo` writes such a short text in one call.
+/// The kernel accepts four bytes, or a hexadecimal number in ten characters (`pm_qos_interface.rst`).
+/// The hexadecimal number has no byte order, and no bytes that are special for a shell or systemd.
+/// The number must be a single write: `echo` writes such a short text in one call.
 fn shell(value_us: i32) -> String {
     format!("exec 3>{DEVICE} && echo 0x{value_us:08x} >&3 && exec sleep infinity")
 }
 
-/// The condition prevents the shell from creating a plain file of that name on a kernel without the device.
+/// The unit's condition prevents the shell from creating a plain file of that name on a kernel without the device.
 fn unit(context: &PersistContext<'_>, value_us: i32) -> String {
     format!(
         "{HEAD}[Unit]

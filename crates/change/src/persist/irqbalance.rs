@@ -1,7 +1,7 @@
 //! Persists the CPUs that irqbalance avoids: a variable in the file that its unit reads.
 //!
-//! A package owns the file, and irqbalance has no drop-in folder. So we add a block at its end: the last of several assignments in an
-//! `EnvironmentFile=` counts.
+//! A package owns the file, and irqbalance has no drop-in folder.
+//! So evenkeel adds a block at the end of the file: the last of several assignments in an `EnvironmentFile=` counts.
 
 use evenkeel_host::{Fact, Lasts, Setting, TakesEffect};
 use evenkeel_sys::CpuSet;
@@ -67,8 +67,9 @@ fn file(context: &PersistContext<'_>) -> Option<&'static str> {
     }
 }
 
-/// Before 1.8.0, irqbalance read only the mask; since then it warns about the mask and reads the list. A release whose
-/// updates crossed that version gets both.
+/// Whether irqbalance reads the mask.
+/// Before 1.8.0, irqbalance read only the mask; since then it warns about the mask and reads the list.
+/// A release whose updates crossed that version gets both the mask and the list.
 fn reads_the_mask(context: &PersistContext<'_>) -> bool {
     let Some(distribution) = context.facts.machine.distribution.known() else { return false };
     let major = |version: &String| version.split('.').next().unwrap_or_default().parse::<u32>().ok();

@@ -1,8 +1,9 @@
-//! Persists kernel arguments, for each boot loader.
+//! Persists kernel arguments, with one method for each boot loader.
 //!
-//! evenkeel adds arguments and changes none. If another owner has set an argument of the same name, that argument stays, and evenkeel
-//! reports it. Adding ours would not help. For some arguments both values count and for others the last one, and nobody would remember what
-//! each boot entry had.
+//! evenkeel adds arguments and changes none.
+//! If another owner has set an argument of the same name, that argument stays, and evenkeel reports it.
+//! Adding our argument would not help. For some arguments both values count, and for others only the last value.
+//! And nobody would remember the arguments of each boot entry.
 
 use std::fmt::Write;
 
@@ -15,7 +16,7 @@ use super::recipe::{HEAD, PersistContext, Recipe, refuse};
 use crate::arguments;
 use crate::persist_plan::{Carried, Content, PersistPlan, PersistedCommand, PersistedFile};
 
-/// Read after `/etc/default/grub` and after the cloud image's `50-cloudimg-settings.cfg`.
+/// GRUB reads this file after `/etc/default/grub` and after the cloud image's `50-cloudimg-settings.cfg`.
 const GRUB_DROP_IN: &str = "/etc/default/grub.d/90-evenkeel.cfg";
 
 pub(super) const RECIPE: Recipe = Recipe { takes: |setting| name(setting).is_some(), plan };
@@ -80,9 +81,10 @@ fn is_plain(argument: &str) -> bool {
     argument.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-=,:+/@".contains(&byte))
 }
 
-/// An argument of the same name that another owner passed to the running kernel. An argument with the same value does no harm.
+/// An argument of the same name that another owner passed to the running kernel.
+/// An argument with the same value does no harm.
 fn others<'a>(context: &PersistContext<'a>, name: &str, argument: &str) -> Option<&'a str> {
-    // A mounted image may show the /proc of the build machine.
+    // A mounted image may contain the /proc of the build machine.
     let booted = context.facts.kernel.command_line.known().filter(|_| !context.is_image)?;
     booted
         .iter()
@@ -97,7 +99,7 @@ fn in_image<'a>(context: &PersistContext<'a>, argument: &str) -> Option<Obstacle
     if context.is_image { boot_files::obstacle(context, argument, GRUB_DROP_IN) } else { None }
 }
 
-/// Why an argument is refused, and what to do.
+/// Why evenkeel refuses an argument, and what to do.
 fn words_of(obstacle: &Obstacle<'_>, ours: &str) -> (String, String) {
     match obstacle {
         Obstacle::Other { argument, origin } => (
@@ -125,10 +127,11 @@ fn words_of(obstacle: &Obstacle<'_>, ours: &str) -> (String, String) {
     }
 }
 
-/// `update-grub` runs these files as shell. Each line adds one argument to the earlier ones.
+/// Writes the drop-in for GRUB. `update-grub` runs such files as shell scripts.
+/// Each line adds one argument to the earlier arguments.
 ///
-/// Use `GRUB_CMDLINE_LINUX` and not `…_DEFAULT`, because recovery entries lack the latter. A kernel that needs an argument to run well
-/// needs it in recovery too.
+/// Use `GRUB_CMDLINE_LINUX` and not `…_DEFAULT`, because recovery entries lack the latter.
+/// A kernel that needs an argument to run well needs it in recovery too.
 fn grub_drop_in(arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     let mut text = HEAD.to_owned();
     for (setting, argument) in arguments {
@@ -146,9 +149,10 @@ fn grub_drop_in(arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     });
 }
 
-/// `grubby` changes every entry, and the source of arguments for future kernels. It has no file for us, so each
-/// argument is a command. An argument that the kernel already has from another owner gets no command: undoing it would
-/// remove what was there before.
+/// `grubby` changes every entry, and the source of arguments for future kernels.
+/// evenkeel has no file of its own there, so each argument is a command.
+/// An argument that the kernel already has from another owner gets no command,
+/// because the undo would remove the other owner's argument.
 fn grubby(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     let booted = context.facts.kernel.command_line.known().map(Vec::as_slice).unwrap_or_default();
     for (setting, argument) in arguments {
@@ -174,7 +178,7 @@ fn grubby(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan: 
     }
 }
 
-/// Nobody runs `grubby` in an image. So we edit the entries, and the source for entries of future kernels.
+/// Nobody runs `grubby` in an image. So evenkeel edits the entries, and the source for entries of future kernels.
 fn entries(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     let paths: Vec<&String> = boot_files::entries(context).map(|file| &file.path).collect();
     if paths.is_empty() {

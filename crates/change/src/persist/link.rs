@@ -1,12 +1,15 @@
-//! Persists ethtool settings of drivers (queues, rings, coalescing) in `.link` files, which udev applies when an
-//! interface appears.
+//! Persists ethtool settings of drivers (queues, rings, coalescing) in `.link` files, which udev applies
+//! when an interface appears.
 //!
-//! We do not use `nmcli` on Red Hat. NetworkManager keeps such settings in a connection, which may have any name, come from cloud-init, or
-//! apply to no particular interface. udev applies `.link` files there as everywhere.
+//! On Red Hat, evenkeel does not use `nmcli`.
+//! NetworkManager keeps such settings in a connection,
+//! which may have any name, come from cloud-init, or apply to no particular interface.
+//! udev also applies `.link` files on Red Hat.
 //!
-//! Only the first `.link` file that matches an interface counts. So ours must repeat the settings of the distribution's `99-default.link`,
-//! or interfaces lose their names. If netplan wrote a file for an interface, ours must not come before it, and also goes into that file's
-//! drop-in folder.
+//! udev applies only the first `.link` file that matches an interface.
+//! So our file must repeat the settings of the distribution's `99-default.link`, or interfaces lose their names.
+//! If netplan wrote a file for an interface, our file must not come before it.
+//! Then our settings also go into the drop-in folder of netplan's file.
 
 use std::fmt::Write;
 
@@ -37,7 +40,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
         let (why, todo) = why_not(context, &nics, setting).unwrap_or_default();
         plan.cannot.push(refuse(setting, why, todo));
     }
-    // Interfaces with their own settings come first: their files must match before those of the driver.
+    // Interfaces with their own settings come first: their files must match before the files of the driver.
     let alone = |nic: &Nic| settings.iter().any(|setting| setting.place.as_ref() == Some(&nic.name));
     for nic in nics.iter().filter(|nic| alone(nic)) {
         if let Some(name) = name_match(nic) {
@@ -67,8 +70,8 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// The file name and match for a driver. An image does not know its interfaces yet. There it matches any cloud driver, but no software
-/// interface, because those have no rings.
+/// The file name and match for a driver. An image does not know its interfaces yet.
+/// There the file matches any cloud driver, but no software interface, because software interfaces have no rings.
 fn drivers<'a>(context: &PersistContext<'_>, nics: &[&'a Nic]) -> impl Iterator<Item = (&'a str, &'a str)> {
     let mut drivers: Vec<(&str, &str)> = nics.iter().filter_map(|nic| driver(nic)).map(|name| (name, name)).collect();
     drivers.sort_unstable();
@@ -111,7 +114,8 @@ fn why_not(context: &PersistContext<'_>, nics: &[&Nic], setting: &Setting) -> Op
     }
 }
 
-/// The keys for one interface, or for all interfaces of a driver. If one knob has several settings, the last one counts.
+/// The keys for one interface, or for all interfaces of a driver.
+/// If one knob has several settings, the last one counts.
 fn keys(settings: &[&Setting], nic: Option<&Nic>) -> String {
     let is_meant = |setting: &&&Setting| match (&setting.place, nic) {
         (None, _) => true,
@@ -122,7 +126,7 @@ fn keys(settings: &[&Setting], nic: Option<&Nic>) -> String {
         let last = settings.iter().rev().filter(|setting| setting.knob.id == knob.id).find(is_meant)?;
         row(last).map(|(keys, _)| keys.replace("{}", &last.value))
     };
-    // The order of these files never changes, so an equal file is not rewritten.
+    // The order of these files never changes, so evenkeel does not rewrite an equal file.
     knobs::ALL.iter().rev().filter_map(of_knob).collect()
 }
 
@@ -134,8 +138,9 @@ fn add(context: &PersistContext<'_>, plan: &mut PersistPlan, path: &str, matchin
     plan.files.push(PersistedFile { path: path.to_owned(), content: Content::Whole { text, mode: 0o644 } });
 }
 
-/// Netplan's file for an interface comes before ours and is recreated at each boot (cloud-init uses netplan on Debian and Ubuntu). Its
-/// drop-in folder adds to it. If there is no such file, nothing reads the folder.
+/// Netplan's file for an interface comes before ours,
+/// and netplan recreates it at each boot (cloud-init uses netplan on Debian and Ubuntu).
+/// The drop-in folder of netplan's file adds to that file. If netplan's file does not exist, nothing reads the folder.
 fn netplan(context: &PersistContext<'_>, plan: &mut PersistPlan, nic: &Nic, keys: &str) {
     let id = context.facts.machine.distribution.known().map(|distribution| distribution.id.as_str());
     if keys.is_empty() || !matches!(id, Some("debian" | "ubuntu")) || !is_name(&nic.name) {
@@ -146,13 +151,13 @@ fn netplan(context: &PersistContext<'_>, plan: &mut PersistPlan, nic: &Nic, keys
     plan.files.push(PersistedFile { path, content: Content::Whole { text, mode: 0o644 } });
 }
 
-/// The content of the distribution's `99-default.link`. Hardware addresses stay under either policy.
+/// The content of the distribution's `99-default.link`. Under both address policies, hardware addresses stay the same.
 fn defaults(context: &PersistContext<'_>) -> String {
     let mut text =
         "NamePolicy=keep kernel database onboard slot path\nAlternativeNamesPolicy=database onboard slot path"
             .to_owned();
-    // The content in systemd 255 and newer; this program knows it and does not read it here. Without it, a program may not find an
-    // interface by its alternative name.
+    // The content in systemd 255 and newer. This program has a copy and does not read the file.
+    // Without this line, a program may not find an interface by its alternative name.
     if systemd_version(context).is_some_and(|version| version >= 255) {
         text.push_str(" mac");
     }
@@ -160,8 +165,10 @@ fn defaults(context: &PersistContext<'_>) -> String {
     text
 }
 
-/// A capture contains no addresses, so the place in the machine identifies an interface. Its predictable name comes from that place, and
-/// udev knows it before it applies `.link` files. A kernel name is the name from the start.
+/// The match line for one interface.
+/// A capture contains no addresses, so the place in the machine identifies an interface.
+/// The predictable name comes from that place, and udev knows the place before it applies `.link` files.
+/// A kernel name is the name from the start.
 fn name_match(nic: &Nic) -> Option<String> {
     let name = nic.name.as_str();
     if !is_name(name) {
@@ -190,7 +197,7 @@ fn name_match(nic: &Nic) -> Option<String> {
     Some(format!("Property=ID_NET_NAME_{property}={name}"))
 }
 
-/// Names become parts of paths and lines, so allow only harmless characters.
+/// Whether a name is safe. Names become parts of paths and lines, so allow only harmless characters.
 fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=15).contains(&name.len()) && name.bytes().all(plain)
@@ -202,7 +209,8 @@ fn driver(nic: &Nic) -> Option<&str> {
     ((1..=64).contains(&driver.len()) && driver.bytes().all(plain)).then_some(driver)
 }
 
-/// The systemd version of a distribution's release, from a list in this program; `None` for a release that is not listed.
+/// The systemd version of a distribution's release, from a list in this program;
+/// `None` for a release that is not listed.
 fn systemd_version(context: &PersistContext<'_>) -> Option<u32> {
     let distribution = context.facts.machine.distribution.known()?;
     let major: u32 = distribution.version.as_ref()?.split('.').next()?.parse().ok()?;

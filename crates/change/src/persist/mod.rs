@@ -1,10 +1,12 @@
-//! Makes settings persist over a boot, with one recipe per file. Each recipe takes its own settings and returns files and commands. All
-//! recipes are pure. A recipe writes our own drop-ins wherever programs read them. It edits a file of another owner only if there is no
-//! other way.
+//! Makes settings persist over a boot, with one recipe per file.
+//! Each recipe takes its own settings and returns files and commands. All recipes are pure.
+//! A recipe writes evenkeel's own drop-ins wherever programs read drop-ins.
+//! A recipe edits a file of another owner only if no other method exists.
 //!
-//! No recipe writes `/etc/modprobe.d`. Of all knobs only `haltpoll.guest_halt_poll_ns` is a module parameter. Its module is the idle
-//! governor, which Linux always builds in (`bool` in `drivers/cpuidle/Kconfig`). Nothing loads it, so nothing would read `options
-//! haltpoll`. The boot script writes the parameter instead.
+//! No recipe writes `/etc/modprobe.d`. Of all knobs only `haltpoll.guest_halt_poll_ns` is a module parameter.
+//! Its module is the idle governor, which Linux always builds in (`bool` in `drivers/cpuidle/Kconfig`).
+//! Nothing loads a built-in module, so nothing would read `options haltpoll`.
+//! The boot script writes the parameter instead.
 
 mod boot_files;
 mod boot_irqs;
@@ -37,8 +39,9 @@ use evenkeel_host::{Clash, Facts, Place, Setting};
 use self::recipe::{Recipe, refuse};
 use crate::persist_plan::{Cannot, PersistPlan, PersistedCommand};
 
-/// The plan that makes `settings` persist over a boot. If two settings write the same place, or the kernel resets one when the other is
-/// set, the later one counts.
+/// The plan that makes `settings` persist over a boot.
+/// If two settings write the same place, or the kernel resets one setting
+/// when the other is set, the later setting counts.
 pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     let mut plan = PersistPlan::default();
     if !context.is_image && is_of_container(context.facts) {
@@ -65,27 +68,28 @@ pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     plan
 }
 
-/// Whether the root belongs to a container. The agent of a Kubernetes node runs in a container too, but has changed into the root of its
-/// host. A container's root is on an overlay of layers, and a host's root is on a disk.
+/// Whether the root belongs to a container.
+/// The agent of a Kubernetes node also runs in a container, but has changed into the root of its host.
+/// A container's root is on an overlay of layers; a host's root is on a disk.
 fn is_of_container(facts: &Facts) -> bool {
     let machine = &facts.machine;
     let is_in_container = machine.container.known().is_some_and(|container| *container != Container::None);
     is_in_container && machine.has_mark_of_container && facts.disks.root.known().is_none()
 }
 
-/// Values were checked when the user typed them. Here they become lines of files that root's programs read, so they are
-/// checked again.
+/// Whether a value has only plain characters. evenkeel checked values when the user typed them.
+/// Here they become lines of files that root's programs read, so evenkeel checks them again.
 fn is_plain(setting: &Setting) -> bool {
     let plain = |text: &str| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     plain(&setting.value) && setting.place.as_deref().is_none_or(plain)
 }
 
-/// Merges equal commands at the place of the first, after all files that trigger any of them.
+/// Merges equal commands. The merged command runs where the first would, after all files that trigger any of them.
 fn merged(commands: Vec<PersistedCommand>) -> Vec<PersistedCommand> {
     let mut once: Vec<PersistedCommand> = Vec::new();
     for command in commands {
         match once.iter_mut().find(|other| other.argv == command.argv && other.undo == command.undo) {
-            // This command always runs, whatever changed.
+            // This command always runs, even if no file changed.
             Some(first) if first.after.is_empty() || command.after.is_empty() => first.after.clear(),
             Some(first) => {
                 let new: Vec<String> = command.after.into_iter().filter(|file| !first.after.contains(file)).collect();

@@ -12,21 +12,22 @@ pub struct PersistContext<'a> {
     pub facts: &'a Facts,
     /// The systemd unit of the server, such as `memcached.service`, for settings of its process.
     pub unit: Option<&'a ServiceName>,
-    /// The path of this program on the machine, for the unit that verifies after a boot; `None` if the program is not installed.
+    /// The path of this program on the machine, for the unit that verifies after a boot;
+    /// `None` if the program is not installed.
     pub program: Option<&'a str>,
-    /// Whether the root is not running. Then no program can be notified.
+    /// Whether the root is an image that does not run. Then evenkeel can notify no program.
     pub is_image: bool,
-    /// The files of an image that contain its kernel arguments, as [`boot_files`](super::boot_files) reads them; empty
-    /// for a running machine.
+    /// The files of an image that contain its kernel arguments,
+    /// as [`boot_files`](super::boot_files) reads them; empty for a running machine.
     pub boot_files: &'a [BootFile],
-    /// The kernel arguments that earlier evenkeel transactions added and that are still in force, as `NAME=VALUE`. All
-    /// other arguments of the kernel belong to other owners, and are neither replaced nor removed.
+    /// The kernel arguments that earlier evenkeel transactions added and that are still in force, as `NAME=VALUE`.
+    /// All other arguments of the kernel belong to other owners, and evenkeel neither replaces nor removes them.
     pub own_arguments: &'a [String],
 }
 
 /// One way to make settings persist over a boot.
 pub(super) struct Recipe {
-    /// Whether it handles a setting; no two recipes handle the same one.
+    /// Whether the recipe handles a setting. No two recipes handle the same setting.
     pub(super) takes: fn(&Setting) -> bool,
     /// Makes these settings persist.
     pub(super) plan: fn(&PersistContext<'_>, &[&Setting]) -> PersistPlan,
@@ -46,6 +47,6 @@ pub(crate) const HEAD: &str =
 pub struct BootFile {
     /// Its path in the image.
     pub path: String,
-    /// Its text, or why it cannot be read.
+    /// The text of the file, or why evenkeel cannot read it.
     pub text: Result<String, String>,
 }

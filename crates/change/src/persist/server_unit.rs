@@ -1,4 +1,4 @@
-//! Persists properties of the server's own process: a drop-in for its systemd unit, if the user names the unit.
+//! Persists properties of the server's own process, in a drop-in for its systemd unit. The user must name the unit.
 
 use std::fmt::Write;
 
@@ -60,7 +60,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// The server's unit, or why there is none and what to do.
+/// The server's unit, or why no unit can be used and what to do.
 fn unit<'a>(context: &PersistContext<'a>) -> Result<&'a str, (String, String)> {
     if let Some(init) = units::other_init(context) {
         return Err((format!("this system uses {init}, and evenkeel can only create systemd units"), String::new()));

@@ -1,5 +1,5 @@
-//! Drop-ins for the systemd services of sessions: the CPUs and the memory node of each, and its weight. They come from a placement of
-//! sessions, not from a setting.
+//! Drop-ins for the systemd services of sessions: the CPUs, the memory node and the weight of each.
+//! These values come from a placement of sessions, not from a setting.
 
 use std::fmt::Write;
 
@@ -13,13 +13,14 @@ use super::units;
 use crate::ServiceName;
 use crate::persist_plan::{Carried, Content, PersistPlan, PersistedFile};
 
-/// The maximum number of services of one transaction, whose record the journal holds in one line.
+/// The maximum number of services in one transaction. The journal holds the record of a transaction in one line.
 pub const SESSION_UNITS_MAX: usize = 1000;
 
-/// The name of our file in the folder of each service. `90-evenkeel.conf` has the settings of the one server that the user names.
+/// The name of our file in each service's folder.
+/// A different file, `90-evenkeel.conf`, has the settings of the one server that the user names.
 const FILE: &str = "91-evenkeel-pack.conf";
 
-/// Shows whether systemd manages version 2 of control groups, and with which controllers.
+/// This file shows whether systemd manages version 2 of control groups, and with which controllers.
 const CONTROLLERS: &str = "/sys/fs/cgroup/cgroup.controllers";
 
 /// How systemd gives a service its CPUs.
@@ -34,10 +35,10 @@ pub enum UnitLines {
 }
 
 impl UnitLines {
-    /// Finds what this machine offers.
+    /// Finds the method that this machine offers.
     ///
     /// # Errors
-    /// Why that is unknown.
+    /// Why the method is unknown.
     pub fn of_machine(root: &Root) -> Result<UnitLines, String> {
         match root.text(CONTROLLERS) {
             Ok(text) if text.split_whitespace().any(|controller| controller == "cpuset") => Ok(UnitLines::ControlGroup),
@@ -62,7 +63,7 @@ const FOLDERS: [&str; 7] = [
 /// Whether systemd has a unit of this name. A drop-in alone does not create a unit.
 ///
 /// # Errors
-/// Why that is unknown.
+/// Why the answer is unknown.
 pub fn has_unit_file(root: &Root, unit: &ServiceName) -> Result<bool, String> {
     let mut names = vec![unit.to_string(), unit.template()];
     names.dedup();
@@ -77,19 +78,19 @@ pub fn has_unit_file(root: &Root, unit: &ServiceName) -> Result<bool, String> {
     unknown.map_or(Ok(false), Err)
 }
 
-/// Whether a path is that of a drop-in that `pack apply` wrote.
+/// Whether a path is the path of a drop-in that `pack apply` wrote.
 pub fn is_session_unit(path: &str) -> bool {
     path.starts_with(units::UNITS) && path.ends_with(&format!("/{FILE}"))
 }
 
-/// The service of one session, and what it gets.
+/// The service of one session, and its CPUs, memory node and weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionUnit {
     /// The service's name.
     pub unit: ServiceName,
     /// The CPUs that the service may run on.
     pub cpus: CpuSet,
-    /// The memory node that its memory is bound to; `None` if it is not bound.
+    /// The memory node to which the service's memory is bound; `None` if it is not bound.
     pub node: Option<u32>,
     /// The service's weight for the scheduler; `None` keeps the default.
     pub cpu_weight: Option<u32>,
@@ -101,7 +102,9 @@ impl SessionUnit {
         format!("{}/{}.d/{FILE}", units::UNITS, self.unit)
     }
 
-    /// The text of its drop-in. systemd adds a list to the list of an earlier file, so each list begins with an empty one, which clears it.
+    /// The text of the drop-in.
+    /// systemd appends a list to the list of an earlier file,
+    /// so each list begins with an empty value, which clears the list.
     fn text(&self, lines: UnitLines) -> String {
         let mut text = format!("{HEAD}[Service]\n");
         let cpus = &self.cpus;
@@ -126,10 +129,11 @@ impl SessionUnit {
 /// The first line of each drop-in.
 const HEAD: &str = "# Written by `evenkeel pack apply`; `evenkeel revert` removes it.\n";
 
-/// The drop-ins of these services, and steps by which `verify` shows which of them run with their CPUs.
+/// The drop-ins of these services, and steps. With the steps, `verify` shows which services run on their CPUs.
 ///
 /// # Errors
-/// If this machine does not use systemd, or there are too many services. The message continues a sentence that begins with "failed to".
+/// If this machine does not use systemd, or there are too many services.
+/// The message continues a sentence that begins with "failed to".
 pub fn session_units(facts: &Facts, lines: UnitLines, sessions: &[SessionUnit]) -> Result<(Plan, PersistPlan), String> {
     if let Some(Init::Other(init)) = facts.boot.init.known() {
         return Err(format!(
@@ -155,8 +159,8 @@ pub fn session_units(facts: &Facts, lines: UnitLines, sessions: &[SessionUnit]) 
             plan.steps.push(Step { knob: knob.to_owned(), place, wanted, action: Action::Process });
         };
         add("process.cpu_affinity", session.cpus.to_string());
-        // The kernel shows the memory policy of a process, but not the effect of its control group's nodes. So only the policy can be
-        // verified.
+        // The kernel shows the memory policy of a process, but not the effect of its control group's nodes.
+        // So evenkeel can verify only the policy.
         if let (UnitLines::Process, Some(node)) = (lines, session.node) {
             add("process.numa_policy", node.to_string());
         }

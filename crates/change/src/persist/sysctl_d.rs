@@ -12,8 +12,8 @@ use crate::persist_plan::{Cannot, Carried, Content, PersistPlan, PersistedFile};
 
 const PATH: &str = "/etc/sysctl.d/90-evenkeel.conf";
 
-/// Keys that exist only after a module is loaded, perhaps after the files were read. udev then reads them again, by the rule in
-/// `sysctl.d(5)`.
+/// Keys that exist only after a module is loaded, perhaps after systemd read the files.
+/// udev then reads the files again, by the rule in `sysctl.d(5)`.
 const OF_MODULE: &str = "net/netfilter/";
 const MODULE_RULE_PATH: &str = "/etc/udev/rules.d/90-evenkeel-sysctl.rules";
 const MODULE_RULE: &str = "ACTION==\"add\", SUBSYSTEM==\"module\", KERNEL==\"nf_conntrack\", \
@@ -21,7 +21,7 @@ const MODULE_RULE: &str = "ACTION==\"add\", SUBSYSTEM==\"module\", KERNEL==\"nf_
 
 pub(super) const RECIPE: Recipe = Recipe { takes: |setting| key(setting).is_some(), plan };
 
-/// The setting's name in such a file. It has slashes, because an interface's name may contain dots.
+/// The setting's name in a `sysctl.d` file. The name has slashes, because an interface's name may contain dots.
 fn key(setting: &Setting) -> Option<&'static str> {
     match setting.knob.place {
         Place::File { path, .. } => path.strip_prefix("/proc/sys/"),
@@ -34,7 +34,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     let mut text = HEAD.to_owned();
     for setting in settings {
         let Some(key) = key(setting) else { continue };
-        // The file that sorts later wins, so the next boot would undo our setting.
+        // The file whose name sorts later wins, so the next boot would undo our setting.
         if let Some((later, theirs)) = later_owner(context, key) {
             let sets =
                 if theirs == key { format!("also sets {key}") } else { format!("sets {theirs}, which resets {key}") };
@@ -67,7 +67,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// The file that is read after ours and also sets `key`, or what resets it; and what it sets.
+/// The file that is read after ours and also sets `key`, or a key that resets it. Also returns which key the file sets.
 fn later_owner<'a>(context: &'a PersistContext<'_>, key: &'a str) -> Option<(&'a str, &'a str)> {
     let files = context.facts.owners.sysctl_files.known()?;
     let name = |path: &'a str| path.rsplit('/').next().unwrap_or_default();

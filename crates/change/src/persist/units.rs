@@ -1,18 +1,20 @@
-//! Shared by the recipes that write systemd units: where units go, what starts one at boot, and what makes systemd read
-//! them.
+//! Functions that the recipes for systemd units share: the folder of units,
+//! the link that starts a unit at boot, and the command that makes systemd read its units.
 
 use evenkeel_host::facts::Init;
 
 use super::recipe::PersistContext;
 use crate::persist_plan::{Content, PersistedCommand, PersistedFile};
 
-/// The folder for units of the machine's owner, which override those of packages.
+/// The folder for units of the machine's owner. These units override units of packages.
 pub(super) const UNITS: &str = "/etc/systemd/system";
 
 /// A unit of evenkeel, and the link that starts it at boot.
 ///
-/// The link is what `systemctl enable` creates. It belongs to `multi-user.target`, not to `sysinit.target`: our units write to devices that
-/// drivers provide, and the early boot must not wait for that. `Before=` names units that must start later.
+/// `systemctl enable` creates the same link.
+/// The link belongs to `multi-user.target`, not to `sysinit.target`:
+/// our units write to devices that drivers provide, and the early boot must not wait for drivers.
+/// `Before=` names units that must start later.
 pub(super) fn files(name: &str, text: String) -> [PersistedFile; 2] {
     let path = format!("{UNITS}/{name}");
     let link = PersistedFile {
@@ -42,7 +44,7 @@ pub(super) fn other_init<'a>(context: &PersistContext<'a>) -> Option<&'a str> {
     }
 }
 
-/// `Before=` the server's unit, if it is known.
+/// The `Before=` line that names the server's unit, if the unit is known.
 pub(super) fn before(context: &PersistContext<'_>) -> String {
     context.unit.map(|unit| format!("Before={unit}\n")).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! A service that runs `evenkeel verify` after each boot. A setting that did not take effect shows in `systemctl
-//! --failed` and in the journal.
+//! A service that runs `evenkeel verify` after each boot.
+//! If a setting did not take effect, `systemctl --failed` and the journal show it.
 
 use super::hold::UNIT as HOLDER;
 use super::recipe::{HEAD, PersistContext};
@@ -8,13 +8,13 @@ use crate::persist_plan::{Cannot, PersistPlan};
 
 const UNIT: &str = "evenkeel-verify.service";
 
-/// The unit, if there is something to verify and the program is installed.
+/// The unit, if something needs verification and the program is installed.
 pub(super) fn plan(context: &PersistContext<'_>, kept: &PersistPlan) -> PersistPlan {
     let mut plan = PersistPlan::default();
     let Some(program) = context.program.filter(|_| !kept.is_empty() && units::other_init(context).is_none()) else {
         return plan;
     };
-    // systemd splits and expands ExecStart=: a path with special characters is left to the user.
+    // systemd splits and expands ExecStart=, so evenkeel creates no unit for a path with special characters.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
     if !program.starts_with('/') || !program.bytes().all(plain) {
         plan.cannot.push(Cannot {

@@ -1,16 +1,17 @@
-//! The script as an Ansible role of builtin modules: it installs the script and runs it, and has tasks to undo it.
+//! The script as an Ansible role of builtin modules. The role installs and runs the script, and has tasks to undo it.
 //!
-//! The script does the work, instead of one task per value and file. `sysctl` is not a builtin module, and `copy` replaces a file below
-//! `/sys` instead of writing to it. No module records the original values or restores all of them when one step fails. The role's YAML
-//! contains no text of the plan, so the plan cannot inject a template.
+//! The role runs one script, instead of one task per value and file.
+//! `sysctl` is not a builtin module, and `copy` replaces a file below `/sys` instead of writing to it.
+//! No module records the original values, or restores all of them when one step fails.
+//! The role's YAML contains no text of the plan, so the plan cannot inject a template.
 
 use super::{RenderError, RenderedFile, name, script};
 use crate::plan_file::PlanFile;
 
-/// The files of a role, by their paths in its folder.
+/// The files of a role, with their paths in the role's folder.
 ///
 /// # Errors
-/// If a script cannot contain one of the plan's texts.
+/// If a text of the plan is not allowed in a script.
 pub fn role(plan: &PlanFile) -> Result<Vec<RenderedFile>, RenderError> {
     let name = name(plan);
     let text = |path: &str, template: &str| RenderedFile {

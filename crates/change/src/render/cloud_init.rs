@@ -1,7 +1,8 @@
 //! The script as user data of cloud-init: `write_files` installs it, and `runcmd` runs it at the first boot.
 //!
-//! The script, not `write_files`, also writes the files that persist settings. Only the script records the original content, adds blocks
-//! and links, creates folders, and runs a command only if a file changed.
+//! The files that persist settings are also written by the script, not by `write_files`.
+//! Only the script records the original content, adds blocks and links, creates folders,
+//! and runs a command only if a file changed.
 
 use std::fmt::Write;
 
@@ -14,7 +15,7 @@ const INDENT: &str = "      ";
 /// The user data, which begins with `#cloud-config`.
 ///
 /// # Errors
-/// If a script cannot contain one of the plan's texts.
+/// If a text of the plan is not allowed in a script.
 pub fn cloud_init(plan: &PlanFile) -> Result<String, RenderError> {
     let path = format!("/var/lib/evenkeel/script/{}.sh", name(plan));
     let mut text = format!(
@@ -34,8 +35,8 @@ pub fn cloud_init(plan: &PlanFile) -> Result<String, RenderError> {
             " For settings that persist over later boots, use `evenkeel script --persist`."
         },
     );
-    // A literal block takes every line unchanged. The script's texts contain only characters that YAML can show, and
-    // its first line begins without a space, which sets the indentation.
+    // A literal block takes every line unchanged. The script contains only characters that YAML can show.
+    // The first line of the script begins without a space, so it sets the indentation.
     for line in script(plan)?.lines() {
         let indent = if line.is_empty() { "" } else { INDENT };
         // Writing to a String cannot fail.

@@ -1,8 +1,10 @@
-//! Renders a plan for other tools: a POSIX shell script, user data of cloud-init, an Ansible role. All of them use the
-//! one script, which does what [`apply`](crate::apply()) does, in an order that people can read.
+//! Renders a plan for other tools: a POSIX shell script, user data of cloud-init, an Ansible role.
+//! All of them use the same script.
+//! The script does what [`apply`](crate::apply()) does, in an order that people can read.
 //!
-//! A plan file can come from anywhere, and its rendering runs as root. So every text is checked and quoted: paths are
-//! plain ones of `/proc`, `/sys`, `/etc` and `/boot`, and values are single lines.
+//! A plan file can come from anywhere, and its rendering runs as root.
+//! So evenkeel checks and quotes every text:
+//! paths are plain paths of `/proc`, `/sys`, `/etc` and `/boot`, and values are single lines.
 
 mod ansible;
 mod cloud_init;
@@ -21,14 +23,14 @@ pub use cloud_init::cloud_init;
 pub use sh::script;
 pub use undo::undo_script;
 
-/// The longest value that is written, in bytes: the kernel accepts one page per write, and masks have two forms.
+/// The longest value that a script writes, in bytes. The kernel accepts one page per write, and masks have two forms.
 const MAX_VALUE_BYTES: usize = 8192;
 
 /// A file that is rendered from a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RenderedFile {
-    /// Its path, below a folder that the user chooses.
+    /// The file's path, below a folder that the user chooses.
     pub path: String,
     /// Its permission bits.
     pub mode: u32,
@@ -50,7 +52,7 @@ pub struct ToDo {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("render the plan: {what} {text:?}: {why}")]
 pub struct RenderError {
-    /// What the text is in the plan, such as a path or a value.
+    /// The kind of text, such as a path or a value.
     pub what: &'static str,
     /// The start of the text.
     pub text: String,
@@ -78,7 +80,7 @@ pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
     });
     let mut all: Vec<ToDo> = steps.collect();
     for cannot in persist.into_iter().flat_map(|persist| &persist.cannot) {
-        // Manual steps are in the list already.
+        // The list already contains the manual steps.
         if !all.iter().any(|todo| todo.setting == cannot.setting) {
             let todo = format!("it does not persist over a boot: {}; {}", cannot.why, cannot.todo);
             all.push(ToDo { setting: cannot.setting.clone(), todo });
@@ -94,7 +96,8 @@ fn carried<'a>(persist: Option<&'a PersistPlan>, step: &Step) -> Option<&'a str>
     persist?.carried.iter().find(|carried| names.contains(&carried.setting)).map(|carried| carried.by.as_str())
 }
 
-/// A name for the rendering of a plan. It depends only on the plan's settings or files, not on the machine or the time.
+/// A name for the rendering of a plan.
+/// The name depends only on the plan's settings or files, not on the machine or the time.
 pub fn name(plan: &PlanFile) -> String {
     let unit = plan.persist.as_ref().and_then(|lasting| lasting.unit.clone()).unwrap_or_default();
     let kept = if plan.persist.is_some() { "kept" } else { "" };
@@ -112,14 +115,14 @@ fn refused(what: &'static str, text: &str, why: &'static str) -> RenderError {
     RenderError { what, text: text.chars().take(100).collect(), why }
 }
 
-/// A character that every reader takes literally: sh, YAML, and a terminal.
+/// Whether a shell, YAML and a terminal all take the character literally.
 fn is_plain(letter: char) -> bool {
     let breaks_lines = matches!(letter, '\u{2028}' | '\u{2029}');
     let is_unseen = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !letter.is_control() && !breaks_lines && !is_unseen && !matches!(letter, '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Checks that `text` is one line of such characters: a value, or a word of a command.
+/// Checks that `text` is one line of plain characters: a value, or a word of a command.
 fn line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     if text.len() > MAX_VALUE_BYTES {
         return Err(refused(what, text, "it is too long for a file of the kernel"));
@@ -130,7 +133,7 @@ fn line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     Ok(text)
 }
 
-/// Checks that `text` consists of lines of such characters, for a configuration file.
+/// Checks that `text` consists of lines of plain characters, for a configuration file.
 fn lines<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     if text.len() > evenkeel_hostfs::MAX_FILE_BYTES {
         return Err(refused(what, text, "it is too long for a configuration file"));

@@ -1,4 +1,4 @@
-//! The script: fixed functions, printed only if needed, then one line of data per step.
+//! The script: fixed functions, which are printed only if needed, and then one line of data per step.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use crate::shell::{quoted, word};
 /// The script that does what `apply` does with the plan, on the machine where it runs.
 ///
 /// # Errors
-/// If a script cannot contain one of the plan's texts.
+/// If a text of the plan is not allowed in a script.
 pub fn script(plan: &PlanFile) -> Result<String, RenderError> {
     let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
     let mut text = head(plan);
@@ -141,7 +141,7 @@ fn step(text: &mut String, planned: &PlannedStep, persist: Option<&PersistPlan>)
     line("the value", &step.wanted)?;
     let setting = format!("{}={}", step.knob, step.wanted);
     let at = if step.place.starts_with('/') { String::new() } else { format!(" at {}", step.place) };
-    // Writing to a String cannot fail, here and below.
+    // Writing to a String cannot fail, here and in the rest of the function.
     let _ = writeln!(text, "\n# {}", comment(&format!("{setting}{at}")));
     if let Action::Write { path, reading, in_force, side_effects, .. } = &step.action {
         push(text, &write_line(path, *reading, &step.wanted)?);
@@ -168,7 +168,7 @@ fn step(text: &mut String, planned: &PlannedStep, persist: Option<&PersistPlan>)
     Ok(())
 }
 
-/// `set_value READING PATH TEXT`, with the text that the executor would write.
+/// The line `set_value READING PATH TEXT`, with the text that the executor would write.
 fn write_line(path: &str, reading: Reading, wanted: &str) -> Result<String, RenderError> {
     let is_cpus = matches!(reading, Reading::CpuList | Reading::CpuMask);
     if is_cpus && CpuSet::parse_list(wanted).is_none() {
@@ -183,7 +183,7 @@ fn file(text: &mut String, file: &PersistedFile) -> Result<(), RenderError> {
     let call = match &file.content {
         Content::Whole { text, mode } => {
             if mode & !0o777 != 0 {
-                return Err(refused("the mode", &format!("{mode:o}"), "it must have permission bits alone"));
+                return Err(refused("the mode", &format!("{mode:o}"), "only permission bits are allowed"));
             }
             let cut = if text.ends_with('\n') { "" } else { " cut" };
             format!("place {mode:o} {path}{cut} {}", here_document(lines("the file", text)?))
@@ -204,7 +204,7 @@ fn file(text: &mut String, file: &PersistedFile) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// `text` unchanged, followed by an end word that it does not contain.
+/// `text` unchanged as a here-document. Its end word does not occur in the text.
 fn here_document(text: &str) -> String {
     let mut end = "END".to_owned();
     while text.contains(&end) {
@@ -233,7 +233,7 @@ fn command(text: &mut String, command: &PersistedCommand) -> Result<(), RenderEr
     Ok(())
 }
 
-/// Whether the plan's function has a command. A function of only comments is an error in sh.
+/// Whether the plan's function has a command. In sh, a function of only comments is an error.
 fn does_something(plan: &PlanFile) -> bool {
     let needs = Needs::from_plan(plan);
     needs.values || needs.files || needs.commands

@@ -1,4 +1,4 @@
-//! Undoes a plan: the functions that every undo script has, and the script that is made from the values in the plan.
+//! Undoes a plan: the functions of every undo script, and the script that is made from the values in the plan.
 
 use std::fmt::Write;
 
@@ -12,13 +12,13 @@ use crate::persist_plan::Content;
 use crate::plan_file::PlanFile;
 use crate::shell::{quoted, word};
 
-/// Sets `boot` to the current boot, so that values of an earlier boot are not restored. The kernel has lost what we wrote then, and
-/// interrupts may have other numbers.
+/// Sets `boot` to the current boot, so that the script restores no values of an earlier boot.
+/// The kernel has lost the values of an earlier boot, and interrupts may have other numbers.
 pub(super) const BOOT: &str = r#"boot=$(cat "$root/proc/sys/kernel/random/boot_id" 2>/dev/null) || boot=none
 case $boot in '' | *[!0-9a-z-]*) boot=none ;; esac
 "#;
 
-/// The marks around a block, taken from the output of [`edit`](crate::edit), so that they are the same.
+/// The marks around a block. They come from the output of [`edit`](crate::edit), so that both use the same marks.
 pub(super) fn marks() -> String {
     // A line that no file contains.
     const HERE: &str = "\0";
@@ -35,7 +35,7 @@ pub(super) fn marks() -> String {
     format!("begin={}\nbegin_open={}\nend={}\n", quoted(begin), quoted(begin_open), quoted(end))
 }
 
-/// Which functions a script needs.
+/// The functions that a script needs.
 pub(super) struct Needs {
     pub(super) values: bool,
     pub(super) files: bool,
@@ -88,11 +88,11 @@ pub(super) fn functions(text: &mut String, needs: &Needs) {
 
 /// The script that undoes a plan from the values in the plan, for users who did not run its script or lost its records.
 ///
-/// A plan does not contain the original content of files. Files that evenkeel owns completely are removed. From other files, our part is
-/// removed.
+/// A plan does not contain the original content of files. The script removes files that evenkeel owns completely.
+/// From other files, it removes evenkeel's part.
 ///
 /// # Errors
-/// If a script cannot contain one of the plan's texts.
+/// If a text of the plan is not allowed in a script.
 pub fn undo_script(plan: &PlanFile) -> Result<String, RenderError> {
     let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
     let mut text = format!(
@@ -122,7 +122,7 @@ pub fn undo_script(plan: &PlanFile) -> Result<String, RenderError> {
             Content::Block { .. } => " edited block".to_owned(),
             Content::KernelArguments { arguments } => format!(" edited arguments {}", words(arguments, argument)?),
         };
-        // Writing to a String cannot fail, here and below.
+        // Writing to a String cannot fail, here and in the rest of the function.
         let _ = writeln!(text, "old_file {} ours{how}", word(config_path(&file.path)?));
     }
     for command in persist.into_iter().flat_map(|persist| &persist.commands).filter(|command| !command.undo.is_empty())

@@ -1,4 +1,4 @@
-//! Words that a plan's script and its undo script share.
+//! Words that both a plan's script and its undo script use.
 
 use evenkeel_host::Reading;
 

@@ -153,7 +153,7 @@ fn a_repeated_setting_is_already_in_force() {
     assert!(stage.is_as(&once));
 }
 
-/// The kernel accepted the mask, but the interrupt is still served on another CPU.
+/// Here the kernel accepts the mask, but another CPU still serves the interrupt.
 #[test]
 fn the_value_in_force_counts_not_the_requested_one() {
     let stage = Stage::on(&HOST.replace("25/effective_affinity_list = 0", "27/x = 0"));
@@ -167,7 +167,7 @@ fn the_value_in_force_counts_not_the_requested_one() {
     assert_eq!(stage.text("/proc/irq/25/smp_affinity_list"), "1");
 }
 
-/// At each write to the host, notes what was not synced yet, and what the journal holds.
+/// At each write to the host, records what is not synced yet, and the content of the journal.
 struct Watch {
     journal: std::path::PathBuf,
     unsynced: usize,
@@ -208,7 +208,8 @@ fn the_journal_is_on_disk_before_the_write_it_describes() {
     assert_eq!(writes.load(std::sync::atomic::Ordering::Relaxed), 8, "5 values, 3 of them and a side effect put back");
 }
 
-/// A shell runs the undo commands that a person without this program finds, with the kernel's files moved to a directory.
+/// A shell runs the undo commands that a person without this program would find.
+/// The kernel's files are moved to a directory.
 #[test]
 fn the_journal_shows_a_person_what_undoes_it() {
     let stage = Stage::new();

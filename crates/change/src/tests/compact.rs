@@ -1,4 +1,5 @@
-//! Tests journals that have grown too long. The oldest closed transactions are dropped, and nothing that is in force is lost.
+//! Tests journals that have grown too long.
+//! evenkeel drops the oldest closed transactions, and loses no transaction that is in force.
 
 use super::crash::Fuse;
 use super::{SWAPPINESS, Stage, plan};
@@ -70,7 +71,7 @@ fn a_crash_while_a_journal_is_made_shorter_loses_nothing() {
             break;
         }
         died += 1;
-        // Opening the journal shows that it is whole.
+        // Opening the journal shows that it lost no records.
         let mut state = limited(stage.state());
         assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().all_undone, "killed at {dies_at}");
         assert!(stage.is_as(&before), "killed at {dies_at}: {}", stage.text(SWAPPINESS));

@@ -1,5 +1,6 @@
-//! Kills the process at every boundary: before and after each record, in the middle of one, before and after each sync and each write to
-//! the host. Wherever it was killed, `revert` restores every file, side effects included.
+//! Kills the process at every boundary:
+//! before, after and in the middle of each record, and before and after each sync and each write to the host.
+//! At whatever boundary the process was killed, `revert` restores every file, including side effects.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use super::{Quick, Stage, lasting, plan, session_units, step};
 use crate::outside::Outside;
 use crate::{Session, State, Which, apply, revert};
 
-/// Lets this many boundaries pass, and then does nothing, like a killed process.
+/// Passes this many boundaries, and then does nothing, like a killed process.
 #[derive(Clone)]
 pub(crate) struct Fuse {
     burn: Arc<Mutex<Burn>>,
@@ -112,7 +113,8 @@ fn killed(path: &str, errno: Errno) -> TreeError {
     TreeError { doing: "write", path: path.to_owned(), errno, why: "killed".to_owned() }
 }
 
-/// For each boundary in `act`: runs `prepare`, runs `act` and kills it there, then reverts and compares every file.
+/// Repeats for each boundary in `act`:
+/// runs `prepare`, runs `act` and kills it at the boundary, then reverts and compares every file.
 fn kill_everywhere(name: &str, prepare: impl Fn(&Stage), act: impl Fn(&Stage, &mut State)) {
     let mut died = 0;
     for dies_at in 0.. {
@@ -207,7 +209,7 @@ fn a_session_killed_anywhere_is_put_back() {
     );
 }
 
-/// The next append moves a torn record to another file. The process may be killed during that, too.
+/// The next append moves a torn record to another file. A kill may interrupt the move, too.
 #[test]
 fn a_crash_while_a_torn_end_is_set_aside_loses_nothing() {
     kill_everywhere(

@@ -76,7 +76,7 @@ fn exactly_the_planned_changes_are_made() {
             boot_files: &[],
             own_arguments: &[],
         };
-        // Not every machine has every place.
+        // Not every machine has the place of every setting.
         let has_place =
             |setting: &Setting| PlanFile::new(&root, &facts, std::slice::from_ref(setting), "t", None).is_ok();
         let settings: Vec<Setting> =
@@ -92,7 +92,7 @@ fn exactly_the_planned_changes_are_made() {
         let job = Job { settings: &plan.settings, lasting: plan.persist.as_ref(), ..Job::new(&steps, "t") };
         let before = root.capture();
         if let Err(error) = carry_out(&root, &root.writer().unwrap(), &mut state, &job, |_| Ok(())) {
-            // A captured refusal stops it. Everything written before that was restored.
+            // A refusal that the capture records stops the plan. evenkeel has restored all earlier writes.
             println!("{name}: {error}");
             continue;
         }
@@ -109,7 +109,7 @@ fn exactly_the_planned_changes_are_made() {
 /// The writes that follow from the plan alone, on the unchanged machine.
 fn expected(plan: &PlanFile, before: &Root) -> Vec<String> {
     let mut lines = Vec::new();
-    // A side effect of an earlier step may set or change the value of a later one. Then the kernel's value counts.
+    // A side effect of an earlier step may set or change the value of a later step. Then we expect the kernel's value.
     let writer = before.writer().unwrap();
     for planned in &plan.steps {
         let Action::Write { path, reading, .. } = &planned.step.action else { continue };

@@ -1,5 +1,5 @@
-//! Tests several journals that change one host. They revert in any order and may be killed anywhere. In the end all is restored, or the
-//! report names what is not.
+//! Tests several journals that change one host. They revert in any order, and a kill may interrupt any of them.
+//! In the end all values are restored, or the report names each value that is not.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ impl Host {
     }
 }
 
-/// Pseudo-random numbers, the same for the same seed (by Marsaglia).
+/// Pseudo-random numbers. The same seed gives the same numbers (method of Marsaglia).
 struct Numbers(u64);
 
 impl Numbers {
@@ -95,8 +95,8 @@ impl Numbers {
     }
 }
 
-/// Regression: when the journals were reverted oldest first, the machine ended with a value that it had never had before, and each journal
-/// reported that all was undone.
+/// Regression: when the oldest journal was reverted first,
+/// the machine ended with a value that it had never had before, and each journal reported a complete undo.
 #[test]
 fn twenty_journals_leave_in_any_order_and_the_last_restores_what_the_first_found() {
     const COUNT: usize = 20;
@@ -126,7 +126,7 @@ fn twenty_journals_leave_in_any_order_and_the_last_restores_what_the_first_found
     }
 }
 
-/// Values that change each other, several transactions per journal, and reverts in between.
+/// The values change each other, each journal has several transactions, and journals revert in between.
 #[test]
 fn journals_restore_the_host_in_any_order() {
     const JOURNALS: usize = 5;
@@ -172,7 +172,7 @@ fn journals_restore_the_host_in_any_order() {
     }
 }
 
-/// Runs `act` once for each boundary in it, and kills it there. Then all journals revert, in each order.
+/// Runs `act` once for each boundary in `act`, and kills it at that boundary. Then all journals revert, in each order.
 fn kill_everywhere(name: &str, prepare: impl Fn(&Host), actor: usize, act: impl Fn(&Host, &mut State)) {
     const ORDERS: [[usize; 3]; 4] = [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]];
     let mut died = 0;
@@ -252,8 +252,8 @@ fn a_trial_over_another_journal_killed_anywhere_is_put_back() {
     );
 }
 
-/// The process is killed after its journal has recorded the undo, but before the register has. The journal must not count as a holder any
-/// more.
+/// The process is killed after its journal has recorded the undo, but before the register has.
+/// The journal must no longer count as a holder.
 #[test]
 fn a_removed_journal_holds_nothing() {
     let host = Host::new(HOST);
@@ -261,7 +261,7 @@ fn a_removed_journal_holds_nothing() {
     for (journal, value) in ["10", "20", "30"].into_iter().enumerate() {
         host.apply(journal, &[&format!("vm.swappiness={value}")]);
     }
-    // A journal in the middle is removed. The next one must restore its original value.
+    // Remove a journal in the middle. The next journal must restore the original value of the removed one.
     std::fs::remove_dir_all(host.dir(1)).unwrap();
     assert!(host.revert(2).all_undone);
     assert_eq!(host.stage.text(SWAPPINESS), "10");
@@ -269,7 +269,8 @@ fn a_removed_journal_holds_nothing() {
     assert_eq!(host.undo(&report, SWAPPINESS), Undo::Restored { found: "10".into() });
     assert!(host.stage.is_as(&before));
 
-    // The last journal is removed. Nobody holds the value in force, so the report names it, and it is restored.
+    // Remove the last journal.
+    // No journal holds the value in force, so the report names that value, and evenkeel restores it.
     host.apply(0, &["vm.swappiness=10"]);
     host.apply(3, &["vm.swappiness=20"]);
     std::fs::remove_dir_all(host.dir(3)).unwrap();
@@ -282,7 +283,7 @@ fn register(host: &Host) -> PathBuf {
     host.claims().join(register_name(SWAPPINESS))
 }
 
-/// The error names the register, when applying and when reverting, and nothing is changed.
+/// The error of `apply` and of `revert` names the register, and nothing is changed.
 #[test]
 fn a_register_that_can_not_be_read_is_an_error() {
     let host = Host::new(HOST);
@@ -325,7 +326,8 @@ fn a_register_that_can_not_be_read_is_an_error() {
     assert_eq!(host.stage.text(SWAPPINESS), "60");
 }
 
-/// Without the registers nobody knows which journal set the value. If that is unclear, nothing is written, and the report says so.
+/// Without the registers, evenkeel cannot know which journal set the value.
+/// If that is unclear, evenkeel writes nothing and reports it.
 #[test]
 fn a_register_that_is_lost_leaves_no_wrong_value_unsaid() {
     let host = Host::new(HOST);
@@ -336,11 +338,12 @@ fn a_register_that_is_lost_leaves_no_wrong_value_unsaid() {
     let Undo::Failed { why } = host.undo(&report, SWAPPINESS) else { panic!("{report:?}") };
     assert!(why.contains("\"60\" in /proc/sys/vm/swappiness: it is \"20\", which this journal did not set"), "{why}");
     assert_eq!(host.stage.text(SWAPPINESS), "20");
-    // The journal whose value is in force restores the value that it found. Then the other one can restore too.
+    // The journal whose value is in force restores the value that it found.
+    // Then the other journal can restore its value too.
     assert!(host.revert(1).all_undone && host.revert(0).all_undone);
     assert_eq!(host.stage.text(SWAPPINESS), "60");
 
-    // If a later journal is in the register again, the value that it found shows which journal it follows.
+    // If the register contains a later journal again, the value that this journal found shows which journal it follows.
     host.apply(0, &["vm.swappiness=10"]);
     std::fs::remove_file(register(&host)).unwrap();
     host.apply(1, &["vm.swappiness=20"]);
@@ -353,7 +356,7 @@ fn a_register_that_is_lost_leaves_no_wrong_value_unsaid() {
     assert_eq!(host.stage.text(SWAPPINESS), "60");
 }
 
-/// Registers of an earlier boot mean nothing, because the kernel has lost those values.
+/// evenkeel ignores registers of an earlier boot, because the kernel has lost their values.
 #[test]
 fn a_register_of_another_boot_is_empty() {
     let host = Host::new(HOST);
@@ -367,7 +370,8 @@ fn a_register_of_another_boot_is_empty() {
     assert_eq!(host.stage.text(SWAPPINESS), "55");
 }
 
-/// One of our writes also changes a value of another journal. After our restore, that value is in force again.
+/// One of our writes also changes a value of another journal.
+/// After our restore, the other journal's value is in force again.
 #[test]
 fn our_side_effects_spare_values_of_other_journals() {
     let host = Host::new(HOST);
@@ -383,8 +387,8 @@ fn our_side_effects_spare_values_of_other_journals() {
     assert!(host.revert(1).all_undone && host.stage.is_as(&before));
 }
 
-/// Regression: the earlier journal removed the file that the later one had written, and the later one then restored the earlier one's file
-/// permanently.
+/// Regression: the earlier journal removed the file that the later journal had written.
+/// The later journal then restored the earlier journal's file permanently.
 #[test]
 fn a_file_that_another_journal_has_written_anew_is_not_taken_from_it() {
     let host = Host::new(&lasting::host());
@@ -424,7 +428,7 @@ fn long_register() -> String {
 }
 
 proptest! {
-    /// No text in a register causes a panic, and a register that was read is written back unchanged.
+    /// No text in a register causes a panic. Writing a parsed register gives the same text again.
     #[test]
     fn no_text_makes_a_register_panic(at in 0_usize..400, cut in 0_usize..40, with in ".{0,12}") {
         let whole = long_register();

@@ -1,4 +1,4 @@
-//! Tests journals that a crash tore, a disk damaged, a full disk cut short, or a newer evenkeel wrote.
+//! Tests journals that a crash tore, a disk damaged, a full disk truncated, or a newer evenkeel wrote.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ fn a_newer_evenkeels_journal_is_refused_or_passed_over() {
     assert!(matches!(&error, StateError::UnknownFormat { format, .. } if format == "4"), "{error}");
 }
 
-/// A disk with this much space. Another process may free more.
+/// A disk with this much free space. Another process may free more.
 #[derive(Clone)]
 struct SmallDisk(Arc<AtomicUsize>);
 
@@ -190,7 +190,7 @@ fn revert_works_on_a_full_disk_and_says_that_it_is_not_recorded() {
     let report = revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap();
     assert!(report.all_undone && stage.is_as(&before));
     assert!(report.transactions[0].unrecorded.as_ref().is_some_and(|why| why.contains("ENOSPC")), "{report:?}");
-    // The values are restored, and this process remembers it.
+    // The values are restored, and this process remembers the restore.
     assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().transactions.is_empty());
     drop(state);
     room.store(1 << 20, Ordering::Relaxed);
@@ -200,7 +200,7 @@ fn revert_works_on_a_full_disk_and_says_that_it_is_not_recorded() {
     assert_eq!(history(&stage.root, state.log())[0].status, Status::Reverted);
 }
 
-/// A real device that is always full.
+/// `/dev/full` is a real device that is always full.
 #[test]
 fn a_real_full_disk_is_an_error() {
     let full = File::options().write(true).open("/dev/full").unwrap();

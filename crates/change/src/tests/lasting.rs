@@ -1,4 +1,5 @@
-//! Tests what persists over a boot: files and commands of a transaction, their undo, and the report of `verify` after the boot.
+//! Tests what persists over a boot:
+//! the files and commands of a transaction, their undo, and what `verify` reports after the boot.
 
 use evenkeel_host::{Facts, Plan};
 use evenkeel_hostfs::{Capture, Entry, Root, Tree, TreeError};
@@ -17,7 +18,7 @@ pub(super) const SYSCTL: &str = "/etc/sysctl.d/90-evenkeel.conf";
 const GRUB: &str = "/etc/default/grub.d/90-evenkeel.cfg";
 const BALANCE: &str = "/etc/default/irqbalance";
 
-/// The usual host, with a file of another owner and without any of ours.
+/// The usual host, with a file of another owner and without files of evenkeel.
 pub(super) fn host() -> String {
     let etc = format!("{GRUB} ! ENOENT\n{BALANCE} =\n| # a comment\n| IRQBALANCE_ARGS=\n{SYSCTL} ! ENOENT\n")
         + super::session_units::FILES;
@@ -74,7 +75,7 @@ fn check(stage: &Stage) -> Verification {
     verify(&stage.root, &Facts::probe(&stage.root), stage.state().log())
 }
 
-/// The machine after a restart: the kernel has lost written values, and files have set theirs.
+/// The machine after a restart: the kernel has lost written values, and the boot files have set their values.
 fn reboot(stage: &mut Stage, swappiness: &str, cmdline: &str) {
     let mut capture = stage.root.capture();
     capture.saw_text("/proc/sys/kernel/random/boot_id", Ok("bbbb\n".into()));
@@ -98,7 +99,8 @@ fn files_come_and_go_with_their_transaction() {
         stage.text(BALANCE)
     );
 
-    // A person undoes the newest record first. So the undo of the file also runs the boot loader's command, after it removes the file.
+    // A person undoes the newest record first.
+    // So the undo of the file also runs the boot loader's command, after it removes the file.
     assert!(stage.journal().contains(&format!("\"undo\":\"rm -f '{GRUB}'; update-grub\"")), "{}", stage.journal());
 
     let again = keep_it(&stage, &mut stage.state(), "10").unwrap();
@@ -166,7 +168,7 @@ fn a_value_that_a_boot_set_again_is_put_back() {
     reboot(&mut stage, "10", "quiet processor.max_cstate=1");
     revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     assert_eq!(stage.text(SWAPPINESS), "60");
-    // If somebody has changed the file since, it is not ours to restore.
+    // If somebody has changed the file since, evenkeel must not restore it.
     keep_it(&stage, &mut stage.state(), "10").unwrap();
     let boot = |stage: &mut Stage| {
         let mut capture = stage.root.capture();
@@ -231,8 +233,8 @@ impl Outside for Stuck {
     }
 }
 
-/// Regression: `update-grub` ran while the file was still there and counted as undone. The next revert removed the file, and the boot
-/// loader kept the argument.
+/// Regression: `update-grub` ran before the file was removed, and counted as undone.
+/// The next revert removed the file, and the boot loader kept the argument.
 #[test]
 fn a_command_is_owed_until_the_files_that_it_reads_are_back() {
     let stage = Stage::on(&host());
@@ -372,7 +374,7 @@ fn an_image_lists_what_its_first_boot_does() {
         "vm.swappiness = 10\n"
     );
 
-    // The machine that boots from the image.
+    // This root is the machine that boots from the image.
     let booted = host()
         .replace("aaaa", "bbbb")
         .replace(&format!("{SYSCTL} ! ENOENT\n"), &format!("{SYSCTL} = vm.swappiness = 10\n"));

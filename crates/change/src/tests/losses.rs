@@ -1,4 +1,4 @@
-//! Tests journals that lost something: each loss is noticed and named, and everything else is restored.
+//! Tests journals that lost something. evenkeel detects and names each loss, and restores everything else.
 
 use super::{SWAPPINESS, Stage, THP, lasting, plan};
 use crate::{Loss, State, StateError, Which, apply, history, revert};
@@ -18,7 +18,8 @@ fn lines(journal: &str) -> Vec<&str> {
     journal.split_inclusive('\n').collect()
 }
 
-/// The losses that the journal reports when it is opened to change something, and when it is opened to revert.
+/// The losses that evenkeel reports when it opens the journal to change something,
+/// and when it opens the journal to revert.
 fn losses(stage: &Stage) -> Vec<Loss> {
     let report = revert(&stage.root, &stage.writer, &mut stage.state_to_revert(), Which::All).unwrap();
     assert_eq!(report.all_undone, report.losses.is_empty());
@@ -46,7 +47,7 @@ fn each_record_that_is_missing_is_named_by_its_number() {
             assert_eq!(stage.text(SWAPPINESS) == "60", intent_left(3), "{first} to {last}");
             let lost = found.iter().filter(|loss| matches!(loss, Loss::Before { .. })).count();
             let expected = usize::from(!intent_left(1)) + usize::from(!intent_left(3));
-            // If the first record is lost, steps that have no other record are unknown.
+            // If the first record is lost, evenkeel cannot know steps that have no other record.
             if intent_left(0) || first == last {
                 assert_eq!(lost, expected, "{first} to {last}: {found:?}");
             }
@@ -64,7 +65,7 @@ fn the_end_of_a_journal_is_missed_too() {
         let missing = Loss::Records { first: left as u64 + 1, last: all.len() as u64 };
         assert_eq!(losses(&stage), [missing], "{left} records left");
     }
-    // The journal has one record more than the note, because its writer was killed in between.
+    // The journal has one record more than the note, because its writer was killed before it wrote the note.
     let stage = applied();
     let note = stage.dir.path().join("journal.last-record");
     let text = std::fs::read_to_string(&note).unwrap();
@@ -89,7 +90,7 @@ fn records_in_another_order_are_no_journal() {
     }
 }
 
-/// Adjacent losses count as one, and the list is limited.
+/// Adjacent losses count as one loss, and the list of losses is limited.
 #[test]
 fn a_file_that_is_no_journal_has_few_losses() {
     let stage = applied();

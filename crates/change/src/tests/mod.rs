@@ -1,5 +1,5 @@
-//! A captured host with a real state directory, and simulated surroundings for a transaction: one dies at a given boundary, one has a disk
-//! that fills up, one records the order of events.
+//! A captured host with a real state directory, and simulated surroundings for a transaction.
+//! One of them dies at a given boundary, one has a disk that fills up, and one records the order of events.
 
 mod apply;
 mod compact;
@@ -59,7 +59,8 @@ pub(crate) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 pub(crate) const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// A folder in memory, if there is one. It is for tests that do not test the disk but would wait for it at each step.
+/// A folder in memory, if the machine has one.
+/// Tests that do not test the disk use it, because they would wait for the disk at each step.
 pub(crate) fn in_memory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -107,7 +108,7 @@ impl Stage {
     }
 }
 
-/// The steps for `KNOB=VALUE`, as `host` would plan them.
+/// The steps for `KNOB=VALUE`, as the crate `host` would plan them.
 pub(crate) fn plan(settings: &[&str]) -> Plan {
     Plan { steps: settings.iter().map(|setting| step(setting)).collect() }
 }
@@ -155,7 +156,8 @@ pub(crate) fn step(setting: &str) -> Step {
     Step { knob: knob.to_owned(), place: place.to_owned(), wanted: wanted.to_owned(), action }
 }
 
-/// A captured host has no disk to lose data, so its journal does not wait for one. Its clock stands still.
+/// A captured host has no disk to lose data, so its journal does not wait for a disk.
+/// The clock of the captured host stands still.
 pub(crate) struct Quick;
 
 impl Outside for Quick {

@@ -83,7 +83,8 @@ fn changes_of_others_are_restored_and_named() {
     );
 }
 
-/// A limit with two files, of which one is in use. `revert` restores it, and so do the journal's shell commands.
+/// A limit has two files, and one of them is in use.
+/// `revert` and the journal's shell commands both restore the file in use.
 #[test]
 fn the_spelling_that_was_in_use_comes_back() {
     const NAMES: [&str; 4] = ["dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes"];

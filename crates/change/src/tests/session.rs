@@ -1,4 +1,4 @@
-//! Tests `Session`: switching arms, and leaving nothing behind.
+//! Tests `Session`: it switches arms, and restores everything at its end.
 
 use std::path::PathBuf;
 
@@ -97,10 +97,10 @@ fn a_session_that_was_killed_is_interrupted_until_reverted() {
     let under_way = meanwhile.under_way.unwrap();
     assert_eq!((under_way.transaction, under_way.title.as_str()), (2, "t"));
     assert!(under_way.holder.starts_with(&format!("process {}, journal in ", std::process::id())), "{under_way:?}");
-    // What the session switches is neither drift nor in force.
+    // The values that the session switches count neither as drift nor as in force.
     assert_eq!((meanwhile.holds, meanwhile.drift, meanwhile.interrupted), (0, vec![], vec![]));
     assert_eq!(history(&stage.root, &log).last().unwrap().status, Status::UnderWay);
-    // The session is neither ended nor dropped, as after SIGKILL. The kernel then frees the lock; here closing the file does.
+    // After SIGKILL, nothing ends or drops the session. The kernel then frees the lock; here closing the file frees it.
     std::mem::forget(session);
     drop(state);
     let mut state = stage.state();
@@ -123,8 +123,8 @@ impl Outside for Claiming {
     }
 }
 
-/// Regression: two trials with separate journals took each other's values for the original, and the one that ended last restored the
-/// other's.
+/// Regression: two trials with separate journals recorded each other's values as the original.
+/// The trial that ended last restored the value of the other trial.
 #[test]
 fn a_journal_does_not_change_values_of_another() {
     let stage = Stage::new();
@@ -147,7 +147,8 @@ fn a_journal_does_not_change_values_of_another() {
     }
     assert_eq!(stage.text(SWAPPINESS), "10", "their tries changed nothing of ours");
     assert!(theirs.met_another());
-    // Values that only they have changed are restored. Values that our session holds are not.
+    // evenkeel restores values that only those transactions have changed.
+    // It does not restore values that our session holds.
     drop(session);
     assert!(!ours.met_another());
     assert!(revert(&stage.root, &stage.writer, &mut theirs, Which::All).unwrap().all_undone);
@@ -157,7 +158,7 @@ fn a_journal_does_not_change_values_of_another() {
     assert!(stage.is_as(&before));
 }
 
-/// This holds whether the value differs from the original or not, because the trial will restore its own original.
+/// The value may differ from the original or not. In both cases the trial will restore its own original.
 #[test]
 fn values_in_another_journals_trial_are_not_restored() {
     for tried in ["10", "60"] {
@@ -185,7 +186,7 @@ fn values_in_another_journals_trial_are_not_restored() {
     }
 }
 
-/// Another evenkeel holds the place of one step. That is recorded, and the other steps are applied.
+/// Another evenkeel holds the place of one step. The journal records that, and the other steps are applied.
 #[test]
 fn a_busy_place_does_not_stop_a_plan_that_is_to_go_on() {
     let stage = Stage::new();

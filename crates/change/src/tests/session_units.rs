@@ -1,4 +1,5 @@
-//! Drop-ins for the services of sessions: their text, that they come and go as one, and what `verify` sees of running sessions.
+//! Tests drop-ins for the services of sessions:
+//! their text, that evenkeel writes and removes them together, and what `verify` reports about running sessions.
 
 use evenkeel_host::Facts;
 use evenkeel_hostfs::{Capture, Entry, Root};
@@ -9,7 +10,7 @@ use super::{HOST, Stage, lasting};
 use crate::persist::{SESSION_UNITS_MAX, SessionUnit, UnitLines, has_unit_file, is_session_unit, session_units};
 use crate::{ApplyError, Job, PlanFile, State, Transaction, Which, carry_out, render, revert, verify};
 
-/// None of our drop-ins is there yet.
+/// None of our drop-ins exists yet.
 pub(super) const FILES: &str = "/etc/systemd/system/arena@1.service.d/91-evenkeel-pack.conf ! ENOENT
 /etc/systemd/system/arena@2.service.d/91-evenkeel-pack.conf ! ENOENT
 ";
@@ -190,7 +191,7 @@ fn running_sessions_are_judged_by_their_process() {
             found(UnitLines::ControlGroup, "0-3", 0),
             found(UnitLines::Process, "0-1", 0),
             found(UnitLines::Process, "0-3", 0),
-            // A process that was started with the value and has another one now.
+            // The process was started with the value, and has another value now.
             found(UnitLines::Process, "0-3", 1000),
         ]
         .concat(),

@@ -19,7 +19,7 @@ const FILES: [&str; 3] = [THP, MIN_FREE, SWAPPINESS];
 /// The journal's folder, for the child that will be killed.
 const CHILD_STATE: &str = "EVENKEEL_TEST_KILLED_CHILD_STATE";
 
-/// The original state of the machine. This restores it if a test does not finish.
+/// The original state of the machine. `Drop` restores the machine if a test does not finish.
 struct Machine {
     root: Root,
     writer: HostWriter,
@@ -101,7 +101,7 @@ fn apply_verify_revert_on_this_machine() {
     assert_eq!(verification.drift[0].found.known().map(String::as_str), Some("33"));
     assert!(verification.drift[0].mend.starts_with("evenkeel apply vm.swappiness@/proc/sys/vm/swappiness=1"));
 
-    // Simulate another process on another day: it has only the directory.
+    // Simulate another process on another day: that process has only the directory.
     drop(state);
     let mut state = State::open(dir.path()).unwrap();
     let report = revert(root, writer, &mut state, Which::All).unwrap();
@@ -115,7 +115,8 @@ fn a_process_killed_at_any_time_is_put_back() {
     const KILLS: u32 = 24;
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
-    // Spread the kills over the time that a round of the child takes here. On a slow disk it mostly waits for the disk.
+    // Spread the kills over the duration that a round of the child takes here.
+    // On a slow disk, the child mostly waits for the disk.
     let round = {
         let mut state = State::open(dir.path()).unwrap();
         let began = Instant::now();
@@ -136,8 +137,8 @@ fn a_process_killed_at_any_time_is_put_back() {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.map_while(Result::ok).any(|line| line.contains("changed")), "the child came to work");
-        // The first process dies with the host changed. The others continue, and each dies a little later in the child's round of some tens
-        // of system calls and syncs.
+        // The first process is killed after it has changed the host. The next processes continue from there.
+        // Each is killed a little later in a round, which has some tens of system calls and syncs.
         if kill > 0 {
             child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
             std::thread::sleep(step * kill);
@@ -169,7 +170,7 @@ fn child_that_changes_until_it_is_killed() {
     let machine =
         std::mem::ManuallyDrop::new(Machine { before: now(), root: root.clone(), writer: writer.clone(), _host: None });
     let plan = machine.plan();
-    // Limit the rounds to some seconds, in case the parent is gone.
+    // Limit the rounds to some seconds, in case the parent has ended.
     for round in 0..500 {
         apply(&root, &writer, &mut state, &plan, "to be killed").unwrap();
         if round == 0 {

@@ -11,9 +11,12 @@ use crate::times;
 
 /// Apply the HostGoals of a Kubernetes cluster to the host of this node
 ///
-/// One agent runs on each node. It applies each goal for this node as a transaction in the journal of the host, verifies the goals, and
-/// writes the result of each to the HostState of the node. It reverts a goal when it is deleted. When the agent ends, the settings stay in
-/// force, and `evenkeel revert` on the host undoes them. If a goal asks for it, and with --reboot-command, it drains the node and reboots the host.
+/// One agent runs on each node.
+/// It applies each goal for this node as a transaction in the journal of the host, verifies the goals,
+/// and writes the result of each to the HostState of the node.
+/// It reverts a goal when it is deleted.
+/// When the agent ends, the settings stay in force, and `evenkeel revert` on the host undoes them.
+/// If a goal asks for it, and with --reboot-command, it drains the node and reboots the host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel agent --node worker-1
@@ -29,21 +32,23 @@ pub(crate) struct Args {
     /// File of the cluster's address and credentials [default: those of the pod, or $KUBECONFIG]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// How often to verify what is in force
+    /// How often to verify the settings in force
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = verify_every)]
     verify_every: Duration,
-    /// Command that reboots the host, in the host's root: an absolute path and its arguments, such as "/usr/bin/systemctl reboot". Without it,
-    /// this agent drains and reboots nothing
+    /// Command that reboots the host, in the host's root:
+    /// an absolute path and its arguments, such as "/usr/bin/systemctl reboot".
+    /// Without it, this agent drains and reboots nothing
     #[arg(long, value_name = "COMMAND")]
     reboot_command: Option<HostCommand>,
-    /// Make the host's folder /run/evenkeel-phases, in which pods of `evenkeel pack agones --phases` spread their ticks
+    /// Make the host's folder /run/evenkeel-phases, through
+    /// which pods of `evenkeel pack agones --phases` spread their ticks
     #[arg(long)]
     phases: bool,
     #[command(flatten)]
     state: StateArgs,
 }
 
-/// Parses a time from one second to one hour.
+/// Parses a duration from one second to one hour.
 fn verify_every(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(3600);
     times::time(text)
@@ -91,7 +96,7 @@ mod with_kubernetes {
     pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         let stop = stop_flag()?;
         if args.phases {
-            // Only pods that share the folder need it. Goals do not, so a failure does not end the agent.
+            // Only pods that share the folder need it. Goals do not need it, so a failure here does not end the agent.
             let made = phases::make(args.root.as_deref().unwrap_or(Path::new("/")));
             made.unwrap_or_else(|error| out.warn(&format!("failed to make the folder of phases: {error}\n")));
         }

@@ -1,5 +1,5 @@
-//! Implements the host of an agent: it runs this program's own commands in the host's root. Each command may be killed at any moment, so
-//! the agent may be killed too.
+//! Implements the host of an agent. The agent runs this program's own commands in the host's root.
+//! Each command tolerates a kill at any moment, so the agent does too.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,15 +24,16 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::host_command::HostCommand;
 
-/// The maximum size of an answer, in bytes.
+/// The maximum size of a command's answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// The maximum time that a command may take.
 const COMMAND_MAX: Duration = Duration::from_secs(120);
-/// How long a command may restore what it changed before the agent kills it: a hung kernel file must not stop the agent.
+/// How long a command may take to restore its changes before the agent kills it.
+/// A hung kernel file must not stop the agent.
 const RESTORE_MAX: Duration = Duration::from_secs(120);
 /// How often to check whether a command has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// The kernel's file with the id of the present boot, below the root.
+/// The kernel's file with the id of the current boot, as a path below the root.
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// The maximum length of a message in the status of a node.
 const MESSAGE_CHARS_MAX: usize = 1000;
@@ -40,7 +41,7 @@ const MESSAGE_CHARS_MAX: usize = 1000;
 /// The host on which this agent runs.
 pub(crate) struct ThisHost {
     program: PathBuf,
-    /// The root of the host; none if it is the root of this program.
+    /// The root of the host; `None` if the host has the same root as this program.
     root: Option<PathBuf>,
     reboot: Option<HostCommand>,
     state: Vec<OsString>,
@@ -101,7 +102,7 @@ struct ApplyStep {
 }
 
 impl ThisHost {
-    /// Makes the host with its root at `root`, or this machine. `reboot` is the command that reboots it.
+    /// Creates the host with its root at `root`, or this machine. `reboot` is the command that reboots the host.
     pub(crate) fn new(
         root: Option<&Path>,
         state: &StateArgs,
@@ -155,7 +156,7 @@ impl ThisHost {
                 },
             ]),
             None => {
-                // After `--`, a setting is never taken for an option.
+                // After `--`, the command reads no setting as an option.
                 words.push("--");
                 words.extend(goal.settings.iter().map(String::as_str));
             }
@@ -163,12 +164,12 @@ impl ThisHost {
     }
 }
 
-/// Waits for a command and reads its answer, within bounds of size and time.
+/// Waits for a command and reads its answer, with limits on size and time.
 fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
     let stdout = child.stdout.take().ok_or("its output cannot be read")?;
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // If reading fails, the bytes that were read until then are used.
+        // If reading fails, the agent uses the bytes that it has read so far.
         let _ = stdout.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
         bytes
     });
@@ -181,12 +182,12 @@ fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
             return Ok((bytes, code.ok_or_else(|| format!("it ended by {status}"))?));
         }
         if Instant::now() > until && !is_asked {
-            // On this signal, the command restores what it has changed so far, and then prints its answer.
+            // On this signal, the command restores its changes, and then prints its answer.
             process::ask_to_end(child.id());
             is_asked = true;
         }
         if Instant::now() > until + RESTORE_MAX {
-            // Its journal survives a kill, and the next command puts back what is left.
+            // The command's journal survives a kill, and the next command restores the remaining changes.
             child.kill().map_err(|error| error.to_string())?;
         }
         std::thread::sleep(LOOK_EVERY);
@@ -204,8 +205,10 @@ fn error_of(code: u8, message: &str) -> HostError {
     }
 }
 
-/// Why a goal was not applied. The command has one exit code for a setting that does not exist here, a value that the kernel refuses and a
-/// journal that another evenkeel holds. If the plan alone is possible, the setting exists, and a rollout must not pass over this node.
+/// Why a goal was not applied.
+/// The command returns the same exit code in three cases: the setting does not exist here,
+/// the kernel refuses the value, or another evenkeel holds the journal.
+/// If the plan alone is possible, the setting exists, and a rollout must not skip this node.
 fn not_applied(error: HostError, is_planned: impl FnOnce() -> bool) -> HostError {
     match error {
         HostError::NotApplicable { why } if is_planned() => HostError::Refused { why },

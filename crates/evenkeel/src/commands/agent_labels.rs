@@ -1,5 +1,5 @@
-//! The labels of a node that describe its machine. They come from the facts, and from measurements that were stored when the image or the
-//! host was prepared.
+//! The labels of a node that describe its machine. They come from the facts, and from stored measurements.
+//! Somebody stored these when preparing the image or the host.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ const CAPACITY: &str = "etc/evenkeel/capacity.json";
 /// The maximum length of a label's value.
 const VALUE_BYTES_MAX: usize = 63;
 
-/// The labels from the answer of `evenkeel inspect` and from files below `root`. Unknown values give no label.
+/// Builds the labels from the answer of `evenkeel inspect` and from files below `root`. Unknown values give no label.
 pub(super) fn labels(inspected: Option<&Value>, root: &Path) -> BTreeMap<String, String> {
     let fact = |pointer: &str| inspected?.pointer(pointer)?.as_str().map(str::to_owned);
     let values = [
@@ -43,7 +43,7 @@ fn sessions(root: &Path) -> Option<String> {
     answer.pointer("/found/sessions")?.as_u64().map(|sessions| sessions.to_string())
 }
 
-/// A file's text, at most [`MAX_CARD_BYTES`] of it. `None` if it can't be read.
+/// The text of a file, at most [`MAX_CARD_BYTES`] long. `None` if the file can't be read.
 fn text(path: &Path) -> Option<String> {
     let mut text = String::new();
     let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|found| found.is_file()))?;
@@ -51,7 +51,7 @@ fn text(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// Replaces characters that a label's value may not have.
+/// Replaces characters that are not allowed in the value of a label.
 fn label_value(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.';
     let safe: String = text.chars().map(|c| if is_plain(c) { c } else { '-' }).take(VALUE_BYTES_MAX).collect();

@@ -1,6 +1,7 @@
-//! The folder of the host through which sessions of several pods spread their ticks. If Kubernetes created it, only root could write to it,
-//! so the agent creates it. Like /dev/shm, it is in memory, and everybody may write to it. It stays until the next boot, because pods may
-//! have it open.
+//! Creates the host's folder through which sessions of several pods spread their ticks.
+//! If Kubernetes created the folder, only root could write to it, so the agent creates it.
+//! Like /dev/shm, the folder is in memory, and everybody may write to it.
+//! It stays until the next boot, because pods may have it open.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -9,21 +10,22 @@ use std::path::Path;
 
 use evenkeel_fleet::agones::PHASES_FOLDER;
 
-/// Every user may create files, and may remove only their own.
+/// Every user may create files in the folder, and may remove only their own files.
 const MODE: u32 = 0o1777;
 
-/// Makes the folder below the host's root.
+/// Creates the folder below the host's root.
 pub(super) fn make(root: &Path) -> io::Result<()> {
     let folder = root.join(PHASES_FOLDER.trim_start_matches('/'));
     match DirBuilder::new().mode(MODE).create(&folder) {
-        // The umask may have removed some of the mode's bits.
+        // Set the mode again, because the umask may have removed some of its bits.
         Ok(()) => std::fs::set_permissions(&folder, Permissions::from_mode(MODE)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => already(&folder),
         Err(error) => Err(error),
     }
 }
 
-/// Accepts an existing folder with its mode, which the administrator may have chosen. Refuses a symbolic link, which could lead anywhere.
+/// Accepts an existing folder with its mode, because the administrator may have chosen that mode.
+/// Refuses a symbolic link, because it could lead anywhere.
 fn already(folder: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(folder)?.is_dir() {
         true => Ok(()),

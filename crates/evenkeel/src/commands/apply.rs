@@ -23,8 +23,9 @@ use crate::times;
 
 /// Change settings as one transaction, which `evenkeel revert` undoes
 ///
-/// evenkeel writes each old value to its journal, changes the setting, and reads it back. If one setting fails, it restores all
-/// of them. With --host it rehearses the change on a captured machine in memory, and changes nothing else.
+/// evenkeel writes each old value to its journal, changes the setting, and reads it back.
+/// If one setting fails, evenkeel restores all of them.
+/// With --host, it rehearses the change on a captured machine in memory, and changes nothing else.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel apply vm.swappiness=10
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     /// Undo the change after this time unless `evenkeel confirm` follows: for changes that may cut your connection
     #[arg(long = "try", value_name = "TIME", value_parser = times::whole_seconds(1..=TRY_SECONDS_MAX), conflicts_with_all = ["persist", "host"])]
     try_seconds: Option<u64>,
-    /// Record a setting that fails and go on, rather than undo everything
+    /// Record a setting that fails and continue, instead of undoing all
     #[arg(long)]
     keep_going: bool,
     /// Show what would change, and change nothing
@@ -48,10 +49,10 @@ pub(crate) struct Args {
     plan_only: bool,
     #[command(flatten)]
     host: HostArgs,
-    /// With --host: write the captured machine as it is afterwards to FILE
+    /// With --host: write the captured machine after the change to FILE
     #[arg(long, short, value_name = "FILE", requires = "host", conflicts_with = "plan_only")]
     output: Option<PathBuf>,
-    /// The goal of a cluster that this belongs to; given by the agent of a node
+    /// The cluster's goal that this change belongs to; the agent of a node sets it
     #[arg(long, hide = true, value_name = "NAME/UID/GENERATION", value_parser = goal_owner, conflicts_with = "try_seconds")]
     for_goal: Option<Owner>,
     #[command(flatten)]
@@ -104,10 +105,11 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
     args.selection.refuse_what_can_not_be(&plan, args.keep_going)?;
     let leaves_some = plan.persist.is_none() && !plan.steps.iter().all(|planned| can_be_set(&planned.step));
-    // Among all advised settings, those that this command cannot set are expected.
+    // With --advised, some advised settings are always beyond this command, so they do not change the exit code.
     let exit_if_set = if leaves_some && !args.selection.advised { exit::NO } else { exit::WELL };
     let is_done = plan.is_done(&root).map_err(|error| Failure::new(exit_of(error.errno, exit::NOT_POSSIBLE), error))?;
-    // The agent of a node finds a goal by its transaction. So a goal needs a transaction even if all values are set already.
+    // The agent of a node finds a goal by its transaction.
+    // So a goal needs a transaction even if all values are already in force.
     if is_done && args.for_goal.is_none() {
         let text = match leaves_some {
             false => "Nothing to do: all values are set already.\n",
@@ -188,12 +190,12 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
     Ok(done)
 }
 
-/// The journal to read. A rehearsal has an empty journal, unless the user named one.
+/// Reads the journal. A rehearsal has an empty journal, unless the user named one.
 pub(super) fn log_of(args: &StateArgs, root: &Root) -> Result<Log, Failure> {
     if root.kind() == RootKind::Captured && args.state.is_none() { Ok(Log::default()) } else { args.read() }
 }
 
-/// Opens the journal. The journal of a rehearsal is in a temporary directory, unless the user named one.
+/// Opens the journal. A rehearsal has its journal in a temporary directory, unless the user named one.
 pub(super) fn open_state(args: &StateArgs, root: &Root) -> Result<(State, Option<tempfile::TempDir>), Failure> {
     if root.kind() != RootKind::Captured || args.state.is_some() {
         return Ok((args.open()?, None));
@@ -206,15 +208,16 @@ pub(super) fn open_state(args: &StateArgs, root: &Root) -> Result<(State, Option
 
 pub(super) fn half_way_failure(half_way: HalfWay) -> Failure {
     let exit = exit_of_half_way(&half_way);
-    // The text already contains the text of its cause.
+    // The error text already contains the text of its cause.
     let failure = Failure::new(exit, anyhow::anyhow!("{half_way}"));
     let failure = if exit == exit::NOT_ALLOWED { failure.hint("run it as root (sudo)") } else { failure };
     let HalfWay { transaction, put_back, .. } = half_way;
     Failure { aftermath: Some(Box::new(Aftermath { transaction, put_back })), ..failure }
 }
 
-/// The exit code of an apply that failed half-way. If nothing was changed, it says whether the refused setting is not possible here or not
-/// allowed. Otherwise it says whether the change was undone.
+/// The exit code of an apply that failed half-way.
+/// If nothing was changed, the code shows whether the refused setting is impossible here or not allowed.
+/// Otherwise it shows whether evenkeel undid the change.
 fn exit_of_half_way(half_way: &HalfWay) -> Exit {
     if !half_way.put_back.all_undone {
         return exit::NOT_UNDONE;

@@ -17,8 +17,8 @@ use crate::waivers::{DEFAULT_FILE, Waivers};
 
 /// List the settings that are worth changing on this machine
 ///
-/// Prints a short summary: the advised settings, the largest expected effect first. `--all` adds the reason, the risk and the
-/// commands for each, and all other knobs. Nothing is changed.
+/// Prints a short summary: the advised settings, the largest expected effect first.
+/// `--all` adds the reason, the risk and the commands for each, and all other knobs. Nothing is changed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel audit
@@ -34,11 +34,11 @@ pub(crate) struct Args {
     /// Show every finding with its reason, its risk and the commands that prove and apply it
     #[arg(long)]
     all: bool,
-    /// Exit with code 1 if there are findings at LEVEL or above; waived ones do not count
+    /// Exit with code 1 if findings at LEVEL or above exist; waived findings do not count
     #[arg(long, value_enum, value_name = "LEVEL")]
     fail_on: Option<Level>,
-    /// A TOML file of findings to accept: each waiver has id (or knob), reason, and expires = YYYY-MM-DD [default for this
-    /// machine: /etc/evenkeel/waivers.toml, if it is there]
+    /// A TOML file of findings to accept: each waiver has id (or knob), reason, and expires = YYYY-MM-DD [default
+    /// for this machine: /etc/evenkeel/waivers.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     waivers: Option<PathBuf>,
     /// Print Markdown: a table for each group
@@ -49,14 +49,14 @@ pub(crate) struct Args {
     sarif: bool,
 }
 
-/// The findings that may need an action, the most urgent first. Each level includes the levels before it.
+/// The levels of findings that may need an action, the most urgent first. Each level includes the levels before it.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Level {
     /// Another value would suit better.
     Set,
-    /// Another program or file sets it.
+    /// Another program or file sets the value.
     OwnedBy,
-    /// It would help, but can't be changed here.
+    /// The setting would help, but can't be changed here.
     Blocked,
     /// Not enough is known.
     Unknown,
@@ -89,7 +89,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if args.fail_on.is_some_and(fails) { exit::NO } else { exit::WELL })
 }
 
-/// The waivers in the named file, or else in this machine's default file, if it exists. The default file does not apply to another machine.
+/// Reads the waivers from the named file, or else from this machine's default file, if it exists.
+/// The default file does not apply to another machine.
 fn waivers(args: &Args) -> Result<Option<Waivers>, Failure> {
     match &args.waivers {
         Some(file) => Waivers::read(file).map(Some),

@@ -1,4 +1,4 @@
-//! `capture`: writes the machine into one text file, which other commands read in place of the machine.
+//! `capture`: writes the machine into one text file. Other commands can read the file instead of the machine.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The capture of `root`, with a comment that names the program. It has no time and no host name, because users send captures to others.
+/// The capture of `root`, with a comment that names the program.
+/// It contains no time and no host name, because users send captures to other people.
 pub(crate) fn text_of(root: &Root) -> String {
     let by = concat!("\n# taken by evenkeel ", env!("CARGO_PKG_VERSION"), "\n");
     root.capture().to_string().replacen('\n', by, 1)
@@ -55,13 +56,14 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text).map_err(|error| output_file::failure(file, &error))
 }
 
-/// Reads the files that `apply` needs in addition to the facts, so that a user can rehearse `apply` on the capture.
+/// Reads the files that `apply` needs in addition to the facts.
+/// With these files, a user can rehearse `apply` on the capture.
 fn look_where_plans_look(root: &Root, facts: &Facts) {
     for file in knobs::ALL.iter().flat_map(|knob| files_of(knob, facts)) {
-        // A refused read is recorded in the capture too, so the result does not matter here.
+        // The capture also records a refused read, so the result does not matter here.
         let _ = root.text(&file);
     }
-    // The guides' files are read too, so that a guide can be checked on the capture.
+    // Read the files of the guides too, so that `guide` can check a guide on the capture.
     let guides: Vec<Guide> = LibraryGuide::all().filter_map(|entry| entry.guide().ok()).collect();
     let _ = Readings::take(root, facts, &guides);
 }

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// Adds no space after `KNOB=`, because the value follows. bash splits words at `=`, so it cannot complete the value.
+/// Adds no space after `KNOB=`, because the value follows. bash splits words at `=`, so it cannot complete a value.
 const BASH_SETTINGS: &str = r#"
 _evenkeel_settings() {
     _evenkeel "$@"
@@ -47,7 +47,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The command without hidden arguments and subcommands: they are for other programs, or spellings of older versions.
+/// The command without hidden arguments and subcommands.
+/// These are for other programs, or are spellings of older versions.
 fn listed(command: &Command) -> Command {
     let args: Vec<Arg> = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned().collect();
     let groups = command.get_groups().map(|group| {
@@ -56,7 +57,7 @@ fn listed(command: &Command) -> Command {
     });
     let groups: Vec<ArgGroup> = groups.collect();
     let below = command.get_subcommands().filter(|command| !command.is_hide_set()).map(listed);
-    // The parser needs names that live until the program ends. The program ends right after this.
+    // The parser needs names that live until the program ends. The program ends right after this call.
     let name: &'static str = command.get_name().to_owned().leak();
     let made = Command::new(name).args(args.clone()).groups(groups).subcommands(below);
     match command.get_about() {

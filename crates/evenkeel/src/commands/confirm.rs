@@ -1,4 +1,4 @@
-//! `confirm`: keeps a change that was made with `apply --try`.
+//! `confirm`: keeps a change of `apply --try`.
 
 use serde::Serialize;
 
@@ -12,13 +12,13 @@ use crate::overdue;
 use crate::show::Out;
 use crate::state;
 
-/// Keep a change of `apply --try`, which is undone otherwise
+/// Keep a change of `apply --try`, which would otherwise be undone
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel apply vm.swappiness=10 --try 60
   evenkeel confirm")]
 pub(crate) struct Args {
-    /// The number of the transaction, as `evenkeel history` lists it; without it, every waiting one
+    /// The number of the transaction, as `evenkeel history` lists it; without it, every waiting transaction
     transaction: Option<u64>,
     #[command(flatten)]
     state: StateArgs,
@@ -31,7 +31,7 @@ pub(super) struct Answer {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
-    // First undo changes whose time is over: their confirmation comes too late.
+    // First undo changes whose time limit has passed, because their confirmation comes too late.
     overdue::settle(&root, &args.state, out);
     let mut journal = args.state.open()?;
     let again = args.state.again();

@@ -1,4 +1,4 @@
-//! `evenkeel credits`: when the CPU credits of a burstable instance run out.
+//! `evenkeel credits`: forecasts when the CPU credits of a burstable instance run out.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -30,9 +30,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Forecast when the CPU credits of a burstable instance run out
 ///
-/// Shows when the credits run out, and for how long the instance is then held at its baseline. It also shows the cost of the unlimited mode,
-/// and which types of the same cloud serve the whole load from their credits. The CSV has the columns `time` and `cpus` or `cpu_percent`;
-/// CloudWatch's `Timestamp` and `CPUUtilization` work too. Knows Amazon's T2, T3, T3a and T4g, and Azure's B series.
+/// Shows when the credits run out, and for how long the instance is then held at its baseline.
+/// It also shows the cost of the unlimited mode,
+/// and which types of the same cloud serve the whole load from their credits.
+/// The CSV has the columns `time` and `cpus` or `cpu_percent`; CloudWatch's `Timestamp` and `CPUUtilization` work too.
+/// Knows Amazon's T2, T3, T3a and T4g, and Azure's B series.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel credits
@@ -46,7 +48,7 @@ pub(crate) struct Args {
     /// The instance type [default: this machine's]
     #[arg(long = "type", value_name = "TYPE")]
     instance_type: Option<String>,
-    /// What happens without credits: standard or unlimited [default: what the cloud chooses]
+    /// What happens without credits: standard or unlimited [default: the cloud's default]
     #[arg(long, value_enum, value_name = "MODE", hide_possible_values = true)]
     mode: Option<Mode>,
     /// The credits at the start: full, launch (of a new instance), or a number [default: full]
@@ -58,13 +60,13 @@ pub(crate) struct Args {
     /// Observe this machine for TIME [default: 1m]
     #[arg(long = "for", value_name = "TIME", default_value = "1m", hide_default_value = true, value_parser = times::time, conflicts_with = "trace")]
     observe: Duration,
-    /// The number of CPUs that 100 % in the file stands for [default: the type's]
+    /// The number of CPUs that 100 % in the file means [default: the type's]
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     vcpus: Option<u32>,
     /// The minimum memory of other types, in GiB
     #[arg(long, value_name = "GIB", value_parser = positive)]
     memory: Option<f64>,
-    /// The price of a CPU and hour beyond the credits in US dollars [default: the documented one]
+    /// The price of a CPU hour beyond the credits in US dollars [default: the documented one]
     #[arg(long, value_name = "USD", value_parser = positive)]
     surplus_usd: Option<f64>,
     #[command(flatten)]
@@ -76,9 +78,9 @@ pub(crate) struct Args {
 /// What happens without credits.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Mode {
-    /// The instance is held at its baseline.
+    /// The cloud limits the instance to its baseline.
     Standard,
-    /// The instance continues above its baseline, at a price.
+    /// The instance continues above its baseline, for a price.
     Unlimited,
 }
 
@@ -94,7 +96,7 @@ pub(crate) struct Answer {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let name = args.type_of_machine()?;
     let instance = catalogue::instance(&name).ok_or_else(|| args.failure(CreditsError::UnknownType(name.clone())))?;
-    // Fail before the observation, which takes a minute by default.
+    // Fail before the observation, because it takes a minute by default.
     credits::rates(&instance).map_err(|error| args.failure(error))?;
     let trace = match &args.trace {
         Some(path) => {
@@ -179,7 +181,7 @@ impl Args {
             "a table of CPU use has a column time, and a column cpus or cpu_percent. docs/credits.md has examples";
         let hint = match &error {
             CreditsError::Table(error) => {
-                // Only errors of a file name a line, so there is a file.
+                // Only errors of a file have a line number, so the user named a file.
                 let path = self.trace.as_deref().unwrap_or(Path::new("the trace"));
                 return user_table::failure(path, error, columns);
             }
@@ -207,7 +209,7 @@ fn all_cpus() -> Result<CpuTicks, Failure> {
     stat.ok_or_else(|| Failure::text(exit::NOT_POSSIBLE, "read the CPU use", "/proc/stat can't be read"))
 }
 
-/// How long the observation lasted, in seconds, and the mean number of busy CPUs.
+/// The length of the observation in seconds, and the mean number of busy CPUs.
 fn stretch(before: (Instant, CpuTicks), now: (Instant, CpuTicks)) -> (f64, f64) {
     let seconds = (now.0 - before.0).as_secs_f64();
     let busy_ns = now.1.since(&before.1).busy() * proc::TICK_NS;

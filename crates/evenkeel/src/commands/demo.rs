@@ -1,5 +1,6 @@
-//! `evenkeel demo`: all steps on this machine in about two minutes. It inspects, audits, puts a real server under load, shows that equal
-//! arms give equal results, proves one knob, restores everything, and writes a report.
+//! `evenkeel demo`: all steps on this machine in about two minutes.
+//! It inspects, audits, puts a real server under load, shows
+//! that equal arms give equal results, proves one knob, restores everything, and writes a report.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,15 +26,17 @@ use crate::report::{self, FullReport, NotTried, SettingText};
 use crate::session_files::TrialLock;
 use crate::show::Out;
 
-/// Many short pairs, not few long ones: a machine's speed changes over seconds, and the two windows of a pair should be measured at the
-/// same speed. With the default number of pairs, both trials fit in two minutes.
+/// The demo measures many short pairs, not few long pairs.
+/// A machine's speed changes over seconds, and the two windows of a pair should have the same speed.
+/// With the default number of pairs, both trials fit in two minutes.
 const WINDOW: Duration = Duration::from_millis(300);
 const SETTLE: Duration = Duration::from_millis(50);
-/// A demonstration reports an effect only if it is at least a tenth.
+/// The demo reports an effect only if it is at least 10 %.
 const SMALLEST_EFFECT_RATIO: f64 = 0.10;
 const BOTS: u8 = 16;
 
-/// The knobs that can matter to the reference server, the most important first. The demo proves the first one that applies.
+/// The knobs that can matter to the reference server, the most important first.
+/// The demo proves the first applicable knob.
 fn candidates() -> Vec<&'static Knob> {
     let mut candidates: Vec<&Knob> = knobs::ALL.iter().copied().filter(|knob| knob.extras.shortens.is_some()).collect();
     candidates.sort_by_key(|knob| (knob.extras.shortens, knob.when()));
@@ -93,7 +96,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit_of(&full, stop.load(Ordering::Relaxed)))
 }
 
-/// What both trials of the demo need.
+/// The values that both trials of the demo need.
 #[derive(Clone, Copy)]
 struct DemoContext<'a> {
     args: &'a Args,
@@ -104,7 +107,7 @@ struct DemoContext<'a> {
     concurrent: &'a Arc<ConcurrentTrials>,
 }
 
-/// Runs the control, and then the trial of the first knob that applies.
+/// Runs the control, and then the trial of the first applicable knob.
 fn prove(context: &DemoContext<'_>, full: &mut FullReport, arena: &mut Arena) -> Result<(), Failure> {
     let DemoContext { args, out, root, seed, stop, concurrent } = *context;
     let (chosen, not_tried) = choose(&full.advice, process::is_root());
@@ -156,7 +159,8 @@ fn prove(context: &DemoContext<'_>, full: &mut FullReport, arena: &mut Arena) ->
     }
     Ok(())
 }
-/// The first recommended candidate that this user may switch. For each other recommended knob, the reason why it is not tried.
+/// The first recommended candidate that this user may switch.
+/// For each other recommended knob, the reason why the demo does not try it.
 fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) {
     let wanted = |knob: &str| advice.iter().find(|advice| advice.knob == knob && advice.state == Advised::Set);
     let may = |knob: &str| is_root || knobs::find(knob).is_ok_and(Knob::is_of_server);
@@ -181,7 +185,7 @@ fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) 
     (setting, not_tried)
 }
 
-/// The text of every file of a knob, and of files that the kernel changes together with such a file.
+/// The text of every file of a knob, and of the files that the kernel changes together with it.
 fn settings(root: &Root) -> Vec<(String, Option<String>)> {
     let facts = Facts::probe(root);
     let paths: BTreeSet<String> = knobs::ALL.iter().flat_map(|knob| evenkeel_host::files_of(knob, &facts)).collect();
@@ -238,7 +242,8 @@ fn show_end(out: &Out, full: &FullReport, [page, json]: &[PathBuf; 2], revert: &
 
 fn exit_of(full: &FullReport, stopped: bool) -> exit::Exit {
     let fails = full.trials.iter().any(|entry| match entry.control {
-        // The control compares equal arms. If it finds a difference, the machine is too unsteady for the trial's result to count.
+        // The control compares equal arms.
+        // If it finds a difference, the machine is too unsteady for a valid result of the trial.
         true => entry.report.verdict != Verdict::Same,
         false => entry.report.verdict == Verdict::Worse,
     });

@@ -1,4 +1,4 @@
-//! `diff`: compares the machine with a plan, and lists what the plan would change, value by value and file by file.
+//! `diff`: compares the machine with a plan. It lists each value and each file that the plan would change.
 
 use evenkeel_change::{Lasting, PlanFile, before_and_after};
 use evenkeel_host::Facts;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let plan = args.selection.plan(&root, &facts, &log, term)?.plan;
     let difference = difference(&root, plan)?;
     out.answer(&difference, || show::plan::difference(&difference))?;
-    // A property of a process, which `apply` cannot set without --persist, would differ forever.
+    // `apply` cannot set a property of a process without --persist, so such a property would always differ.
     let differs = difference.steps.iter().any(|planned| args.persist || can_be_set(&planned.step));
     Ok(if differs || !difference.files.is_empty() { exit::NO } else { exit::WELL })
 }

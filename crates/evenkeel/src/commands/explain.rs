@@ -63,8 +63,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The failure for a name that is not a knob. If the name begins with a knob, followed by a place or a value, the hint names the command
-/// for that knob.
+/// The failure for a name that is not a knob.
+/// If the name is a knob with a place or a value after it, the hint names the command for that knob.
 fn unknown(id: &str, error: &SettingError) -> Failure {
     match id.split_once(['@', '=']) {
         Some((knob, _)) if knobs::find(knob).is_ok() => {

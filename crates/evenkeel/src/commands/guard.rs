@@ -1,9 +1,12 @@
-//! `guard`: the process that undoes what a command changes while it runs, whatever ends that command. The guard reads from a pipe. When the
-//! command ends, or is killed, the pipe closes, and the guard undoes the changes on its list.
+//! `guard`: a process that undoes the temporary changes of a command, whatever ends that command.
+//! The guard reads from a pipe.
+//! When the command ends or is killed, the pipe closes, and the guard undoes the changes on its list.
 //!
-//! The guard reads one change per line from standard input: `restore PATH VALUE`, `remove-cgroup PATH`, `restore-cpus PID START OURS
-//! BEFORE` or `end-servers-of PID`. It answers `ok`, or `no` with the reason. The command makes a change only after `ok`. `forget PATH`
-//! cancels a `restore`: another program has set the file since, and that value should stay.
+//! The guard reads one change per line from standard input:
+//! `restore PATH VALUE`, `remove-cgroup PATH`, `restore-cpus PID START OURS BEFORE` or `end-servers-of PID`.
+//! It answers `ok`, or `no` with the reason. The command makes a change only after `ok`.
+//! The line `forget PATH` cancels a `restore`:
+//! another program has set the file since, and the value of that program should stay.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -24,32 +27,33 @@ use crate::show::Out;
 const LINE_BYTES_MAX: u64 = 4096;
 const LINES_MAX: usize = 1024;
 
-/// How long the command waits for an answer of the guard.
+/// How long the command waits for the guard's answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long the processes of a control group may take to end after SIGKILL.
+/// The time limit for the processes of a control group to end after SIGKILL.
 const EMPTY_LIMIT: Duration = Duration::from_secs(20);
 
-/// How often a value is written again if the file does not have it after the write, and the time between two attempts.
+/// How many times to write a value again if the file does not have it
+/// after the write, and the time between two attempts.
 const RESTORE_TRIES: u32 = 20;
 const RESTORE_PAUSE_NS: u64 = 50_000_000;
 
 const YES: &[u8] = b"ok\n";
 
-/// Put back what a command changes while it runs; started by it
+/// Restore the changes of a command when it ends; the command starts this process
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// The action that undoes one change.
+/// An action that undoes one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Undo {
-    /// Writes the value that a kernel file had before.
+    /// Writes the earlier value of a kernel file.
     Restore { path: PathBuf, value: String },
-    /// Kills the remaining processes in a control group that evenkeel created, and removes the group.
+    /// Kills the remaining processes in a control group of evenkeel, and removes the group.
     RemoveGroup(PathBuf),
-    /// Gives the threads of a process their CPUs back, if they still have those that evenkeel set.
+    /// Restores the CPUs of a process's threads, if the threads still have the CPUs that evenkeel set.
     RestoreCpus { process: ProcessCpus, placed: CpuSet },
-    /// Ends the servers that the process with this number started for its user. These servers do not depend on that process.
+    /// Ends the servers that the process with this pid started for its user. The servers would outlive that process.
     EndServersOf(u32),
 }
 
@@ -66,7 +70,7 @@ impl Undo {
         }
     }
 
-    /// Parses a line. Its action must be one that a guard may take.
+    /// Parses a line. The guard accepts only actions of a known kind.
     fn parse(line: &str) -> Result<Undo, &'static str> {
         let (verb, rest) = line.split_once(' ').ok_or("a verb and a path are wanted")?;
         match verb {
@@ -106,7 +110,7 @@ impl Undo {
     }
 }
 
-/// Parses `PID START OURS BEFORE`. Neither list of CPUs may be empty.
+/// Parses `PID START OURS BEFORE`. Both CPU lists need at least one CPU.
 fn restore_cpus(text: &str) -> Option<Undo> {
     let mut words = text.split(' ');
     let (pid, start_ticks) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -123,7 +127,8 @@ fn restore(path: &Path, value: &str) -> Result<(), Failure> {
         if turn > 0 {
             clock::sleep_until_ns(clock::monotonic_ns() + RESTORE_PAUSE_NS);
         }
-        // Open the file without creating it. If it is gone, for example because its CPU was removed, no plain file must take its place.
+        // Open the file without creating it.
+        // If the file is gone, for example because its CPU was removed, a plain file must not replace it.
         let written =
             std::fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(value.as_bytes()));
         match written {
@@ -138,8 +143,9 @@ fn restore(path: &Path, value: &str) -> Result<(), Failure> {
     Err(Failure::text(exit::NOT_UNDONE, tried(), why))
 }
 
-/// Whether the file has the value: as its only text, as the bracketed word among several, or with other white space between the words. True
-/// if the file can't be read.
+/// Whether the file has the value: as its only text,
+/// as the bracketed word among several words, or with other white space between words.
+/// Also true if the file can't be read.
 fn reads(path: &Path, value: &str) -> bool {
     let mut text = String::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(LINE_BYTES_MAX).read_to_string(&mut text));
@@ -172,7 +178,8 @@ fn listen(input: impl BufRead, mut answers: impl Write) -> Vec<Undo> {
     loop {
         let mut line = String::new();
         match input.by_ref().take(LINE_BYTES_MAX).read_line(&mut line) {
-            // The command was killed while it wrote an incomplete line. It never got the answer, so it has not made that change.
+            // The command was killed while it wrote an incomplete line.
+            // It never received the answer, so it has not made that change.
             Ok(_) if !line.ends_with('\n') => return undos,
             Err(_) => return undos,
             Ok(_) => {}
@@ -181,7 +188,8 @@ fn listen(input: impl BufRead, mut answers: impl Write) -> Vec<Undo> {
             Ok(()) => String::from_utf8_lossy(YES).into_owned(),
             Err(why) => format!("no: {why}\n"),
         };
-        // If the command no longer reads, it is about to end. The next read then returns the end of the pipe.
+        // If the command no longer reads, it is about to end.
+        // The next read of the guard then returns the end of the pipe.
         let _ = answers.write_all(answer.as_bytes()).and_then(|()| answers.flush());
     }
 }
@@ -199,7 +207,7 @@ fn take(line: &str, undos: &mut Vec<Undo>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A running guard, as the command sees it. Dropping it undoes the changes.
+/// The command's handle of a running guard. Dropping it undoes the changes.
 #[derive(Debug)]
 pub(crate) struct Guard {
     child: Child,
@@ -221,7 +229,7 @@ impl Guard {
         }
     }
 
-    /// Registers an undo action with the guard. The command may make the change only after this returned.
+    /// Registers an undo action with the guard. The command may make the change only after this call returns.
     pub(crate) fn hold(&mut self, undo: &Undo) -> Result<(), Failure> {
         self.send(&undo.line())
     }
@@ -243,18 +251,18 @@ impl Guard {
         }
     }
 
-    /// Ends the guard, and returns when everything is restored.
+    /// Ends the guard, and returns when the guard has restored everything.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         match self.finish() {
             Some(true) | None => Ok(()),
             Some(false) => {
-                let error = anyhow::anyhow!("put everything back: its guard says above what is left");
+                let error = anyhow::anyhow!("restore everything: the guard lists above what is left");
                 Err(Failure::new(exit::NOT_UNDONE, error))
             }
         }
     }
 
-    /// Whether everything was undone; none if the guard had ended before.
+    /// Whether the guard undid everything; `None` if it had ended before.
     fn finish(&mut self) -> Option<bool> {
         drop(self.line.take()?);
         Some(self.child.wait().is_ok_and(|status| status.success()))

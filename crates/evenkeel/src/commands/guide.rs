@@ -1,4 +1,5 @@
-//! `evenkeel guide`: a tuning guide of the web, of TuneD or of a colleague, judged line by line on this machine and settled on the user's server.
+//! `evenkeel guide`: judges a tuning guide from the web, of TuneD or of a colleague line by line on this machine.
+//! Then settles it on the user's server.
 
 use evenkeel_host::Facts;
 use evenkeel_host::guide::{Guide, Readings, judge};
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
 }
 
-/// The state of each line here, without a measurement.
+/// Prints the state of each line on this machine, without a measurement.
 fn only_judged(args: &Args, out: &Out, judgement: &Judgement) -> Outcome {
     if args.out.out.is_some() || args.report.is_some() {
         return Err(Failure::wrong_use("--out and --report need a server to measure: name one after --".to_owned()));

@@ -47,18 +47,17 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if is_overdue { exit::NO } else { exit::WELL })
 }
 
-/// The text for an empty journal. It also names other journals that may have changes of this machine.
+/// The text for an empty journal. It also names other journals that may contain changes of this machine.
 fn nothing(args: &Args, root: &Root) -> String {
     let Ok(dir) = args.state.path() else { return String::new() };
     let has_no_changes = || format!("The journal in {} has no changes.\n", dir.display());
     let mut text = args.state.without_journal().unwrap_or_else(has_no_changes);
     if let Some(of_root) = args.state.of_root() {
-        text += &format!("What root changed is in {}: `sudo evenkeel history` lists it.\n", of_root.display());
+        text += &format!("Root's changes are in {}: `sudo evenkeel history` lists them.\n", of_root.display());
     }
     let mounted = args.host.root.as_ref().filter(|_| root.kind() == RootKind::Mounted && args.state.state.is_none());
     if let Some(dir) = mounted.map(|dir| dir.join(IMAGE_DIR)).filter(|dir| dir.join(JOURNAL).exists()) {
-        text +=
-            &format!("That root has a journal of its own: `evenkeel history --state {}` lists it.\n", dir.display());
+        text += &format!("That root has its own journal: `evenkeel history --state {}` lists it.\n", dir.display());
     }
     text
 }

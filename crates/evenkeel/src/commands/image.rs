@@ -16,9 +16,11 @@ use crate::state;
 
 /// Write settings into the root file system of a machine image
 ///
-/// Writes files below ROOT/etc and ROOT/boot, with a journal in ROOT/var/lib/evenkeel. `evenkeel image --undo ROOT` removes all of
-/// them again, and `evenkeel revert` does on a machine that booted the image. It reads and writes nothing outside ROOT, whatever symbolic
-/// links ROOT holds. It prints the commands that have to run inside the image.
+/// Writes files below ROOT/etc and ROOT/boot, with a journal in ROOT/var/lib/evenkeel.
+/// `evenkeel image --undo ROOT` removes all of them again.
+/// On a machine that booted the image, `evenkeel revert` removes them.
+/// The command reads and writes nothing outside ROOT, whatever symbolic links ROOT contains.
+/// It prints the commands that have to run inside the image.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel image /mnt/image vm.swappiness=10

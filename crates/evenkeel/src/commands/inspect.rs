@@ -48,7 +48,8 @@ enum Form {
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Answer<'a> {
     facts: &'a Facts,
-    /// Present only if requested, because counters change all the time. The rest of the answer is the same as long as the machine is.
+    /// Present only if requested, because counters change all the time.
+    /// The other fields stay the same as long as the machine does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<&'a Counters>,
 }

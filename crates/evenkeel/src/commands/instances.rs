@@ -18,16 +18,18 @@ use crate::failure::{Failure, Outcome};
 use crate::show::{self, Out};
 use crate::user_table;
 
-/// The maximum size of a price file. Amazon's list of all regions has several gigabytes.
+/// The maximum size of a price file. Amazon's list of all regions takes several gigabytes.
 const PRICES_BYTES_MAX: u64 = 64 << 30;
 /// The maximum size of a table of sessions.
 const SESSIONS_BYTES_MAX: u64 = 16 << 20;
 
 /// Choose the instance type with the lowest cost of a session
 ///
-/// Computes from documented figures how many sessions each instance type of Amazon, Azure and Google holds. The limits are cores, memory,
-/// sustained network rate and CPU credits. Prices are files that you downloaded: Amazon's price list or spot price history, Azure's retail
-/// prices, Google's SKUs, or CSV with the columns instance_type, usd_per_hour and region. docs/instances-for-sessions.md describes them.
+/// Computes from documented figures how many sessions each instance type of Amazon, Azure and Google holds.
+/// The limits are cores, memory, sustained network rate and CPU credits.
+/// Prices are files that you downloaded: Amazon's price list or spot price history,
+/// Azure's retail prices, Google's SKUs, or CSV with the columns instance_type, usd_per_hour and region.
+/// docs/instances-for-sessions.md describes them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel instances --session cpus=0.12,memory_mib=300 --prices aws.json
@@ -43,7 +45,7 @@ pub(crate) struct Args {
     /// Read prices from FILE; repeatable
     #[arg(long, value_name = "FILE")]
     prices: Vec<PathBuf>,
-    /// Take the prices of spot capacity
+    /// Use the prices of spot capacity
     #[arg(long, requires = "prices")]
     spot: bool,
     /// Only types with a price in this region, as the cloud names it
@@ -64,10 +66,10 @@ pub(crate) struct Args {
     /// The highest load of a core, from 0.05 to 1 [default: 0.7]
     #[arg(long, value_name = "SHARE", default_value_t = pack::LOAD_MAX, hide_default_value = true, value_parser = super::pack::load)]
     load_max: f64,
-    /// What the second thread of a core is worth, as a share of the first [default: 0]
+    /// The value of a core's second thread, as a share of the first [default: 0]
     #[arg(long, value_name = "SHARE", default_value = "0", hide_default_value = true, value_parser = share)]
     second_thread: f64,
-    /// The type on which the needs were measured: CPU time is scaled by the clock
+    /// The type that the needs were measured on: evenkeel scales CPU time by the clock
     #[arg(long, value_name = "TYPE")]
     measured_on: Option<String>,
     /// Show N types; JSON has all [default: 12]
@@ -89,7 +91,7 @@ enum Arch {
 /// The candidates.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
-    /// The table of sessions; `null` if options named the needs.
+    /// The table of sessions; `null` if options gave the needs.
     file: Option<String>,
     #[serde(flatten)]
     report: InstancesReport,

@@ -1,4 +1,4 @@
-//! `man`: prints the manual pages, which are made from the help texts; for packagers.
+//! `man`: prints the manual pages for packagers. It generates them from the help texts.
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
@@ -25,7 +25,7 @@ pub(super) struct Answer<'a> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut whole = crate::command_line::Args::command();
-    // This gives every command its full name and the arguments that all commands share.
+    // `build` gives every command its full name and the arguments that all commands share.
     whole.build();
     let page = page_of(&whole, &args.command)?;
     let mut roff = Vec::new();
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// Finds the command with these words: each word names a subcommand of the word before it.
+/// Finds the command that these words name. Each word is a subcommand of the word before it.
 fn page_of<'c>(whole: &'c Command, words: &[String]) -> Result<&'c Command, Failure> {
     let mut page = whole;
     for (at, word) in words.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! `evenkeel mcp`: a Model Context Protocol server on standard input and output. Each tool call runs this program with `--json` and returns
-//! its answer. So a tool can do exactly what the command can do.
+//! `evenkeel mcp`: a Model Context Protocol server on standard input and output.
+//! Each tool call runs this program with `--json` and returns its answer.
+//! So each tool can do exactly what its command can do.
 
 mod child;
 mod tools;
@@ -23,9 +24,9 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 
-/// The longest message that is read; a longer one is dropped.
+/// The maximum length of a message. The server drops a longer message.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// How many calls may wait for the running one.
+/// The maximum number of calls that wait for the running call.
 const CALLS_MAX: usize = 16;
 
 const INSTRUCTIONS: &str = "evenkeel shows what a Linux machine is, which kernel settings suit a latency-sensitive server on it and why, and \
@@ -34,8 +35,10 @@ const INSTRUCTIONS: &str = "evenkeel shows what a Linux machine is, which kernel
 
 /// Serve these commands to an AI client: Model Context Protocol, on standard input and output
 ///
-/// The client starts this command and calls the tools inspect, audit, explain, guide, verify, history, report and measure. They change no
-/// setting. With --allow-changes it can also call apply, revert and confirm. docs/mcp.md shows the configuration of a client.
+/// The client starts this command and calls the tools inspect,
+/// audit, explain, guide, verify, history, report and measure.
+/// These tools change no setting. With --allow-changes, the client can also call apply, revert and confirm.
+/// docs/mcp.md shows the configuration of a client.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel mcp
@@ -53,7 +56,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     let failed = |tried: &str, error: &io::Error| Failure::io(exit::NOT_POSSIBLE, tried.to_owned(), error);
-    // A wrong file is an error at the start, not at every call.
+    // Report a wrong file at the start, not at every call.
     args.host.open()?;
     let program = Program::this(&args.host, &args.state).map_err(|error| failed("find this program", &error))?;
     let server = Server {
@@ -68,7 +71,7 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
         .build()
         .map_err(|error| failed("start the server", &error))?;
     let served = runtime.block_on(serve(server));
-    // Standard input may still be open, and a read of it cannot be cancelled.
+    // Standard input may still be open, and the program cannot cancel a read of it.
     runtime.shutdown_background();
     served.map(|()| exit::WELL)
 }
@@ -84,7 +87,7 @@ async fn serve(server: Server) -> Result<(), Failure> {
         Err(error) => return Err(Failure::text(exit::WRONG_USE, "start the session with the client", error)),
     };
     let ended = running.waiting().await;
-    // A running change is not stopped half-way. Commands that only read end with this program.
+    // Wait for a running change, because it must not stop half-way. Commands that only read end with this program.
     drop(changing.lock().await);
     ended.map(drop).map_err(|error| Failure::text(exit::NOT_POSSIBLE, "serve the client", error))
 }
@@ -92,9 +95,9 @@ async fn serve(server: Server) -> Result<(), Failure> {
 struct Server {
     tools: Vec<&'static ToolSpec>,
     program: Program,
-    /// Held while a command runs: two measurements at a time would disturb each other.
+    /// Locked while a command runs, because two measurements at a time would disturb each other.
     turn: Mutex<()>,
-    /// Held while a command changes the machine.
+    /// Locked while a command changes the machine.
     changing: Arc<Mutex<()>>,
     places: Semaphore,
 }
@@ -126,7 +129,7 @@ impl ServerHandler for Server {
         let busy = |_| ErrorData::internal_error(format!("{CALLS_MAX} calls wait already; try again later"), None);
         let _place = self.places.try_acquire().map_err(busy)?;
         let result = match tool.changes {
-            // A change ends by itself: a cancelled call does not stop it half-way.
+            // A change ends by itself, so a cancelled call does not stop it half-way.
             true => {
                 let _turn = self.turn.lock().await;
                 let _changing = self.changing.lock().await;

@@ -1,4 +1,4 @@
-//! The commands. Each has one file, and two lines here: its module, and its row in the table.
+//! The commands. Each command has one file, and two lines here: its module, and its row in the table.
 
 mod agent;
 mod apply;
@@ -40,7 +40,8 @@ mod watchdog;
 use crate::failure::Outcome;
 use crate::show::Out;
 
-/// Makes the enum of all commands, and its dispatch. Each module has `Args`, whose documentation is the command's help, and `run`.
+/// Defines the enum of all commands, and its dispatch.
+/// Each module has `Args`, whose documentation is the command's help, and `run`.
 macro_rules! commands {
     ($($(#[$attribute:meta])* $name:ident => $module:ident),* $(,)?) => {
         /// What to do.
@@ -59,7 +60,7 @@ macro_rules! commands {
     };
 }
 
-// In the order of `--help`: first the commands that read, decide and change, then those for packagers.
+// The order of `--help`: first the commands that read, decide and change, then the commands for packagers.
 commands! {
     Demo => demo,
     Inspect => inspect,

@@ -1,4 +1,5 @@
-//! `plan`: writes the changes that `apply` would make as data: for review, and for a later `apply`, `script`, `image` or `diff`.
+//! `plan`: writes the changes
+//! that `apply` would make as data, for a review or for a later `apply`, `script`, `image` or `diff`.
 
 use std::path::PathBuf;
 
@@ -16,7 +17,8 @@ use crate::show::{self, Out};
 
 /// Show what a change would do, and save it as a plan for `apply`, `script` and `diff`
 ///
-/// A plan lists every step: the current and the new value, side effects, when it takes effect, how to undo it, and the advice of `audit`.
+/// A plan lists every step:
+/// the current and the new value, side effects, when it takes effect, how to undo it, and the advice of `audit`.
 /// `apply` refuses a plan on a machine that needs other steps.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -1,4 +1,5 @@
-//! `evenkeel prove`: an A/B test of settings on a server under load. Each subcommand has one file; [`trial`] is `prove` without one.
+//! `evenkeel prove`: an A/B test of settings on a server under load.
+//! Each subcommand has one file; [`trial`] implements `prove` without a subcommand.
 
 pub(super) mod answer;
 mod asked;
@@ -45,7 +46,8 @@ pub(crate) struct Args {
     trial: asked::TrialArgs,
 }
 
-/// Makes the enum of the other subcommands, and its dispatch. Each module has `Args`, whose documentation is the help, and `run`.
+/// Defines the enum of the other subcommands, and its dispatch.
+/// Each module has `Args`, whose documentation is the help, and `run`.
 macro_rules! subcommands {
     ($($name:ident => $module:ident),* $(,)?) => {
         #[derive(Clone, Debug, clap::Subcommand)]

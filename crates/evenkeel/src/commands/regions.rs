@@ -24,11 +24,15 @@ const COLUMNS: &str = "a table of players has a column for each region, or the c
 
 /// Choose the cloud regions with the lowest latency for nearly all players
 ///
-/// Reads a CSV file with one row for each player, or for each group of players. Its columns are latencies in milliseconds, one column a
-/// region; or latitude and longitude, from which latencies are estimated. A column `players` is the size of a group, a column `group` or
-/// `country` its name. With --count, chooses that many regions with the lowest p95. With --within, chooses the fewest regions that keep p95
-/// within the limit. Then lists the players who are left behind, and the region that would serve them. The answer is exact for up to 60
-/// regions; if the search becomes too long, it reports how much better another set could be.
+/// Reads a CSV file with one row for each player, or for each group of players.
+/// Its columns are latencies in milliseconds, one column a region;
+/// or latitude and longitude, from which evenkeel estimates latencies.
+/// A column `players` is the size of a group, a column `group` or `country` its name.
+/// With --count, chooses that many regions with the lowest p95.
+/// With --within, chooses the fewest regions that keep p95 within the limit.
+/// Then lists the players who are left behind, and the region that would serve them.
+/// The answer is exact for up to 60 regions;
+/// if the search becomes too long, it reports how much better another set could be.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel regions pings.csv --count 3
@@ -42,7 +46,8 @@ pub(crate) struct Args {
     /// Choose N regions with the lowest percentile of latency
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60))]
     count: Option<u32>,
-    /// Choose the fewest regions that keep the percentile within MS milliseconds; with --count, only list the players above MS
+    /// Choose the fewest regions that keep the percentile within MS milliseconds;
+    /// with --count, only list the players above MS
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     within: Option<f64>,
     /// The percentage of players whose latency counts, from 1 to 100
@@ -99,7 +104,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 impl Args {
-    /// The candidates that the options name; none if they name none.
+    /// The candidates that the options name; `None` if the options name no candidates.
     fn listed(&self) -> Result<Option<Vec<Candidate>>, Failure> {
         if let Some(path) = &self.candidates {
             let listed = regions::read_candidates(user_table::open(path, LIST_BYTES_MAX)?);
@@ -138,7 +143,7 @@ impl Args {
             RegionsError::TooFew { .. } => "raise --count, or keep fewer regions".to_owned(),
             RegionsError::NoGoal => "name --count or --within".to_owned(),
         };
-        // If the goal can't be reached, that is the answer to the user's question, and not wrong use.
+        // An unreachable goal is the answer to the user's question, not wrong use.
         let code = match error {
             RegionsError::OutOfReach { .. } | RegionsError::TooFewReach { .. } | RegionsError::Unmeasured { .. } => {
                 exit::NO

@@ -1,4 +1,4 @@
-//! `revert`: restores everything, or what one transaction changed.
+//! `revert`: restores everything, or the changes of one transaction.
 
 use std::path::PathBuf;
 
@@ -13,17 +13,17 @@ use crate::overdue;
 use crate::show::{self, Out};
 use crate::state;
 
-/// Undo one change, or all of them; a second time does no harm
+/// Undo one change, or all changes; repeating it does no harm
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel revert        undo all
   evenkeel revert 3      undo one, as `evenkeel history` lists it")]
 pub(crate) struct Args {
-    /// The number of the transaction, as `evenkeel history` lists it; without it, all of them
+    /// The transaction's number, as `evenkeel history` lists it; without it, all transactions
     transaction: Option<u64>,
     #[command(flatten)]
     host: HostArgs,
-    /// With --host: write the captured machine as it is afterwards to FILE
+    /// With --host: write the captured machine after the change to FILE
     #[arg(long, short, value_name = "FILE", requires = "host")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
     overdue::settle(&root, &args.state, out);
-    // A mistyped folder must not be created.
+    // Do not create a folder that the user mistyped.
     let writer = root.writer().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     let is_missing = args.state.is_missing()?;
     let report = if is_missing { nothing(args)? } else { reverted(args, &root, &writer)? };

@@ -14,8 +14,9 @@ use crate::show::page::Page;
 
 /// Print the JSON Schema of an answer, or list all schemas
 ///
-/// With --json, each command prints one JSON object. Its schema has the name of the command, such as `audit` or `measure-gaps`. The
-/// schema `error` describes the answer of a command that failed. docs/formats.md says what the fields mean.
+/// With --json, each command prints one JSON object.
+/// Its schema has the name of the command, such as `audit` or `measure-gaps`.
+/// The schema `error` describes the answer of a command that failed. docs/formats.md explains the fields.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel schema
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The schema with this name, as JSON, without the members that only a file of its own needs.
+/// The schema with this name, as JSON. Leaves out the members that only a separate schema file needs.
 pub(super) fn parsed(name: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
     let format = ALL.iter().find(|format| format.name == name)?;
     let mut schema: serde_json::Map<_, _> = serde_json::from_str(&format.text()?).ok()?;

@@ -1,5 +1,5 @@
-//! `script`: writes the changes that `apply` would make as a shell script, cloud-init user data or an Ansible role, for review and for
-//! other machines.
+//! `script`: writes the changes that `apply` would make as a shell script,
+//! cloud-init user data or an Ansible role, for review and for other machines.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,9 @@ use crate::show::Out;
 
 /// Write a change as a script, for machines without evenkeel
 ///
-/// The POSIX shell script skips values that are set already, saves each old value before it changes it, reads each value back,
-/// and restores all of them if one fails. For cloud-init and Ansible it is the same script.
+/// The POSIX shell script skips values that are already in force, saves each old value
+/// before it changes it, and reads each value back.
+/// If one value fails, the script restores all of them. cloud-init and Ansible use the same script.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel script --advised
@@ -109,8 +110,8 @@ fn render(args: &Args, plan: &PlanFile) -> Result<Vec<RenderedFile>, RenderError
     }
 }
 
-/// The plan to write. The settings of a plan file are planned again, and must give the same steps. Only the undo part comes from the file:
-/// it has the values that were read when the plan was made.
+/// The plan to write. evenkeel plans the settings of a plan file again, and must get the same steps.
+/// Only the undo part comes from the file, because it has the values from the time when the plan was made.
 fn plan(args: &Args, root: &Root, facts: &Facts) -> Result<PlanFile, Failure> {
     let term = if args.persist { Term::Lasting } else { Term::Runtime };
     // Use no journal: the script may run on another machine.
@@ -145,7 +146,7 @@ fn write(path: &Path, format: Format, files: &[RenderedFile]) -> Result<(), Fail
                 std::fs::create_dir_all(folder)?;
             }
             std::fs::write(&path, &file.text)?;
-            // A terminal, a pipe or /dev/null is not a script, so its permissions must stay.
+            // Keep the permissions of a terminal, a pipe or /dev/null, because these are not scripts.
             match std::fs::metadata(&path)?.is_file() {
                 true => std::fs::set_permissions(&path, std::fs::Permissions::from_mode(file.mode)),
                 false => Ok(()),
@@ -179,7 +180,7 @@ mod tests {
         let plain = folder.path().join("plain");
         write(&plain, Format::Sh, &files).unwrap();
         assert_eq!((std::fs::read_to_string(&plain).unwrap().as_str(), mode(&plain)), ("exit 0\n", 0o755));
-        // A named pipe stands for a device, so that a bug can't damage the machine's /dev/null.
+        // The test uses a named pipe instead of a device, so that a bug can't damage the machine's /dev/null.
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let before = mode(&pipe);

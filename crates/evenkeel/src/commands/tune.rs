@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
 }
 
-/// The knobs to search among, as requested.
+/// The knobs that the search may try, as requested.
 fn wanted(knobs: &[String], args: &PlanArgs) -> Result<Wanted, Failure> {
     let bad = |error: evenkeel_host::SettingError| selection::wrong_setting("read --knobs", error);
     let mut named = Vec::new();
@@ -118,11 +118,11 @@ pub(crate) struct Begin<'a> {
     pub(crate) plan: &'a PlanArgs,
     pub(crate) asked: &'a WorkloadArgs,
     pub(crate) path: &'a Path,
-    /// The guide that has all candidates. They are first compared together.
+    /// The guide that contains all candidates. The search first tests all candidates together.
     pub(crate) guide: Option<GuideLog>,
 }
 
-/// Starts the workload, and makes a new search ready.
+/// Starts the workload, and prepares a new search.
 pub(crate) fn begin(search: &SearchContext<'_>, new: &Begin<'_>, state: &mut State) -> Result<Ready, Failure> {
     let SearchContext { root, facts, .. } = search;
     let Begin { wanted, plan, asked, path, guide } = new;

@@ -13,8 +13,8 @@ use crate::show::{self, Out};
 
 /// Check whether applied settings still hold; exit code 1 if not, 7 if a reboot or restart is missing
 ///
-/// Reads the values in effect, not the files that set them at boot. For each value that differs it names the likely cause and the
-/// command that repairs it.
+/// Reads the values in effect, not the files that set them at boot.
+/// For each value that differs, it names the likely cause and the command that repairs the value.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel verify

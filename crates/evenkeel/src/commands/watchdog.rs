@@ -1,8 +1,10 @@
-//! `watchdog`: a process that `apply --try` leaves behind. It waits, and undoes the change unless a user confirms it. It needs no terminal
-//! and no parent, so it works even if the change cut the connection.
+//! `watchdog`: a process that `apply --try` leaves behind.
+//! It waits, and undoes the change unless a user confirms the change.
+//! The process needs no terminal and no parent, so it works even if the change cut the connection.
 //!
-//! Only SIGKILL ends the watchdog. After an error it tries again. The time limit is also in the journal, so the next command undoes the
-//! change if no watchdog runs. With systemd, a timer starts another watchdog if this one is killed.
+//! Only SIGKILL ends the watchdog. After an error it tries again.
+//! The journal also has the time limit, so the next command undoes the change if no watchdog runs.
+//! With systemd, a timer starts another watchdog if this one is killed.
 
 mod timer;
 
@@ -23,17 +25,17 @@ use crate::show::Out;
 /// How often the watchdog checks whether it is still needed, and how often it retries.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
-/// After this time of retries, the watchdog retries less often, because the obstacle is unlikely to be gone in a second.
+/// After this time of retries, the watchdog retries less often, because the obstacle will probably last.
 const HASTE_NS: u64 = 600_000_000_000;
 const LATER_NS: u64 = 30_000_000_000;
 
 /// How long the parent waits for the watchdog's first message.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// The watchdog's first message: it is watching now.
+/// The watchdog's first message. It means that the watchdog is now watching.
 const READY: &[u8] = b"watching\n";
 
-/// Put a change back when its time is over; started by `apply --try`
+/// Undo a change when its time limit has passed; `apply --try` starts this process
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The number of the transaction
@@ -41,7 +43,7 @@ pub(crate) struct Args {
     /// Where the journal is
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// The time is over: started by the timer that stands behind the first watchdog
+    /// The time limit has passed: the backup timer of the first watchdog started this process
     #[arg(long)]
     late: bool,
 }
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     let mut watch = Watch { root: &root, writer: &writer, args, seen: None, held: None };
     let until_ns = match watch.look() {
         Look::Waits(until_ns) => until_ns,
-        // A watchdog that was started after the time limit tries to undo the change even if the journal can't be read now.
+        // After the time limit, a new watchdog tries to undo the change even if it can't read the journal now.
         Look::Unknown | Look::Gone if args.late => clock::boottime_ns(),
         Look::Unknown | Look::Gone | Look::Over => return Ok(exit::WELL),
     };
@@ -70,11 +72,11 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
 
 /// The state of the transaction in the journal.
 enum Look {
-    /// The transaction waits for confirmation until this time, by the clock that counts since boot.
+    /// The transaction waits for confirmation until this time, on the clock that counts since boot.
     Waits(u64),
-    /// The transaction no longer waits: it was confirmed or undone.
+    /// The transaction no longer waits, because it was confirmed or undone.
     Over,
-    /// The journal has no such transaction: somebody moved the journal, or its disk is not mounted.
+    /// The journal does not contain the transaction: somebody moved the journal, or its disk is not mounted.
     Gone,
     /// The journal can't be read, or has lost the transaction's records.
     Unknown,
@@ -84,17 +86,19 @@ struct Watch<'a> {
     root: &'a Root,
     writer: &'a HostWriter,
     args: &'a Args,
-    /// Inode, length and time of the journal when it was last read. If these are unchanged, it is not read again.
+    /// Inode, length and time of the journal at the last read.
+    /// If these are unchanged, the watchdog does not read the journal again.
     seen: Option<(u64, u64, i64, i64)>,
-    /// A copy of the last journal in which the transaction waited. If the journal is gone at the time limit, this copy undoes the change.
+    /// A copy of the last journal in which the transaction waited.
+    /// If the journal is gone at the time limit, this copy undoes the change.
     held: Option<Remains>,
 }
 
 impl Watch<'_> {
-    /// Waits for the time limit, and then undoes the change. Returns if there is nothing left to undo.
+    /// Waits for the time limit, and then undoes the change. Returns early if nothing is left to undo.
     fn wait(&mut self, mut until_ns: u64) {
         loop {
-            // This clock also counts the time in which the machine sleeps, because the user's time passes too.
+            // This clock also counts the time of a suspend, because the user's time passes too.
             let now_ns = clock::boottime_ns();
             if now_ns >= until_ns && self.undo() {
                 return;
@@ -137,8 +141,9 @@ impl Watch<'_> {
         }
     }
 
-    /// Undoes the change. Returns whether everything is restored. The journal is opened only for this, so that a user can revert by hand at
-    /// any time. If the journal was removed or moved, the copy undoes the change.
+    /// Undoes the change. Returns whether everything is restored.
+    /// The watchdog opens the journal only here, so that a user can revert by hand at any time.
+    /// If somebody removed or moved the journal, the copy undoes the change.
     fn undo(&self) -> bool {
         let id = self.args.transaction;
         let is_gone = || Log::read_damaged(&self.args.state).is_ok_and(|log| !log.has(id));
@@ -160,12 +165,12 @@ impl Watch<'_> {
 
 fn say_ready() {
     let mut out = std::io::stdout();
-    // If this fails, nobody could read the error. The parent gets no message, and gives up the change.
+    // If this write fails, nobody could read an error. The parent gets no message, and gives up the change.
     let _ = out.write_all(READY).and_then(|()| out.flush());
 }
 
-/// Starts the watchdog of a transaction, waits until it watches, and then starts its backup timer. Returns why there is no timer, if there
-/// should be one.
+/// Starts the watchdog of a transaction, waits until the watchdog is ready, and then starts its backup timer.
+/// If the timer is missing although this host should have one, returns why.
 pub(crate) fn start(transaction: u64, dir: &Path, seconds: u64) -> Result<Option<String>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(&program);

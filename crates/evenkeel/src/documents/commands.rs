@@ -20,7 +20,7 @@ fn the_page_of_commands_is_fresh() {
     expect_file!["../../../../docs/commands.md"].assert_eq(&page());
 }
 
-/// A user who reads the help of a command needs a line that works.
+/// A user who reads the help of a command needs a command line that works.
 #[test]
 fn every_command_has_examples() {
     let mut all = Vec::new();
@@ -50,7 +50,7 @@ fn text_outside_of_code_is_no_markup() {
 
 fn page() -> String {
     let mut whole = Args::command();
-    // This gives every command its full name.
+    // `build` gives every command its full name.
     whole.build();
     let mut commands = Vec::new();
     collect(&whole, &mut commands);
@@ -70,7 +70,7 @@ fn page() -> String {
     page
 }
 
-/// The commands that help lists. Each comes before its subcommands.
+/// The commands that the help lists. Each command comes before its subcommands.
 fn collect<'c>(command: &'c Command, found: &mut Vec<&'c Command>) {
     found.push(command);
     for below in command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help") {

@@ -1,5 +1,5 @@
-//! Checks that the command line accepts every line of evenkeel in the pages. A line with a renamed or invented option fails the test. No
-//! command is run.
+//! Checks that the command line parser accepts every evenkeel command in the pages.
+//! A command with a renamed or invented option fails the test. The test runs no command.
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -27,7 +27,7 @@ const HEADS_OF_FILES: [&str; 2] = ["ticks 1", "ticks 2"];
 struct Line {
     place: String,
     text: String,
-    /// Whether the command is part of a sentence. It may then lack its arguments.
+    /// Whether the command is part of a sentence. Such a command may lack its arguments.
     is_inline: bool,
 }
 
@@ -80,7 +80,7 @@ fn invalid_command_lines_are_found() {
     }
 }
 
-/// Why the parser refuses the line; none if it accepts it.
+/// Why the parser refuses the line; `None` if the parser accepts it.
 fn refused(line: &Line) -> Option<String> {
     let Some(words) = shlex::split(&line.text.replace(['…', '[', ']'], " ")) else {
         return Some("a quote is not closed".to_owned());
@@ -107,7 +107,7 @@ fn value_for(word: String) -> String {
     let knob = evenkeel_host::knobs::ALL.first().map_or("", |knob| knob.id);
     match word.as_str() {
         "KNOB" => knob.to_owned(),
-        // The output of another program. In the pages it is always a process number.
+        // This text stands for the output of another program. In the pages it is always a process number.
         text if text.starts_with("$(") => "1234".to_owned(),
         _ => word.replace("KNOB=", &format!("{knob}=")),
     }
@@ -122,7 +122,7 @@ fn lines(page: &str, text: &str) -> Vec<Line> {
         if let Some(kind) = line.trim_start().strip_prefix("```") {
             block = block.is_none().then_some(kind);
         } else if block == Some("text") {
-            // The line is output, or shows the form of a command.
+            // The line is output, or shows only the form of a command.
         } else if block.is_some() || line.starts_with("    ") {
             // A prompt and a comment are not part of the command. A backslash continues the command on the next line.
             let line = line.trim().trim_start_matches("$ ");
@@ -145,7 +145,7 @@ fn lines(page: &str, text: &str) -> Vec<Line> {
 fn add(found: &mut Vec<Line>, place: &str, text: &str, is_inline: bool) {
     for part in commands(text) {
         let mut words = part.trim();
-        // Skip variables that are set for this command only.
+        // Skip variables that the line sets for this command only.
         while let Some((first, rest)) = words.split_once(' ')
             && (first == "sudo" || (first.contains('=') && first.starts_with(char::is_uppercase)))
         {

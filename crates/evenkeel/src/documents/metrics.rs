@@ -1,4 +1,5 @@
-//! Generates docs/metrics.md from the metric lists of the workloads. So the page names every metric that can decide a trial.
+//! Generates docs/metrics.md from the metric lists of the workloads.
+//! So the page names every metric that can decide a trial.
 
 use std::fmt::Write as _;
 

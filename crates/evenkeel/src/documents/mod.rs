@@ -1,4 +1,5 @@
-//! Compares the pages in docs/ with today's command line. These are unit tests of this program, because they need the parser's definition.
+//! Compares the pages in docs/ with the current command line.
+//! These are unit tests of this program, because they need the parser's definition.
 
 mod commands;
 mod lines;
@@ -11,7 +12,8 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The pages for readers: those in docs/ and in the root folder. Dated findings are left out, because they have the options of their time.
+/// The pages for readers: the pages in docs/ and in the root folder.
+/// Leaves out dated findings, because they use the options of their time.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> =
         ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "hosts/README.md", "lab/README.md"]

@@ -10,7 +10,7 @@ use crate::view::{Block, Column, Text, html, sentence};
 
 /// The maximum length of a name in a column, in characters.
 const NAME_MAX: usize = 24;
-/// The maximum number of machines that a sentence names: the first ones.
+/// The maximum number of machines that a sentence names. It names the first ones in the list.
 const NAMED_MAX: usize = 6;
 
 /// The page as HTML.
@@ -92,7 +92,7 @@ fn row(cell: &Cell, across: &Across) -> [Text; 5] {
     ]
 }
 
-/// The end of a long path, because reports often differ only there.
+/// The end of a long path, because the paths of reports often differ only at their ends.
 fn shortened(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= NAME_MAX {
@@ -111,7 +111,7 @@ fn signed(ratio: f64) -> String {
     }
 }
 
-/// Text that names the guard which rejected B; empty if no guard did.
+/// The name of the guard that rejected B, as text; empty if no guard rejected it.
 fn veto(cell: &Cell) -> String {
     cell.vetoed_by.as_ref().map_or_else(String::new, |guard| format!(" by {guard}"))
 }
@@ -130,7 +130,7 @@ fn traits(machine: &Machine) -> String {
     if parts.is_empty() { "the report does not say what it is".to_owned() } else { parts.join(", ") }
 }
 
-/// Sentences on how far the machines agree.
+/// Sentences about how far the machines agree.
 fn summary(asked: &Asked, across: &Across) -> String {
     let groups = [
         (Outcome::Better, "helps on"),

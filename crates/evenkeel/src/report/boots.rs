@@ -1,5 +1,6 @@
-//! The blocks of the page for a trial over boots: the verdict with its basis and its caveats, the boots, the guards, and how to repeat the
-//! trial. The verdict always names the number of boots.
+//! The blocks of the page for a trial over boots.
+//! They show the verdict with its basis and its caveats, the boots, the guards, and how to repeat the trial.
+//! The verdict always names the number of boots.
 
 use std::collections::BTreeSet;
 use std::slice::from_ref;
@@ -129,7 +130,8 @@ fn effect(report: &BootsReport, source: &Source) -> Option<Block> {
         interval: Some((found.low, found.high)),
         rug: Vec::new(),
     }];
-    // The axis shows the better direction of the primary metric. A guard with the opposite direction is only in the table.
+    // The axis shows the better direction of the primary metric.
+    // The table lists guards with the opposite direction; the axis does not.
     let fits = |guard: &&GuardOfBoots| guard.metric.better == metric.better;
     shown.extend(report.guards.iter().filter(fits).map(|guard| Estimate {
         label: format!("guard: {}", guard.metric.name),
@@ -156,7 +158,8 @@ fn effect(report: &BootsReport, source: &Source) -> Option<Block> {
     Some(Block::section("The effect", vec![Block::Drawing(drawing, Text::prose(&caption)), Block::List(words)]))
 }
 
-/// Text: how the values of the arms' boots differ, and how often chance alone makes them differ this much.
+/// Describes how the values of the arms' boots differ,
+/// and how often chance alone would cause a difference of this size.
 fn apart(found: &BootsComparison) -> String {
     let (half, way) = (found.boots / 2, if found.ratio < 1.0 { "below" } else { "above" });
     let all = if half == 2 { "both boots".to_owned() } else { format!("all {half} boots") };
@@ -246,7 +249,7 @@ fn guards(report: &BootsReport) -> Option<Block> {
     (!report.guards.is_empty()).then(|| Block::section("Guards", vetoed.into_iter().chain([table]).collect()))
 }
 
-/// The result of a guard, as text. "Not worse" proves little: few boots show only a large harm.
+/// The result of a guard, as text. "Not worse" proves little, because few boots show only a large harm.
 fn harm(guard: &GuardOfBoots) -> String {
     let margin = share(guard.margin);
     match guard.is_harmed {
@@ -270,10 +273,10 @@ fn repeat(state: &BootsState, report: &BootsReport) -> Block {
         .and(Text::code(state.folder.as_str()))
         .and(":");
     let terms = vec![
-        // This text comes from a machine, so a backtick in it must not begin code.
+        // This text comes from a machine, so a backtick in the text must not begin code.
         ("server and load", report.workload.as_str().into()),
         ("decided by", Text::from(format!("{}: ", design.metric.title)).and(Text::code(design.metric.name.as_ref()))),
-        ("smallest effect", format!("{}; smaller ones do not matter", share(design.smallest_effect_ratio)).into()),
+        ("smallest effect", format!("{}; smaller effects do not matter", share(design.smallest_effect_ratio)).into()),
         ("order of boots", format!("{}, random, from seed {}", report.order, design.seed).into()),
         (
             "each boot",
@@ -295,7 +298,7 @@ fn repeat(state: &BootsState, report: &BootsReport) -> Block {
     Block::section("How to repeat it", vec![command, Block::Terms(terms), Block::Detail(vec![Block::Terms(machine)])])
 }
 
-/// The values of a trait in all boots; each value once.
+/// The values of a trait in all boots, each value once.
 fn seen(report: &BootsReport, value: impl Fn(&BootWords) -> Option<&str>) -> String {
     let all: BTreeSet<&str> = report.boots.iter().filter_map(|boot| value(&boot.machine)).collect();
     if all.is_empty() { "unknown".to_owned() } else { all.into_iter().collect::<Vec<_>>().join(", ") }

@@ -1,4 +1,4 @@
-//! The page of `capacity`: the number of sessions, its interval, what limits it, and the curve.
+//! The page of `capacity`: the number of sessions, its interval, the limiting factors, and the curve.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(crate) struct Shown<'a> {
     /// The report of the search without the settings.
     pub(crate) report: &'a CapacityReport,
     pub(crate) compared: Option<&'a Comparison>,
-    /// The files that were written: for each, a description and the name.
+    /// The files that evenkeel wrote, each with a description and a name.
     pub(crate) files: Vec<(&'static str, String)>,
 }
 
@@ -61,7 +61,8 @@ fn blocks(shown: &Shown<'_>, taken: &str) -> Vec<Block> {
     blocks
 }
 
-/// The verdict on one search. Without an upper bound, more sessions may fit: a search that was stopped has proven only a minimum.
+/// The verdict on one search.
+/// Without an upper bound, more sessions may fit, because a stopped search has proven only a minimum.
 fn of_one(found: &Found) -> Verdict {
     let says = match (found.sessions, found.at_most) {
         (0, None) => "How many sessions fit is not known yet".to_owned(),
@@ -111,12 +112,12 @@ fn worth(without: &CapacityReport, compared: &Comparison) -> Vec<(&'static str, 
         ("gain", gain_interval(&compared.gain).into()),
     ];
     if let (Some(before), Some(after)) = (without.price_per_session_hour, with.price_per_session_hour) {
-        terms.push(("price", format!("{before:.4} to {after:.4} a session and hour").into()));
+        terms.push(("price", format!("{before:.4} to {after:.4} per session and hour").into()));
     }
     terms
 }
 
-/// The terms of one search: its interval, what limits the number, and the cost of a session.
+/// The rows about one search: its interval, the limiting factors, and the cost of a session.
 fn side(report: &CapacityReport) -> Vec<(&'static str, Text)> {
     let ended_by = report.ended_by.map_or("nothing: the limits were not broken", ended_by);
     let mut terms = vec![("interval", interval(&report.found).into()), ("ended by", ended_by.into())];
@@ -125,7 +126,7 @@ fn side(report: &CapacityReport) -> Vec<(&'static str, Text)> {
         terms.push(("a session takes", format!("{:.3} CPUs{memory}", need.cpus).into()));
     }
     if let Some(price) = report.price_per_session_hour {
-        terms.push(("price", format!("{price:.4} a session and hour").into()));
+        terms.push(("price", format!("{price:.4} per session and hour").into()));
     }
     if let Ended::NoStart { session, why } = &report.ended {
         terms.push(("stopped", Text::bad(format!("session {session} did not start: {why}"))));
@@ -133,7 +134,7 @@ fn side(report: &CapacityReport) -> Vec<(&'static str, Text)> {
     terms
 }
 
-/// Every number of sessions that was tried, as a chart and as a table. None if no window was measured.
+/// Every number of sessions that the search tried, as a chart and as a table. `None` without any window.
 fn tried(shown: &Shown<'_>, taken: &str) -> Option<Block> {
     let Shown { report, compared, .. } = shown;
     let with = compared.map(|compared| &compared.report);
@@ -180,14 +181,14 @@ fn gain_interval(gain: &Gain) -> String {
     match (gain.at_least, gain.at_most) {
         (Some(least), Some(most)) if least == most => format!("{least:+}: proven in both directions"),
         (Some(least), Some(most)) => format!("{least:+} to {most:+}"),
-        (Some(least), None) => format!("at least {least:+}; the most is not known"),
-        (None, Some(most)) => format!("at most {most:+}; the least is not known"),
+        (Some(least), None) => format!("at least {least:+}; no upper bound is proven"),
+        (None, Some(most)) => format!("at most {most:+}; no lower bound is proven"),
         (None, None) => "not known: neither number has a proven upper bound".to_owned(),
     }
 }
 
-/// A line about a window, while the search runs. `with_settings` says whether the window had the settings; none if no settings are
-/// compared.
+/// A line about a window, while the search runs.
+/// `with_settings` shows whether the window had the settings; `None` if no settings are compared.
 pub(crate) fn progress(window: &Window, with_settings: Option<bool>, limits: &[Limit], search: &Search) -> String {
     let values: Vec<String> = limits.iter().zip(&window.worst).map(|(limit, worst)| value(limit, *worst)).collect();
     let held = if window.is_held(limits) { "held" } else { "broken" };
@@ -207,7 +208,7 @@ fn interval(found: &Found) -> String {
     match found.at_most {
         Some(most) if most == found.at_least => format!("{most}: proven in both directions"),
         Some(most) => format!("{} to {most}", found.at_least),
-        None => format!("at least {}; the most is not known", found.at_least),
+        None => format!("at least {}; no upper bound is proven", found.at_least),
     }
 }
 

@@ -9,7 +9,7 @@ use super::markup::word;
 use super::trial::{source, ways};
 use super::words::{as_change, range, share, trim};
 
-/// The maximum number of pairs that are marked below an interval.
+/// The maximum number of marked pairs below an interval.
 const RUG_MAX: usize = 400;
 
 /// The sentence if no arm differs from the unchanged machine.
@@ -21,7 +21,8 @@ pub(crate) fn of_control(is_claimed: bool) -> String {
     .to_owned()
 }
 
-/// The best arm in one sentence, which claims no more than the intervals do. `knobs` has the settings of each arm except A.
+/// Names the best arm in one sentence, which claims no more than the intervals show.
+/// `knobs` has the settings of each arm except A.
 pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str) -> String {
     let named = |arm: ArmName| {
         let knob = knobs.iter().find(|(name, _)| *name == arm).map_or("unknown", |(_, knob)| *knob);
@@ -37,7 +38,8 @@ pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str
             let next = better.iter().find(|arm| *arm != best).copied().unwrap_or(*best);
             let apart = choice.between(*best, next).and_then(|between| Some((between, between.effect?)));
             let lead = apart.map_or_else(String::new, |(between, effect)| {
-                // The sentence names the best arm first, so the ratio must be that of the best arm to the other one.
+                // The sentence names the best arm first,
+                // so the ratio must be the best arm's value divided by the other's.
                 let turned = |ratio: f64| if between.arm == *best { ratio } else { 1.0 / ratio };
                 let ends = effect.low.zip(effect.high).map(|(low, high)| {
                     let [one, other] = [low, high].map(turned);
@@ -178,7 +180,7 @@ fn table(saved: &RunReport) -> Markup {
     }
 }
 
-/// The comparisons of the arms other than A with each other.
+/// The comparisons of the other arms with each other, without A.
 fn between(choice: &Choice) -> Markup {
     if choice.between.is_empty() {
         return html! {};

@@ -9,7 +9,7 @@ use evenkeel_trial::{ArmName, Engaged, Mechanism, Report};
 use super::words::{as_change, trim};
 use crate::view::{Block, Column, Text, sentence};
 
-/// All metrics except the primary one, by arm. The costs come first.
+/// All metrics except the primary metric, by arm. The costs come first.
 pub(super) fn costs(entry: &TrialEntry) -> Vec<Block> {
     let trial = &entry.report;
     let finite = |(name, number): (&String, &f64)| number.is_finite().then(|| (name.clone(), *number));
@@ -18,7 +18,7 @@ pub(super) fn costs(entry: &TrialEntry) -> Vec<Block> {
     for cost in &trial.costs {
         measured.remove(&cost.name);
     }
-    // Older reports have no separate costs. There, the costs are among the workload's numbers.
+    // Older reports have no separate costs. Their costs are among the workload's numbers.
     let is_cost = |name: &str| {
         let words = ["rss", "resident", "memory", "power", "joule", "watt"];
         trial.costs.is_empty() && (name.starts_with("cpu") || words.iter().any(|word| name.contains(word)))
@@ -47,7 +47,7 @@ pub(super) fn costs(entry: &TrialEntry) -> Vec<Block> {
     blocks
 }
 
-/// The costs that were not measured. A cost that is unknown is not zero.
+/// The costs that were not measured. An unknown cost is not zero.
 fn unknown(costs: &Medians, trial: &Report) -> Vec<&'static str> {
     let knows = |words: &[&str]| costs.keys().any(|name| words.iter().any(|word| name.contains(word)));
     let knows_cpu = knows(&["cpu"]) || trial.arms.iter().any(|arm| arm.cpu_share.is_some());
@@ -86,7 +86,7 @@ fn change(a: Option<f64>, b: Option<f64>) -> String {
     }
 }
 
-/// For each knob, whether it was engaged, by the counters of its mechanism.
+/// Whether each knob was engaged, according to the counters of its mechanism.
 pub(super) fn engagement(entry: &TrialEntry) -> Vec<Block> {
     let trial = &entry.report;
     let conditions = by_arm(trial, |window| numbers(&window.conditions));

@@ -1,5 +1,6 @@
-//! The report as one page that needs no network and no script: it contains its style, charts and downloads. It is made from `report.json`,
-//! so the two always agree. evenkeel can make the page again from any stored report.
+//! The report as one page that needs no network and no script: it contains its style, charts and downloads.
+//! evenkeel makes the page from `report.json`, so the two always agree.
+//! It can make the page again from any stored report.
 
 use evenkeel_trial::saved::{RunReport, TrialEntry};
 use maud::{Markup, html};

@@ -1,4 +1,4 @@
-//! The machine in a report: its facts, its advice, and whether its settings were restored.
+//! The machine in a report: its facts, its advice, and whether evenkeel restored its settings.
 
 use evenkeel_trial::saved::{RunReport, SettingText};
 use maud::{Markup, html};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::markup::prose;
 
-/// The facts that matter most to a reader of a trial. Each has its pointer in the answer of `inspect`.
+/// The facts that matter most to a reader of a trial. Each fact has its pointer in the answer of `inspect`.
 const FACTS: &[(&str, &str)] = &[
     ("hypervisor", "/machine/hypervisor"),
     ("cloud", "/machine/cloud"),
@@ -41,7 +41,7 @@ pub(super) fn machine(saved: &RunReport) -> Markup {
     }
 }
 
-/// For each hardware interface: its driver, and the CPUs that serve its interrupts.
+/// The driver of each hardware interface, and the CPUs that serve its interrupts.
 fn interfaces(facts: &Value) -> Vec<String> {
     let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or("unknown").to_owned();
     let list = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn advice(saved: &RunReport) -> Markup {
     }
 }
 
-/// Settings that differ are shown. The long list of equal ones is folded.
+/// Shows settings that differ, and folds the long list of equal settings.
 pub(super) fn kept(saved: &RunReport) -> Markup {
     let (same, differ): (Vec<_>, Vec<_>) = saved.settings.iter().partition(|kept| kept.before == kept.after);
     let row = |kept: &SettingText| {

@@ -1,4 +1,4 @@
-//! Parts of report pages that are not made of blocks yet.
+//! Parts of report pages that are not built from blocks yet.
 
 use evenkeel_trial::Outcome;
 use maud::Markup;
@@ -12,7 +12,7 @@ pub(super) fn word(verdict: Outcome) -> Markup {
     html::badge(Some(verdict), &verdict.to_string())
 }
 
-/// A text of evenkeel's own, in which commands are between backticks.
+/// A text by evenkeel itself, with commands between backticks.
 pub(super) fn prose(text: &str) -> Markup {
     html::text(&Text::prose(text))
 }

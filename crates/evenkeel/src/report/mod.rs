@@ -32,18 +32,18 @@ pub(crate) use words::{Claim, as_change};
 /// The report of one run, with all facts and advice.
 pub(crate) type FullReport = RunReport<Facts, Advice>;
 
-/// The answer of one session: for each arm, a report of its comparison with A; and for several arms, the choice.
+/// The answer of one session: a report on each arm's comparison with A, and the choice if there are several arms.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct SessionAnswer {
     pub(crate) trials: Vec<TrialEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) choice: Option<ChoiceEntry>,
-    /// The file of the session; none if it is incomplete.
+    /// The file of the session; `None` if the file is incomplete.
     #[serde(skip)]
     pub(crate) kept_in: Option<PathBuf>,
 }
 
-/// A report of this version and time, without trials yet.
+/// Creates a report of this version and time, without trials.
 pub(crate) fn begin(command: String, facts: Facts, advice: Vec<Advice>) -> FullReport {
     FullReport {
         evenkeel: Some(env!("CARGO_PKG_VERSION").to_owned()),
@@ -68,7 +68,7 @@ pub(crate) fn write(story: &FullReport, folder: &Path) -> Result<[PathBuf; 2], F
     Ok([write_page(folder, "report.html", &page)?, write_page(folder, "report.json", &json)?])
 }
 
-/// The design as options of `prove`. They choose the same design even if the defaults change later.
+/// The design as options of `prove`. The options give the same design even if the defaults change later.
 pub(crate) fn design_again(design: &Design) -> String {
     let mut again = format!(" --metric {} --pairs {}", design.metric.name, design.stop.pairs_max());
     match design.stop {
@@ -98,12 +98,13 @@ pub(crate) fn design_again(design: &Design) -> String {
     format!("{again} --seed {}", design.seed)
 }
 
-/// The present time, as a report prints it.
+/// The current time, in the format of a report.
 fn taken_now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// Writes blocks as `report.html`, and the answer as `report.json`. The page also contains the answer as a download. Returns the paths.
+/// Writes blocks as `report.html`, and the answer as `report.json`. The page also contains the answer as a download.
+/// Returns both paths.
 fn write_blocks<T: Serialize>(
     folder: &Path,
     title: &str,

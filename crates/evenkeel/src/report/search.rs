@@ -1,4 +1,6 @@
-//! The page of a search: the effect of every knob with its interval, the set, what was left out and why, the proof, and the time by stage.
+//! The page of a search.
+//! It shows the effect of every knob with its interval, the set, the omitted knobs
+//! with the reasons, the proof, and the time by stage.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,8 +17,8 @@ use crate::show::tune::{SearchResult, name, outcome};
 use crate::times;
 use crate::view::{Block, Column, Text, Verdict, sentence};
 
-/// Writes the page of a search as `report.html`, and the answer as `report.json`. The page begins with the blocks of `first`. Returns a
-/// note for the user.
+/// Writes the page of a search as `report.html`, and the answer as `report.json`.
+/// The page begins with the blocks of `first`. Returns a note for the user.
 pub(crate) fn write<T: Serialize + JsonSchema>(
     folder: &Path,
     answer: &T,
@@ -99,7 +101,7 @@ fn left_out_one(answer: &Answer) -> Vec<Estimate> {
     answer.knobs.iter().filter_map(row).collect()
 }
 
-/// The results of other values of the knobs that changed the metric. None if no other values were tried.
+/// The results of other values of the knobs that changed the metric. `None` if the search tried no other values.
 fn ladders(answer: &Answer) -> Option<Block> {
     let rows: Vec<[Text; 4]> = answer
         .knobs
@@ -122,7 +124,7 @@ fn ladders(answer: &Answer) -> Option<Block> {
     (!rows.is_empty()).then(|| Block::section("Other values", vec![Block::table(header, rows)]))
 }
 
-/// For every two knobs that changed the metric, their joint effect. None if none was measured.
+/// The joint effect of every two knobs that changed the metric. `None` if the search measured no joint effect.
 fn interactions(answer: &Answer) -> Option<Block> {
     let row = |found: &Interaction| {
         let p_value = if found.p_value < 0.001 { "below 0.001".to_owned() } else { format!("{:.3}", found.p_value) };

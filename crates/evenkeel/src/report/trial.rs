@@ -1,5 +1,5 @@
-//! The section for one trial: caveats, the effect with the A/A check and the guards, pairs, distribution, timeline, costs, whether the
-//! setting was engaged, and dropped pairs.
+//! The section for one trial: caveats, the effect with the A/A check
+//! and the guards, pairs, distribution, timeline, costs, whether the setting was engaged, and dropped pairs.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::words::{as_change, range, share, trim};
 use crate::times;
 use crate::view::{Block, html};
 
-/// The maximum number of pairs that are marked below an interval.
+/// The maximum number of marked pairs below an interval.
 const RUG_MAX: usize = 400;
 
 pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Markup {
@@ -27,7 +27,7 @@ pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Ma
                 @if saved.choice.is_some() { "Arm " (trial.other()) ": " }
                 @if entry.control { "Control: A against A" } @else { "Trial: " code { (entry.knob) } }
             }
-            // If there is only one trial, its verdict is already at the top of the page.
+            // If the report has only one trial, the top of the page already shows its verdict.
             @if saved.trials.len() > 1 { p.verdict { (word(trial.verdict)) " " strong { (sentence(&entry.sentence)) } } }
             (html::shown(&[Block::caveats(&trial.caveats)]))
             (effect(saved, entry, &source))
@@ -35,7 +35,7 @@ pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Ma
             (guards(trial))
             (arms(trial))
             div.side-by-side { (chart::pairs(trial, &source)) (chart::distribution(trial, &source)) }
-            // If there are several arms, another section has one timeline for all of them.
+            // If the report has several arms, another section has one timeline for all arms.
             @if saved.choice.is_none() { (chart::timeline(trial, &source)) }
             (html::shown(&counted::costs(entry)))
             (html::shown(&counted::engagement(entry)))
@@ -82,7 +82,7 @@ fn effect(saved: &RunReport, entry: &TrialEntry, source: &Source) -> Markup {
     }
 }
 
-/// What lower and higher values mean on an axis of ratios.
+/// The meaning of lower and higher values on an axis of ratios.
 pub(super) fn ways(better: Direction) -> [&'static str; 2] {
     match better {
         Direction::Lower => ["lower: better", "higher: worse"],
@@ -90,7 +90,7 @@ pub(super) fn ways(better: Direction) -> [&'static str; 2] {
     }
 }
 
-/// Text: the e-value against "the arm has no effect", and the e-value that a claim needs.
+/// Text with the e-value against "the arm has no effect", and the e-value that a claim needs.
 fn evidence(other: ArmName, e_value: f64, confidence: f64) -> String {
     let bar = 1.0 / (1.0 - confidence).max(f64::MIN_POSITIVE);
     format!("e-value against \u{201c}{other} has no effect\u{201d}: {} (a claim needs {}).", trim(e_value), trim(bar))
@@ -125,7 +125,7 @@ fn rows(saved: &RunReport, entry: &TrialEntry) -> Vec<Estimate> {
     rows
 }
 
-/// The result of the A/A phase. Empty if there was none.
+/// The result of the A/A phase. Empty if the trial had no A/A phase.
 fn control(stretch: Option<&ControlReport>) -> Markup {
     let Some(stretch) = stretch else { return html! {} };
     html! {
@@ -238,7 +238,7 @@ fn dropped(trial: &Report) -> Markup {
     }
 }
 
-/// The name of a rule as text. If a newer version wrote the rule, its own name is used.
+/// The name of a rule as text. For a rule of a newer version, this is the name in the file.
 fn rule(reason: &DropReason) -> &str {
     match reason {
         DropReason::Gap { .. } => "the machine paused",
@@ -251,7 +251,7 @@ fn rule(reason: &DropReason) -> &str {
     }
 }
 
-/// What was observed in a dropped window, as text.
+/// The reason in a dropped window, with its measured value, as text.
 fn seen(reason: &DropReason) -> String {
     match reason {
         DropReason::Gap { gap_us } => format!("the machine paused for {} ms", trim(gap_us / 1e3)),
@@ -287,7 +287,7 @@ fn fixed(trial: &Report) -> Markup {
     }
 }
 
-/// Text with the number of interleaves of a window. Empty if there is one.
+/// Text with the number of interleaves of a window. Empty for one interleave.
 fn interleaves(trial: &Report) -> String {
     trial.settle.interleaves.map_or_else(String::new, |interleaves| format!(" in {interleaves} interleaves"))
 }

@@ -1,5 +1,6 @@
-//! The result of a trial as one sentence, which is plain for a newcomer and correct for a statistician. It never claims more than the
-//! interval does. It never says "no effect" if nothing was observed. It always says that the result is for this machine.
+//! The result of a trial as one sentence, which is plain for a newcomer and correct for a statistician.
+//! The sentence never claims more than the interval does. It never says "no effect" if nothing was observed.
+//! It always says that the result is for this machine.
 
 pub(crate) use evenkeel_trial::words::as_change;
 use evenkeel_trial::words::{ChangeWay, change};
@@ -16,7 +17,8 @@ pub(crate) struct Claim<'a> {
     pub(crate) metric: &'a str,
     /// The unit of the metric.
     pub(crate) unit: &'a str,
-    /// The median of A. The sentence has no median of B: besides the paired estimate, it would look like a second effect.
+    /// The median of A.
+    /// The sentence has no median of B, because next to the paired estimate it would look like a second effect.
     pub(crate) median_a: Option<f64>,
     /// The verdict.
     pub(crate) verdict: Outcome,
@@ -30,7 +32,8 @@ pub(crate) struct Claim<'a> {
     pub(crate) matters_ratio: f64,
     /// The smallest detectable effect, as a share.
     pub(crate) visible_ratio: Option<f64>,
-    /// Why the settings had no effect, according to their counters; none if they had one or it is not known.
+    /// Why the settings had no effect, according to their counters;
+    /// `None` if they had an effect or the effect is unknown.
     pub(crate) idle: Option<&'a str>,
     /// The guard that rejected B, and how much it changed.
     pub(crate) vetoed_by: Option<(&'a str, Option<f64>)>,
@@ -141,7 +144,7 @@ impl<'a> Claim<'a> {
         format!("this run can't show what {} does: {} looks {change}{fits}{visible}", self.what, self.metric)
     }
 
-    /// Text: the guard that rejected B, and its change.
+    /// Text with the guard that rejected B, and its change.
     fn veto(&self) -> String {
         let (name, ratio) = self.vetoed_by.unwrap_or(("a guard", None));
         let harm = ratio.map_or_else(|| "worse".to_owned(), as_change);
@@ -152,7 +155,7 @@ impl<'a> Claim<'a> {
         if self.control { "A against A" } else { self.what }
     }
 
-    /// Text: the median of A, from which the change starts.
+    /// Text with the median of A, from which the change starts.
     fn numbers(&self) -> String {
         let unit = if self.unit.is_empty() || self.unit == "share" { String::new() } else { format!(" {}", self.unit) };
         self.median_a.map_or_else(String::new, |a| format!(" (A: {}{unit})", trim(a)))
@@ -163,7 +166,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// The sentence for settings that have no effect here: the reasons, and the value of the one measured window.
+/// The sentence for settings that have no effect here: the reasons, and the value of the single measured window.
 pub(crate) fn inert(what: &str, reasons: &[(String, String)], median: Option<f64>, unit: &str) -> String {
     let whys: Vec<String> = match reasons {
         [(_, why)] => vec![why.clone()],
@@ -190,7 +193,7 @@ pub(crate) fn preview(detectable: Detectable, pairs_max: usize) -> String {
 pub(crate) fn range(low: f64, high: f64) -> String {
     let ((low, low_way), (high, high_way)) = (change(low), change(high));
     match (low_way == high_way, low_way) {
-        // Between two decreases, the smaller change is the higher ratio, so it comes first.
+        // Between two decreases, the smaller change has the higher ratio, so it comes first.
         (true, ChangeWay::Lower) => format!("between {high} and {low} lower"),
         (true, way) => format!("between {low} and {high} {way}"),
         (false, _) => format!("between {low} {low_way} and {high} {high_way}"),

@@ -1,5 +1,5 @@
-//! The page of `audit`: the most urgent findings first, each with its reason and the change that would help. The other formats are made
-//! from the same values.
+//! The page of `audit`: the most urgent findings first, each with its reason and the recommended change.
+//! The other formats use the same values.
 
 use anstyle::Style;
 use evenkeel_host::{
@@ -76,8 +76,8 @@ impl Audit<'_> {
         format!("Advice for {}: {}", self.goal, counts.join(", "))
     }
 
-    /// Every finding, in the order in which a reader would act: first the settings that can be changed, by their effort, then the rest by
-    /// state.
+    /// Every finding, in the order in which a reader would act:
+    /// first the settings that the reader can change, by effort, then the rest by state.
     pub(crate) fn sections(&self) -> Vec<Section<'_>> {
         let section = |title, holds: &dyn Fn(&Finding<'_>) -> bool| Section {
             title,
@@ -138,11 +138,12 @@ pub(crate) fn page(audit: &Audit<'_>, facts: &Facts) -> String {
 
 /// The maximum number of lines of the summary, its heading included.
 const SUMMARY_LINES_MAX: usize = 15;
-/// The lines of the summary besides the findings: the heading, the number of findings that are not shown, how to see all, and empty lines.
+/// The lines of the summary besides the findings:
+/// the heading, the number of hidden findings, how to see all, and empty lines.
 const SUMMARY_OTHER_LINES: usize = 6;
 
-/// The settings to make, one per line, and how to see the rest. It has at most [`SUMMARY_LINES_MAX`] lines. `again` has the options that
-/// name the same machine, each with a space before it.
+/// The settings to change, one per line, and how to see the rest. The summary has at most [`SUMMARY_LINES_MAX`] lines.
+/// `again` has the options that name the same machine; each option follows a space.
 pub(crate) fn summary(audit: &Audit<'_>, again: &str) -> String {
     let mut page = Page::default();
     page.heading(&audit.title());
@@ -190,10 +191,10 @@ pub(crate) fn summary(audit: &Audit<'_>, again: &str) -> String {
     page.finish()
 }
 
-/// The line below a summary that advises a setting of the server's own process.
+/// The last line of a summary that advises a setting of the server's own process.
 const OF_SERVER: &str = "A systemd server's process: evenkeel apply KNOB=VALUE --persist --unit NAME";
 
-/// Whether the value can only be set when the server starts.
+/// Whether only a start of the server can set the value.
 fn is_of_server(advice: &Advice) -> bool {
     advice
         .wanted
@@ -202,7 +203,7 @@ fn is_of_server(advice: &Advice) -> bool {
         .is_some_and(|options| options.contains("--unit"))
 }
 
-/// The settings to make. Each knob is one group.
+/// The settings to change. Each knob is one group.
 fn groups_to_set<'a>(audit: &'a Audit<'a>) -> Vec<Group<'a>> {
     let mut knobs: Vec<Group<'a>> = Vec::new();
     for group in groups(audit.findings.iter().copied()).into_iter().filter(|group| is_to_set(group)) {
@@ -224,7 +225,7 @@ fn soon(when: When) -> &'static str {
     }
 }
 
-/// What the audit says about a step; none if the step sets the recommended value.
+/// The audit's remark about a step; `None` if the step sets the recommended value.
 pub(crate) fn opinion(step: &Step, advice: &[Advice]) -> Option<String> {
     let advice = advice.iter().find(|advice| advice.knob == step.knob && advice.place == step.place)?;
     let is_wanted = |value: &Option<String>| value.as_deref() == Some(step.wanted.as_str());
@@ -243,7 +244,7 @@ pub(crate) fn opinion(step: &Step, advice: &[Advice]) -> Option<String> {
     Some(format!("{says}: {}", advice.reason))
 }
 
-/// Writes a finding: state, knob, places and values on one line, and below it the reason and the command.
+/// Writes a finding. One line has its state, knob, places and values. The next lines have the reason and the command.
 pub(crate) fn finding(page: &mut Page, group: &[Finding<'_>], facts: &Facts) {
     let Finding { advice: first, waived } = group[0];
     let state = format!("{:TEXT_COLUMN$}", first.state.name());
@@ -276,7 +277,7 @@ fn values(advice: &Advice) -> String {
     }
 }
 
-/// The place of a finding; none if the knob has only one place. The id is added if the place does not end with it.
+/// The place of a finding; `None` if the knob has only one place. Adds the id if the place does not end with the id.
 fn place(advice: &Advice) -> Option<String> {
     let is_one_of_several = has_places(advice.knob) && advice.id != advice.knob;
     is_one_of_several.then(|| match advice.id.strip_prefix(advice.knob) == Some(&format!("@{}", advice.place)) {
@@ -285,12 +286,12 @@ fn place(advice: &Advice) -> Option<String> {
     })
 }
 
-/// Whether the reader should make these settings.
+/// Whether the reader should change these settings.
 pub(crate) fn is_to_set(group: &[Finding<'_>]) -> bool {
     group[0].advice.state == State::Set && group[0].waived.is_none()
 }
 
-/// Groups the findings: neighbours that differ only in their place are shown as one.
+/// Groups the findings. Neighbours that differ only in their place become one group.
 pub(crate) fn groups<'a>(findings: impl Iterator<Item = Finding<'a>>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for finding in findings {
@@ -307,14 +308,15 @@ fn is_alike(one: &Finding<'_>, other: &Finding<'_>) -> bool {
     one.waived == other.waived && one.advice.reason == other.advice.reason && key(one.advice) == key(other.advice)
 }
 
-/// The commands that prove and apply a group: one setting if the group has all places of the knob, else one for each place.
+/// The commands that prove and apply a group.
+/// If the group has all places of the knob, one setting is enough; otherwise each place needs a setting.
 pub(crate) fn commands(group: &[Finding<'_>], audit: &Audit<'_>) -> Vec<String> {
     let id = group[0].advice.knob;
     let is_all = audit.findings.iter().filter(|finding| finding.advice.knob == id).count() == group.len();
     let setting = |advice: &Advice| {
         let value = advice.wanted.as_deref()?;
         let setting = if is_all { format!("{id}={value}") } else { format!("{id}@{}={value}", advice.place) };
-        // Quote a value with spaces. No value has another character that a shell interprets.
+        // Quote a value with spaces. Values contain no other character that a shell interprets.
         Some(if setting.contains(' ') { format!("'{setting}'") } else { setting })
     };
     let mut settings: Vec<String> = group.iter().filter_map(|finding| setting(finding.advice)).collect();
@@ -328,8 +330,9 @@ pub(crate) fn commands(group: &[Finding<'_>], audit: &Audit<'_>) -> Vec<String> 
     settings.iter().flat_map(of_setting).collect()
 }
 
-/// The options with which `apply` sets a value that can't be written while the server runs: a process gets it only at its start, or it
-/// lasts only while a process holds it. `None` for all other values.
+/// The options with which `apply` sets a value that can't be written while the server runs.
+/// A process gets such a value only at its start, or the value lasts only while a process holds it.
+/// `None` for all other values.
 fn only_lasting(knob: &str, value: &str) -> Option<&'static str> {
     let knob = knobs::find(knob).ok()?;
     match (knob.place, knob.extras.lasts) {
@@ -347,17 +350,17 @@ pub(crate) fn verbs(knob: &str) -> &'static [&'static str] {
     match knob.place {
         // The value lasts only as long as a process, so only a trial can set it.
         Place::Held { .. } | Place::Process => &["prove"],
-        // The server itself should set it, but a trial can set it in the running server.
+        // The server itself should set the value, but a trial can set it in the running server.
         Place::ByHand { .. } | Place::ByHandEach { .. } if knob.is_set_while_it_runs() => &["prove"],
         Place::ByHand { .. } | Place::ByHandEach { .. } => &[],
-        // A trial does not reboot the machine, so it can't set a kernel argument. It brings no interface up either.
+        // A trial does not reboot the machine, so it can't set a kernel argument. A trial also brings no interface up.
         Place::KernelArgument { .. } => &["apply"],
         _ if knob.takes_effect == TakesEffect::NewInterfaces => &["apply"],
         _ => &["prove", "apply"],
     }
 }
 
-/// What applying the first finding of a group does, and the number of other findings.
+/// The effect of applying the first finding of a group, and the number of other findings.
 fn deed(group: &[Finding<'_>], facts: &Facts) -> Option<String> {
     let advice = group[0].advice;
     let knob = knobs::find(advice.knob).ok()?;

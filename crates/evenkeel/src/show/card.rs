@@ -77,7 +77,7 @@ fn part(part: &MeterResults) -> Vec<Block> {
 /// Half the width of a bar, in columns.
 const HALF: i32 = 5;
 
-/// A bar of the range over the rounds. It reaches from half the median to twice the median.
+/// A bar for the range over the rounds. It extends from half the median to twice the median.
 fn bar(line: &Line) -> String {
     let column = |value: f64| match value / line.value {
         ratio if ratio > 0.0 => ((ratio.log2() * f64::from(HALF)).round() as i32).clamp(-HALF, HALF),
@@ -120,7 +120,7 @@ fn references(card: &Card) -> Vec<Block> {
     }
 }
 
-/// A number with its unit. If a newer card has an unknown unit, it is printed unchanged.
+/// A number with its unit. Prints an unknown unit of a newer card unchanged.
 pub(crate) fn quantity(value: f64, unit: &str) -> String {
     match serde_json::from_value::<Unit>(unit.into()) {
         Ok(unit) => real_quantity(value, unit),

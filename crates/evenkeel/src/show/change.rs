@@ -14,17 +14,17 @@ use crate::failure::Aftermath;
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
 use crate::show::step::{has_places, value};
 
-/// The column at which the text begins after a first word such as `applied`.
+/// The column at which the text begins, after a first word such as `applied`.
 const TEXT_COLUMN: usize = 16;
 
 /// Notes on the journal itself.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct JournalView {
-    /// The number of bytes at the journal's end that a crash left of an incomplete record.
+    /// The size of the incomplete record that a crash left at the journal's end, in bytes.
     torn_bytes: u64,
-    /// By kind, the number of records that only a newer evenkeel understands.
+    /// The number of records that only a newer evenkeel can interpret, by kind.
     passed_over: BTreeMap<String, u64>,
-    /// The number of closed transactions that were left out because the journal had grown too long.
+    /// The number of closed transactions that are left out because the journal had grown too long.
     #[serde(skip_serializing_if = "is_none")]
     left_out: u64,
 }
@@ -159,7 +159,7 @@ fn files(page: &mut Page, back: &PutBack) {
     }
 }
 
-/// The line for a change that this command has just undone, because nobody confirmed it in time.
+/// The line about a change that this command has just undone, because nobody confirmed it in time.
 pub(crate) fn expired(id: u64, seconds: u64, report: &RevertReport) -> String {
     let mut page = Page::default();
     let head =
@@ -172,7 +172,7 @@ pub(crate) fn expired(id: u64, seconds: u64, report: &RevertReport) -> String {
     page.finish()
 }
 
-/// The page of `revert`. `of_root` is root's journal, if it exists and another one was used.
+/// The page of `revert`. `of_root` is root's journal, if it exists and the command used another journal.
 pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String {
     let mut page = Page::default();
     for back in &report.transactions {
@@ -224,7 +224,7 @@ fn losses(page: &mut Page, losses: &[Loss]) {
     page.paragraph(Indent::all(0), PLAIN, advice);
 }
 
-/// The page of `verify`. The commands on it end with `again`, which names the journal if it is not the default one.
+/// The page of `verify`. The commands on the page end with `again`, which names the journal unless it is the default.
 pub(crate) fn verification(found: &Verification, journal: &JournalView, again: &str) -> String {
     let mut page = Page::default();
     for drift in &found.drift {
@@ -257,7 +257,7 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView, again: &
         entry(&mut page, (BAD, "overdue"), &format!("transaction {id}"), &overdue(*id, again));
     }
     for id in &found.unconfirmed {
-        let rest = format!("it undoes itself soon unless it may stay: `evenkeel confirm {id}{again}`");
+        let rest = format!("it undoes itself soon unless you confirm it: `evenkeel confirm {id}{again}`");
         entry(&mut page, (WARN, "unconfirmed"), &format!("transaction {id}"), &rest);
     }
     for id in &found.ended_by_reboot {
@@ -273,7 +273,7 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView, again: &
     page.finish()
 }
 
-/// The text for a transaction that should have been undone already.
+/// The text for a transaction that should already have been undone.
 fn overdue(id: u64, again: &str) -> String {
     format!("it was not confirmed in time and is still in force: `evenkeel revert {id}{again}` puts it back")
 }
@@ -282,7 +282,7 @@ fn values(count: usize) -> String {
     if count == 1 { "1 value".to_owned() } else { format!("{count} values") }
 }
 
-/// The page of `history`. `again` as in [`verification`].
+/// The page of `history`. `again` has the same meaning as in [`verification`].
 pub(crate) fn history(transactions: &[Transaction], journal: &JournalView, again: &str) -> String {
     let mut page = Page::default();
     for transaction in transactions {
@@ -319,7 +319,7 @@ pub(crate) fn utc(at_ns: u64) -> String {
     jiff::Timestamp::from_second(seconds).map_or_else(|_| "unknown time".to_owned(), |time| time.to_string())
 }
 
-/// An entry: a word in its column, its subject, and the rest below.
+/// An entry: a word in the first column, then the subject, and the rest on the lines below.
 pub(crate) fn entry(page: &mut Page, (style, word): (Style, &str), about: &str, rest: &str) {
     page.parts(&[(style, &format!("{word:TEXT_COLUMN$}")), (PLAIN, about)]);
     if !rest.is_empty() {
@@ -327,7 +327,7 @@ pub(crate) fn entry(page: &mut Page, (style, word): (Style, &str), about: &str, 
     }
 }
 
-/// The knob, with its place if it has several.
+/// The knob, with its place if the knob has several places.
 pub(crate) fn name(knob: &str, place: &str) -> String {
     if has_places(knob) { format!("{knob}@{place}") } else { knob.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! The page of `credits`: when the credits run out, what happens then, and the types that do not run out.
+//! The page of `credits`: when the credits run out, what happens then, and which types do not run out.
 
 use evenkeel_fleet::credits::{CreditsReport, Forecast};
 use evenkeel_host::credits::CreditMode;
@@ -6,7 +6,7 @@ use evenkeel_host::credits::CreditMode;
 use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 use crate::show::units::percent;
 
-/// The maximum number of types in the table; JSON has all.
+/// The maximum number of types in the table; JSON has all types.
 const ROWS_MAX: usize = 8;
 
 pub(crate) fn page(report: &CreditsReport) -> String {

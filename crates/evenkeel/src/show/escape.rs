@@ -1,5 +1,6 @@
-//! Replaces characters that control a terminal instead of being shown: control characters (C0, DEL, C1), and characters that set the
-//! direction of text. Names and values come from outside. None of these characters in them may reach a terminal, in text or in JSON.
+//! Replaces characters that control a terminal and are not shown:
+//! control characters (C0, DEL, C1), and characters that set the direction of text.
+//! Names and values come from outside. None of these characters in them may reach a terminal, in text or in JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,15 +8,15 @@ use std::fmt::Write as _;
 use evenkeel_hostfs::characters::acts;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
-/// The replacement for such a character on a page.
+/// The replacement for a control character on a page.
 const REPLACEMENT: char = '\u{fffd}';
 
-/// Replaces all such characters, including line ends.
+/// Replaces all control characters, including line ends.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|character| if acts(character) { REPLACEMENT } else { character }).collect()
 }
 
-/// Cleans a text of several lines that has our own styles: line ends, tabs and colour sequences stay.
+/// Cleans a text of several lines with evenkeel's own styles. Keeps line ends, tabs and colour sequences.
 pub(crate) fn styled(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut rest = text;
@@ -33,20 +34,21 @@ pub(crate) fn styled(text: &str) -> String {
     cleaned
 }
 
-/// Cleans a page without styles: line ends and tabs stay.
+/// Cleans a page without styles. Keeps line ends and tabs.
 pub(crate) fn page(text: &str) -> String {
     let kept = |character: char| matches!(character, '\n' | '\t') || !acts(character);
     text.chars().map(|character| if kept(character) { character } else { REPLACEMENT }).collect()
 }
 
-/// The length of a sequence that sets a style (`ESC [ 1;31 m`), if the text begins with one.
+/// The length of a sequence that sets a style (`ESC [ 1;31 m`), if the text begins with such a sequence.
 fn style_bytes(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\x1b[")?;
     let length = parameters.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
     (parameters.as_bytes().get(length) == Some(&b'm')).then_some(length + 3)
 }
 
-/// Writes such characters in a JSON text as `\u` and four digits. They occur only within strings, where both forms mean the same.
+/// Writes control characters in a JSON text as `\u` and four digits.
+/// They occur only within strings, where both forms mean the same.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let is_escaped = |character: char| character != '\n' && acts(character);
     if !text.contains(is_escaped) {
@@ -63,7 +65,7 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// The bytes that an address must encode: all except letters, digits and `-_.~` (RFC 3986).
+/// The bytes that must be encoded in an address: all except letters, digits and `-_.~` (RFC 3986).
 pub(crate) const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 #[cfg(test)]

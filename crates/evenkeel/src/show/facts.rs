@@ -1,4 +1,4 @@
-//! The page of `inspect`: facts grouped by area. An unknown fact is shown with its reason, never left out.
+//! The page of `inspect`: facts grouped by area. It shows an unknown fact with the reason, and never omits it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,7 @@ pub(crate) fn summary(facts: &Facts) -> String {
     page.finish()
 }
 
-/// The cloud, as the firmware's strings name it. A machine without such strings may be in any cloud.
+/// The cloud that the firmware's strings name. A machine without such strings may be in any cloud.
 fn cloud(page: &mut Page, machine: &Machine) {
     match &machine.cloud {
         Fact::Absent { .. } => page.row("cloud", DIM, "unknown (the firmware names no vendor)"),
@@ -104,7 +104,7 @@ fn machine(page: &mut Page, machine: &Machine) {
     });
 }
 
-/// Documented figures of the instance type, one row for each source, because sources may be years apart.
+/// Documented figures of the instance type, one row per source, because sources may be years apart.
 fn catalogue(page: &mut Page, instance: &Fact<Instance>) {
     let Some(instance) = instance.known() else {
         page.fact_as("by documents", instance, |_| String::new());
@@ -123,7 +123,7 @@ fn catalogue(page: &mut Page, instance: &Fact<Instance>) {
     }
     if !instance.not_given.is_empty() {
         let unknown: Vec<&str> = instance.not_given.iter().map(|kind| kind.words().0).collect();
-        page.row(label, DIM, &format!("unknown: {} (no document here gives it)", unknown.join(", ")));
+        page.row(label, DIM, &format!("unknown: {} (no known document gives it)", unknown.join(", ")));
     }
 }
 
@@ -172,8 +172,8 @@ fn cpus(page: &mut Page, cpus: &Cpus) {
     cpus::vulnerabilities(page, cpus);
 }
 
-/// The cores of each package. `0+2` is a core whose CPUs are 0 and 2. A CPU that is offline is `3(off)`, and one with unknown siblings is
-/// `3`.
+/// The cores of each package. `0+2` is a core with the CPUs 0 and 2.
+/// An offline CPU is `3(off)`, and a CPU with unknown siblings is `3`.
 fn cores_by_package(cpus: &Cpus) -> BTreeMap<String, Vec<String>> {
     let mut packages: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for cpu in &cpus.cpus {
@@ -336,7 +336,7 @@ fn sysctls(page: &mut Page, facts: &Facts) {
     let value = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let rows: Vec<Vec<String>> = known.map(|(path, text)| vec![name(path), value(text)]).collect();
     page.table(&["name", "value"], &rows);
-    // If a file moved between kernel versions, it exists at only one of its places. The missing ones are not reported.
+    // A file that moved between kernel versions exists at only one of its places. Do not report the missing places.
     let moved: Vec<&str> = knobs::ALL
         .iter()
         .filter(|knob| matches!(knob.place, Place::FileSince { .. }))
@@ -347,7 +347,7 @@ fn sysctls(page: &mut Page, facts: &Facts) {
     notes(page, facts.sysctls.iter().filter(|(path, fact)| is_reported(path, fact)).map(|(_, fact)| unknown(fact)));
 }
 
-/// The name of a value in JSON. A value with a text is printed with it, such as `other lxc`.
+/// The name of a value in JSON. If the value has a text, adds the text, such as `other lxc`.
 fn word<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

@@ -1,15 +1,16 @@
-//! `Finding`: the first sentence of a meter's page. It says whether the numbers are good, and what they are compared with.
+//! `Finding`: the first sentence of a meter's page.
+//! It states whether the numbers are good, and what they are compared with.
 
 use crate::show::units::percent;
 
 /// The duration of a tick at 60 Hz, in nanoseconds. Several meters compare their numbers with it.
 pub(crate) const TICK_NS: f64 = 1e9 / 60.0;
-/// The words for this duration in a sentence.
+/// The text for this duration in a sentence.
 pub(crate) const A_TICK: &str = "a tick at 60 Hz lasts 16.7 ms";
-/// If other programs use more than this share of the machine, they may have caused the numbers.
+/// If other programs use more than this share of the machine, they may have affected the numbers.
 const BUSY_SHARE: f64 = 0.25;
 
-/// How good a number is. The order is that of the card: what needs attention comes first.
+/// How good a number is. The order is the order on the card: grades that need attention come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Grade {
     Poor,
@@ -19,7 +20,7 @@ pub(crate) enum Grade {
 }
 
 impl Grade {
-    /// The grade of a number that is better if it is lower. Up to `good` it is good, and up to `fair` it is fair.
+    /// The grade of a number for which lower is better. Up to `good` the grade is good, and up to `fair` it is fair.
     pub(crate) fn of_low(value: f64, good: f64, fair: f64) -> Grade {
         match value {
             _ if value <= good => Grade::Good,
@@ -41,7 +42,7 @@ impl Grade {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) grade: Grade,
-    /// The sentence. It begins with a lower-case letter and has no full stop.
+    /// The sentence. The text begins with a lower-case letter and has no full stop.
     pub(crate) says: String,
 }
 
@@ -54,7 +55,8 @@ impl Finding {
         Finding::new(Grade::Unknown, says)
     }
 
-    /// Removes the grade if other programs used much of the machine. They only make numbers worse, so a good grade stays.
+    /// Removes the grade if other programs used much of the machine.
+    /// Other programs only make numbers worse, so a good grade stays.
     pub(crate) fn if_idle(self, others: Option<f64>) -> Finding {
         if self.grade == Grade::Good || busy(others).is_none() { self } else { Finding::unknown(self.says) }
     }

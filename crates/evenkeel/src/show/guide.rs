@@ -10,7 +10,8 @@ use crate::report::{SessionAnswer, as_change};
 use crate::show::tune::{self, SearchResult};
 use crate::view::{Block, Text, sentence};
 
-/// The maximum number of lines without a setting, or that evenkeel did not understand, on a page; JSON has all.
+/// The maximum number of other lines on a page: lines without a setting, or that evenkeel did not understand.
+/// JSON has all lines.
 const OTHERS_MAX: usize = 40;
 /// The probability of a wrong "hurts" among all lines of a guide.
 const ERROR_MAX: f64 = 0.05;
@@ -36,7 +37,7 @@ pub(crate) struct Library {
     pub(crate) guides: Vec<LibraryEntry>,
 }
 
-/// A guide of the library, as it is listed.
+/// A guide in the list of the library.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct LibraryEntry {
     pub(crate) name: &'static str,
@@ -47,12 +48,12 @@ pub(crate) struct LibraryEntry {
     pub(crate) settings: Vec<&'static str>,
 }
 
-/// One guide: `settings`, `other_lines` and `blank_lines` together have every line of it.
+/// One guide: `settings`, `other_lines` and `blank_lines` together contain every line of the guide.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct GuideLines {
     pub(crate) name: String,
     pub(crate) format: GuideFormat,
-    /// All lines, with those of included profiles.
+    /// The number of all lines, including the lines of included profiles.
     pub(crate) lines: usize,
     /// The settings, in their order; a line may have several.
     pub(crate) settings: Vec<GuideSetting>,
@@ -65,14 +66,14 @@ pub(crate) struct GuideLines {
 /// A setting of a guide.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct GuideSetting {
-    /// The included profile that has it; none for the guide itself.
+    /// The included profile that contains the line; `None` for the guide itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
     /// The line, from 1.
     pub(crate) line: usize,
     /// What the guide asks for.
     pub(crate) asked: String,
-    /// The knob, if evenkeel has one.
+    /// The knob, if evenkeel has a knob for this setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) knob: Option<String>,
     /// The value in force.
@@ -102,19 +103,19 @@ pub(crate) struct MeasuredLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LineVerdict {
-    /// It is in the smallest set with the same gain.
+    /// The line is in the smallest set with the same gain.
     Helps,
-    /// It makes the metric or a guard worse.
+    /// The line makes the metric or a guard worse.
     Hurts,
-    /// It seems to make the metric worse, but among all lines of the guide this may be chance.
+    /// The line seems to make the metric worse, but among all lines of the guide this may be chance.
     MayHurt,
     /// It does nothing that matters.
     DoesNothing,
-    /// It changed the metric, but the set does not need it.
+    /// The line changed the metric, but the set does not need it.
     NotNeeded,
-    /// Its counter shows that it was never engaged.
+    /// The counter of the line shows that the line was never engaged.
     NotEngaged,
-    /// The kernel or the server refused it.
+    /// The kernel or the server refused the line.
     Refused,
     /// More time would be needed.
     Undecided,
@@ -122,18 +123,18 @@ pub(crate) enum LineVerdict {
     NotTried,
 }
 
-/// A judged guide in the log of its search. With it, a continued search also answers line by line.
+/// A judged guide in the log of its search. With this log, a continued search also answers line by line.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct GuideLog {
     pub(crate) lines: GuideLines,
-    /// What the search tries for each setting of `lines`, in the same order; none where it tries nothing.
+    /// The search's candidate for each setting of `lines`, in the same order; `None` where the search tries nothing.
     pub(crate) tried: Vec<Option<TriedLine>>,
 }
 
-/// What a search tries for one line of a guide.
+/// The search's candidate for one line of a guide.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct TriedLine {
-    /// The knob's id; for a sysctl without a knob `sysctl:NAME`.
+    /// The knob's id; for a sysctl without a knob, `sysctl:NAME`.
     pub(crate) knob: String,
     /// The setting, as `KNOB=VALUE` or `KNOB@PLACE=VALUE`.
     pub(crate) setting: String,
@@ -148,7 +149,7 @@ impl GuideLog {
         GuideLog { lines, tried: judged.iter().map(tried).collect() }
     }
 
-    /// The lines, each with what the search found about it.
+    /// The lines, each with the result of the search.
     pub(crate) fn measured(self, result: &SearchResult) -> GuideLines {
         let GuideLog { mut lines, tried } = self;
         for (line, tried) in lines.settings.iter_mut().zip(tried) {
@@ -177,7 +178,7 @@ pub(crate) struct OtherLine {
     /// The kind of line, if it is not a setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) is: Option<Skip>,
-    /// Why evenkeel does not understand it.
+    /// Why evenkeel does not understand the line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) not_understood: Option<String>,
 }
@@ -199,7 +200,8 @@ impl GuideLines {
             }
         };
         let other = |line: &evenkeel_host::guide::GuideLine| {
-            // A line with a setting and a part that evenkeel does not understand is in both lists.
+            // Some lines have a setting and also a part that evenkeel does not understand.
+            // Such a line is in both lists.
             let not_understood = line.not_understood();
             let is = match &line.content {
                 Content::NotASetting(Skip::Blank) => return None,
@@ -265,7 +267,7 @@ impl GuideLines {
     }
 }
 
-/// The reason for the verdict, as text. If the guide as a whole has no effect, its lines were not screened.
+/// The reason for the verdict, as text. If the guide as a whole has no effect, the search did not screen its lines.
 fn evidence_of(knob: &KnobAnswer, result: &SearchResult) -> String {
     match (&knob.outcome, &knob.screening) {
         (KnobOutcome::NoEffect, None) => "all lines together change nothing that matters".to_owned(),
@@ -394,7 +396,7 @@ fn measured_blocks(guide: &GuideLines) -> Vec<Block> {
     vec![Block::section("What each line does to this server", vec![Block::List(lines.iter().map(item).collect())])]
 }
 
-/// The evidence, without the verdict in front of it.
+/// The evidence, without the verdict before it.
 fn evidence(measured: &MeasuredLine) -> String {
     let word = measured.verdict.word();
     let rest = measured
@@ -427,12 +429,12 @@ fn other(line: &OtherLine) -> Text {
     Text::from(format!("{file}line {}: ", line.line)).and(Text::code(line.text.clone())).and(why)
 }
 
-/// The name of a format, as `--format` takes it.
+/// The name of a format, as an argument of `--format`.
 pub(crate) fn format_name(format: GuideFormat) -> &'static str {
     GuideFormat::ALL.iter().find(|(_, of)| *of == format).map_or("", |(name, _)| name)
 }
 
-/// The headline of a measured guide: its sentence, and the effect of the whole and of the smallest set.
+/// The headline of a measured guide: its sentence, and the effect of the whole guide and of the smallest set.
 pub(crate) fn headline(guide: &GuideLines, result: &SearchResult) -> String {
     let metric = &result.design.metric.title;
     let whole = result.answer.whole.as_ref().map(|whole| match whole.verdict {

@@ -1,4 +1,4 @@
-//! The page of `instances`: the candidates by the cost of a session, what limits each, and what is unknown.
+//! The page of `instances`: the candidates by the cost of a session, the limit of each, and the unknown figures.
 
 use std::collections::BTreeSet;
 
@@ -43,13 +43,13 @@ pub(crate) fn page(report: &InstancesReport, rows: usize) -> String {
 fn title(report: &InstancesReport, best: &Candidate) -> String {
     let (name, fit) = (&best.instance_type, sessions(best.fit.sessions));
     match best.session_per_month {
-        Some(cost) => format!("{name}: {} for a session and month, {fit}", money(cost, report)),
+        Some(cost) => format!("{name}: {} per session and month, {fit}", money(cost, report)),
         None if best.fit.unchecked().next().is_some() => format!("{name} may hold these sessions: {fit}"),
         None => format!("{name} is the smallest type for such sessions: {fit}"),
     }
 }
 
-/// Names the needs for which no document has a figure of the first type.
+/// Names the needs that could not be checked, because no document has the figure for the first type.
 fn unchecked(page: &mut Page, best: &Candidate) {
     let unchecked: Vec<&str> = best.fit.unchecked().map(Unknown::words).collect();
     if !unchecked.is_empty() {
@@ -83,7 +83,7 @@ fn row(one: &Candidate, has_prices: bool) -> Vec<String> {
     row
 }
 
-/// Names the unknown figures of the listed types.
+/// Names the unknown figures of the types in the table.
 fn unknown(page: &mut Page, report: &InstancesReport, rows: usize) {
     let shown = report.candidates.iter().take(rows);
     let all: BTreeSet<Unknown> = shown.clone().flat_map(|one| one.fit.unknown.iter().copied()).collect();

@@ -1,4 +1,5 @@
-//! JSON: every answer and every error is one object with the number of its format. docs/formats.md describes them.
+//! JSON: every answer and every error is one object with the number of its format.
+//! docs/formats.md describes the formats.
 
 use serde::Serialize;
 
@@ -6,9 +7,11 @@ use crate::exit;
 use crate::failure::{Aftermath, Failure};
 use crate::show::escape;
 
-/// The number of the format of most answers. A field may be added under the same number, but the meaning of a field never changes.
+/// The number of the format of most answers.
+/// The format may get new fields under the same number, but the meaning of a field never changes.
 pub(crate) const FORMAT: u32 = 1;
-/// The number of the format of a trial's answer. In it, caveats have figures, and there may be several arms.
+/// The number of the format of a trial's answer.
+/// In this format, caveats have figures, and the answer may have several arms.
 const FORMAT_OF_TRIALS: u32 = 2;
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -49,13 +52,13 @@ pub(crate) fn answer_in<T: Serialize>(format: u32, answer: &T) -> Result<String,
     document(&envelope).map_err(|error| Failure::text(exit::NOT_POSSIBLE, "write the answer as JSON", error))
 }
 
-/// Converts a document to text. All JSON for standard output is made here.
+/// Converts a document to text. All JSON on standard output comes from this function.
 pub(crate) fn document<T: Serialize>(document: &T) -> Result<String, serde_json::Error> {
     let text = serde_json::to_string_pretty(document)?;
     Ok(escape::json(&text).into_owned() + "\n")
 }
 
-/// The JSON text of a failure. It contains only texts and numbers, so the conversion can't fail.
+/// The JSON text of a failure. The text contains only strings and numbers, so the conversion can't fail.
 pub(crate) fn failure(failure: &Failure) -> String {
     let message = failure.message();
     let error = ErrorFields { message: &message, hint: failure.hint.as_deref(), exit_code: failure.exit.code };

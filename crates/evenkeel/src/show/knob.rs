@@ -74,7 +74,7 @@ pub(crate) fn list(knobs: &[KnobLine]) -> String {
 /// The commands that try a knob and undo it.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Handling {
-    /// The command that proves the knob; absent if no trial can.
+    /// The command that proves the knob; absent if no trial can prove it.
     #[serde(skip_serializing_if = "Option::is_none")]
     prove: Option<String>,
     /// The command that restores the knob.
@@ -90,7 +90,7 @@ impl Handling {
                 "`evenkeel revert` puts back what was there; a reboot forgets the change too".to_owned()
             }
             Place::KernelArgument { name } => {
-                format!("take {name}= out of the kernel's command line again, and reboot")
+                format!("remove {name}= from the kernel's command line, and reboot")
             }
             Place::Process => "start the server without it".to_owned(),
             Place::Held { .. } => "it ends by itself with the process that holds it".to_owned(),

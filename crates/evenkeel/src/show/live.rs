@@ -1,5 +1,6 @@
-//! The progress of a trial in a few lines: pairs, the estimate with its interval as a small bar, the e-value, and the remaining time. Pure:
-//! `progress.rs` prints it.
+//! The progress of a trial in a few lines:
+//! pairs, the estimate with its interval as a small bar, the e-value, and the remaining time.
+//! These are pure functions; `progress.rs` prints the lines.
 
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use crate::report::words::{as_change, range, trim};
 use crate::show::escape;
 use crate::times;
 
-/// The number of characters of the bar for an interval. It is odd, so that "no difference" has its own character.
+/// The number of characters of the bar for an interval.
+/// The number is odd, so that "no difference" has its own character.
 const BAR_CELLS: usize = 31;
-/// The bar reaches to this multiple of the smallest effect that matters. If the estimate is further away, the bar reaches to the estimate.
+/// The reach of the bar, as a multiple of the smallest effect that matters.
+/// If the estimate is further away, the bar reaches to the estimate.
 const BAR_REACH: f64 = 3.0;
-/// The maximum reach of the bar, as a logarithm: e to the fourth is a factor of 55 in both directions.
+/// The maximum reach of the bar, as a logarithm: 4 is a factor of 55 in both directions.
 const BAR_REACH_MAX: f64 = 4.0;
 
 /// The progress of a trial, and its results so far.
@@ -21,19 +24,19 @@ const BAR_REACH_MAX: f64 = 4.0;
 pub(crate) struct Live<'a> {
     /// The tested settings.
     pub(crate) title: &'a str,
-    /// What the trial does at present; none if it measures its own pairs.
+    /// The trial's current stage; `None` while it measures its own pairs.
     pub(crate) stage: Option<&'a str>,
     /// The number of pairs so far that count.
     pub(crate) pairs: usize,
     /// The maximum number of pairs.
     pub(crate) of: usize,
-    /// The number of pairs that were dropped.
+    /// The number of dropped pairs.
     pub(crate) dropped: usize,
     /// The maximum remaining time.
     pub(crate) left: Duration,
     /// Whether the trial may end before all of its pairs.
     pub(crate) may_end_sooner: bool,
-    /// The result so far of each arm against A.
+    /// The result of each arm against A so far.
     pub(crate) arms: Vec<LiveArm>,
     /// The smallest effect that matters, as a share.
     pub(crate) matters_ratio: f64,
@@ -52,7 +55,7 @@ pub(crate) struct LiveArm {
     pub(crate) evidence: Option<(f64, f64)>,
     /// The verdict if the trial ended now.
     pub(crate) verdict: Outcome,
-    /// Why the trial measures no further windows of the arm, as text; none if it does.
+    /// Why the trial measures no further windows of the arm, as text; `None` if it measures more.
     pub(crate) left: Option<String>,
 }
 
@@ -94,7 +97,7 @@ impl Live<'_> {
     fn counts(&self) -> String {
         let most = if self.may_end_sooner { "at most " } else { "" };
         let stage = self.stage.map(str::to_owned);
-        // The number of pairs of the A/A phase is fixed.
+        // The number of pairs in the A/A phase is fixed.
         let of = if self.stage.is_some() { "" } else { most };
         let pairs = (self.of > 0).then(|| format!("{} of {of}{} pairs", self.pairs, self.of));
         let dropped = (self.dropped > 0).then(|| format!("{} dropped", self.dropped));
@@ -102,7 +105,8 @@ impl Live<'_> {
         [stage, pairs, dropped, left].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// The interval as a bar such as `[===o==]`. `|` marks no difference, and `:` marks the smallest effects that matter.
+    /// The interval as a bar such as `[===o==]`.
+    /// `|` marks no difference, and `:` marks the smallest effects that matter.
     fn bar(&self, interval: Option<(f64, f64)>, ratio: f64) -> String {
         let matters = self.matters_ratio.max(1e-6).ln_1p();
         let (low, high) = interval.unwrap_or((ratio, ratio));
@@ -127,7 +131,7 @@ impl Live<'_> {
     }
 }
 
-/// Text: the verdict if the trial ended now, the e-value, and the e-value that a claim needs.
+/// Text with the verdict if the trial ended now, the e-value, and the e-value that a claim needs.
 fn nearness(arm: &LiveArm) -> Option<String> {
     let (e_value, bar) = arm.evidence?;
     let would = match arm.verdict {
@@ -152,7 +156,7 @@ fn row(arm: &LiveArm) -> String {
     format!("{}  {ratio}; {known}; {between}", arm.name)
 }
 
-/// Cuts a line to the width of the terminal. A line that wraps would move the other lines.
+/// Cuts a line to the width of the terminal. A wrapped line would move the other lines.
 fn cut(line: &str, columns: usize) -> String {
     let line = escape::plain(line);
     if line.chars().count() < columns || columns < 2 {

@@ -6,7 +6,7 @@ use crate::show::advice::{Audit, Group, commands, effect, is_to_set};
 use crate::view::Text;
 use crate::view::markdown::{self, code};
 
-/// The columns of findings that can be set.
+/// The columns of findings with a value to set.
 const TO_SET: [&str; 7] = ["finding", "now", "wanted", "effect", "why", "risk", "commands"];
 /// The columns of all other findings.
 const TO_KNOW: [&str; 5] = ["finding", "state", "now", "wanted", "why"];
@@ -56,7 +56,7 @@ fn cell(column: &str, group: &Group<'_>, audit: &Audit<'_>) -> String {
     }
 }
 
-/// The text of a cell. Backticks in our own reasons stay.
+/// The text of a cell. Keeps backticks in evenkeel's own reasons.
 fn text(text: &str) -> String {
     markdown::text(&Text::prose(text))
 }

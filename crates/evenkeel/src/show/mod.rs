@@ -51,9 +51,9 @@ impl Out {
         Out { output }
     }
 
-    /// Prints an answer: as a JSON object, or as the text that `text` returns.
+    /// Prints an answer as a JSON object, or as the text that `text` returns.
     ///
-    /// A closed pipe (`| head`) is no failure: the exit code is still that of the answer.
+    /// A closed pipe (`| head`) is not a failure: the exit code is still the answer's code.
     pub(crate) fn answer<T: Serialize + JsonSchema>(
         &self,
         answer: &T,
@@ -63,7 +63,7 @@ impl Out {
         self.text(&text)
     }
 
-    /// Like [`Out::answer`], but the JSON has this format number.
+    /// Like [`Out::answer`], with this format number in the JSON.
     pub(crate) fn answer_in<T: Serialize + JsonSchema>(
         &self,
         format: u32,
@@ -74,7 +74,7 @@ impl Out {
         self.text(&text)
     }
 
-    /// Prints the answer of a trial, whose JSON has its own format number.
+    /// Prints the answer of a trial. Its JSON has its own format number.
     pub(crate) fn answer_of_trial<T: Serialize + JsonSchema>(
         &self,
         answer: &T,
@@ -84,7 +84,7 @@ impl Out {
         self.text(&text)
     }
 
-    /// Prints an answer whose JSON is the text `document`, which has its own format number.
+    /// Prints an answer with the JSON text `document`, which has its own format number.
     pub(crate) fn plain(&self, document: &str, text: impl FnOnce() -> String) -> Result<(), Failure> {
         let text = if self.output.json { escape::json(document).into_owned() } else { text() };
         self.text(&text)
@@ -106,30 +106,33 @@ impl Out {
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))
     }
 
-    /// Prints the status of a long command at once. With `--json` it prints nothing, because standard output then has only the answer.
+    /// Prints the status of a long command immediately.
+    /// With `--json` it prints nothing, because standard output then has only the answer.
     pub(crate) fn status(&self, text: &str) {
         if !self.output.json {
-            // Ignore a failed write: the answer contains the text too.
+            // Ignore a failed write, because the answer contains the text too.
             let _ = self.print(&format!("{}\n", escape::page(text)));
         }
     }
 
-    /// Prints a warning or a note to standard error, apart from the answer.
+    /// Prints a warning or a note to standard error, separate from the answer.
     pub(crate) fn warn(&self, text: &str) {
         self.complain(&escape::page(text));
     }
 
-    /// Prints a warning with styles to standard error. The names in it must be cleaned already: a style in a name could hide the rest.
+    /// Prints a warning with styles to standard error.
+    /// The caller must have cleaned all names in the text, because a style in a name could hide the rest.
     pub(crate) fn warn_page(&self, page: &str) {
         self.complain(&escape::styled(page));
     }
 
-    /// Whether a person watches the progress.
+    /// Whether the command shows its progress to a person.
     pub(crate) fn shows_progress(&self) -> bool {
         self.telling() == Telling::Drawn
     }
 
-    /// How a long command shows its progress: redrawn on a terminal, otherwise as a line from time to time.
+    /// How a long command shows its progress.
+    /// On a terminal, it redraws the progress; otherwise it prints a line from time to time.
     pub(crate) fn telling(&self) -> Telling {
         match (self.output.json, io::stderr().is_terminal()) {
             (true, _) => Telling::Nothing,
@@ -138,11 +141,11 @@ impl Out {
         }
     }
 
-    /// Prints why there is no answer, and returns the exit code.
+    /// Prints why the command has no answer, and returns the exit code.
     pub(crate) fn failure(&self, failure: &Failure) -> Exit {
         let message = failure.message();
         if self.output.json {
-            // Ignore a failed write: the exit code still says that the command failed.
+            // Ignore a failed write, because the exit code still reports the failure.
             let _ = self.print(&json::failure(failure));
         } else if let Some(aftermath) = &failure.aftermath {
             let _ = self.print(&change::aftermath(aftermath));
@@ -156,8 +159,8 @@ impl Out {
         failure.exit
     }
 
-    /// Prints the help or version that the user requested. A line without a command also gets the help, but with the exit code of wrong
-    /// use.
+    /// Prints the help or version that the user requested.
+    /// A command line without a command also gets the help, but with the exit code of wrong use.
     pub(crate) fn help(&self, help: &clap::Error) -> Exit {
         let text = help.render().ansi().to_string();
         if !help.use_stderr() {
@@ -183,7 +186,7 @@ impl Out {
     }
 
     fn complain(&self, text: &str) {
-        // Ignore a failed write: nobody reads standard error then.
+        // Ignore a failed write, because then nobody reads standard error.
         let _ = AutoStream::new(io::stderr().lock(), self.choice()).write_all(text.as_bytes());
     }
 

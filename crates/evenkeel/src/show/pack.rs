@@ -1,4 +1,5 @@
-//! The page of `pack plan`: what is placed and proven, a line for each CPU, and a line for each session with values to copy.
+//! The page of `pack plan`: the placed sessions and the proof, a line for each CPU,
+//! and a line for each session with values to copy.
 
 use evenkeel_fleet::pack::{CpuSets, CpuUse, Placement, Report, Role};
 
@@ -32,7 +33,8 @@ fn summary(page: &mut Page, report: &Report) {
     if let Some(load) = report.packets_over() {
         let cpus: evenkeel_sys::CpuSet =
             report.cpus.iter().filter(|cpu| cpu.interrupt_load > 0.0).map(|cpu| cpu.cpu).collect();
-        let over = format!("too many: they need {load:.1} times what each CPU has that serves them (CPU {cpus})");
+        let over =
+            format!("too many: they need {load:.1} times the capacity of each CPU that serves them (CPU {cpus})");
         page.row("packets", BAD, &over);
     }
     page.row(
@@ -72,12 +74,13 @@ fn summary(page: &mut Page, report: &Report) {
     page.line(PLAIN, "");
 }
 
-/// The maximum load of the busiest CPU with sessions: what the system and the hypervisor leave.
+/// The maximum load of the busiest CPU with sessions: the CPU time that the system and the hypervisor leave.
 fn bound(report: &Report) -> String {
     let with_sessions = report.cpus.iter().filter(|cpu| cpu.sessions > 0);
     let highest = with_sessions.max_by(|a, b| a.load.total_cmp(&b.load));
     let bound = highest.map_or(report.rules.load_max, |cpu| cpu.load_max);
-    // Four decimals hide rounding errors. The value is the user's bound, such as 0.7, or 0.35 on a machine with one CPU.
+    // Four decimals hide rounding errors.
+    // The value is the user's bound, such as 0.7, or 0.35 on a machine with one CPU.
     format!("{}", (bound * 1e4).round() / 1e4)
 }
 
@@ -120,7 +123,7 @@ fn sessions(page: &mut Page, report: &Report) {
             one.session.clone(),
             one.count.to_string(),
             one.cpus.to_string(),
-            // A session on the CPUs of a node loads each of them a little.
+            // A session on all CPUs of a node puts a small load on each CPU.
             if one.load < 0.1 { format!("{:.3}", one.load) } else { format!("{:.2}", one.load) },
             one.unit.join(" "),
         ]

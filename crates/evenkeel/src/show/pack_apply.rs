@@ -17,7 +17,7 @@ pub(crate) struct Answer {
     pub(crate) by: UnitLines,
     /// Each service.
     pub(crate) services: Vec<PlacedService>,
-    /// The change; absent if nothing was changed.
+    /// The change; absent if the command changed nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) transaction: Option<Transaction>,
     /// The script of `--script`; absent without this option.
@@ -27,7 +27,7 @@ pub(crate) struct Answer {
     pub(crate) caveats: Vec<String>,
 }
 
-/// A service, and what it may use.
+/// A service, with its CPUs, its memory node and its weight.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct PlacedService {
     /// The name of the service.

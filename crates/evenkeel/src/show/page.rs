@@ -10,11 +10,11 @@ use evenkeel_sys::Errno;
 
 use crate::show::escape::plain;
 
-/// The width in a pipe, in a log and in tests, where it must not vary.
+/// The width in a pipe, in a log and in tests, where the width must not vary.
 const USUAL_WIDTH: usize = 80;
 /// The range of line widths. Wider lines would be hard to read.
 const WIDTHS: std::ops::RangeInclusive<usize> = 40..=200;
-/// The minimum width of a column in which a table wraps text.
+/// The minimum width of a column for a table to wrap text in it.
 const CELL_WIDTH_MIN: usize = 16;
 
 /// The column at which the values of labelled rows begin.
@@ -23,8 +23,8 @@ const VALUE_COLUMN: usize = 20;
 /// The maximum number of characters of an unexpected text that a page shows. The JSON answer has more.
 const RAW_CHARS_MAX: usize = 60;
 
-/// The maximum number of characters of a word, or of a cell of a table, that a page shows. The JSON answer has all of them. Names of
-/// functions can have some hundreds. The limit must be below 65,536, because `format!` panics at that width.
+/// The maximum number of characters that a page shows of a word or of a table cell. The JSON answer has all characters.
+/// Names of functions can have some hundreds. The limit must be below 65,536, because `format!` panics at that width.
 const WORD_CHARS_MAX: usize = 1000;
 
 /// The maximum number of characters of a line or a paragraph: four times the longest kernel command line.
@@ -37,7 +37,7 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// The width of a page: that of the terminal, or else `COLUMNS`, or else 80 columns.
+/// The width of a page: the width of the terminal, or else `COLUMNS`, or else 80 columns.
 pub(crate) fn width() -> usize {
     static WIDTH: OnceLock<usize> = OnceLock::new();
     *WIDTH.get_or_init(|| {
@@ -46,17 +46,17 @@ pub(crate) fn width() -> usize {
     })
 }
 
-/// The width of the terminal that standard output goes to; none if it is not a terminal.
+/// The width of the terminal on standard output; `None` if standard output is not a terminal.
 fn terminal() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stdout()).map(|(columns, _)| usize::from(columns.0))
 }
 
-/// Wraps the lines of a text for a terminal. In a pipe or a log the lines stay whole, so that scripts can search them.
+/// Wraps the lines of a text for a terminal. In a pipe or a log, the lines stay whole, so that scripts can search them.
 pub(crate) fn fitted(text: &str) -> String {
     if terminal().is_some() { fitted_to(text, width()) } else { text.to_owned() }
 }
 
-/// Wraps lines that are too long. The rest of a line is indented by four more columns.
+/// Wraps lines that are too long. Indents the rest of a line by four more columns.
 fn fitted_to(text: &str, width: usize) -> String {
     let mut fitted = String::new();
     for line in text.lines() {
@@ -104,7 +104,7 @@ impl Indent {
 }
 
 impl Page {
-    /// Writes a heading, with an empty line before it, unless it is the first.
+    /// Writes a heading, with an empty line before it unless it is the first heading.
     pub(crate) fn heading(&mut self, title: &str) {
         if !self.text.is_empty() {
             self.text.push('\n');
@@ -114,7 +114,7 @@ impl Page {
         }
     }
 
-    /// Writes one line of any length, which is never wrapped, for commands to copy.
+    /// Writes one line of any length and never wraps it, so that users can copy commands.
     pub(crate) fn line(&mut self, style: Style, text: &str) {
         let text = one_line(text);
         let text = text.trim_end();
@@ -146,12 +146,13 @@ impl Page {
         }
     }
 
-    /// How many lines such a paragraph takes.
+    /// The number of lines that this paragraph would take.
     pub(crate) fn lines_of(&self, indent: Indent, text: &str) -> usize {
         wrap(text, self.width.saturating_sub(indent.first.max(indent.rest))).len()
     }
 
-    /// Writes `label   value`. The value is wrapped in its column. If the label is too long, the value begins on the next line.
+    /// Writes `label   value`. Wraps the value in its column.
+    /// If the label is too long, the value begins on the next line.
     pub(crate) fn row(&mut self, label: &str, style: Style, value: &str) {
         let label = plain(label);
         let is_long = label.chars().count() >= self.width;
@@ -178,7 +179,8 @@ impl Page {
         }
     }
 
-    /// Writes a term in a column of this width, and its meaning, indented by two. On a narrow page, the meaning is below the term.
+    /// Writes a term in a column of this width, and its meaning, indented by two columns.
+    /// On a narrow page, the meaning is below the term.
     pub(crate) fn term(&mut self, term: &str, width: usize, meaning: &str) {
         let column = width + 4;
         for (at, line) in wrap(meaning, self.width.saturating_sub(column).max(CELL_WIDTH_MIN)).iter().enumerate() {
@@ -187,9 +189,9 @@ impl Page {
         }
     }
 
-    /// Writes rows in columns, indented by two. Each column is as wide as its widest cell.
+    /// Writes rows in columns, indented by two columns. Each column is as wide as its widest cell.
     pub(crate) fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
-        // Cut long cells: a cell of a megabyte would widen every row.
+        // Cut long cells, because a cell of a megabyte would widen every row.
         let cells = |row: &mut dyn Iterator<Item = &str>| -> Vec<String> {
             row.map(|cell| cut(&plain(cell), WORD_CHARS_MAX).into_owned()).collect()
         };
@@ -213,7 +215,7 @@ impl Page {
     fn table_row(&mut self, style: Style, cells: &[String], widths: &[usize], last: usize) {
         let is_wide = cells.len() == widths.len() && widths.last().is_some_and(|width| *width > last);
         let (cells, rest) = match cells.split_last() {
-            // A cell that was cut is one long word that says how much is missing. Do not wrap it.
+            // A cut cell is one long word that states how much is missing. Do not wrap it.
             Some((cell, others)) if is_wide && cell.chars().count() <= WORD_CHARS_MAX => (others, wrap(cell, last)),
             _ => (cells, Vec::new()),
         };
@@ -237,7 +239,8 @@ impl Page {
     }
 }
 
-/// The state of a fact without a value: `absent: why`, `denied: why` or `odd: why: "text"`. The first words are those of the JSON.
+/// The state of a fact without a value: `absent: why`, `denied: why` or `odd: why: "text"`.
+/// The JSON uses the same first words.
 pub(crate) fn unknown<T>(fact: &Fact<T>) -> String {
     match fact {
         Fact::Known(_) => String::new(),
@@ -257,9 +260,9 @@ pub(crate) fn unknown<T>(fact: &Fact<T>) -> String {
     }
 }
 
-/// The text, cut to at most this many characters. The number of missing characters is added.
+/// The text, cut to at most this many characters. Adds the number of missing characters.
 fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
-    // A text with this many bytes or fewer can't have more characters, so they need not be counted.
+    // A text with this many bytes or fewer can't have more characters, so there is no need to count them.
     let end = if text.len() > chars_max { text.char_indices().nth(chars_max) } else { None };
     match end {
         None => Cow::Borrowed(text),
@@ -270,7 +273,7 @@ fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
-/// What is printed in place of a hidden text.
+/// The text that replaces hidden text.
 fn missing(text: &str) -> String {
     format!("… ({} more characters)", text.chars().count())
 }
@@ -280,8 +283,8 @@ pub(crate) fn one_line(text: &str) -> String {
     cut(&plain(text), LINE_CHARS_MAX).into_owned()
 }
 
-/// Wraps a text at white space. A word that is longer than a line is split only after a slash or a comma, because a reader can't copy half
-/// a name.
+/// Wraps a text at white space.
+/// Splits a word that is longer than a line only after a slash or a comma, because a reader can't copy half a name.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = vec![String::new()];
@@ -313,7 +316,8 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The words of a paragraph. Each word is cut to its maximum length, and all together to that of a paragraph.
+/// The words of a paragraph.
+/// Cuts each word to the maximum length of a word, and all words together to the maximum length of a paragraph.
 fn words(text: &str) -> Vec<Cow<'_, str>> {
     let (mut words, mut chars) = (Vec::new(), 0);
     let mut rest = text.trim();
@@ -330,7 +334,7 @@ fn words(text: &str) -> Vec<Cow<'_, str>> {
     words
 }
 
-/// Splits a word into pieces that fit a line, if it has places at which it may be split.
+/// Splits a word into pieces that fit a line, if the word has places where a split is allowed.
 fn pieces(word: &str, width: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = word;
@@ -399,8 +403,9 @@ mod tests {
         }
     }
 
-    /// Regression: a cell of 65,536 characters ended the program, and the time for a long word grew with the square of its length. This
-    /// test checks no time, but with such growth twenty megabytes would take for ever.
+    /// Regression: a cell of 65,536 characters ended the program,
+    /// and the time for a long word grew with the square of its length.
+    /// This test checks no time, but with such growth twenty megabytes would take for ever.
     #[test]
     fn what_is_too_long_is_cut_and_says_so() {
         let said = |text: String| {

@@ -14,9 +14,9 @@ use crate::show::step::{how, value};
 /// The planned changes.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Difference {
-    /// Values that differ from the wanted ones.
+    /// The steps whose values differ from the wanted values.
     pub(crate) steps: Vec<PlannedStep>,
-    /// Files that differ from the wanted ones.
+    /// The files that differ from the wanted files.
     pub(crate) files: Vec<FileDifference>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn page(plan: &PlanFile) -> String {
     judged(plan, &[])
 }
 
-/// What the audit says about the steps that the user named: one line for each step with a remark.
+/// The audit's remarks about the steps that the user named, one line per remark.
 pub(crate) fn opinions(plan: &PlanFile, advice: &[Advice]) -> String {
     let mut page = Page::default();
     for step in plan.steps.iter().map(|planned| &planned.step) {
@@ -44,7 +44,7 @@ pub(crate) fn opinions(plan: &PlanFile, advice: &[Advice]) -> String {
     page.finish()
 }
 
-/// The page of a plan, with what the audit says about each step.
+/// The page of a plan, with the audit's remark about each step.
 pub(crate) fn judged(plan: &PlanFile, advice: &[Advice]) -> String {
     let mut page = Page::default();
     if plan.steps.is_empty() && plan.persist.is_none() {

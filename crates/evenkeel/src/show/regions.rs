@@ -1,4 +1,4 @@
-//! The page of `regions`: the chosen regions, and the players that they leave behind.
+//! The page of `regions`: the chosen regions, and the players who are left behind.
 
 use evenkeel_fleet::regions::{Group, LeftBehind, Report, Served};
 
@@ -93,7 +93,7 @@ fn players(number: f64) -> String {
     format!("{} player{}", count(number), if number == 1.0 { "" } else { "s" })
 }
 
-/// A number of players: without decimals if it is whole.
+/// A number of players, without decimals if it is whole.
 fn count(players: f64) -> String {
     if players.fract() == 0.0 { format!("{players:.0}") } else { format!("{players:.1}") }
 }

@@ -1,5 +1,6 @@
-//! The answer of `audit` as SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format), for services that collect findings of many
-//! tools. Rules are knobs, results are findings that need action, and suppressions are waivers.
+//! The answer of `audit` as SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format),
+//! for services that collect findings of many tools.
+//! Rules are knobs, results are findings that need action, and suppressions are waivers.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +16,15 @@ use crate::show::json;
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// The name of the fingerprint. If ids were computed in another way, its version would change.
+/// The name of the fingerprint. A new method of computing ids would change its version.
 const FINGERPRINT: &str = "evenkeelFindingId/v1";
 
 pub(crate) fn log(audit: &Audit<'_>, facts: &Facts) -> Result<String, Failure> {
     let files = Files::from_audit(audit, facts);
     let mut results: Vec<Value> = audit.findings.iter().filter_map(|finding| result(finding, &files)).collect();
     if audit.waivers.is_some() {
-        // An empty list says that the result was checked and is not suppressed. SARIF requires that all results of a run have such a list,
-        // or none has.
+        // An empty list means that the result was checked and is not suppressed.
+        // SARIF requires such a list for all results of a run, or for none.
         for result in results.iter_mut().filter_map(Value::as_object_mut) {
             result.entry("suppressions").or_insert_with(|| json!([]));
         }
@@ -51,7 +52,7 @@ pub(crate) fn log(audit: &Audit<'_>, facts: &Facts) -> Result<String, Failure> {
     json::document(&log).map_err(|error| Failure::text(exit::NOT_POSSIBLE, "write the answer as SARIF", error))
 }
 
-/// The address of the project's page, from the workspace's manifest. None if the manifest has no address.
+/// The address of the project's page, from the workspace's manifest. `None` if the manifest has no address.
 fn page() -> Option<&'static str> {
     Some(env!("CARGO_PKG_REPOSITORY")).filter(|page| !page.is_empty())
 }
@@ -74,10 +75,10 @@ fn rule(knob: &Knob) -> Value {
     rule
 }
 
-/// The result for a finding. `None` if it needs no action: services show every result as a problem, whatever its kind.
+/// The result for a finding. `None` if the finding needs no action, because services show every result as a problem.
 fn result(finding: &Finding<'_>, files: &Files) -> Option<Value> {
     let advice = finding.advice;
-    // A result that is no failure has the level "none" (section 3.27.10).
+    // A result that is not a failure has the level "none" (section 3.27.10).
     let (kind, level) = match advice.state {
         State::Set => ("fail", "warning"),
         State::OwnedBy | State::Blocked => ("fail", "note"),
@@ -123,7 +124,7 @@ fn message(advice: &Advice) -> String {
     format!("{}{values}: {}", advice.id, advice.reason)
 }
 
-/// For each finding that needs action, by knob and place: the file of its setting.
+/// The file of each setting whose finding needs action, by knob and place.
 struct Files(BTreeMap<(&'static str, String), String>);
 
 impl Files {
@@ -134,7 +135,7 @@ impl Files {
             if !audit.findings.iter().any(asks) {
                 continue;
             }
-            // Only the path matters here, so the value can be anything.
+            // Only the path matters here, so the value is arbitrary.
             let setting = Setting { knob, place: None, value: String::new() };
             for step in Plan::from_settings(facts, &[setting]).map(|plan| plan.steps).unwrap_or_default() {
                 let path = match step.action {

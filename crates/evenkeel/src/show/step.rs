@@ -1,4 +1,4 @@
-//! Describes a step of a plan in words.
+//! Describes a step of a plan as text.
 
 use evenkeel_host::{Action, Place, Step, knobs};
 
@@ -18,13 +18,13 @@ pub(crate) fn how(step: &Step) -> String {
     }
 }
 
-/// Whether the knob has several places. If not, pages do not show its place.
+/// Whether the knob has several places. Otherwise pages do not show its place.
 pub(crate) fn has_places(knob: &str) -> bool {
     knobs::find(knob)
         .is_ok_and(|knob| matches!(knob.place, Place::Each { .. } | Place::EachNetworkIrq | Place::ByHandEach { .. }))
 }
 
-/// A value as text. An empty value is shown as a word, so that a reader does not overlook it.
+/// A value as text. The text of an empty value is a word, so that a reader does not overlook it.
 pub(crate) fn value(value: &str) -> &str {
     if value.is_empty() { "empty" } else { value }
 }

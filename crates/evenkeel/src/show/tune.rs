@@ -14,7 +14,8 @@ use crate::report::as_change;
 use crate::show::units::percent;
 use crate::times;
 
-/// A metric besides the primary one gets a line if it changed by more than this ratio. The server's CPU time always gets one.
+/// The minimum change, as a ratio, for a line about a metric besides the primary metric.
+/// The server's CPU time always gets a line.
 const ALONG_RATIO: f64 = 1.05;
 /// The maximum number of lines about other metrics.
 const ALONG_MAX: usize = 6;
@@ -29,14 +30,14 @@ pub(crate) struct SearchResult {
     pub(crate) design: SearchDesign,
     /// The server with its load.
     pub(crate) workload: String,
-    /// Knobs that were not tried, and why.
+    /// Knobs that the search did not try, with the reasons.
     pub(crate) not_tried: Vec<LeftOut>,
-    /// Whether every setting that the search switched has its old value again.
+    /// Whether every setting that the search switched now has its old value again.
     pub(crate) all_as_before: bool,
-    /// The goal file, if one was written.
+    /// The goal file, if evenkeel wrote one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal_file: Option<String>,
-    /// Whether `evenkeel apply` accepts the goal file without changes; absent if none was written.
+    /// Whether `evenkeel apply` accepts the goal file without changes; absent without a goal file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal_applies: Option<bool>,
     /// Warnings about the goal file.
@@ -45,7 +46,7 @@ pub(crate) struct SearchResult {
     /// The command that continues the search, for the page.
     #[serde(skip)]
     pub(crate) resume: String,
-    /// The command that restores what is not restored yet, for the page.
+    /// The command that restores the remaining settings, for the page.
     #[serde(skip)]
     pub(crate) revert: String,
 }
@@ -119,7 +120,7 @@ fn time(seconds: u64) -> String {
     }
 }
 
-/// Text: the number of undecided knobs.
+/// Text with the number of undecided knobs.
 fn knobs(count: usize) -> String {
     if count == 1 { "the undecided knob".to_owned() } else { format!("the {count} undecided knobs") }
 }
@@ -160,7 +161,7 @@ fn headline(result: &SearchResult) -> String {
     }
 }
 
-/// Text: the settle time after a switch, and whether it was measured.
+/// Text about the settle time after a switch, and whether it was measured.
 fn settled(result: &SearchResult) -> String {
     let ms = result.design.settle_ms;
     let guess = result.design.settles.iter().find_map(|found| match &found.settle.how {
@@ -211,7 +212,7 @@ fn chosen_line(chosen: &Chosen) -> String {
     format!("  {}\n    {evidence}\n", chosen.settings.join(" "))
 }
 
-/// Text: other metrics that changed with the set by more than chance, its costs and side effects.
+/// Text about other metrics that changed with the set by more than chance: its costs and side effects.
 fn along(result: &SearchResult) -> String {
     let shown = &result.answer.along_shown;
     let decided = result.design.metric.name.as_ref();
@@ -224,7 +225,7 @@ fn along(result: &SearchResult) -> String {
         .filter(|(name, _)| *name != decided && (name.as_str() == "cpu_share" || shown.contains(*name)))
         .filter(|(name, ratio)| name.as_str() == "cpu_share" || size(*ratio) > ALONG_RATIO.ln())
         .collect();
-    // The server's CPU time comes first, because it is the cost that users ask about first.
+    // Put the server's CPU time first, because it is the cost that users ask about first.
     changed.sort_by(|a, b| (b.0 == "cpu_share").cmp(&(a.0 == "cpu_share")).then(size(b.1).total_cmp(&size(a.1))));
     let line = |(name, ratio): &(&String, f64)| format!("  also changed: {name} {}\n", as_change(*ratio));
     changed.iter().take(ALONG_MAX).map(line).collect()

@@ -1,4 +1,4 @@
-//! Converts numbers with their units to text. All choices of digits and units are in this file.
+//! Converts numbers with their units to text. Only this file chooses digits and units.
 
 use evenkeel_measure::Unit;
 
@@ -17,7 +17,7 @@ pub(crate) fn part(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// A number of bytes in a binary unit, such as `35.8 MiB`. It has one decimal if it is not whole.
+/// A number of bytes in a binary unit, such as `35.8 MiB`. A number that is not whole has one decimal.
 pub(crate) fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let power = (1..units.len()).take_while(|power| bytes >> (10 * power) > 0).last().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `Block`: a part of a page. `Text`: words that are marked as plain, as code, or as bad.
+//! `Block`: a part of a page. `Text`: words with marks for plain text, code, or bad values.
 
 use evenkeel_measure::{Samples, Unit};
 use evenkeel_trial::Outcome;
@@ -9,11 +9,11 @@ use crate::show::finding::Finding;
 /// A part of a page.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
-    /// What a reader needs first. HTML puts it below its own heading.
+    /// The part that a reader needs first. HTML puts it below its own heading.
     Opening(Vec<Block>),
     /// A heading, and the blocks below it.
     Section(Text, Vec<Block>),
-    /// A heading like that of a section, but the blocks that belong to it follow in the list.
+    /// A heading like that of a section, but its blocks follow in the list.
     Heading(String),
     Subheading(&'static str),
     /// The answer of a report in one sentence.
@@ -41,7 +41,7 @@ pub(crate) enum Block {
     Histogram(Samples),
     /// A timeline: times with a length or a rate.
     Timeline(Timeline),
-    /// A chart with its caption. Only HTML has it. Markdown and the terminal have the table next to it.
+    /// A chart with its caption. Only HTML shows the chart. Markdown and the terminal show the table next to it.
     Drawing(Markup, Text),
     /// A command to copy.
     Command(String),
@@ -52,7 +52,7 @@ pub(crate) enum Block {
         content: String,
         what: &'static str,
     },
-    /// Blocks that a reader opens by clicking on a line. The terminal leaves them out.
+    /// Blocks that a reader opens by clicking on a line. The terminal leaves these blocks out.
     Details(String, Vec<Block>),
     /// Blocks that the terminal leaves out, to keep its page short.
     Detail(Vec<Block>),
@@ -61,11 +61,11 @@ pub(crate) enum Block {
 /// The answer of a report.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    /// `None` until there is a verdict.
+    /// `None` before the verdict.
     pub(crate) outcome: Option<Outcome>,
     /// The words of the badge.
     pub(crate) badge: String,
-    /// Whether the sentence also names the verdict. Then only HTML has the badge.
+    /// Whether the sentence also names the verdict. Then only HTML shows the badge.
     pub(crate) is_repeated: bool,
     pub(crate) says: String,
 }
@@ -144,7 +144,7 @@ pub(crate) enum Span {
 }
 
 impl Text {
-    /// A text by evenkeel itself, in which names and commands are between backticks.
+    /// A text by evenkeel itself, with names and commands between backticks.
     pub(crate) fn prose(text: &str) -> Text {
         let span = |(at, part): (usize, &str)| match at % 2 {
             0 => Span::Plain(part.to_owned()),
@@ -166,7 +166,7 @@ impl Text {
         self
     }
 
-    /// The words without their marks.
+    /// The words of the text without their marks.
     pub(crate) fn words(&self) -> String {
         self.0.iter().map(Span::words).collect()
     }
@@ -176,7 +176,7 @@ impl Span {
     fn words(&self) -> String {
         match self {
             Span::Plain(words) | Span::Bad(words) => words.clone(),
-            // Quote a command with spaces, so that a reader sees where it ends in the sentence.
+            // Quote a command with spaces, so that a reader sees where the command ends in the sentence.
             Span::Code(code) if code.contains(' ') => format!("`{code}`"),
             Span::Code(code) => code.clone(),
         }
@@ -189,11 +189,11 @@ impl<T: Into<String>> From<T> for Text {
     }
 }
 
-/// Makes a sentence: with a capital first letter and a full stop.
+/// Makes a sentence with a capital first letter and a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().collect::<String>()).unwrap_or_default();
-    // The name of a knob is no word, so it keeps its first letter.
+    // The name of a knob is not a word, so keep its first letter.
     let begins_with_a_name = text.split([' ', ',']).next().is_some_and(|word| word.contains(['=', '.', '_', ':']));
     let start = if begins_with_a_name { text.to_owned() } else { first + letters.as_str() };
     if start.ends_with(['.', '!', '?']) { start } else { start + "." }

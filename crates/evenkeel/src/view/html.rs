@@ -1,5 +1,5 @@
-//! Blocks as an HTML page that needs no network and no script: it contains its style, charts and downloads. Text from the machine never
-//! becomes markup.
+//! Blocks as an HTML page that needs no network and no script: it contains its style, charts and downloads.
+//! Text from the machine never becomes markup.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ const STYLE: &str = concat!(include_str!("../report/report.css"), include_str!("
 const WIDTH: f64 = 720.0;
 const BAR_HEIGHT: f64 = 16.0;
 const TIMELINE_HEIGHT: f64 = 90.0;
-/// The maximum number of points of a chart. A chart has fewer pixels than that.
+/// The maximum number of points of a chart. A chart has fewer pixels than 5,000.
 const POINTS_MAX: usize = 5000;
 
 /// A page. `sub` is the line below its title.
@@ -23,7 +23,7 @@ pub(crate) fn page(title: &str, sub: &Text, blocks: &[Block]) -> String {
     framed(title, &text(sub), &shown(blocks)).into_string()
 }
 
-/// A page with its head. `inside` is what follows the title.
+/// A page with its head. `inside` is the content after the title.
 pub(crate) fn framed(title: &str, sub: &Markup, inside: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -86,7 +86,7 @@ fn one(block: &Block) -> Markup {
     }
 }
 
-/// A badge. It has a sign for the verdict, so that its meaning does not depend on colour.
+/// A badge. It has a sign for the verdict, so that the meaning does not depend on colour.
 pub(crate) fn badge(verdict: Option<Outcome>, words: &str) -> Markup {
     use evenkeel_trial::Outcome::{Better, NotEngaged, Same, Undecided, Worse};
     let (sign, class) = match verdict {
@@ -105,7 +105,7 @@ pub(crate) fn key(other: ArmName) -> Markup {
     html! { span.key-a { "○ A" } ", " span.key-b { "■ " (other) } }
 }
 
-/// A link that downloads a file which the page contains.
+/// A link that downloads a file from the page itself.
 pub(crate) fn download(name: &str, kind: &str, content: &str, what: &str) -> Markup {
     html! {
         a.file download=(name) href={ "data:" (kind) ";charset=utf-8;base64," (STANDARD.encode(content)) } { (name) }
@@ -169,7 +169,7 @@ fn timeline(shown: &Timeline) -> Markup {
     let total_ns = shown.total_ns.max(1) as f64;
     let longest = shown.points.iter().map(|(_, length)| *length).max().unwrap_or(1).max(2) as f64;
     let mut points: Vec<(u64, u64)> = shown.points.clone();
-    // Keep the longest: they are what people look for.
+    // Keep the longest points, because people look for them.
     points.sort_unstable_by_key(|(_, length)| std::cmp::Reverse(*length));
     points.truncate(POINTS_MAX);
     html! {

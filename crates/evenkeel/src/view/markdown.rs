@@ -1,4 +1,5 @@
-//! Blocks as Markdown, for tickets, pull requests and wikis. Text from the machine must neither end a cell nor become a link or a tag.
+//! Blocks as Markdown, for tickets, pull requests and wikis.
+//! Text from the machine must not end a cell, and must not become a link or a tag.
 
 use super::{Block, Span, Text};
 use crate::show::page::one_line;
@@ -92,7 +93,7 @@ pub(crate) fn code(code: &str) -> String {
     if code.is_empty() {
         return "empty".to_owned();
     }
-    // Inside code, a pipe would still end the cell, and a backtick would end the code.
+    // Inside code, a pipe character would still end the cell, and a backtick would end the code.
     format!("`{}`", one_line(code).replace('|', "\\|").replace('`', "'"))
 }
 

@@ -1,5 +1,6 @@
-//! One model of a page. A report is converted to blocks once, and the terminal, HTML and Markdown show the same blocks. So none of them
-//! lacks anything by accident. JSON is not made here: it comes from the report itself.
+//! One model of a page.
+//! evenkeel converts a report to blocks once, and the terminal, HTML and Markdown show the same blocks.
+//! So none of the three lacks anything by accident. JSON does not use blocks: it comes from the report itself.
 
 mod block;
 pub(crate) mod html;

@@ -7,7 +7,7 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN, width};
 use crate::show::units::quantity;
 
-/// The maximum length of a bar, and the number of columns before it.
+/// The maximum length of a bar, and the number of columns before the bar.
 const BAR_COLUMNS_MAX: usize = 40;
 const BEFORE_BAR_COLUMNS: usize = 27;
 /// The characters of a timeline's columns, from empty to full.
@@ -85,7 +85,7 @@ fn histogram(page: &mut Page, samples: &Samples) {
     let bar_columns = BAR_COLUMNS_MAX.min(width() - BEFORE_BAR_COLUMNS);
     let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
     for bar in &bars {
-        // Round up, so that a single event is visible beside a million.
+        // Round up, so that a single event is visible next to a million.
         let columns =
             if bar.count == 0 { 0 } else { ((bar.count as f64 / most as f64) * bar_columns as f64).ceil() as usize };
         page.line(

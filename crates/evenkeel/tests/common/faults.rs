@@ -11,7 +11,8 @@ pub(crate) fn evenkeel(line: &str) -> Command {
     command
 }
 
-/// The settings that a meter or a disturber might leave changed, and its control groups: their names begin with `evenkeel-` and `run`.
+/// The settings that a meter or a disturber might leave changed, and its control groups.
+/// The names of the groups begin with `evenkeel-` and `run`.
 pub(crate) fn state(run: &str) -> Vec<String> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut seen = vec![

@@ -1,5 +1,5 @@
-//! `Scene`: runs the program in a separate folder, as root and as an ordinary user. At the end of a test, the settings of the host must be
-//! unchanged. The suite and the live checks use it.
+//! `Scene`: runs the program in a separate folder, as root and as an ordinary user.
+//! At the end of a test, the settings of the host must be unchanged. The suite and the live checks use it.
 
 #![allow(dead_code, reason = "each of the two programs uses its part")]
 
@@ -15,7 +15,7 @@ use evenkeel_sys::process;
 use evenkeel_testkit::HostLock;
 use serde_json::Value;
 
-/// The number of the user `nobody` on every distribution that we know.
+/// The user number of `nobody` on every distribution that we know.
 pub(crate) const ORDINARY_USER: u32 = 65534;
 /// The time limit that detects a hang. No result depends on it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,7 +25,7 @@ pub(crate) struct Scene {
     host: Option<Host>,
 }
 
-/// The host, which only one test may use at a time, and the original value of every setting.
+/// The host and the original value of every setting. Only one test at a time may use the host.
 struct Host {
     _lock: HostLock,
     before: BTreeMap<String, Option<String>>,
@@ -52,7 +52,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// The program with its own state directory, because a test must leave nothing in root's.
+    /// The program with a separate state directory, because a test must leave nothing in root's directory.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
         let (own, behind) = line.split_once(" -- ").map_or((line, None), |(own, behind)| (own, Some(behind)));
@@ -72,7 +72,8 @@ impl Scene {
         self.command(line).output().unwrap()
     }
 
-    /// Runs a line that needs the arena, which is the default workload. None, with a printed skip, if the arena is not built.
+    /// Runs a command line that needs the arena, which is the default workload.
+    /// Prints a skip and returns `None` if the arena is not built.
     pub(crate) fn run_if_built(&self, line: &str) -> Option<Output> {
         let output = self.run(line);
         let program = Path::new(env!("CARGO_BIN_EXE_evenkeel")).with_file_name("evenkeel-arena");
@@ -86,7 +87,7 @@ impl Scene {
         (!is_missing).then_some(output)
     }
 
-    /// Runs a line as an ordinary user. That user must be able to start the program, so it is copied.
+    /// Runs a command line as an ordinary user. That user must be able to start the program, so the scene copies it.
     pub(crate) fn run_as_ordinary_user(&self, line: &str) -> Output {
         let programs = Path::new(env!("CARGO_BIN_EXE_evenkeel")).parent().unwrap();
         // Cargo builds the arena's programs only with the whole workspace. Tests that need them check for them.
@@ -114,7 +115,7 @@ impl Scene {
         std::fs::write(self.path("script.json"), script.to_string()).unwrap();
     }
 
-    /// Waits until a simulated window waits for this file to appear.
+    /// Waits until a simulated window waits for `file` to appear.
     pub(crate) fn await_window(&self, file: &str, running: &mut Running) {
         let waiting = self.path(&format!("{file}.waiting"));
         running.wait_until(|| waiting.exists());
@@ -178,8 +179,8 @@ impl Running {
         self.0.wait().unwrap();
     }
 
-    /// Reads the program's messages until a complete line contains `text`, and returns them. If the program ends first, returns what it
-    /// printed.
+    /// Reads the program's messages until a complete line contains `text`, and returns them.
+    /// If the program ends first, returns everything that it printed.
     pub(crate) fn messages_until(&mut self, text: &str) -> String {
         use std::io::Read;
         let (mut read, mut byte) = (Vec::new(), [0]);
@@ -201,7 +202,8 @@ impl Running {
     fn read(&mut self) -> Finished {
         use std::io::Read;
         let (mut stdout, mut stderr) = (String::new(), String::new());
-        // Answers are smaller than a pipe's buffer. So the program never waits while the streams are read one after the other.
+        // Answers are smaller than a pipe's buffer.
+        // So the program never waits while this code reads the streams one after the other.
         let _ = self.0.stderr.take().unwrap().read_to_string(&mut stderr);
         let _ = self.0.stdout.take().unwrap().read_to_string(&mut stdout);
         Finished { code: self.0.wait().unwrap().code(), stdout, stderr }

@@ -1,5 +1,5 @@
-//! Checks answers against the schemas in docs/schemas. The tests are stricter than a schema: they refuse fields that the schema does not
-//! name.
+//! Checks answers against the schemas in docs/schemas.
+//! The tests are stricter than a schema: they refuse fields that the schema does not name.
 
 #![allow(dead_code, reason = "each of the two programs uses its part")]
 
@@ -11,12 +11,12 @@ use std::sync::OnceLock;
 use jsonschema::Validator;
 use serde_json::Value;
 
-/// A schema that refuses fields which it does not name.
+/// A schema that refuses fields without a definition in the schema.
 struct Strict {
     validator: Validator,
 }
 
-/// The schemas by the name that `evenkeel schema` lists. If a schema has several versions, this has the newest.
+/// The schemas by the name that `evenkeel schema` lists. If a schema has several versions, the map has the newest.
 fn schemas() -> &'static BTreeMap<String, Strict> {
     static SCHEMAS: OnceLock<BTreeMap<String, Strict>> = OnceLock::new();
     SCHEMAS.get_or_init(|| {
@@ -35,7 +35,7 @@ fn schemas() -> &'static BTreeMap<String, Strict> {
     })
 }
 
-/// Replaces references by the definitions. Whether a definition may be strict depends on where it is used.
+/// Replaces references by the definitions. Whether a definition may be strict depends on the place that uses it.
 fn resolve(part: &mut Value, definitions: &Value) {
     match part {
         Value::Object(map) => {
@@ -50,7 +50,8 @@ fn resolve(part: &mut Value, definitions: &Value) {
     }
 }
 
-/// Makes a schema refuse fields that it does not name. If several schemas describe one object, none may refuse the fields of the others.
+/// Makes a schema refuse fields that it does not name.
+/// If several schemas describe one object, none of them may refuse the fields of the others.
 fn make_strict(schema: &mut Value, is_beside_others: bool) {
     let Some(map) = schema.as_object_mut() else { return };
     let is_object = ["properties", "anyOf", "oneOf", "allOf"].iter().any(|key| map.contains_key(*key));
@@ -90,7 +91,7 @@ pub(crate) fn check_as(name: &str, answer: &Value) {
     assert!(errors.is_empty(), "the answer does not follow docs/schemas/{name}:\n{}\n{answer:#}", errors.join("\n"));
 }
 
-/// Fails unless the answer follows at least one of the schemas. It is for callers that do not know the command line.
+/// Fails unless the answer follows at least one of the schemas. For callers that do not know the command line.
 pub(crate) fn check_any(answer: &Value) {
     let follows = schemas().values().any(|schema| schema.validator.is_valid(answer));
     assert!(follows, "the answer follows no schema in docs/schemas:\n{answer:#}");
@@ -108,7 +109,7 @@ fn name_of(line: &str) -> String {
     names.into_iter().find(|name| schemas().contains_key(name)).unwrap_or_else(|| panic!("{line}: no schema"))
 }
 
-/// Parses the answer in this text, which must follow the schema of that name.
+/// Parses the answer in this text. The answer must follow the schema of that name.
 pub(crate) fn parse(name: &str, text: impl AsRef<[u8]>) -> Value {
     let text = text.as_ref();
     let answer =

@@ -1,5 +1,6 @@
-//! Runs the tutorials. Blocks that are marked `console` have commands with their output. Blocks that are marked `console,live` have
-//! commands that measure the reader's machine. The suite runs the former, and the live checks run both.
+//! Runs the tutorials. Blocks with the mark `console` have commands with their output.
+//! Blocks with the mark `console,live` have commands that measure the reader's machine.
+//! The suite runs the `console` blocks, and the live checks run both kinds.
 
 #![allow(dead_code, reason = "each of the two programs uses its part")]
 
@@ -7,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Stands for any text in a line. Alone on a line, it stands for any number of lines.
+/// This character stands for any text in a line. Alone on a line, it stands for any number of lines.
 const ANY: char = '…';
 
 /// One command of a page, and the output that the page shows below it.
@@ -55,7 +56,8 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// A folder like that of a reader: with the captured machines, and with evenkeel in the search path. Its `sudo` only runs the command.
+/// A folder like a reader's: it contains the captured machines, and evenkeel is in its search path.
+/// Its `sudo` only runs the command.
 pub(crate) struct ReaderFolder {
     folder: tempfile::TempDir,
 }
@@ -82,7 +84,8 @@ impl ReaderFolder {
         self.run_script(&step.command, &[])
     }
 
-    /// Runs a script. The words of `around` come before the shell, for example a command that gives it its own namespaces.
+    /// Runs a script.
+    /// The words of `around` come before the shell, for example a command that gives the shell separate namespaces.
     pub(crate) fn run_script(&self, script: &str, around: &[&str]) -> Output {
         let words: Vec<&str> = around.iter().copied().chain(["sh", "-c", script]).collect();
         let path = format!(
@@ -118,7 +121,8 @@ fn line_agrees(shown: &str, printed: &str) -> bool {
     printed.strip_prefix(before).is_some_and(|rest| rest.ends_with(after))
 }
 
-/// The output that a page should show for what the command prints now: all of it, or as many lines at the start and the end as before.
+/// The output that a page should show for the current output of the command.
+/// It has the whole output, or as many lines at the start and the end as before.
 pub(crate) fn shown_anew(shown: &[String], printed: &[String]) -> Vec<String> {
     let keep = |old: Option<&String>, new: &String| old.filter(|old| line_agrees(old, new)).unwrap_or(new).clone();
     let (Some(first), Some(last)) =
@@ -130,7 +134,8 @@ pub(crate) fn shown_anew(shown: &[String], printed: &[String]) -> Vec<String> {
     let tail = (shown.len() - last - 1).min(printed.len() - head);
     let mut lines: Vec<String> = (0..head).map(|at| keep(shown.get(at), &printed[at])).collect();
     lines.push(ANY.to_string());
-    // A line between two gaps stays if it is still printed. Otherwise it is replaced by the line that begins with the same word.
+    // A line between two gaps stays if the command still prints it.
+    // Otherwise the line that begins with the same word replaces it.
     let middle = &shown[first + 1..last.max(first + 1)];
     let word = |line: &str| line.split_whitespace().next().map(str::to_owned);
     let today = |line: &String| match printed.iter().any(|printed| line_agrees(line, printed)) {

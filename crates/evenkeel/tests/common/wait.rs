@@ -3,14 +3,14 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// The time limit that detects a hang. Nothing takes nearly as long, even on a machine that pauses.
+/// The time limit that detects a hang. No test takes nearly as long, even on a machine that pauses.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Waits until `is_so` returns true.
 ///
 /// # Panics
-/// With the text `what`, if that does not happen within [`PATIENCE`].
+/// With the text `what`, if `is_so` stays false for [`PATIENCE`].
 pub(crate) fn until(what: impl Display, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {

@@ -11,7 +11,7 @@ pub(crate) fn programs() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_evenkeel")).parent().unwrap().to_owned()
 }
 
-/// Why the arena can't be started; none if it can.
+/// Why a test can't start the arena; `None` if it can.
 pub(crate) fn missing_arena() -> Option<&'static str> {
     let is_missing = !programs().join("evenkeel-arena").exists();
     is_missing.then_some("evenkeel-arena is not built; `cargo build --workspace` builds it")

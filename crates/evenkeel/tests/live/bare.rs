@@ -1,6 +1,7 @@
-//! `Bare`: threads that only sleep and wake while a trial runs, to show what the machine does to any thread. A trial may end because it
-//! dropped too many windows. That is only accepted if these threads saw as many disturbances. Otherwise the rule that drops windows is
-//! wrong, or the trial disturbed itself.
+//! `Bare`: threads that only sleep and wake while a trial runs. They show the effect of the machine on any thread.
+//! A trial may end because it dropped too many windows.
+//! The check accepts that only if these threads saw as many disturbances.
+//! Otherwise the rule that drops windows is wrong, or the trial disturbed itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +12,17 @@ use evenkeel_sys::{CpuSet, thread};
 use evenkeel_testkit::live::not_judged;
 use serde_json::Value;
 
-/// The period of the threads. A trial checks for pauses as often.
+/// The period of the threads. A trial checks for pauses at the same interval.
 const PERIOD: Duration = Duration::from_millis(5);
-/// The minimum length of a pause. It is half of the length that drops a window, because two threads on one CPU do not wake at the same
-/// moment.
+/// The minimum length of a pause.
+/// It is half of the length that drops a window, because two threads on one CPU do not wake at the same moment.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The minimum share of stolen time that excuses a trial: half of the share that drops a window (0.1), spread over eight windows. A trial
-/// runs out of spare pairs only if one window in eight is dropped, which is one pair in four.
+/// The minimum share of stolen time that excuses a trial:
+/// half of the share that drops a window (0.1), spread over eight windows.
+/// A trial runs out of spare pairs only if one window in eight is dropped, which is one pair in four.
 const STOLEN_SHARE: f64 = 0.1 / 16.0;
 
-/// One thread on each CPU that this process may use. The threads run until their results are read.
+/// One thread on each CPU that this process may use. The threads run until the test reads their results.
 pub(crate) struct Bare {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<usize>>,
@@ -67,8 +69,8 @@ impl Drop for Bare {
     }
 }
 
-/// Whether the disturbances explain the dropped windows. If a window took too long without a pause or stolen time, the trial itself was
-/// late.
+/// Whether the disturbances explain the dropped windows.
+/// If a window took too long without a pause or stolen time, the trial itself was late.
 fn is_enough(dropped: &Value, pauses: usize, stolen_share: f64) -> Result<(), String> {
     let dropped = dropped.as_array().unwrap();
     let by = |reason: &str| dropped.iter().filter(|dropped| dropped["reason"].get(reason).is_some()).count();
@@ -78,11 +80,11 @@ fn is_enough(dropped: &Value, pauses: usize, stolen_share: f64) -> Result<(), St
         dropped.len()
     );
     if dropped.is_empty() || paused + stolen < dropped.len().div_ceil(2) {
-        return Err(format!("the machine is not an excuse: {seen}: {dropped:?}"));
+        return Err(format!("the machine's disturbances do not explain the dropped windows: {seen}: {dropped:?}"));
     }
-    // A pause at the border of two windows drops both.
+    // A pause at the border of two windows drops both windows.
     if pauses * 2 < paused || (stolen > 0 && stolen_share < STOLEN_SHARE) {
-        Err(format!("the machine did not do it: {seen}"))
+        Err(format!("the machine did not cause the dropped windows: {seen}"))
     } else {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `Switchable`: the clock source of this host, and another one to which checks may switch for a while.
+//! `Switchable`: the clock source of this host, and a second source to which checks may switch for a while.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use crate::faults::CLOCK_SOURCE;
 
 const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
-/// The current clock source, and another one. Dropping this selects the first one again.
+/// The current clock source, and a second one. Dropping this value selects the first source again.
 pub(crate) struct Switchable {
     pub(crate) before: String,
     pub(crate) other: String,
 }
 
 impl Switchable {
-    /// None if this user may not change the source, or there is only one. Then the check is skipped.
+    /// `None` if this user may not change the source, or the host has only one source. Then the check is skipped.
     pub(crate) fn find() -> Option<Switchable> {
         let before = source();
         let offered = fs::read_to_string(OFFERED).unwrap_or_default();

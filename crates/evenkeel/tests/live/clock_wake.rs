@@ -1,4 +1,5 @@
-//! Runs `measure clock` and `measure wake` with faults of a real machine: the meter is killed while another clock source is selected,
+//! Runs `measure clock` and `measure wake` with faults of a real machine.
+//! The test kills the meter while another clock source is selected,
 //! another program changes the source, or a CPU goes offline.
 
 use std::process::{Child, Output};
@@ -22,7 +23,8 @@ fn json(output: &Output) -> Value {
 }
 
 fn start_switching() -> Child {
-    // The meter must be interrupted while another source is selected. So it needs enough calls to stay there for some time.
+    // Interrupt the meter while another source is selected.
+    // For that, the meter needs enough calls to keep that source for some time.
     evenkeel("measure clock --json --each-source --cpus 0 --calls 20000000").spawn().unwrap()
 }
 
@@ -63,7 +65,7 @@ fn a_value_that_another_program_set_stays_and_is_reported() {
     let Some(switchable) = Switchable::find() else { return };
     // This meter measures only the current source.
     let meter = evenkeel("measure clock --json --cpus 0 --calls 20000000").spawn().unwrap();
-    // When the meter has used more CPU time than its start ever needs, it measures. By then it knows the original source.
+    // A meter that has used more CPU time than its start needs is measuring. By then it knows the original source.
     until("the meter is at work", || cpu_ns(meter.id()) >= 500_000_000);
     switchable.switch();
     let answer = json(&meter.wait_with_output().unwrap());
@@ -72,7 +74,8 @@ fn a_value_that_another_program_set_stays_and_is_reported() {
     assert_eq!(source(), switchable.other, "theirs is left");
     switchable.switch_back();
 
-    // This meter switches the source itself. At the end, the source that the other program selected must be the current one.
+    // This meter switches the source itself.
+    // At the end, the current source must be the one that the other program selected.
     let mut meter = start_switching();
     until("the meter changes the source", || source() == switchable.other);
     switchable.switch_back();
@@ -117,6 +120,6 @@ fn a_cpu_that_goes_away_is_reported_and_nothing_hangs() {
         let cells = answer["cells"].as_array().unwrap();
         let lost: u64 = cells.iter().map(|cell| cell["latency"]["lost"]["count"].as_u64().unwrap()).sum();
         let is_reported = lost > 0 || answer["skipped"].as_array().is_some_and(|skipped| !skipped.is_empty());
-        if is_reported { Ok(()) } else { Err(format!("a CPU that went away is not reported: {answer}")) }
+        if is_reported { Ok(()) } else { Err(format!("the answer does not report the offline CPU: {answer}")) }
     });
 }

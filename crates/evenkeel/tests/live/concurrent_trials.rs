@@ -1,5 +1,5 @@
-//! Two trials run at once on this machine, with journals in different folders. Each runs to its end, and reports that the other one
-//! disturbed it, even if another user started that one.
+//! Two trials run at the same time on this machine, with journals in different folders.
+//! Each trial runs to its end, and reports that the other disturbed it, even if another user started the other trial.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -7,8 +7,9 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use crate::scene::{Finished, Scene, json};
 use serde_json::Value;
 
-/// From the caveat that begins with `who`: the number of windows during which another trial ran, and the number of all windows. None if
-/// there is no such caveat.
+/// Reads the caveat that begins with `who`:
+/// the number of windows during which another trial ran, and the number of all windows.
+/// `None` without such a caveat.
 fn disturbed(answer: &Value, who: &str) -> Option<(u64, u64)> {
     let caveats = answer["caveats"].as_array().into_iter().flatten().filter_map(|caveat| caveat["text"].as_str());
     let counts = caveats.filter_map(|caveat| caveat.strip_prefix(who)?.split_once(" ran during "));
@@ -61,7 +62,7 @@ fn two_trials_at_once_report_each_other() {
     scene.assert_all_as_before();
 }
 
-/// Any user may bind a socket with such a name, and send anything.
+/// Any user may bind a socket with the name of a trial, and send anything.
 #[test]
 fn sockets_that_only_look_like_a_trial_do_no_harm() {
     let scene = Scene::of_host();

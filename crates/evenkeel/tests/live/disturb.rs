@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const TRIES: usize = 3;
 
-/// The limit applies to the command and its child together. Each alone would use only half of the limit.
+/// The limit applies to the command and its child together. Each of the two would use only half of the limit.
 #[test]
 fn a_quota_limits_the_command_and_what_it_starts() {
     let _host = HostLock::take();
@@ -30,7 +30,7 @@ fn a_quota_limits_the_command_and_what_it_starts() {
     });
 }
 
-/// How long a loop takes on this machine now, divided by its CPU time.
+/// The duration of a loop on this machine now, divided by its CPU time.
 fn stretch() -> f64 {
     1.0 / fitness::spinning_share()
 }
@@ -42,8 +42,9 @@ fn judge(answer: &Value, stretched: f64) -> Result<(), String> {
     let (periods, throttled) = (did["periods"].as_u64().unwrap(), did["throttled_periods"].as_u64().unwrap());
     let wall_ns = answer["command"]["wall_ns"].as_u64().unwrap();
     let throttled_share = did["throttled_ns"].as_u64().unwrap() as f64 / wall_ns as f64;
-    // Some kernels do not count time that the hypervisor takes against the limit. Then the quota lasts longer, by the factor by which a
-    // bare loop takes longer than its CPU time. This factor changes from moment to moment, so the bound is looser there.
+    // Some kernels do not count time that the hypervisor takes against the limit.
+    // Then the quota lasts longer, by the factor by which a bare loop takes longer than its CPU time.
+    // This factor changes from moment to moment, so the bound is looser on such kernels.
     let part = if stretched < 1.1 { 0.5 } else { 0.25 };
     let least = part * (1.0 - 0.3 * stretched).max(0.0) / 0.7;
     if periods >= 4 && throttled * 10 >= periods * 7 && throttled_share > least {

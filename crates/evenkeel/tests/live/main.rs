@@ -1,4 +1,5 @@
-//! Live checks of the program: meters, disturbers, recordings and trials on the machine that runs them. `make live` runs them one at a time.
+//! Live checks of the program: meters, disturbers, recordings and trials on the machine that runs the checks.
+//! `make live` runs them one at a time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a check fails")]
 

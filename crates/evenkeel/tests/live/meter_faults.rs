@@ -1,5 +1,6 @@
-//! Faults of a real machine during a measurement or a disturbance: its CPU goes offline, another clock source is selected, or its control
-//! group gets hardly any CPU time. The program must report the fault clearly, end in time, and leave nothing changed.
+//! Faults of a real machine during a measurement or a disturbance:
+//! its CPU goes offline, another clock source is selected, or its control group gets hardly any CPU time.
+//! The program must report the fault clearly, end in time, and leave nothing changed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,10 +18,10 @@ use crate::faults::{evenkeel, state};
 use crate::wait::{PATIENCE, until};
 
 const TRIES: usize = 3;
-/// The time from the start of a meter to the fault. By then the meter measures, and it still runs.
+/// The time from the start of a meter to the fault. At that time, the meter is measuring and has not ended.
 const AT_WORK: Duration = Duration::from_millis(700);
 
-/// The exit code and the whole output of a program. If it does not end in time, it is killed and the check fails.
+/// The exit code and the whole output of a program. If the program does not end in time, the check kills it and fails.
 fn ended(line: &str, mut child: Child) -> (i32, String) {
     // A page may be larger than a pipe's buffer, so read it while the program runs.
     let mut streams: Vec<Box<dyn std::io::Read + Send>> =
@@ -46,11 +47,11 @@ fn ended(line: &str, mut child: Child) -> (i32, String) {
     (status.code().unwrap_or(-1), said.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// A control group of a version 1 controller. Dropping this removes the group.
+/// A control group of a version 1 controller. Dropping this value removes the group.
 struct Group(PathBuf);
 
 impl Group {
-    /// Creates such a group. None if that is not possible; then the check is skipped.
+    /// Creates a control group. `None` if that is not possible; then the check is skipped.
     fn with(controller: &str, files: &[(&str, String)]) -> Option<Group> {
         let top = PathBuf::from("/sys/fs/cgroup").join(controller);
         let group = Group(top.join(format!("evenkeel-test-faults-{}", std::process::id())));
@@ -78,8 +79,8 @@ impl Drop for Group {
     }
 }
 
-/// For each command, the messages that are allowed if the last CPU goes offline soon after its start. Empty if the command is not bound to
-/// a CPU.
+/// The allowed messages of each command if the last CPU goes offline soon after its start.
+/// Empty if the command is not bound to a CPU.
 const LOSES_A_CPU: [(&str, &[&str]); 17] = [
     ("measure gaps --seconds 1", &["went away while it was measured: it was taken offline, or out of the CPUs"]),
     ("measure quantum --seconds 1", &["it is offline, or not among the CPUs that this process may use"]),
@@ -103,7 +104,8 @@ const LOSES_A_CPU: [(&str, &[&str]); 17] = [
     ("disturb quantum --by quota --share 0.5 --seconds 1.2 -- sleep 2", &[]),
 ];
 
-/// The first and the last CPU that this process may use, and all of them. None if there is only one; then the check is skipped.
+/// The first and the last CPU that this process may use, and all of them.
+/// `None` if the process may use only one CPU; then the check is skipped.
 fn several_cpus() -> Option<(usize, usize, CpuSet)> {
     let cpus = thread::affinity().unwrap();
     if cpus.len() < 2 {
@@ -138,7 +140,8 @@ fn a_cpu_that_goes_offline_is_reported_and_nothing_hangs() {
     }
 }
 
-/// A CPU is removed from the cpuset of the process's group. The kernel moves the threads away, but the CPU stays online.
+/// The test removes a CPU from the cpuset of the process's group.
+/// The kernel moves the threads away, but the CPU stays online.
 #[test]
 fn a_cpu_that_leaves_the_cpuset_is_reported_and_nothing_hangs() {
     let _host = HostLock::take();
@@ -158,7 +161,8 @@ fn a_cpu_that_leaves_the_cpuset_is_reported_and_nothing_hangs() {
     }
 }
 
-/// Takes a CPU from the program with `lose`. Fails unless the program prints one of `words`, ends by itself and leaves nothing changed.
+/// Takes a CPU from the program with `lose`.
+/// Fails unless the program prints one of `words`, ends by itself and leaves nothing changed.
 /// Returns false if `lose` could not take a CPU.
 fn a_lost_cpu_is_reported(
     line: &str,
@@ -218,16 +222,17 @@ fn another_clock_source_in_the_middle_makes_nothing_up() {
             assert_eq!(source(), switchable.before);
             assert_eq!(code, 0, "{line}: {said}");
             let answer: Value = serde_json::from_str(&said).unwrap();
-            // If the cycle counter were calibrated again during the run, the answer would have a gap of seconds, or an endless one.
+            // If the meter calibrated the cycle counter again during the run,
+            // the answer would have a gap of seconds, or an endless gap.
             let longest_ns = answer["all"]["longest_ns"].as_u64().unwrap_or(0);
             assert!(longest_ns < 1_500_000_000, "{line}: {longest_ns}");
             if slots(&answer) == 0 {
                 return Some(Ok(()));
             }
-            // A CPU may really have slots, from the hypervisor or from a periodic process. Then the meter also reports slots if the clock
-            // source does not change.
+            // A CPU may really have slots, from the hypervisor or from a periodic process.
+            // Then the meter also reports slots if the clock source does not change.
             let is_unfit = slots(&measure()) > 0 || needs.unmet().is_some();
-            (!is_unfit).then(|| Err(format!("{line}: slots are made up: {answer}")))
+            (!is_unfit).then(|| Err(format!("{line}: the answer reports slots that do not exist: {answer}")))
         });
     }
 }

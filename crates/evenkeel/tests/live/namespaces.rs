@@ -1,5 +1,7 @@
-//! Runs `measure udp` and `measure bandwidth` between two simulated hosts, which are two network namespaces with a veth pair. The test
-//! limits the speed of the pair, and the meter must report that speed. Needs root. The namespaces are removed even if the test fails.
+//! Runs `measure udp` and `measure bandwidth` between two simulated hosts,
+//! which are two network namespaces with a veth pair.
+//! The test limits the speed of the pair, and the meter must report that speed. The test needs root.
+//! It removes the namespaces even if it fails.
 
 use std::process::{Child, Command, Stdio};
 
@@ -25,10 +27,10 @@ fn ip(arguments: &str) -> bool {
 }
 
 impl Namespaces {
-    /// Creates the namespaces. None if that is not possible; then the check is skipped.
+    /// Creates the namespaces. `None` if that is not possible; then the check is skipped.
     fn new() -> Option<Namespaces> {
         let host = HostLock::take();
-        // Remove what a killed test left behind. Only these tests use such names.
+        // Remove the namespaces of a killed test. Only these tests use names of this form.
         for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
             let name = entry.file_name().into_string().unwrap_or_default();
             let of =
@@ -59,7 +61,7 @@ impl Namespaces {
         command
     }
 
-    /// Starts a server, which ends when the result is dropped.
+    /// Starts a server. Dropping the result ends the server.
     fn serve(&self, meter: &str) -> Served {
         let arguments = format!("measure {meter} --serve {SERVER} --seconds 120");
         let mut command = Namespaces::command(&self.server, env!("CARGO_BIN_EXE_evenkeel"), &arguments);
@@ -69,7 +71,7 @@ impl Namespaces {
     fn measure(&self, arguments: &str) -> Value {
         let arguments = format!("measure {arguments} --json");
         let mut command = Namespaces::command(&self.client, env!("CARGO_BIN_EXE_evenkeel"), &arguments);
-        // The server has just been started, and may not listen yet. So try several times.
+        // The server has just started, and may not listen yet. So try several times.
         for _ in 0..100 {
             let output = command.output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -94,7 +96,7 @@ struct Served(Child);
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // `ip netns exec` replaces itself by the program, so this kills the server itself.
+        // `ip netns exec` replaces itself by the program, so `kill` ends the server itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -112,7 +114,8 @@ fn packets_between_two_hosts_are_accounted_for() {
         let report = namespaces.measure(&format!("udp {SERVER} --seconds 1"));
         assert_eq!(report["between"], "network");
         let (there, back) = (&report["echo"]["there"], &report["echo"]["back"]);
-        // The pair itself loses no packet. If the machine stalls, a socket may overflow, which is counted separately.
+        // The veth pair itself loses no packet.
+        // If the machine stalls, a socket may overflow, and the server counts that separately.
         assert_eq!(there["lost"], there["dropped_at_socket"], "{there}");
         assert_eq!(back["lost"], back["dropped_at_socket"], "{back}");
         assert_eq!((&there["reordered"], &back["reordered"]), (&0.into(), &0.into()));
@@ -128,7 +131,8 @@ fn packets_between_two_hosts_are_accounted_for() {
     });
 }
 
-/// Packets may go to an address of this host in this namespace. To any other address they go only if a server there agrees.
+/// Packets may go to an address of this host in this namespace.
+/// They go to any other address only if a server at that address agrees.
 #[test]
 fn a_storm_goes_to_nobody_who_did_not_agree() {
     let Some(namespaces) = Namespaces::new() else { return };
@@ -151,7 +155,7 @@ fn a_storm_goes_to_nobody_who_did_not_agree() {
         assert!(code != Some(0) && format!("{out}{error}").contains(why), "{to}: {out} {error}");
     }
     let _serving = namespaces.serve("udp");
-    // The server has just been started, and may not listen yet. So try until it agrees.
+    // The server has just started, and may not listen yet. So try until it agrees.
     until("the peer agrees", || run("--peer 10.78.0.2:7007").0 == Some(0));
     fitness::one_of(TRIES, &needs(), || {
         let (code, out, error) = run("--peer 10.78.0.2:7007");
@@ -159,16 +163,17 @@ fn a_storm_goes_to_nobody_who_did_not_agree() {
         let report: Value = serde_json::from_str(&out).unwrap();
         let (sent, arrived) = (&report["did"]["sent"], &report["did"]["cpus"][0]["arrived"]);
         let is_counted = sent.as_u64() > Some(500) && arrived == sent;
-        if is_counted { Ok(()) } else { Err(format!("a peer that agreed got {arrived} of {sent}")) }
+        if is_counted { Ok(()) } else { Err(format!("the peer agreed, and received {arrived} of {sent} packets")) }
     });
 }
 
-/// The pair carries 20 Mbit/s of whole frames in each direction.
+/// The veth pair carries 20 Mbit/s of whole frames in each direction.
 #[test]
 fn bandwidth_is_what_the_pair_carries() {
     let Some(namespaces) = Namespaces::new() else { return };
-    // The bucket holds a burst of 13 ms. If a CPU of this machine stalls for longer, the rate falls below the limit for that time. With a
-    // larger bucket and queue, the sender's own buffer would stop it, and no packet would be dropped.
+    // The bucket holds a burst of 13 ms.
+    // If a CPU of this machine stalls for longer, the rate falls below the limit for that time.
+    // With a larger bucket and queue, the sender's own buffer would stop the sender, and no packet would be dropped.
     let limit = "qdisc add dev evk0 root tbf rate 20mbit burst 32kb latency 30ms";
     let is_limited = [&namespaces.client, &namespaces.server].into_iter().all(|namespace| {
         let output = Namespaces::command(namespace, "tc", limit).output();
@@ -188,14 +193,14 @@ fn limited(namespaces: &Namespaces, way: &str) {
     fitness::one_of(TRIES, &needs(), || {
         let tcp = namespaces.measure(&format!("bandwidth {SERVER} --seconds 2{way}"));
         let share = tcp["arrived_bits_per_s"].as_f64().unwrap() / (20e6 * 1448.0 / 1514.0);
-        if is_near(share) { Ok(()) } else { Err(format!("TCP{way}: {share} of what the pair carries")) }
+        if is_near(share) { Ok(()) } else { Err(format!("TCP{way}: received {share} of the pair's rate")) }
     });
     fitness::one_of(TRIES, &needs(), || {
         let udp = namespaces.measure(&format!("bandwidth {SERVER} --by udp --rate 40 --seconds 2{way}"));
         let share = udp["arrived_bits_per_s"].as_f64().unwrap() / (20e6 * 1400.0 / 1442.0);
         let lost = udp["lost_share"].as_f64().unwrap();
         let is_held = is_near(share) && (0.4..0.6).contains(&lost);
-        let seen = || format!("UDP{way}: {share} of what the pair carries, {lost} lost of twice that");
+        let seen = || format!("UDP{way}: received {share} of the pair's rate, lost {lost} of twice that rate");
         if is_held { Ok(()) } else { Err(seen()) }
     });
 }

@@ -1,5 +1,5 @@
-//! A thread works, sleeps and waits in scopes, while its switches are recorded. The answer must match the CPU time that the thread itself
-//! measured.
+//! A thread works, sleeps and waits in scopes, while evenkeel records its switches.
+//! The answer must match the CPU time that the thread itself measured.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,16 +18,16 @@ static CUT: Scope = Scope::new("work, sleep, work");
 static SLEEP: Scope = Scope::new("sleep");
 
 const MS: u64 = 1_000_000;
-/// How often each scope is entered.
+/// How often the thread enters each scope.
 const TURNS: u64 = 25;
-/// The maximum number of runs: pauses of the machine disturb some scopes, and sometimes a whole run.
+/// The maximum number of runs. Pauses of the machine disturb some scopes, and sometimes a whole run.
 const RUNS: usize = 3;
 
-/// What the thread itself measured in a scope.
+/// The thread's own measurements in a scope.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     cpu_ns: u64,
-    /// Steal time that the kernel does not count as CPU time. In a recording of switches, it looks like running.
+    /// Steal time that the kernel does not count as CPU time. In a recording of switches, it looks like running time.
     stolen_ns: u64,
 }
 
@@ -38,8 +38,8 @@ impl Counted {
     }
 }
 
-/// Works for this much CPU time. Returns the additional time in which the thread did not wait for a CPU either, if the kernel counts
-/// waiting.
+/// Works for this much CPU time.
+/// Returns additional time in which the thread also did not wait for a CPU, if the kernel counts waiting.
 fn work(ns: u64) -> u64 {
     let delay = RunDelay::of_this_thread().ok();
     let waited_ns = || Some(delay.as_ref()?.read().ok()?.run_delay_ns);
@@ -54,7 +54,7 @@ fn work(ns: u64) -> u64 {
     }
 }
 
-/// Runs `body` in a scope, and returns what the thread itself measured. `body` returns the steal time.
+/// Runs `body` in a scope, and returns the thread's own measurements. `body` returns the steal time.
 fn counted(scope: &'static Scope, body: impl FnOnce() -> u64) -> Counted {
     let _entered = scope.enter();
     let start_ns = thread_cpu_ns();
@@ -62,7 +62,7 @@ fn counted(scope: &'static Scope, body: impl FnOnce() -> u64) -> Counted {
     Counted { cpu_ns: thread_cpu_ns() - start_ns, stolen_ns }
 }
 
-/// What the thread measured in the scopes `work` and `work, sleep, work`.
+/// The thread's own measurements in the scopes `work` and `work, sleep, work`.
 fn server() -> [Counted; 2] {
     scope::start_thread("scopes of a test", 1024).unwrap();
     let mut sums = [Counted::default(); 2];
@@ -82,7 +82,8 @@ fn server() -> [Counted; 2] {
     sums
 }
 
-/// Runs `body` while the switches of this process are recorded. None if that is not possible; then the check is skipped.
+/// Runs `body` while evenkeel records the switches of this process.
+/// `None` if recording is not possible; then the check is skipped.
 fn recorded<T: Send + 'static>(body: fn() -> T) -> Option<(T, Vec<u8>)> {
     let config = RecordConfig {
         targets: Targets::Processes(vec![std::process::id()]),
@@ -93,12 +94,12 @@ fn recorded<T: Send + 'static>(body: fn() -> T) -> Option<(T, Vec<u8>)> {
     let (mut memory, mut worker) = (Memory::new(1 << 26), None);
     let mut is_done_since_ns = None;
     let mut goes_on = |_: &Status| {
-        // Start the thread after the recording began, which must cover all scopes.
+        // Start the thread after the recording began, because the recording must cover all scopes.
         let running = worker.get_or_insert_with(|| std::thread::spawn(body));
         if running.is_finished() {
             is_done_since_ns.get_or_insert(monotonic_ns());
         }
-        // Record for a moment longer, so that the recording reaches beyond the last scope.
+        // Record for a moment longer, so that the recording ends after the last scope.
         is_done_since_ns.is_none_or(|since_ns| monotonic_ns() < since_ns + 50 * MS)
     };
     match live::record(&config, &mut goes_on, &mut memory) {
@@ -121,17 +122,17 @@ fn row<'a>(answer: &'a Value, scope: &str) -> Option<&'a Value> {
     answer["rows"].as_array()?.iter().find(|row| row["scope"] == scope)
 }
 
-/// An error unless the answer matches what the thread measured.
+/// Returns an error unless the answer matches the thread's measurements.
 fn judge(answer: &Value, [worked, cut]: [Counted; 2]) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("{what}: {answer:#}"));
     for (scope, counted) in [("work", worked), ("work, sleep, work", cut)] {
         let Some(row) = row(answer, scope) else { return wrong(scope) };
         let reported_ns = row["long"]["total_ns"].as_u64().unwrap_or(0) as f64;
-        // Steal time looks like running, whether or not the kernel counts it as CPU time.
+        // Steal time looks like running time, whether or not the kernel counts it as CPU time.
         let most_ns = (counted.cpu_ns + counted.stolen_ns) as f64;
         let is_near = reported_ns >= 0.97 * counted.cpu_ns as f64 && reported_ns <= 1.03 * most_ns;
         if row["count"] != TURNS || !is_near {
-            return wrong(&format!("{scope}, {counted:?} by its own count"));
+            return wrong(&format!("{scope}, {counted:?} by the thread's own count"));
         }
     }
     if row(answer, "sleep").is_some() || row(answer, "tick").is_some() {
@@ -153,11 +154,11 @@ fn scopes_with_a_recording_keep_the_counts_of_their_thread() {
         let Some((sums, bytes)) = recorded(server) else { return Ok(()) };
         std::fs::write(&data, bytes).unwrap();
         let mut recording = scope::recording().unwrap();
-        // Scopes of earlier runs are not within this recording.
+        // This recording does not contain scopes of earlier runs.
         recording.threads.drain(..runs.next().unwrap());
         std::fs::write(&json, recording.chrome_json()).unwrap();
         let recorded = answer(&[&json, Path::new("--recording"), &data]);
-        // Without a recording, it is not known how long the thread was switched out.
+        // Without a recording, evenkeel can't know how long the thread was switched out.
         let alone = answer(&[&json]);
         assert!(alone["covered"] == 0 && row(&alone, "work, sleep, work").is_none(), "{alone:#}");
         let unjudged = ["switched_out", "unknown"].map(|why| alone["unjudged"][why].as_u64().expect(why));

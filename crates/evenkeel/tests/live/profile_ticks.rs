@@ -1,4 +1,5 @@
-//! Finds slow ticks of a server on `evenkeel-rt` by the library's markers. This process is the server, and knows which ticks it made slow.
+//! Finds slow ticks of a server on `evenkeel-rt` by the library's markers.
+//! This process is the server, and records which ticks it made slow.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,10 +12,10 @@ use serde_json::Value;
 
 const MS: u64 = 1_000_000;
 const PERIOD: Duration = Duration::from_millis(10);
-/// One tick in this many is made slow.
+/// The server makes one of this many ticks slow.
 const EVERY: u64 = 50;
 const PLANTED: u64 = 25;
-/// The maximum number of runs: a busy machine sometimes disturbs a run.
+/// The maximum number of runs, because a busy machine sometimes disturbs a run.
 const RUNS: usize = 3;
 
 fn work(ns: u64) {
@@ -28,7 +29,7 @@ fn work(ns: u64) {
 #[derive(Default)]
 struct Ordinary {
     ticks: AtomicU64,
-    /// The number of these ticks that the machine delayed.
+    /// The number of ordinary ticks that the machine delayed.
     kept: AtomicU64,
 }
 
@@ -57,7 +58,7 @@ fn server(stop: &AtomicBool, ordinary: &Ordinary) {
     }
 }
 
-/// Stops the server when the test ends, even by a panic.
+/// Stops the server when the test ends, also after a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -66,8 +67,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// The answer of `profile ticks` for this process, or an error if it found no tick. None if recording is not possible; then the check is
-/// skipped.
+/// The answer of `profile ticks` for this process, or an error if it found no tick.
+/// `None` if recording is not possible; then the check is skipped.
 fn said(more: &[&str]) -> Option<Result<Value, String>> {
     let pid = std::process::id().to_string();
     let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
@@ -85,14 +86,14 @@ fn said(more: &[&str]) -> Option<Result<Value, String>> {
     Some(Ok(serde_json::from_slice(&output.stdout).unwrap()))
 }
 
-/// An error unless most of the reported slow ticks are those that were made slow, by their numbers.
+/// Returns an error unless the server made most of the reported slow ticks slow. Ticks are compared by number.
 fn are_planted(said: &Value) -> Result<(), String> {
     let slow = said["slow"].as_array().unwrap();
     let planted = slow.iter().filter(|tick| tick["number"].as_u64().unwrap() % EVERY == PLANTED).count();
     if planted * 2 > slow.len() { Ok(()) } else { Err(format!("{planted} of {}: {slow:?}", slow.len())) }
 }
 
-/// Fails if the answer is wrong in several runs, not counting runs in which the machine delayed the server.
+/// Fails if the answer is wrong in several runs. Runs in which the machine delayed the server do not count.
 fn holds(ordinary: &Ordinary, more: &[&str], judge: impl Fn(&Value) -> Result<(), String>) {
     fitness::holds(RUNS, || {
         ordinary.were_kept();
@@ -117,7 +118,7 @@ fn the_librarys_markers_give_the_ticks() {
             assert_eq!(said["ends"].as_str(), Some("at-its-end"));
             are_planted(said)
         };
-        // Wake-ups alone lead to the same thread, without markers.
+        // Wake-ups alone, without markers, lead to the same thread.
         let by_wakes = |said: &Value| {
             assert_eq!((said["by"].as_str(), said["begins_at"].as_str()), (Some("wakes"), None), "{said}");
             Ok(())

@@ -1,4 +1,4 @@
-//! Runs `prove` on a server that was not prepared for it, from the server's start to the report.
+//! Runs `prove` on a server without preparation for evenkeel, from the server's start to the report.
 
 use std::process::Command;
 

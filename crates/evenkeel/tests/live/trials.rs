@@ -1,5 +1,6 @@
-//! Real trials on real servers, from start to end. An ordinary user proves the one setting that has a large effect on many machines. The
-//! demo runs too. The results depend on the machine, unless the effect is known.
+//! Real trials on real servers, from start to end.
+//! An ordinary user proves the one setting that has a large effect on many machines. The demo runs too.
+//! The results depend on the machine, unless the effect is known.
 
 use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
@@ -13,7 +14,7 @@ use crate::scene::{Scene, json, said};
 #[test]
 fn an_ordinary_user_proves_a_knob_of_the_servers_process() {
     let scene = Scene::of_host();
-    // This slack is a hundred times the usual one, so each tick may begin 5 ms late.
+    // This slack is a hundred times the default slack, so each tick may begin 5 ms late.
     let line = "prove process.timer_slack_ns=5000000 --window-ms 200 --control-pairs 2 --settle 20ms --smallest-effect 50 \
                 --guard none --budget 60s --seed 3 --json";
     let bare = Bare::start();
@@ -57,7 +58,7 @@ fn halt_polling_is_found_where_the_machine_has_it() {
 
 fn check_demo(scene: &Scene, output: &Output, proved: &[&str]) {
     let printed = String::from_utf8_lossy(&output.stdout);
-    // With so few pairs, a noisy machine may leave the A/A check undecided. Then the exit code is 1.
+    // With only a few pairs, a noisy machine may leave the A/A check undecided. Then the exit code is 1.
     assert!([Some(0), Some(1)].contains(&output.status.code()), "{printed}{}", said(output));
     assert!(printed.contains("read as before"), "{printed}");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(scene.path("out/report.json")).unwrap()).unwrap();

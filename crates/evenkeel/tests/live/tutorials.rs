@@ -1,4 +1,5 @@
-//! Runs the tutorials' commands that measure the reader's machine. They must work on this machine, and leave nothing behind.
+//! Runs the tutorials' commands that measure the reader's machine.
+//! These commands must work on this machine, and leave nothing behind.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use evenkeel_testkit::{HostLock, needs_root};
 
 use crate::tutorials_run::{ReaderFolder, project, steps};
 
-/// Root's journal and the register of holders are in a separate mount namespace, which ends with the command.
+/// Puts root's journal and the register of holders into a separate mount namespace, which ends with the command.
 const APART: &str = "mount -t tmpfs none /var/lib && mount -t tmpfs none /run && exec \"$@\"";
 
 #[test]
@@ -20,7 +21,8 @@ fn live_blocks_work_here_and_leave_nothing() {
     let before = (swappiness(), there());
     for page in ["first-ten-minutes", "prove-a-setting", "apply-and-revert", "fifty-hertz-server", "fleet-image"] {
         let text = std::fs::read_to_string(project().join("docs/tutorials").join(page).with_extension("md")).unwrap();
-        // One shell runs the whole page, so that a later command finds the journal of an earlier one. Each command must succeed by itself.
+        // One shell runs the whole page, so that a later command finds the journal of an earlier command.
+        // Each command must succeed by itself.
         let step = |command: &str| format!("sh -c {} || exit 1", shlex::try_quote(command).unwrap());
         let script: Vec<String> = steps(&text).iter().map(|one| step(&one.command)).collect();
         let script = script.join("\n");

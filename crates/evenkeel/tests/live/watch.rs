@@ -1,4 +1,5 @@
-//! The test makes ticks late on purpose, with a real-time thread, a CPU limit, or work that is too long. `watch` must name that cause.
+//! The test makes ticks late on purpose, with a real-time thread, a CPU limit, or too much work.
+//! `watch` must name the right cause.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,17 +19,18 @@ use crate::workloads_started::missing_arena;
 
 const TRIES: usize = 3;
 const CPU: usize = 0;
-/// How long each cause lasts. The seconds in which it begins or ends do not count.
+/// How long each cause lasts. The seconds in which the cause begins or ends do not count.
 const PLANTED: Duration = Duration::from_secs(6);
 
-/// A server on one CPU, which counts its own ticks.
+/// A server on one CPU. It counts its own ticks.
 struct Server {
     child: Child,
     commands: ChildStdin,
 }
 
 impl Server {
-    /// Starts a server. Without a session it has no telemetry page, so its ticks are observed from outside.
+    /// Starts a server.
+    /// Without a session, the server has no telemetry page, so `watch` observes its ticks from outside.
     fn start(session: Option<&str>) -> Server {
         let program = Path::new(env!("CARGO_BIN_EXE_evenkeel")).with_file_name("evenkeel-arena");
         let mut command = Command::new(program);
@@ -54,20 +56,21 @@ impl Drop for Server {
     }
 }
 
-/// The time limit for finding a tick from outside, which takes 3 to 9 seconds.
+/// The time limit for finding a tick from outside. Finding it takes 3 to 9 seconds.
 const FOUND_WITHIN: Duration = Duration::from_secs(30);
 
-/// How the ticks of a server are counted.
+/// How `watch` counts the ticks of a server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
     ByItself,
     FromOutside,
 }
 
-/// Watches a server while `plant` runs. Returns the late ticks by cause, for the seconds between the beginning and the end.
+/// Watches a server while `plant` runs. Returns the late ticks by cause.
+/// The result excludes the first and the last second of the cause.
 ///
 /// # Errors
-/// If the tick is not found from outside.
+/// If `watch` does not find the tick from outside.
 fn watched(counted: Counted, plant: impl FnOnce(&mut Server)) -> Result<Vec<(Cause, u64)>, String> {
     let scene = Scene::new();
     let session = format!("ledger {}", std::process::id());
@@ -126,7 +129,8 @@ pub(crate) fn samples(dir: &Path) -> Vec<Sample> {
     found
 }
 
-/// At least half of the late ticks must have the planted cause, and none may have a wrong one. The others may be unknown.
+/// At least half of the late ticks must have the planted cause, and none may have a wrong cause.
+/// The others may have an unknown cause.
 fn judge(found: &[(Cause, u64)], planted: Cause) -> Result<(), String> {
     let count =
         |of: &dyn Fn(Cause) -> bool| found.iter().filter(|(cause, _)| of(*cause)).map(|(_, count)| count).sum::<u64>();
@@ -171,7 +175,7 @@ fn a_limit_throttles() {
         Ok(group) => {
             group.enter(server.child.id());
             std::thread::sleep(PLANTED);
-            // The server runs in the group, so it ends before the group is removed.
+            // The server runs in the group, so the server must end before the test removes the group.
             let _ = server.child.kill();
             let _ = server.child.wait();
         }
@@ -204,7 +208,7 @@ fn a_limit_throttles_a_server_that_reports_nothing() {
     check_as(Counted::FromOutside, Cause::Throttled, |server| match Group::with_cpu_limit(16_000, 200_000) {
         Ok(group) => {
             group.enter(server.child.id());
-            // The limit allows 16 ms in each period, in which ten ticks of 2 ms are due.
+            // The limit allows 16 ms in each period, and ten ticks of 2 ms are due in that time.
             server.work_us(2_000);
             std::thread::sleep(PLANTED);
             let _ = server.child.kill();

@@ -1,5 +1,6 @@
-//! A thread holds a lock for too long. `watch` must name the lock as the cause, for a server that counts its own waits, and for a C server
-//! that reports nothing.
+//! A thread holds a lock for too long.
+//! `watch` must name the lock as the cause, for a server that counts its own waits,
+//! and for a C server that reports nothing.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
@@ -20,17 +21,18 @@ use crate::watch::{last, samples};
 
 const TRIES: usize = 3;
 const CPU: usize = 0;
-/// How often the lock is held, for how long each time, and how long it is free in between.
+/// How often the thread holds the lock, for how long each time, and how long the lock is free in between.
 const PLANTS: u32 = 30;
 const HELD: Duration = Duration::from_millis(60);
 const FREE: Duration = Duration::from_millis(390);
-/// The time limit for finding a tick from outside, which takes 3 to 9 seconds.
+/// The time limit for finding a tick from outside. Finding it takes 3 to 9 seconds.
 const FOUND_WITHIN: Duration = Duration::from_secs(30);
-/// This variable makes a copy of this program the server. It has the name of the server's session.
+/// This environment variable turns a copy of this program into the server.
+/// Its value is the name of the server's session.
 const SERVES: &str = "EVENKEEL_TEST_SERVES_WITH_A_LOCK";
 
-/// A server with fifty ticks per second, each of which takes the lock. After a line on standard input, another thread holds the lock as
-/// often as `PLANTS` says.
+/// A server with fifty ticks per second. Each tick takes the lock.
+/// After a line on standard input, another thread holds the lock `PLANTS` times.
 const IN_C: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -102,7 +104,7 @@ impl Server {
         Server::start(command.args(["--exact", test, "--nocapture"]).env(SERVES, session))
     }
 
-    /// Makes the server hold the lock as often as `PLANTS` says.
+    /// Makes the server hold the lock `PLANTS` times.
     fn plant(&mut self) {
         writeln!(self.0.stdin.as_mut().unwrap(), "go").unwrap();
         let lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
@@ -117,8 +119,8 @@ impl Drop for Server {
     }
 }
 
-/// A command that starts the program with a real-time class, so that other programs make no tick late. Without the right to do so, an
-/// ordinary command.
+/// A command that starts the program with a real-time class, so that other programs make no tick late.
+/// Without the right to do so, an ordinary command.
 fn undisturbed(program: &Path) -> Command {
     let is_allowed = Command::new("chrt").args(["--fifo", "10", "true"]).stderr(Stdio::null()).status();
     let mut command = match is_allowed {
@@ -129,7 +131,7 @@ fn undisturbed(program: &Path) -> Command {
     command
 }
 
-/// The same server as the one in C, built with evenkeel-rt.
+/// The same server as the C server, built with evenkeel-rt.
 fn serve(session: &str) {
     let world = Arc::new(Mutex::new(0_u64));
     let of_saver = Arc::clone(&world);
@@ -158,10 +160,10 @@ fn serve(session: &str) {
     }
 }
 
-/// Watches a server while its lock is held. Returns its late ticks.
+/// Watches a server while a thread holds its lock. Returns the late ticks of the server.
 ///
 /// # Errors
-/// If the server's tick is not found from outside.
+/// If `watch` does not find the server's tick from outside.
 fn watched(scene: &Scene, server: &mut Server, is_seen: fn(&ServerSample) -> bool) -> Result<Vec<LateTicks>, String> {
     let pid = server.0.id();
     let line = format!("watch --interval 1s --store samples --no-find --pid {pid}");
@@ -183,14 +185,14 @@ fn watched(scene: &Scene, server: &mut Server, is_seen: fn(&ServerSample) -> boo
     std::thread::sleep(Duration::from_secs(2));
     let begun_ns = clock::realtime_ns();
     server.plant();
-    // The records of a tick arrive some seconds after it.
+    // The records of a tick arrive some seconds after the tick.
     std::thread::sleep(Duration::from_secs(5));
     end(watcher);
     let whole = samples(&scene.path("samples")).into_iter().filter(|sample| sample.at.realtime_ns > begun_ns);
     Ok(whole.flat_map(|sample| sample.ledger.new).filter(|late| late.pid == Some(pid)).collect())
 }
 
-/// At least 95 % of the late ticks must name the lock, and at most 2 % a wrong cause.
+/// At least 95 % of the late ticks must name the lock, and at most 2 % may name a wrong cause.
 fn judge(found: &[LateTicks]) -> Result<(), String> {
     let count = |of: &dyn Fn(&LateTicks) -> bool| {
         found.iter().filter(|late| of(late)).map(|late| late.late + late.missed).sum::<u64>()

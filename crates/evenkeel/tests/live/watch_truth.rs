@@ -1,4 +1,5 @@
-//! Compares what `watch` reports about a busy process and the host with independent tools, which measure the same seconds.
+//! Compares the report of `watch` about a busy process and the host with independent tools,
+//! which measure the same seconds.
 
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
@@ -13,8 +14,8 @@ use serde_json::Value;
 
 use crate::scene::Scene;
 
-/// How long the tools measure, and how far their results may be apart. They start one after the other, so their windows differ by some
-/// hundredths of a second.
+/// How long the tools measure, and how far their results may differ.
+/// The tools start one after the other, so their windows differ by some hundredths of a second.
 const SECONDS: u64 = 6;
 const OFF_MAX: f64 = 0.1;
 const TRIES: usize = 3;
@@ -55,7 +56,7 @@ impl Drop for Load {
     }
 }
 
-/// Starts a tool. `None`, with a message, if the tool is not installed.
+/// Starts a tool. Prints a message and returns `None` if the tool is not installed.
 fn tool(program: &str, arguments: &[&str], package: &str) -> Option<std::process::Child> {
     let started = Command::new(program)
         .args(arguments)
@@ -74,12 +75,12 @@ fn text(child: std::process::Child) -> String {
     String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).into_owned()
 }
 
-/// The number in this column of the last line that has `Average:` and this word.
+/// The number in this column of the last line that contains `Average:` and this word.
 fn average(text: &str, word: &str, column: &str) -> Option<f64> {
     let header: Vec<&str> = text.lines().find(|line| line.contains(column))?.split_whitespace().collect();
     let line: Vec<&str> =
         text.lines().rfind(|line| line.starts_with("Average:") && line.contains(word))?.split_whitespace().collect();
-    // Count columns from the right: the last ones are aligned, whatever the first ones contain.
+    // Count columns from the right: the last columns are aligned, whatever the first ones contain.
     let from_end = header.len() - header.iter().position(|name| *name == column)?;
     line.get(line.len().checked_sub(from_end)?)?.parse().ok()
 }

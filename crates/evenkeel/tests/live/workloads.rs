@@ -1,4 +1,5 @@
-//! Checks known effects of knobs on the built-in workloads, as ratios over a few pairs of short windows. docs/findings has the long runs.
+//! Checks known effects of knobs on the built-in workloads, as ratios over a few pairs of short windows.
+//! docs/findings has the long runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ fn window(workload: &mut dyn Workload) -> Sample {
     try_window(workload, SETTLE, WINDOW).unwrap()
 }
 
-/// The ratio of B's median to A's, over a few interleaved pairs.
+/// The ratio of B's median to A's median, over a few interleaved pairs.
 fn ratio(
     workload: &mut dyn Workload,
     metric: &str,
@@ -45,8 +46,8 @@ fn ratio(
     ratios[ratios.len() / 2]
 }
 
-/// Measures several times, and fails if all ratios are outside of `within` although the machine was fit each time. `seen` returns none if
-/// the machine did not have the condition under test.
+/// Measures several times. Fails if all ratios are outside of `within` although the machine was fit each time.
+/// `seen` returns `None` if the machine did not have the condition under test.
 fn holds(what: &str, mut seen: impl FnMut() -> Option<f64>, within: std::ops::RangeInclusive<f64>) {
     let needs = Needs::on_last_cpu();
     fitness::holds(TRIES, || {
@@ -76,7 +77,8 @@ fn timer_slack_matters_to_a_loop_that_sleeps_and_not_to_one_on_timerfd() {
         live::not_judged("whoever started this test has another timer slack than the kernel's default");
         return;
     }
-    // A slack of 2 ms is longer than any lateness of timers, even with nested virtualisation. A slack of 50 us is not.
+    // A slack of 2 ms is longer than any lateness of timers, even with nested virtualisation.
+    // A slack of 50 us is shorter.
     holds("slack 50 us to 2 ms, clock_nanosleep", || slack("nanosleep"), 2.0..=1000.0);
     holds("slack 50 us to 2 ms, timerfd", || slack("timerfd"), 0.8..=1.25);
 }
@@ -143,7 +145,8 @@ fn what_a_tick_of_the_arena_does_is_switched_while_it_runs() {
 fn a_larger_buffer_keeps_what_comes_between_two_readings() {
     let _host = HostLock::take();
     let delivered = |ask_bytes: &str| {
-        // With a tenth of the packets and ten times the pause, as many packets wait, but the machine has little work.
+        // A tenth of the packets with ten times the pause gives the same number of waiting packets,
+        // but little work for the machine.
         let set = [("ask-bytes", ask_bytes), ("pps", "16000"), ("drain-ms", "50")];
         let mut workload = start("drain", &set);
         let sample = window(workload.as_mut());
@@ -189,7 +192,7 @@ fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
     let mut held = None;
     let mut limit = || {
         let switch = |_: &mut dyn Workload, is_b: bool| {
-            // Drop the old limit first: otherwise it would also apply in the new arm.
+            // Drop the old limit first, because it would otherwise also apply in the new arm.
             drop(held.take());
             held = is_b.then(|| hand.hold_dma_latency_us(0).unwrap());
         };
@@ -197,7 +200,7 @@ fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
         window(workload.as_mut());
         let entries = idle_entries().saturating_sub(before);
         // If CPUs poll instead of sleeping (haltpoll), or have no idle time, a limit can't improve anything.
-        println!("{entries} times a CPU was put to sleep in a window without a limit");
+        println!("CPUs were put to sleep {entries} times in a window without a limit");
         let found = ratio(workload.as_mut(), "round_trip_us_p50", switch, 3);
         (entries > 500 || found <= 0.9).then_some(found)
     };
@@ -205,15 +208,16 @@ fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
     workload.stop();
 }
 
-/// One thread per CPU, which runs only if the CPU would be idle. The threads keep CPUs awake as some idle knobs do, even on machines that
-/// have no such knobs.
+/// One thread per CPU, which runs only if the CPU would otherwise be idle.
+/// The threads keep CPUs awake as some idle knobs do, even on machines without these knobs.
 struct Awake {
     stop: Arc<AtomicBool>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
-/// How long these threads existed, and how much of that time was missing in gaps of a millisecond or more. A server that answers takes only
-/// microseconds, so another guest took that time. If a busy CPU is taken away, these threads do not keep it awake.
+/// How long these threads existed, and how much of that time was missing in gaps of a millisecond or more.
+/// A server that answers takes only microseconds, so another guest took the missing time.
+/// If the hypervisor takes a busy CPU away, these threads do not keep it awake.
 #[derive(Default)]
 struct Record {
     all_ns: AtomicU64,
@@ -276,7 +280,7 @@ fn cpus_that_stay_awake_answer_sooner() {
     let seen = || {
         let found = ratio(workload.as_mut(), "round_trip_us_p50", &mut switch, 3);
         let gone_share = record.gone_share();
-        println!("the CPUs that were to stay awake were gone for {:.1} % of the time", 100.0 * gone_share);
+        println!("the CPUs that should stay awake were missing for {:.1} % of the time", 100.0 * gone_share);
         (gone_share < 0.05 || found <= 0.9).then_some(found)
     };
     holds("awake", seen, 0.0..=0.9);

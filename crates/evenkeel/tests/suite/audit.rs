@@ -46,7 +46,7 @@ fn markdown_of_every_captured_machine() {
         assert_eq!((seen.code, seen.stderr.as_str()), (0, ""), "{name}");
         let mut columns = 0;
         for line in seen.stdout.lines().filter(|line| line.starts_with('|')) {
-            // If a cell ended early, all cells after it would be shifted.
+            // If a cell ended early, all following cells would be shifted.
             let bars = line.replace("\\|", "").matches('|').count();
             columns = if line.starts_with("| finding") { bars } else { columns };
             assert_eq!(bars, columns, "{name}: {line}");
@@ -75,8 +75,8 @@ fn sarif_of_every_captured_machine_has_what_the_standard_requires() {
     }
 }
 
-/// Checks the sections of SARIF 2.1.0 that have SHALL: log 3.13, run 3.14, tool 3.18, rules 3.49, results 3.27, locations 3.28,
-/// suppressions 3.35.
+/// Checks the sections of SARIF 2.1.0 that contain SHALL:
+/// log 3.13, run 3.14, tool 3.18, rules 3.49, results 3.27, locations 3.28, suppressions 3.35.
 fn assert_sarif(log: &Value, name: &str) {
     let text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
     assert_eq!(log["version"], "2.1.0", "{name}");

@@ -323,7 +323,7 @@ fn files_that_are_no_machine() {
             hint: name a folder that exists
         "#]],
     );
-    // A NUL is an ordinary byte, unless a number is expected there.
+    // A NUL is an ordinary byte, except where a number is expected.
     assert_eq!(scene.run("inspect --host nul.txt").code, 0);
     let (_, audit) = scene.json("explain vm.swappiness --host nul.txt");
     assert_eq!(audit["advice"][0]["state"], "unknown", "{audit}");
@@ -332,7 +332,7 @@ fn files_that_are_no_machine() {
 #[test]
 fn an_endless_file_is_refused_without_holding_it() {
     let scene = Scene::new();
-    // The file is sparse, so it uses no space on the disk.
+    // The file is sparse, so it takes no space on the disk.
     File::create(scene.path("huge.txt")).unwrap().set_len(100 << 20).unwrap();
     check(
         &scene,
@@ -358,7 +358,7 @@ fn an_endless_file_is_refused_without_holding_it() {
     );
 }
 
-/// A list of all 32-bit numbers must cost neither time nor memory. It is shown as it was read.
+/// A list of all 32-bit numbers must cost neither time nor memory. The page shows the text of the file.
 #[test]
 fn an_absurd_list_of_cpus_is_odd() {
     let scene = Scene::new();
@@ -372,9 +372,10 @@ fn an_absurd_list_of_cpus_is_odd() {
     assert!(scene.run("inspect --all --host host.txt").stdout.contains("odd: "));
 }
 
-/// Each line of a captured machine is replaced by random text in turn. Every text must give a fact, and never a crash.
+/// Random text replaces each line of a captured machine in turn. Every text must give a fact, and never a crash.
 ///
-/// The advice reads every fact, so it gets every text. `inspect` shows the same facts, and gets another text for each line.
+/// The advice reads every fact, so it gets every text.
+/// `inspect` shows the same facts, and gets one different text for each line.
 #[test]
 fn no_line_of_a_capture_brings_the_program_down() {
     let scene = Scene::new();
@@ -396,7 +397,7 @@ fn no_line_of_a_capture_brings_the_program_down() {
     }
 }
 
-/// A capture may come from a stranger. Nothing in it may control the terminal on which it is shown.
+/// A capture may come from an unknown person. Nothing in it may control the terminal that shows it.
 #[test]
 fn escape_sequences_stay_in_the_capture() {
     let scene = Scene::new();
@@ -422,7 +423,8 @@ fn a_journal_with_a_torn_tail_is_read() {
     assert_eq!(answer["transactions"][0]["status"], "in-force");
     assert!(scene.run("verify --host after.txt --state state").stdout.contains("cut by a crash"));
 
-    // If the damage is before the end, the records after it may be incomplete. Their values are restored, and the loss is reported.
+    // If the damage is before the end, the records after it may be incomplete.
+    // evenkeel restores their values, and reports the loss.
     let mut damaged = whole;
     damaged[20] ^= 1;
     scene.write("state/journal", damaged);
@@ -434,7 +436,7 @@ fn a_journal_with_a_torn_tail_is_read() {
     assert!(seen.code == 6 && seen.stdout.contains("byte 0: the checksum does not match"), "{seen}");
 }
 
-/// The name of a unit becomes part of a path. Every command with such an argument accepts the same names.
+/// The name of a unit becomes part of a path. All commands with a unit argument accept the same names.
 #[test]
 fn a_unit_that_is_a_path_is_refused_by_every_command() {
     let scene = Scene::new();
@@ -459,7 +461,7 @@ fn a_unit_that_is_a_path_is_refused_by_every_command() {
             }
         }
     }
-    // A plan file may come from anywhere, so its unit is checked too.
+    // A plan file may come from anywhere, so evenkeel checks its unit too.
     assert_eq!(
         scene.run("plan --host host.txt --persist --unit x.service --output plan.json vm.swappiness=10").code,
         0

@@ -1,4 +1,5 @@
-//! Tests `prove boots` without a reboot: its plan, its status from a stored state, and a damaged state. `lab/boots.sh` tests the rest.
+//! Tests `prove boots` without a reboot: its plan, its status from a stored state, and a damaged state.
+//! `lab/boots.sh` tests the rest.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -34,7 +35,7 @@ fn json(output: &Output) -> Value {
     answer
 }
 
-/// A trial with this many measured boots. The values of B are a fifth lower.
+/// A trial with this many measured boots. The values of B are 20 % lower.
 fn measured(boots: usize) -> BootsState {
     let design = BootsDesign {
         settings: vec![KNOB.to_owned()],
@@ -61,7 +62,7 @@ fn measured(boots: usize) -> BootsState {
     state
 }
 
-/// The same trial with a guard that has these values in A and in B.
+/// The same trial with a guard. `[a, b]` are the guard's values in A and in B.
 fn guarded(boots: usize, [a, b]: [f64; 2]) -> BootsState {
     let mut state = BootsState { ended: Some(BootsEnded::Whole), ..measured(boots) };
     state.design.guards = vec![Guard { metric: Metric::us("round_trip_us_p99", "the tail"), harm_ratio: 0.25 }];
@@ -129,8 +130,9 @@ fn planned_steps_are_shown_beforehand() {
     }
 }
 
-/// Before the workload runs, the plan shows the primary metric, the smallest effect that matters and the guards, if they are known. It
-/// never guesses.
+/// Before the workload runs, the plan shows the primary metric,
+/// the smallest effect that matters and the guards, if these are known.
+/// The plan never guesses.
 #[test]
 fn what_decides_and_what_may_veto_is_said_beforehand() {
     let usual = "Guard: the p99 of the deciding metric, if the workload measures it, must not be 25 % worse in every boot of B.";
@@ -207,7 +209,7 @@ fn the_status_never_says_better_alone() {
     assert_eq!(json(&prove(&format!("{state} --json")))["is_put_back"], true);
     let pages = text.clone() + &std::fs::read_to_string(out.join("boots.md")).unwrap();
     assert!(pages.matches("better").count() >= 2, "{pages}");
-    // A page wraps its lines, so compare words.
+    // A page wraps its lines, so compare the words.
     let pages = pages.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(
         pages.matches("better").count(),
@@ -228,7 +230,7 @@ fn a_guard_that_is_harmed_makes_it_a_no() {
     let out = dir.path().join("out");
     let state = format!("boots status --state {}", dir.path().display());
     let output = prove(&format!("{state} --report {}", out.display()));
-    // The exit code is that of a trial in which a guard rejects B.
+    // The exit code is the code of a trial in which a guard rejects B.
     assert_eq!(output.status.code(), Some(1), "{}", both(&output));
     let [html, markdown] = ["boots.html", "boots.md"].map(|name| std::fs::read_to_string(out.join(name)).unwrap());
     for page in [both(&output), html, markdown] {
@@ -252,7 +254,7 @@ fn a_guard_that_is_harmed_makes_it_a_no() {
     assert_eq!((guard["margin"].as_f64(), guard["ratio"].as_f64()), (Some(0.25), Some(1.4)));
     assert_eq!(answer["design"]["guards"][0]["harm_ratio"].as_f64(), Some(0.25));
 
-    // A guard within its limit does not reject B. The guards of an unfinished trial do not, either.
+    // A guard within its limit does not reject B. A guard of an unfinished trial also does not reject B.
     let (dir, _) = kept(&guarded(4, [500.0, 600.0]));
     let output = prove(&format!("boots status --json --state {}", dir.path().display()));
     assert_eq!((output.status.code(), json(&output)["comparison"]["verdict"].as_str()), (Some(0), Some("better")));
@@ -268,7 +270,7 @@ fn a_state_without_guards_is_read() {
     assert_eq!((&status["guards"], &status["vetoed_by"]), (&Value::Null, &Value::Null));
 }
 
-/// Text, page and JSON all say so. A script that keeps settings which helped must not be misled.
+/// Text, page and JSON all report it. Scripts keep settings that helped, so the report must not mislead them.
 #[test]
 fn settings_that_never_acted_are_reported_as_not_engaged() {
     let counted = |busy: f64| BootCounters {
@@ -333,7 +335,7 @@ fn the_page_of_a_trial_needs_nothing_but_itself() {
     ] {
         assert!(page.to_lowercase().contains(&words.to_lowercase()), "no {words}: {page}");
     }
-    // The page contains the numbers as a download too.
+    // The page also contains the numbers as a download.
     assert!(page.contains("download=\"boots.json\"") && !page.contains("src=") && !page.contains("href=\"http"));
 }
 

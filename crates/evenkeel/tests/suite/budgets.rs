@@ -1,4 +1,5 @@
-//! `prove` keeps its budget. If it accepts a budget, it answers within it. Otherwise it refuses, and names a budget that is long enough.
+//! `prove` keeps its budget. If it accepts a budget, it answers within the budget.
+//! Otherwise it refuses, and names a budget that is long enough.
 //! The simulated servers settle slowly, are noisy, lose windows, or take long to switch.
 
 use evenkeel_stats::VALUE_RANGE;
@@ -35,7 +36,8 @@ fn servers() -> Vec<Server> {
     ]
 }
 
-/// The end of the last window, in seconds since the first switch. The time to settle before the first window does not count.
+/// The end of the last window, in seconds since the first switch.
+/// The time to settle before the first window does not count.
 fn took_s(answer: &Value) -> f64 {
     let control = answer["control_stretch"]["windows"].as_array().cloned().unwrap_or_default();
     let windows = answer["windows"].as_array().unwrap().iter().chain(&control);
@@ -63,7 +65,8 @@ fn what_is_accepted_is_answered_in_its_time() {
                 );
                 let mut output = scene.run(&format!("{line} --budget {budget_s}s"));
                 let (mut given_s, mut what) = (budget_s, format!("{name}, windows of {window_ms} ms, {budget_s} s"));
-                // How long a switch takes is known only after the first one. Then the minimum budget may change, so try twice.
+                // The duration of a switch is unknown before the first switch.
+                // After it, the minimum budget may change, so try twice.
                 for _ in 0..2 {
                     if output.status.code() == Some(2) {
                         refused += 1;
@@ -89,7 +92,7 @@ fn assert_answered(answer: &Value, budget_s: u64, what: &str) {
     assert!(ends.iter().any(|end| ended == end), "{what}: {ended}");
     let took = took_s(answer);
     assert!(took <= 1.25 * budget_s as f64, "{what}: took {took} s");
-    // The trial must use the remaining time, unless it is decided or has all its pairs.
+    // The trial must use the remaining time, unless it has a decision or all its pairs.
     assert!(answer["ended"] != "out-of-time" || took >= 0.75 * budget_s as f64, "{what}: took {took} s");
     let ratio = answer["effect"]["ratio"].as_f64().unwrap();
     assert!(VALUE_RANGE.contains(&ratio), "{what}: {ratio}");
@@ -101,7 +104,7 @@ fn the_announced_time_is_the_time_taken() {
     let scene = Scene::new();
     scene.script(&json!({}));
     for (options, expected) in [
-        // Six pairs and ten A/A pairs of 1.2 s each, after 12 s in which the server settles.
+        // The trial has six pairs and ten A/A pairs of 1.2 s each, after 12 s in which the server settles.
         ("--pairs 6 --fixed", "about 50 s"),
         ("--pairs 6 --fixed --control-pairs 0", "about 26 s"),
         ("--pairs 6 --fixed --control-pairs 0 --settle 50ms", "about 14 s"),
@@ -116,7 +119,7 @@ fn the_announced_time_is_the_time_taken() {
         let took = took_s(&answer);
         assert!((0.75..1.25).contains(&(took / announced_s)), "{options}: announced {announced_s} s, took {took} s");
     }
-    // If the server settles slowly, the trial takes longer. It reports this as soon as it knows.
+    // If the server settles slowly, the trial takes longer. The trial reports this as soon as it knows.
     scene.script(&json!({"settles": {"ratio": 3.0, "ms": 900.0}}));
     let output = scene.run(&format!("{SLACK} --pairs 20 --fixed --seed 4"));
     assert!(said(&output).contains("the server settles slowly after a switch: "), "{}", said(&output));

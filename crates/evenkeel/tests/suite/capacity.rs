@@ -5,7 +5,7 @@ use evenkeel_testkit::needs_root;
 use crate::support::Scene;
 
 const SLACK: &str = "process.timer_slack_ns=1";
-/// Each test has its own state, because each state allows only one trial at a time.
+/// Each test has a separate state, because each state allows only one trial at a time.
 const LINE: &str = "capacity --workload simulated --max 8 --seed 1 --state state";
 
 #[test]
@@ -17,7 +17,7 @@ fn a_limit_that_is_never_broken_is_no_upper_bound() {
     let windows: Vec<u64> =
         answer["curve"].as_array().unwrap().iter().map(|step| step["held"].as_u64().unwrap()).collect();
     assert_eq!(windows, [3, 3, 3, 8]);
-    // Cut off the last column: other programs on this machine may change the memory in it.
+    // Cut off the last column, because other programs on this machine may change the memory figure.
     let need = scene.read("need.csv");
     assert!(need.starts_with("session,cpus,tick_hz,memory_mib\nsession,0.1000,,"), "{need}");
     assert_eq!(scene.run("instances need.csv --rows 1").code, 0);
@@ -41,7 +41,7 @@ fn a_search_goes_on_with_its_log() {
     let log = scene.read("windows.jsonl");
     assert_eq!(log.lines().count(), 18);
     assert_eq!(scene.run(&line).code, 2, "an existing log is not replaced");
-    // The log of a search that was killed while it wrote a line.
+    // This is the log of a search that was killed while it wrote a line.
     let cut: String = log.lines().take(7).map(|line| format!("{line}\n")).collect();
     scene.write("windows.jsonl", &(cut + "{\"sessions\":"));
     let (code, answer) = scene.json(&format!("{line} --continue"));
@@ -49,7 +49,7 @@ fn a_search_goes_on_with_its_log() {
     assert_eq!(scene.read("windows.jsonl").lines().count(), 18);
     let other = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log windows.jsonl --continue"));
     assert!(other.code == 2 && other.stderr.contains("of other limits"), "{other}");
-    // A log may come from anywhere. These numbers come from no search, and would overflow.
+    // A log may come from anywhere. No search writes these numbers, and they would overflow.
     for sessions in ["0", "9", "4294967295"] {
         let odd = log.replacen("\"sessions\":1,", &format!("\"sessions\":{sessions},"), 1);
         scene.write("odd.jsonl", odd);
@@ -80,7 +80,7 @@ fn what_is_wrong_is_named() {
     }
 }
 
-/// With this setting of the server's process, the server is half as slow again, so that no session holds the limit.
+/// With this setting of the server's process, the server takes 50 % longer, so that no session holds the limit.
 #[test]
 fn settings_are_worth_a_number_of_sessions() {
     let scene = Scene::new();
@@ -107,13 +107,13 @@ fn settings_are_worth_a_number_of_sessions() {
     assert_eq!((&again["compared"]["gain"], scene.read("windows.jsonl").lines().count()), (gain, whole));
     let other = scene.run(&line.replace(SLACK, "process.timer_slack_ns=2").replace("--price", "--continue --price"));
     assert!(other.code == 2 && other.stderr.contains("of other settings"), "{other}");
-    // A search without settings must refuse a log that has windows with settings.
+    // A search without settings must refuse a log of windows with settings.
     let (head, windows) = log.split_once('\n').unwrap();
     scene.write("odd.jsonl", head.replace(&format!("\"settings\":[\"{SLACK}\"],"), "") + "\n" + windows);
     let odd = scene.run(&line.replace(SLACK, "").replace("windows.jsonl", "odd.jsonl --continue"));
     assert!(odd.code == 2 && odd.stderr.contains("failed to resume odd.jsonl: line 3"), "{odd}");
     let page = scene.run(&line.replace("--log windows.jsonl", "--report page"));
-    let head = ["8 fewer sessions fit with these settings", "8 without, 0 with", "0.0500 a session and hour"];
+    let head = ["8 fewer sessions fit with these settings", "8 without, 0 with", "0.0500 per session and hour"];
     for expected in head.into_iter().chain(["page/report.html"]) {
         assert!(page.stdout.contains(expected), "{expected}: {page}");
     }
@@ -121,18 +121,19 @@ fn settings_are_worth_a_number_of_sessions() {
     for expected in head.into_iter().chain(["class=\"rule\"", "Rings: without the settings", "report.json"]) {
         assert!(drawn.contains(expected), "{expected}: {drawn}");
     }
-    // The chart has a ring for each number of sessions without the settings, and a square for the one with them.
+    // The chart has a ring for each number of sessions without the settings,
+    // and a square for each number with the settings.
     assert_eq!((drawn.matches("<circle class=\"a\"").count(), drawn.matches("<rect class=\"b\"").count()), (4, 1));
     let kept: serde_json::Value = serde_json::from_str(&scene.read("page/report.json")).unwrap();
     assert_eq!((&kept["found"], &kept["report_file"]), (found, &"page/report.html".into()));
-    // If the page can't be written, the answer does not name it, but has the measurement.
+    // If evenkeel can't write the page, the answer does not name the page, but has the measurement.
     std::fs::create_dir_all(scene.path("taken/report.html")).unwrap();
     let unwritten = scene.run(&line.replace("--log windows.jsonl", "--report taken"));
     assert!(unwritten.code == 2 && unwritten.stdout.contains(head[0]), "{unwritten}");
     assert!(!unwritten.stdout.contains("taken") && unwritten.stderr.contains("taken/report.html"), "{unwritten}");
 }
 
-/// The host is restored whether or not the search succeeds.
+/// evenkeel restores the host whether or not the search succeeds.
 #[test]
 fn settings_of_the_host_are_restored() {
     if needs_root("to change a sysctl") {

@@ -1,5 +1,5 @@
-//! Tests the caveats of `prove`. Each simulated server has exactly one disturbance. The caveat must have the right figures, and come before
-//! the numbers.
+//! Tests the caveats of `prove`. Each simulated server has exactly one disturbance.
+//! The caveat must have the right figures, and must come before the numbers.
 
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ fn each_caveat_has_its_figures() {
     }
 }
 
-/// If the claimed effect is smaller than what the run can detect, the page says so.
+/// If the claimed effect is smaller than the smallest detectable effect of the run, the page reports that.
 #[test]
 fn no_page_claims_less_than_it_can_detect_without_a_word() {
     let scene = Scene::new();

@@ -1,4 +1,5 @@
-//! Tests `apply`, `verify`, `revert` and `history` on a captured machine: the answers of the kernel, without root, and each exit code.
+//! Tests `apply`, `verify`, `revert` and `history` on a captured machine:
+//! the answers of the kernel, without root, and each exit code.
 
 use std::fs;
 
@@ -140,7 +141,7 @@ fn a_change_from_plan_to_revert() {
         There was nothing to put back.
     "#]],
     );
-    // A mistyped folder is not created.
+    // evenkeel does not create a mistyped folder.
     let mistyped = scene.run("revert --host back.txt --state stat").to_string();
     assert!(mistyped.starts_with("exit code 0\n-- stdout\nThere is no journal in "), "{mistyped}");
     assert!(!scene.path("stat").exists());
@@ -219,7 +220,7 @@ fn what_audit_advises_is_what_is_planned() {
 
 #[test]
 fn each_way_to_fail_has_its_exit_code() {
-    // The kernel refuses the first write for lack of privileges, so nothing was changed.
+    // The kernel refuses the first write for lack of privileges, so evenkeel has changed nothing.
     let denied = with("/proc/sys/net/core/busy_poll !write EACCES");
     check(
         &denied,
@@ -262,7 +263,7 @@ fn each_way_to_fail_has_its_exit_code() {
         "#]],
     );
 
-    // The second step is refused, so the first is undone.
+    // The kernel refuses the second step, so evenkeel undoes the first step.
     check(
         &read_only,
         "apply vm.swappiness=10 net.core.busy_poll=50 --host host.txt",
@@ -288,7 +289,7 @@ fn each_way_to_fail_has_its_exit_code() {
         "#]],
     );
 
-    // If a clock source is unknown, the kernel reports no error and keeps the current one.
+    // For an unknown clock source, the kernel reports no error and keeps the current source.
     check(
         &denied,
         "apply clocksource=hpet --host host.txt",
@@ -308,7 +309,7 @@ fn each_way_to_fail_has_its_exit_code() {
         "#]],
     );
 
-    // The first step can't be undone: this kernel refuses the original value.
+    // evenkeel can't undo the first step, because this kernel refuses the original value.
     let stuck = with("/proc/sys/net/core/busy_poll !write EROFS");
     let odd = stuck.read("host.txt").replace(&format!("{PATH} = 60"), &format!("{PATH} = 250"));
     stuck.write("host.txt", odd);
@@ -383,7 +384,7 @@ fn a_journal_that_others_could_write_is_not_trusted() {
     }
 }
 
-/// The journal has values of a captured machine. An undo would write them over the values of this machine.
+/// The journal has values of a captured machine. An undo would overwrite the values of this machine with them.
 #[test]
 fn the_journal_of_a_rehearsal_is_refused_on_a_real_machine() {
     // Other tests change the value that this test reads, so hold the lock of the host.

@@ -1,4 +1,5 @@
-//! Tests plans and `apply --try` with the real program. If the tests run as root, they change this machine and restore it.
+//! Tests plans and `apply --try` with the real program.
+//! If the tests run as root, they change this machine and restore it.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -13,7 +14,8 @@ use crate::live_host::{Live, SWAPPINESS};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Live {
-    /// Waits until a change has undone itself and the journal says so. The value is restored slightly before that.
+    /// Waits until a change has undone itself and the journal records the undo.
+    /// evenkeel restores the value slightly earlier.
     fn wait_until_as_before(&self) {
         self.wait_until(|| self.now() == self.before && text(&self.run("history")).contains("reverted"));
     }
@@ -104,7 +106,7 @@ fn a_plan_that_was_tampered_with_is_refused() {
 #[test]
 fn a_try_undoes_itself_unless_it_is_confirmed() {
     let Some(live) = Live::take() else { return };
-    // The time limit may be over before this test reads the value. `apply` itself has read it back.
+    // The time limit may pass before this test reads the value. `apply` itself has read the value back.
     let tried = live.run(&format!("apply --try 1 vm.swappiness={}", live.other()));
     assert_eq!(code(&tried), 0, "{}", text(&tried));
     live.wait_until_as_before();
@@ -141,8 +143,8 @@ fn what_to_run_next_is_about_the_same_change_and_journal() {
     assert_eq!(code(&live.run("revert")), 0);
 }
 
-/// A property of a process, which only its start can set, is recorded as not applied. It keeps neither the others from being set nor a
-/// second run from having nothing to do.
+/// Only the start of a process can set this property, so evenkeel records it as not applied.
+/// evenkeel still sets the other settings, and a second run has nothing to do.
 #[test]
 fn with_keep_going_the_other_settings_are_set() {
     let Some(live) = Live::take() else { return };
@@ -160,11 +162,12 @@ fn with_keep_going_the_other_settings_are_set() {
     assert_eq!(live.now(), live.before);
 }
 
-/// Simulates a change that cuts the connection: the terminal is closed, its session gets SIGHUP, and the program is killed.
+/// Simulates a change that cuts the connection:
+/// the terminal closes, its session gets SIGHUP, and the program is killed.
 #[test]
 fn a_try_outlives_its_terminal() {
     let Some(live) = Live::take() else { return };
-    // The process group of this shell stands for everything that a closed terminal ends.
+    // The process group of this shell stands for all processes that a closed terminal ends.
     let script = format!(
         "{} apply --state {} --try 1 vm.swappiness={}; kill -HUP 0; kill -KILL 0",
         env!("CARGO_BIN_EXE_evenkeel"),

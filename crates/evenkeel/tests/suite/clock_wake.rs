@@ -1,4 +1,4 @@
-//! Tests `measure clock` and `measure wake` as users see them: the content of an answer, and refusals.
+//! Tests `measure clock` and `measure wake` from the user's side: the content of an answer, and refusals.
 
 use evenkeel_sys::process;
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn the_clocks_answer_names_what_was_asked() {
     assert!(answer["format"].is_u64() && answer["counter_hz"].as_f64().unwrap() > 1e6);
 }
 
-/// If a signal ends the meter before anything is measured, there is still an answer with the requested settings.
+/// If a signal ends the meter before any measurement, the meter still answers with the requested settings.
 #[test]
 fn wakes_that_a_signal_cuts_short_are_answered() {
     let meter = evenkeel("measure wake --json --seconds 600 --gaps-us 200 --slack-ns 50000").spawn().unwrap();

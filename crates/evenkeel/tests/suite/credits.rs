@@ -25,7 +25,7 @@ fn the_pages_of_a_type_that_lasts_and_of_one_that_does_not() {
 fn the_answer_has_both_modes_and_the_types_that_do() {
     let (code, answer) = scene().json("credits steady.csv --type t3.medium --credits 36");
     assert_eq!((code, &answer["mode"]), (0, &"unlimited".into()));
-    // 0.7 CPUs use 0.3 credits per minute more than are earned, so 36 credits last two hours.
+    // 0.7 CPUs use 0.3 credits per minute more than they earn, so 36 credits last two hours.
     assert_eq!(answer["standard"]["empty_after_s"], 7200.0);
     let usd = answer["unlimited"]["surplus_usd"].as_f64().unwrap();
     assert!((usd - (0.3 * 720.0 - 0.6) * 0.05).abs() < 1e-6, "{usd}");

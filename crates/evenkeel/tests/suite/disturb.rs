@@ -1,4 +1,5 @@
-//! Tests `evenkeel disturb` as users see it: exit codes, output streams, the time limit. It leaves nothing behind, however it ends.
+//! Tests `evenkeel disturb` from the user's side: exit codes, output streams, the time limit.
+//! It leaves nothing behind, however it ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -15,13 +16,14 @@ use crate::wait::until;
 
 const NOBODY: u32 = 65534;
 
-/// Folders that every user can read. The programs in other folders are not found.
+/// Folders that every user can read. The program can't find programs in other folders.
 const PATH: &str = "/usr/bin:/bin";
 
-/// An environment variable of every process that a test starts, with a value that only this test has. All descendants inherit it.
+/// An environment variable of every process that a test starts. Only this test uses its value.
+/// All descendants inherit the variable.
 const MARK: &str = "EVENKEEL_TEST_OF_DISTURB";
 
-/// Runs the program. All processes of a scene have one mark.
+/// Runs the program. All processes of a scene have the same mark.
 struct Scene {
     mark: String,
 }
@@ -95,7 +97,7 @@ impl From<Output> for Seen {
 }
 
 impl Seen {
-    /// Whether this user or this kernel does not allow the disturbance. If so, records that the test is skipped.
+    /// Whether this user or this kernel does not allow the disturbance. If not, records a skip of the test.
     fn is_skipped(&self) -> bool {
         let is_skipped = [3, 4].contains(&self.code) && self.stderr.starts_with("error: failed to");
         if is_skipped {
@@ -129,7 +131,7 @@ fn kill(child: &Child, signal: &str) {
     assert!(killed.success());
 }
 
-/// Waits for the line that a command prints when it runs. False if the run ended without printing it.
+/// Waits for the line that a command prints when it runs. Returns false if the run ended without this line.
 fn is_up(run: &mut Child) -> bool {
     let mut line = String::new();
     BufReader::new(run.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -191,11 +193,12 @@ fn the_account_is_one_object_beside_the_command() {
     }
 }
 
-/// How long a kind disturbs while a command sleeps twice as long: the first of these times that works on this machine. If the machine
-/// stalls, the command may end first, or the kind may not have started when its time is over.
+/// How long a kind disturbs while a command sleeps twice as long.
+/// The test uses the first of these times that works on this machine.
+/// If the machine stalls, the command may end first, or the kind may not have started when its time is over.
 const SECONDS: [f64; 4] = [0.05, 0.5, 5.0, 25.0];
 
-/// The report of a kind whose time is over before its command ends. None if the kind is skipped.
+/// The report of a kind whose time is over before its command ends. `None` if the kind is skipped.
 fn timed_with_a_command(scene: &Scene, kind: &[&str]) -> Option<Value> {
     for seconds in SECONDS {
         let (limit, sleep) = (seconds.to_string(), (2.0 * seconds).to_string());
@@ -221,7 +224,7 @@ fn timed_with_a_command(scene: &Scene, kind: &[&str]) -> Option<Value> {
 #[test]
 fn the_time_bound_holds_with_and_without_a_command() {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
-    // Run all kinds at once, because they mostly sleep.
+    // Run all kinds at the same time, because they mostly sleep.
     std::thread::scope(|scope| {
         for kind in KINDS {
             let named = std::thread::Builder::new().name(name.clone());
@@ -297,7 +300,8 @@ fn sigkill_in_the_middle_leaves_nothing() {
     }
 }
 
-/// If a run is killed, all processes in its limit's control group are ended: also descendants of the command that have left its session.
+/// If a run is killed, all processes in its limit's control group end.
+/// This includes descendants of the command that have left its session.
 #[test]
 fn a_limits_group_goes_with_all_that_is_in_it() {
     let scene = Scene::new();
@@ -409,14 +413,15 @@ fn start_as_nobody(scene: &Scene, program: &Path, line: &str) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     loop {
         match command.spawn() {
-            // Until another test's forked child calls exec, it may have the copy open for writing.
+            // Another test's forked child may have the copy open for writing until the child calls exec.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
             child => return child.unwrap(),
         }
     }
 }
 
-/// Tests the guard by itself: it changes nothing while its pipe is open, and restores everything when the pipe closes.
+/// Tests the guard alone: the guard changes nothing while its pipe is open,
+/// and restores everything when the pipe closes.
 #[test]
 fn a_guard_puts_values_back_when_its_pipe_closes() {
     let scene = Scene::new();

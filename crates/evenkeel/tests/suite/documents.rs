@@ -1,4 +1,5 @@
-//! Every link in the documents must lead to a file and a heading that exist, and the documentation site must list every page.
+//! Every link in the documents must lead to a file and a heading that exist,
+//! and the documentation site must list every page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ fn prose(text: &str) -> Vec<&str> {
     text.lines().filter(is_prose).collect()
 }
 
-/// The targets of a page's links, in both of Markdown's syntaxes.
+/// The targets of a page's links, in both Markdown syntaxes.
 fn targets(text: &str) -> Vec<String> {
     let mut targets = Vec::new();
     // The text of a link may span two lines, and may contain code.
@@ -72,7 +73,7 @@ fn anchor(title: &str) -> String {
     kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
 }
 
-/// What is wrong with a link on `page`. None if the link is valid.
+/// The error of a link on `page`. `None` if the link is valid.
 fn broken(page: &Path, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -82,7 +83,7 @@ fn broken(page: &Path, target: &str) -> Option<String> {
     if !path.exists() {
         return Some(format!("no file {file}"));
     }
-    // An anchor in a source file is the number of a line.
+    // An anchor in a source file is a line number.
     let is_page = path.extension().is_some_and(|end| end == "md");
     (is_page && !anchor.is_empty() && !anchors(&read(&path)).contains(anchor)).then(|| format!("no heading #{anchor}"))
 }
@@ -116,8 +117,8 @@ fn links_and_headings_are_read_as_markdown_has_them() {
     assert_eq!(broken(&page, "page.md#gone").unwrap(), "no heading #gone");
 }
 
-/// Every page must be in the list of the site. Otherwise nobody finds it.
-/// The tests of the command lines in the documents read line by line. The page of commands is generated from help texts, which wrap.
+/// The tests of the command lines in the documents read line by line.
+/// The page of commands is generated from help texts, which wrap.
 #[test]
 fn no_code_in_a_line_goes_on_in_the_next_one() {
     for page in pages().iter().filter(|page| !page.ends_with("docs/commands.md")) {
@@ -128,6 +129,7 @@ fn no_code_in_a_line_goes_on_in_the_next_one() {
     }
 }
 
+/// The list of the site must contain every page. Otherwise nobody finds the page.
 #[test]
 fn the_site_has_every_page() {
     let docs = project().join("docs");

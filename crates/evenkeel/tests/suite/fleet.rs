@@ -11,7 +11,7 @@ fn cards_of_two_generations_are_two_sections() {
     let scene = Scene::new();
     std::fs::create_dir(scene.path("cards")).unwrap();
     scene.write("cards/a.json", CARD);
-    // The same machine on a better day, and one of another generation.
+    // Add the same machine on a better day, and a machine of another generation.
     scene.write("cards/b.json", CARD.replace("19906559", "15908863"));
     scene.write("cards/c.json", CARD.replace("AMD EPYC", "Xeon").replace("\"full\"", "\"quick\""));
     scene.write("cards/broken.json", "{\"kind\": 1}");

@@ -1,5 +1,5 @@
-//! Tests `fleet audit` and `fleet diff` on the captured hosts: pages, agreement with `audit` for each host, and files that are not
-//! captures.
+//! Tests `fleet audit` and `fleet diff` on the captured hosts:
+//! pages, agreement with `audit` for each host, and files that are not captures.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,7 @@ fn pages_of_six_hosts() {
     }
 }
 
-/// The fleet has exactly the findings that `audit` has for each host, and each host is in one group.
+/// The fleet has exactly the findings of `audit` for each host, and each host is in one group.
 #[test]
 fn a_fleet_is_the_sum_of_its_hosts() {
     let scene = Scene::new();
@@ -74,7 +74,7 @@ fn a_fleet_is_the_sum_of_its_hosts() {
     }
 }
 
-/// Among 300 copies of one host, the one whose `vm.swappiness` differs is found.
+/// Among 300 copies of one host, `fleet audit` finds the one with a different `vm.swappiness`.
 #[test]
 fn the_one_host_that_differs_is_found() {
     let scene = Scene::new();

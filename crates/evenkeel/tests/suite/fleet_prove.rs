@@ -1,5 +1,5 @@
-//! Tests `fleet prove` with Ansible. Scripts stand in for Ansible, and the test answers as Prometheus. The collection's own playbook runs on
-//! hosts of namespaces in lab/ansible.sh.
+//! Tests `fleet prove` with Ansible. Scripts replace Ansible, and the test answers as Prometheus.
+//! lab/ansible.sh runs the collection's own playbook on hosts of namespaces.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ echo '  hosts (8):'
 for host in 1 2 3 4 5 6 7 8; do echo \"    vm-$host\"; done
 ";
 
-/// Keeps the variables of the last run, and fails while there is a file `broken`.
+/// Stores the variables of the last run, and fails while a file `broken` exists.
 const PLAYBOOK: &str = "#!/bin/sh
 echo \"$@\" >>\"$FLEET/runs\"
 [ ! -e \"$FLEET/broken\" ] || { echo 'fatal: [vm-3]: UNREACHABLE!'; exit 4; }
@@ -90,7 +90,7 @@ fn with(arms: &Path) -> Vec<String> {
     arms["evenkeel_with"].as_array().unwrap().iter().map(|host| host.as_str().unwrap().to_owned()).collect()
 }
 
-/// Answers as Prometheus does: hosts with the goal have four fifths of their number, and a little noise.
+/// Answers as Prometheus does: hosts with the goal have four fifths of their number, plus a little noise.
 fn serve_numbers(arms: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -105,7 +105,7 @@ fn serve_numbers(arms: PathBuf) -> String {
                     _ => break,
                 }
             }
-            // The guard is asked before the first switch.
+            // The trial asks the guard before the first switch.
             let with = if arms.exists() { with(&arms) } else { Vec::new() };
             let is_guard = head.starts_with(b"GET /api/v1/query?query=guard");
             let sample = |host: usize| {
@@ -114,7 +114,7 @@ fn serve_numbers(arms: PathBuf) -> String {
                 let value = (100 + host) as f64 * noise * if with.contains(&name) { 0.8 } else { 1.0 };
                 json!({ "metric": { "instance": format!("{name}:9100") }, "value": [0, value.to_string()] })
             };
-            // The guard names a host without the goal too, which it must not touch.
+            // The guard also names a host without the goal. The trial must not touch that host.
             let samples: Vec<Value> = match is_guard {
                 true => [3, 4].map(sample).into_iter().collect(),
                 false => (1..=8).map(sample).collect(),
@@ -144,7 +144,7 @@ fn ansible_switches_the_hosts_of_a_trial() {
     assert!(fleet.with().is_empty(), "every host put the goal back");
     let runs = fs::read_to_string(fleet.path("runs")).unwrap();
     assert!(runs.lines().all(|run| run.ends_with(" evenkeel.host.arm")), "{runs}");
-    // One switch before the trial, one for each block, and one at the end.
+    // The playbook runs once before the trial, once for each block, and once at the end.
     assert_eq!(runs.lines().count() as u64, answer["blocks"].as_u64().unwrap() + 2, "{runs}");
 }
 
@@ -168,7 +168,7 @@ fn a_guard_ends_the_goal_on_the_hosts_that_it_names() {
         assert!(block["numbers"].get(stopped).is_none(), "{stopped} has left: {block}");
     }
     assert!(fleet.with().is_empty());
-    // Another guard is another trial.
+    // A different guard means a different trial.
     assert_eq!(fleet.go_on().status.code(), Some(2));
 }
 

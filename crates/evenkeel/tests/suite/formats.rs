@@ -34,7 +34,7 @@ fn examples_are_excerpts_of_real_answers() {
     assert_eq!(commands, BTreeSet::from(all));
 }
 
-/// Whether `part` is like `whole`, except that fields and elements may be missing.
+/// Whether `part` equals `whole`, except that fields and elements may be missing.
 fn holds(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -50,7 +50,7 @@ fn holds(whole: &Value, part: &Value) -> bool {
 /// Fields whose value is a map with keys from the machine.
 const MAPS: [&str; 2] = ["losses", "by_cpu"];
 
-/// The names of all fields at any depth. A path of a file as a key is not a name.
+/// The names of all fields at any depth. A key that is the path of a file does not count as a name.
 fn fields(value: &Value) -> BTreeSet<String> {
     match value {
         Value::Object(map) => {
@@ -80,7 +80,7 @@ fn excerpts_are_recognised() {
 fn the_capture_on_the_page_is_one() {
     let (_, text) = blocks().find(|(words, _)| *words == "text capture").unwrap();
     let capture = Capture::parse(text).unwrap();
-    // The example must have a line of every kind, and none of its lines may be lost.
+    // The example must have a line of every kind, and all of its lines must remain.
     assert_eq!(capture.to_string().lines().count(), text.lines().count() - 1, "the comment alone is dropped");
 }
 
@@ -89,7 +89,7 @@ fn the_journal_on_the_page_is_one() {
     let scene = Scene::new();
     assert_eq!(scene.run("apply vm.swappiness=10 --host host.txt --state state").code, 0);
     let (_, text) = blocks().find(|(words, _)| *words == "text journal").unwrap();
-    // The note beside the journal belongs to the journal that was replaced.
+    // The note next to the journal belongs to the old journal, which this test has replaced.
     std::fs::remove_file(scene.path("state/journal.last-record")).unwrap();
     scene.write("state/journal", text.to_owned() + "\n");
     let (code, answer) = scene.json("history --state state");

@@ -1,5 +1,5 @@
-//! Runs the fuzz targets on their corpus with the stable compiler, without a fuzzer. It fails if a target no longer compiles, if no target
-//! reads a corpus, or if no target reaches a parser.
+//! Runs the fuzz targets on their corpus with the stable compiler, without a fuzzer.
+//! Fails if a target no longer compiles, if no target reads a corpus, or if no target reaches a parser.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -152,13 +152,13 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("trial/src/session/session_log.rs", "parse", "report"),
 ];
 
-/// The reason for parsers of meters: a meter reads its own kernel, never a captured machine.
+/// Why parsers of meters have no fuzz target: a meter reads its own kernel, never a captured machine.
 const OWN_KERNEL: &str = "reads the kernel that it runs on: its own property test has it";
 
-/// The reason for the user's setting of a load: it is an argument of a command.
+/// Why the user's setting of a load has no fuzz target: it is an argument of a command.
 const A_SETTING: &str = "a command's argument: its cases are next to it";
 
-/// Parsers that the text of no target reaches, each with the reason.
+/// Parsers that no target reaches, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("profile/src/symbols/cache.rs", "parse_entry", "what the program wrote itself: its own property test has it"),
     ("profile/src/symbols/kernel.rs", "parse_build_id", "the kernel's notes: its own property test has it"),
@@ -217,7 +217,7 @@ pub(crate) fn corpus(name: &str) -> Vec<(PathBuf, String)> {
     files.into_iter().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect()
 }
 
-/// Reads a waiver file as the program does: the answer has findings or none, or there is an error in the file.
+/// Reads a waiver file as the program does. The result is an answer with or without findings, or an error in the file.
 fn waivers(text: &str) {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), text).unwrap();

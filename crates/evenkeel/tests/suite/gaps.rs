@@ -1,5 +1,5 @@
-//! Tests `evenkeel measure gaps` as users run it: the content of its answer, its refusals, and that it still answers if a signal ends it
-//! early.
+//! Tests `evenkeel measure gaps` from the user's side:
+//! the content of its answer, its refusals, and that it still answers if a signal ends it early.
 
 use std::process::{Command, Output, Stdio};
 
@@ -16,7 +16,7 @@ fn gaps(line: &str) -> Command {
     command
 }
 
-/// The output of a meter that a signal ends shortly after it began to measure.
+/// The output of a meter that a signal ends shortly after the meter began to measure.
 fn ended_by_a_signal(line: &str) -> Output {
     let meter = gaps(line).spawn().unwrap();
     until("the meter has measured for a moment", || cpu_ns(meter.id()) > 50_000_000);

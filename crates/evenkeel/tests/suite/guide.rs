@@ -1,5 +1,6 @@
-//! `guide`: its judgement of each line, on captured machines and here, and guides that are settled on a simulated server. The settings
-//! of the host are the real ones.
+//! Tests `guide`: its judgement of each line,
+//! on captured machines and here, and guides that are settled on a simulated server.
+//! The settings of the host are the real settings.
 
 use std::fs;
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use crate::scene::{Finished, Scene, said};
 use crate::schemas;
 
-/// Every line is in the answer once: as settings, as another line, or as a blank one.
+/// Every line is in the answer once: as settings, as another line, or as a blank line.
 fn assert_complete(text: &str, guide: &Value) {
     let number = |line: &Value| line["line"].as_u64().unwrap();
     let own = |list: &Value| -> Vec<u64> {
@@ -160,7 +161,7 @@ fn what_can_not_be_read_or_settled_is_refused() {
         ("guide empty.conf --format sysctl --out goal.json", 2, "need a server"),
         ("guide empty.conf --host /not/here --workload simulated", 2, "capture"),
         ("guide empty.conf --workload simulated", 4, ""),
-        ("guide empty.conf tuned:realtime --workload simulated", 4, "nothing of it can be tried here"),
+        ("guide empty.conf tuned:realtime --workload simulated", 4, "none of its settings can be tried here"),
     ];
     for (line, code, expected) in table {
         let output = scene.run(line);
@@ -169,7 +170,7 @@ fn what_can_not_be_read_or_settled_is_refused() {
     }
 }
 
-/// The guide of these tests: one line helps, one hurts, two do nothing, and one sysctl has no knob.
+/// The guide of these tests: one line helps, one hurts, two have no effect, and one is a sysctl without a knob.
 const GUIDE: &str = "vm.swappiness = 31\nvm.stat_interval = 7\nkernel.timer_migration = 0\nvm.vfs_cache_pressure = 77\n\
                      vm.laptop_mode = 5\nkernel.panic = 9\n";
 const SETTLE: &str = "--budget 150s --window-ms 100 --settle-ms 10 --seed 3 --workload simulated --set script=script.json \
@@ -186,7 +187,8 @@ fn readings() -> Vec<Option<String>> {
     FILES.iter().map(|file| fs::read_to_string(file).ok()).collect()
 }
 
-/// This host has no swap, so swappiness would be left out. The helping line is therefore the sysctl without a knob.
+/// This host has no swap, so `guide` would leave swappiness out.
+/// Therefore the sysctl without a knob is the line that helps.
 fn effects() -> Value {
     json!({"effects": [
         {"of": "/proc/sys/vm/vfs_cache_pressure", "value": "77", "ratio": 0.7},
@@ -229,7 +231,7 @@ fn a_guide_is_settled_line_by_line() {
         assert!(page.contains(expected), "{expected}");
     }
     schemas::parse("guide", fs::read(scene.path("report").join("report.json")).unwrap());
-    // The goal file is applied, verified and reverted like any other, also its sysctl without a knob.
+    // evenkeel applies, verifies and reverts this goal file like any other, including its sysctl without a knob.
     for (line, now) in [("apply goal.json", "77"), ("verify", "77"), ("revert", "")] {
         let output = scene.run(line);
         assert!(output.status.success(), "{line}: {}", said(&output));
@@ -284,7 +286,7 @@ fn a_stopped_guide_puts_everything_back_and_answers() {
     let answer = schemas::parse("guide", &stdout);
     assert_eq!(answer["search"]["ended"], "stopped", "{answer:#}");
     assert_eq!(readings(), before);
-    // The continued search answers line by line, as the whole one would have.
+    // The continued search answers line by line, like an uninterrupted search.
     scene.script(&effects());
     let output = scene.run("tune resume --json --report report");
     let answer = schemas::parse("guide", &output.stdout);
@@ -295,7 +297,7 @@ fn a_stopped_guide_puts_everything_back_and_answers() {
     let measured = settings.iter().filter(|line| line["measured"].is_object()).count();
     assert!(measured >= 4, "{answer:#}");
     assert!(scene.path("report").join("report.html").exists());
-    // With `--json`, the output is one document even if a file can't be written.
+    // With `--json`, the output is one document even if evenkeel can't write a file.
     let output = scene.run("tune resume --json --out /dev/full");
     let answer = schemas::parse("guide", &output.stdout);
     assert_eq!(output.status.code(), Some(4), "{answer:#}");

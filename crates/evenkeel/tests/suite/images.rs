@@ -39,7 +39,7 @@ fn tree_of_all(dir: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The tree without the journal, which records all changes and is never removed.
+/// The tree without the journal. The journal records all changes and is never removed.
 fn tree(dir: &Path) -> Vec<(String, String)> {
     let mut found = tree_of_all(dir);
     found.retain(|(name, _)| !name.starts_with("var"));
@@ -68,7 +68,7 @@ fn an_image_gets_what_outlives_a_boot_and_gives_it_back() {
     assert_eq!(code(&done), 0, "{}", text(&done));
     let written = fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap();
     assert!(written.contains("vm/swappiness = 10\n") && written.contains("net/core/busy_poll = 50\n"), "{written}");
-    // What was written before stays if another setting is written.
+    // A second call writes another setting, and keeps the files of the first call.
     image_run(dir.path(), "vm.stat_interval=10");
     let written = fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap();
     assert!(written.contains("vm/swappiness = 10\n") && written.contains("vm/stat_interval = 10\n"), "{written}");
@@ -94,7 +94,7 @@ fn no_link_leads_out_of_an_image() {
     }
 }
 
-/// An image like Red Hat's. This text follows the kernel in its only boot entry.
+/// An image like Red Hat's. In its only boot entry, this text follows the kernel line.
 fn image_with_entry(options: &str) -> tempfile::TempDir {
     let dir = image();
     for file in ["etc/default/grub", "usr/sbin/grubby"] {
@@ -106,7 +106,7 @@ fn image_with_entry(options: &str) -> tempfile::TempDir {
     dir
 }
 
-/// An image like Debian's. `/etc/default/grub` has this text.
+/// An image like Debian's, with this text in `/etc/default/grub`.
 fn image_with_defaults(defaults: &str) -> tempfile::TempDir {
     let dir = image();
     fs::create_dir_all(dir.path().join("usr/sbin")).unwrap();
@@ -158,8 +158,8 @@ fn an_image_in_which_an_argument_would_not_be_in_force_is_refused() {
     }
 }
 
-/// While the program runs, another process keeps replacing the image's `/var` by a link. The program must succeed or refuse, and never
-/// write outside of the image.
+/// While the program runs, another process keeps replacing the image's `/var` by a link.
+/// The program must succeed or refuse, and never write outside of the image.
 #[test]
 fn a_link_that_appears_in_the_middle_leads_nowhere() {
     let dir = image();

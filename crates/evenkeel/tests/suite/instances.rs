@@ -39,7 +39,7 @@ fn the_answer_has_what_ends_each_type() {
     assert_eq!((code, answer["candidates"].as_array().unwrap().len()), (1, 0));
 }
 
-/// The title of the page claims only what is documented.
+/// The title of the page claims only documented figures.
 #[test]
 fn an_unknown_figure_is_in_the_title() {
     let scene = scene();

@@ -1,5 +1,6 @@
-//! Tests journals that lost records, that are not writable, or that grew too long, and several journals that changed one value. Everything
-//! that can be restored is restored, and what is lost is named.
+//! Tests journals that lost records, that are not writable,
+//! or that grew too long, and several journals that changed one value.
+//! evenkeel restores everything that it can, and names everything that is lost.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -13,7 +14,7 @@ use crate::support::{Scene, Seen};
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness = ";
 const BUSY_POLL: &str = "/proc/sys/net/core/busy_poll = ";
 
-/// A scene in which two settings are in force on the captured machine `after.txt`, according to the journal in `state`.
+/// A scene with the captured machine `after.txt`. According to the journal in `state`, two settings are in force on it.
 fn applied() -> Scene {
     let scene = Scene::new();
     let seen =
@@ -51,7 +52,8 @@ fn kind(line: &str) -> String {
     record["record"].as_str().unwrap().to_owned()
 }
 
-/// Regression: an intent was missing, but its `done` record was there. `revert` ended with code 0, and the value stayed.
+/// Regression: an intent record was missing, but its `done` record existed.
+/// `revert` ended with code 0, and the value stayed.
 #[test]
 fn a_record_that_is_missing_is_named_and_the_rest_is_put_back() {
     let lines: Vec<String> = applied().read("state/journal").lines().map(|line| format!("{line}\n")).collect();
@@ -66,7 +68,7 @@ fn a_record_that_is_missing_is_named_and_the_rest_is_put_back() {
                 fs::remove_file(scene.path("state/journal.last-record")).unwrap();
             }
             let seen = revert(&scene);
-            // In an old journal, a missing record is noticed only if another record refers to it.
+            // In an old journal, evenkeel notices a missing record only if another record refers to it.
             let is_noticed = !old || taken == "begin" || taken == "intent";
             let context = format!("{taken} missing, old: {old}: {seen}");
             assert_eq!(seen.code, if is_noticed { 6 } else { 0 }, "{context}");
@@ -100,7 +102,7 @@ fn a_journal_that_was_cut_short_is_not_an_empty_one() {
         assert_eq!(seen.code, 6, "cut to {cut} bytes: {seen}");
         assert!(!seen.stdout.contains("nothing to put back") && seen.stdout.contains("journal"), "{cut}: {seen}");
     }
-    // The same without the note of the journal's length, which older versions did not write.
+    // Repeat without the note of the journal's length, because older versions did not write it.
     let scene = applied();
     let notes = fs::read_dir(scene.path("state")).unwrap().map(|entry| entry.unwrap().path());
     for note in notes.filter(|path| !path.ends_with("journal")) {
@@ -109,14 +111,14 @@ fn a_journal_that_was_cut_short_is_not_an_empty_one() {
     scene.write("state/journal", &whole[..10]);
     let seen = revert(&scene);
     assert_eq!(seen.code, 6, "{seen}");
-    // If the user moves the journal away, as the hint says, a new one is started.
+    // If the user moves the journal away, as the hint recommends, evenkeel starts a new journal.
     fs::rename(scene.path("state/journal"), scene.path("away")).unwrap();
     assert_eq!(scene.run("apply vm.swappiness=20 --host host.txt --state state").code, 0);
     assert_eq!(scene.run("history --host host.txt --state state").code, 0);
 }
 
-/// Regression: if the journal was missing, `revert` printed "nothing to put back" and ended with code 0, although the note of its records
-/// existed.
+/// Regression: if the journal was missing, `revert` printed "nothing to put back" and ended with code 0,
+/// although the note of its records existed.
 #[test]
 fn a_journal_that_is_gone_is_not_an_empty_one() {
     let scene = applied();
@@ -134,7 +136,7 @@ fn a_journal_that_is_gone_is_not_an_empty_one() {
     assert!(seen.code == 0 && seen.stdout.contains("Everything is as it was."), "{seen}");
 }
 
-/// After an error, the file system was remounted read-only. This is when a user needs `revert`.
+/// After an error, the system remounted the file system read-only. In this situation a user needs `revert`.
 #[test]
 fn revert_puts_values_back_though_the_journal_can_not_be_written() {
     if needs_root("mounting a folder read only") {
@@ -158,7 +160,7 @@ fn revert_puts_values_back_though_the_journal_can_not_be_written() {
     assert_eq!(line(&scene, "reverted.txt", SWAPPINESS), line(&scene, "host.txt", SWAPPINESS), "{seen}");
     assert!(seen.stdout.contains("not recorded") && seen.stdout.contains("transaction 1"), "{seen}");
     assert!(seen.stdout.contains("EROFS"), "{seen}");
-    // The undo could not be recorded on the disk. So the next revert checks again, and then succeeds.
+    // evenkeel could not record the undo on the disk. So the next revert checks again, and then succeeds.
     let seen = revert(&scene);
     assert!(seen.code == 0 && !seen.stdout.contains("not recorded"), "{seen}");
     assert_eq!(scene.json("history --host host.txt --state state").1["transactions"][0]["status"], "reverted");
@@ -169,7 +171,7 @@ fn revert_puts_values_back_though_the_journal_can_not_be_written() {
 fn a_journal_that_is_too_long_is_compacted_by_revert() {
     let scene = applied();
     let journal = scene.read("state/journal");
-    // Closed transactions come first. Their long titles make the file long, so that the test is short.
+    // Closed transactions come first. Their long titles make the file long, so that the test needs only a few.
     let title = "x".repeat(1 << 19);
     let mut long = String::new();
     for txn in 1..=140 {
@@ -199,7 +201,7 @@ fn a_journal_that_is_too_long_is_compacted_by_revert() {
     assert_eq!(line(&scene, "reverted.txt", SWAPPINESS), line(&scene, "host.txt", SWAPPINESS));
     let length = fs::metadata(scene.path("state/journal")).unwrap().len();
     assert!(length < 32 << 20, "{length} bytes");
-    // Numbers continue where they were, and the dropped transactions are counted.
+    // Transaction numbers continue, and the journal counts the dropped transactions.
     assert_eq!(scene.run("apply vm.swappiness=20 --host host.txt --state state").code, 0);
     let (code, answer) = scene.json("history --host host.txt --state state");
     let ids: Vec<u64> =
@@ -209,8 +211,8 @@ fn a_journal_that_is_too_long_is_compacted_by_revert() {
     assert_eq!(left_out + ids.len() as u64, 142);
 }
 
-/// Regression: if the journals were reverted oldest first, a value stayed in force that the machine had never had before. Each `revert`
-/// ended with code 0.
+/// Regression: if the journals reverted oldest first, a value stayed in force that the machine had never had before.
+/// Each `revert` ended with code 0.
 #[test]
 fn twenty_journals_that_change_one_value_leave_it_as_the_first_found_it() {
     const COUNT: usize = 20;
@@ -231,7 +233,7 @@ fn twenty_journals_that_change_one_value_leave_it_as_the_first_found_it() {
         let running: Vec<_> = waiting.drain(..).map(|journal| (journal, apply(journal))).collect();
         for (journal, child) in running {
             let seen = Seen::from(child.wait_with_output().unwrap());
-            // While another evenkeel has the lock of the value, the process changes nothing and tries again.
+            // While another evenkeel holds the lock of the value, the process changes nothing and tries again.
             match seen.code {
                 0 => {}
                 4 if seen.stderr.contains("another evenkeel") => waiting.push(journal),

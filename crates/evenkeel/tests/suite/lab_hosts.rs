@@ -1,6 +1,7 @@
-//! Runs other tools together with evenkeel on three hosts that consist of namespaces: Ansible over sshd, Prometheus with Alertmanager, and
-//! Kubernetes. The scripts in `lab/` have the steps. They need root and programs of Debian. Without these, the tests print that they are
-//! skipped.
+//! Runs other tools together with evenkeel on three hosts that consist of namespaces:
+//! Ansible over sshd, Prometheus with Alertmanager, and Kubernetes.
+//! The scripts in `lab/` contain the steps. They need root and programs of Debian.
+//! Without these, the tests print that they are skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,8 @@ fn run(script: &str) {
     assert!(output.status.success(), "{}\n{said}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// The command lines of the processes that name the folder. Every process of the hosts does, or is a child of such a process.
+/// The command lines of the processes that name the folder.
+/// Every process of the hosts names the folder, or is a child of such a process.
 fn processes_that_name(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     let lines =
@@ -43,22 +45,22 @@ fn processes_that_name(folder: &Path) -> Vec<String> {
     lines.filter(|line| line.contains(folder)).collect()
 }
 
-/// Check mode shows what `apply` would change. A second run changes nothing. A failure affects only its own host. `revert` restores
-/// everything.
+/// Check mode shows what `apply` would change. A second run changes nothing. A failure affects only its own host.
+/// `revert` restores everything.
 #[test]
 fn ansible_tunes_three_hosts() {
     run("ansible.sh");
 }
 
-/// Tests goals on a real control plane: goals are applied, drift, are healed and deleted. A rollout halts. Agents and controllers are
-/// killed.
+/// Tests goals on a real control plane. Goals are applied, drift, are healed and are deleted. A rollout halts.
+/// The test kills agents and controllers.
 #[test]
 #[ignore = "takes five minutes and a control plane: make lab-kube"]
 fn a_cluster_keeps_its_hosts() {
     run("kube.sh");
 }
 
-/// An alert fires for a host that drifts, and is resolved when the drift is healed.
+/// An alert fires for a host that drifts. When the drift is healed, the alert is resolved.
 #[test]
 fn alertmanager_hears_of_drift() {
     run("fleet-alerts.sh");
@@ -94,7 +96,7 @@ fn the_units_of_the_role_are_valid() {
     for unit in ["evenkeel-check.service", "evenkeel-check.timer"] {
         let text = fs::read_to_string(templates.join(format!("{unit}.j2"))).unwrap();
         let text = text.replace("{{ evenkeel_program }}", env!("CARGO_BIN_EXE_evenkeel"));
-        // Cut off the template's options, which name the folder of the journal.
+        // Cut off the template's options, because they name the folder of the journal.
         let lines = text.lines().map(|line| line.split("{{ (").next().unwrap_or(line));
         fs::write(folder.path().join(unit), lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     }
@@ -104,6 +106,6 @@ fn the_units_of_the_role_are_valid() {
         .output();
     let Ok(output) = verified else { return skipped("systemd-analyze is not installed (Debian: systemd)") };
     let said = String::from_utf8_lossy(&output.stderr);
-    // systemd reports on other units of the machine too, so look only for ours.
+    // systemd also reports on other units of the machine, so look only for evenkeel's units.
     assert!(!said.contains("evenkeel-check"), "{said}");
 }

@@ -1,5 +1,5 @@
-//! Values and files of unlimited size. Long output is cut and marked as cut. Large input is refused before it uses memory. The program
-//! never waits for something that does not come.
+//! Tests values and files of unlimited size. The program cuts long output and marks the cut.
+//! It refuses large input before the input uses memory. The program never waits for something that does not come.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::fuzz_targets::corpus;
 use crate::support::{HOST, Scene, Seen};
 
-/// The time limit for a hang. Nothing here takes nearly as long.
+/// The time limit that detects a hang. No test here takes nearly as long.
 const HANGS_AFTER: Duration = Duration::from_secs(120);
 
 /// The captured host, with the lines of these paths replaced.
@@ -31,7 +31,7 @@ fn host_started_by(name: &str) -> String {
     host(&[("/run/systemd/system", "->! ENOENT"), ("/proc/1/comm", &format!("= {name}"))])
 }
 
-/// The result. If it does not end, it is killed and the test fails.
+/// The result of the program. If the program does not end, the test kills it and fails.
 fn ended(mut child: Child, line: &str) -> Seen {
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -69,8 +69,8 @@ fn a_value_of_any_length_is_shown_and_said_to_be_cut() {
     }
 }
 
-/// Regression: each line of a long word took as much time as the rest of the word is long. 3.9 MB took 15 seconds, and 30 MB a quarter of
-/// an hour.
+/// Regression: each line of a long word took time in proportion to the rest of the word. 3.9 MB took 15 seconds,
+/// and 30 MB took 15 minutes.
 #[test]
 fn a_long_name_is_wrapped_in_no_time() {
     let scene = Scene::new();
@@ -83,8 +83,8 @@ fn a_long_name_is_wrapped_in_no_time() {
     assert!(shown.contains("more characters)") && shown.len() < 100_000, "{} bytes", shown.len());
 }
 
-/// Controls of each kind, and all of Unicode's `Bidi_Control`. U+009B begins a control sequence like ESC [, and U+202E reverses the order
-/// of the text after it.
+/// Control characters of each kind, and all of Unicode's `Bidi_Control`.
+/// U+009B begins a control sequence like ESC [, and U+202E reverses the order of the text after it.
 const ACTING: &str = "\u{7f}\u{85}\u{9b}2J\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}gnp\u{2066}\u{2067}\u{2068}\u{2069}.exe";
 
 fn assert_none_acts(seen: &Seen, line: &str) {
@@ -190,7 +190,7 @@ fn no_style_comes_out_of_a_file() {
     assert!(!seen.stdout.contains("\x1b[8m") && !seen.stderr.contains("\x1b[8m"), "{seen}");
 }
 
-/// Names as compilers make them for templates, and a name that is too long for a cell.
+/// Names as compilers create them for templates, and a name that is too long for a cell.
 #[test]
 fn a_function_of_any_length_is_shown() {
     let scene = Scene::new();
@@ -244,7 +244,7 @@ fn scene_of_readers() -> Scene {
 fn a_pipe_without_a_writer_is_waited_for_by_no_command() {
     let scene = scene_of_readers();
     assert!(Command::new("mkfifo").arg(scene.path("fifo")).status().unwrap().success());
-    // They run in parallel, so each has its own state. Otherwise one trial would refuse the next.
+    // The commands run in parallel, so each has a separate state. Otherwise one trial would refuse the next.
     let own_state =
         |(at, line): (usize, &&str)| line.replace("FILE", "fifo").replace("state state", &format!("state state/{at}"));
     let lines: Vec<String> = READERS.iter().enumerate().map(own_state).collect();
@@ -252,7 +252,7 @@ fn a_pipe_without_a_writer_is_waited_for_by_no_command() {
     for (line, child) in lines.iter().zip(children) {
         let seen = ended(child, line);
         assert!([2, 4].contains(&seen.code) && seen.stdout.is_empty(), "{line}: {seen}");
-        // These need a regular file, because they write to it or share it with the server.
+        // These commands need a regular file, because they write to the file or share it with the server.
         let words = if line.contains("--telemetry") || line.starts_with('t') {
             ["it is not a regular file", "invalid argument (EINVAL)"]
         } else {
@@ -303,7 +303,7 @@ fn a_pipe_with_a_writer_is_read_as_far_as_a_file_may_go() {
     }
 }
 
-/// The process has less memory than the file's stated length.
+/// The memory of the process is smaller than the file's stated length.
 #[test]
 fn what_is_too_large_is_refused_before_it_takes_memory() {
     const KIB: u64 = 400_000;

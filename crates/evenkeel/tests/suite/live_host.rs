@@ -1,4 +1,5 @@
-//! Gives one test at a time the machine that runs the tests: a sysctl to change, and a separate journal. Everything is restored at the end.
+//! Gives the machine that runs the tests to one test at a time: a sysctl to change, and a separate journal.
+//! At the end, everything is restored.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +9,8 @@ use evenkeel_testkit::{HostLock, skipped};
 
 pub(crate) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 
-/// This machine, which only one test may use at a time. The value of the sysctl is restored at the end, even after a failure.
+/// This machine, which only one test at a time may use.
+/// At the end, `Drop` restores the value of the sysctl, even after a failure.
 pub(crate) struct Live {
     _host: HostLock,
     pub(crate) folder: tempfile::TempDir,
@@ -16,7 +18,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// `None`, with a printed skip, if this user may not change the machine.
+    /// Prints a skip and returns `None` if this user may not change the machine.
     pub(crate) fn take() -> Option<Live> {
         let host = HostLock::take();
         let before = fs::read_to_string(SWAPPINESS).unwrap();
@@ -51,7 +53,7 @@ impl Live {
         if self.before.trim() == "17" { "18" } else { "17" }
     }
 
-    /// The process number of the watchdog of this journal's change; none without a watchdog.
+    /// The process number of the watchdog of this journal's change; `None` without a watchdog.
     pub(crate) fn watchdog(&self) -> Option<u32> {
         let state = self.state().display().to_string();
         fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {

@@ -1,5 +1,6 @@
-//! Tests the program as users see it: command lines in, exit codes and text out. The results are the same on every machine under any load.
-//! Tests that measure the machine are in `tests/live/`. The data is in `host.txt` and `snapshots/`; `UPDATE_EXPECT=1` rewrites the latter.
+//! Tests the program from the user's side: command lines in, exit codes and text out.
+//! The results are the same on every machine under any load. Tests that measure the machine are in `tests/live/`.
+//! The data is in `host.txt` and `snapshots/`; `UPDATE_EXPECT=1` rewrites the snapshots.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 

@@ -1,4 +1,4 @@
-//! `evenkeel mcp` as a client sees it: the real process, with messages on standard input and output.
+//! Tests `evenkeel mcp` from a client's side: the real process, with messages on standard input and output.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::schemas;
 use crate::support::Scene;
 
-/// The time limit for a hang. No result depends on it.
+/// The time limit that detects a hang. No result depends on it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A client with its server.

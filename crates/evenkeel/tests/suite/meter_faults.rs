@@ -1,4 +1,4 @@
-//! Tests meters that are killed while they measure, and meters on a captured machine.
+//! Tests meters that a signal kills while they measure, and meters on a captured machine.
 
 use std::process::{Child, Stdio};
 
@@ -45,7 +45,8 @@ fn killed_it_leaves_nothing_changed(line: &str) {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{line} leaves a file");
 }
 
-/// Whether a meter has begun to measure. By then it handles signals, and has used some CPU time or all of its threads sleep.
+/// Whether a meter has begun to measure.
+/// At that point it handles signals, and has used some CPU time or all of its threads sleep.
 fn is_at_work(meter: &Child) -> bool {
     const SIGTERM: u32 = 15;
     let pid = meter.id();

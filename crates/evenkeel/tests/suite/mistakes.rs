@@ -1,10 +1,11 @@
-//! Typical mistakes of a newcomer. Each message says what, where, why and what to do, and names no hidden command.
+//! Tests typical mistakes of a newcomer.
+//! Each message says what, where, why and what to do, and names no hidden command.
 
 use expect_test::expect_file;
 
 use crate::support::{HOST, Scene};
 
-/// None of them depends on the machine or on the user.
+/// No line depends on the machine or on the user.
 const LINES: &[&str] = &[
     "frobnicate",
     "auditt",

@@ -1,5 +1,5 @@
-//! Passes mutated captures to every form of inspect and audit, and mutated files of every format to their readers. Each gives an answer or
-//! an error, and never a panic. The kernel limits CPU time and address space.
+//! Passes mutated captures to every form of inspect and audit, and mutated files of every format to their readers.
+//! Each gives an answer or an error, and never a panic. The kernel limits CPU time and address space.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
@@ -10,7 +10,8 @@ use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated, mutated_file};
 
 use crate::fuzz_targets::{QUEUES, TARGETS, corpus, take};
 
-/// The default number of captures. Only one in [`ONE_IN`] of a requested number is tried, because each starts the program in every form.
+/// The default number of captures.
+/// The test tries only one in [`ONE_IN`] of a requested number, because each capture starts the program in every form.
 const MUTATIONS: u64 = 600;
 const ONE_IN: u64 = 50;
 
@@ -40,7 +41,8 @@ fn every_form_of_answer_is_given_or_refused() {
     for seed in 0..asked(MUTATIONS) / ONE_IN {
         fs::write(file.path(), mutated(&hosts, &mut Chance(seed.wrapping_mul(ONE_IN)))).unwrap();
         for form in FORMS {
-            // The limits are 512 MiB of address space, and one second of CPU time, after which the kernel sends SIGXCPU.
+            // The limits are 512 MiB of address space, and one second of CPU time.
+            // After one second, the kernel sends SIGXCPU.
             let mut program = Command::new("sh");
             program.args([
                 "-c",
@@ -61,22 +63,24 @@ fn every_form_of_answer_is_given_or_refused() {
     assert!(answers > refusals, "{answers} answers, {refusals} refusals");
 }
 
-/// The default number of files that the readers get. `make lab` gives them a million.
+/// The default number of files for the readers. `make lab` uses a million files.
 const FILES: u64 = 2000;
-/// The default number of files that the commands get, times [`ONE_IN`], because each command starts the program.
+/// The default number of files for the commands, times [`ONE_IN`], because each command starts the program.
 const FILES_FOR_COMMANDS: u64 = 6000;
-/// The number of files that one process reads. The CPU time of a process is limited.
+/// The number of files that one process reads, because the CPU time of a process is limited.
 const FILES_A_PROCESS: u64 = 20_000;
-/// The limit of CPU time for one file. No file has more than 64 KiB, and even a debug build needs at most a tenth of this.
+/// The limit of CPU time for one file.
+/// No file has more than 64 KiB, and even a debug build needs at most a tenth of this limit.
 const CPU_NS_MAX: u64 = 2_000_000_000;
-/// The limit of CPU time for all files of a process, in seconds. It ends a reader that hangs. In the longest run, no process used a
-/// twentieth of it.
+/// The limit of CPU time for all files of a process, in seconds. It ends a reader that hangs.
+/// In the longest run, no process used a twentieth of this limit.
 const CPU_S_MAX: u64 = 2000;
-/// The limit of the address space. Before any file is read, the test program has mapped about 300 MiB.
+/// The limit of the address space. Before it reads any file, the test program has mapped about 300 MiB.
 const ADDRESS_SPACE_KIB: u64 = 1 << 20;
 
-/// For each format, the commands that read such a file. Whatever the file contains, they change nothing on this machine. `FILE` stands for
-/// the path of the file. If the format is binary, each character of the corpus stands for a byte.
+/// The commands that read a file of each format.
+/// Whatever the file contains, the commands change nothing on this machine. `FILE` stands for the path of the file.
+/// If the format is binary, each character of the corpus stands for a byte.
 const COMMANDS: [(&str, &str); 15] = [
     ("capture", "inspect --json --host FILE"),
     ("card", "measure compare FILE FILE"),
@@ -95,7 +99,8 @@ const COMMANDS: [(&str, &str); 15] = [
     ("ticks", "measure ticks --recording FILE"),
 ];
 
-/// The variable that names the file in which a reader writes what it currently reads. A process with this variable is a reader.
+/// The environment variable that names the file in which a reader writes what it currently reads.
+/// A process with this variable is a reader.
 const AT: &str = "EVENKEEL_MUTATIONS_AT";
 const FROM: &str = "EVENKEEL_MUTATIONS_FROM";
 const TO: &str = "EVENKEEL_MUTATIONS_TO";

@@ -1,5 +1,5 @@
-//! Today's program continues sessions and a search that the program of 2026-11-24 began. Each was cut off in the middle of a line. The
-//! resumed runs must give the same results as that program.
+//! The current program continues sessions and a search that the program of 2026-11-24 began.
+//! Each file ends in the middle of a line. The resumed runs must give the same results as the old program.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn ratio(effect: &Value) -> String {
     format!("{:.9}", effect["ratio"].as_f64().unwrap())
 }
 
-/// How many windows of pairs are in the complete lines of a session.
+/// The number of windows of pairs in the complete lines of a session.
 fn windows_of(session: &str) -> usize {
     let lines = session.lines().filter(|line| line.starts_with("{\"pair\":[") && line.ends_with("]}"));
     lines.map(|line| serde_json::from_str::<Value>(line).unwrap()["pair"].as_array().unwrap().len()).sum()

@@ -49,7 +49,7 @@ fn an_answer_that_can_not_be_written_is_an_error() {
     }
 }
 
-/// Regression: the message was "not possible here", although everything was changed.
+/// Regression: the message was "not possible here", although evenkeel had changed everything.
 #[test]
 fn a_change_whose_answer_can_not_be_written_says_that_it_is_made() {
     let scene = Scene::new();

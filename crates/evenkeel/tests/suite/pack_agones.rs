@@ -24,7 +24,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// The definitions by kind. As on an API server with strict validation, they refuse fields that they do not name.
+/// The definitions by kind. Like an API server with strict validation, they refuse fields that they do not name.
 fn definitions() -> BTreeMap<String, Validator> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/agones/definitions.json");
     let list: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -58,7 +58,7 @@ fn faults(definition: &Validator, object: &Value) -> Vec<String> {
     definition.iter_errors(object).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
-/// Command lines that lead to every form of the objects.
+/// Command lines that produce every form of the objects.
 fn lines() -> Vec<String> {
     let base = "pack agones sessions.csv --session arena --image registry.example/arena:1.4";
     let mut lines: Vec<String> = vec![
@@ -95,14 +95,14 @@ fn manifests_follow_the_definitions_of_agones() {
             assert_eq!(faults(&definitions["FleetAutoscaler"], autoscaler), [""; 0], "{line}: {autoscaler:#}");
             assert_eq!(autoscaler["spec"]["fleetName"], fleet["metadata"]["name"], "{line}");
         }
-        // The game server that Agones makes from the template must be valid by its own definition, too.
+        // The game server that Agones creates from the template must also be valid by its own definition.
         let game_server = json!({"apiVersion": "agones.dev/v1", "kind": "GameServer", "metadata": {"name": "x"}, "spec": fleet["spec"]["template"]["spec"]});
         assert_eq!(faults(&definitions["GameServer"], &game_server), [""; 0], "{line}");
     }
     assert_eq!(autoscalers, 5);
 }
 
-/// The definitions refuse one wrong field or value at every place of an object.
+/// At every place of an object, the definitions refuse a wrong field or value.
 #[test]
 fn a_wrong_field_anywhere_is_noticed() {
     let (scene, definitions) = (scene(), definitions());
@@ -111,7 +111,7 @@ fn a_wrong_field_anywhere_is_noticed() {
     for (kind, object) in [("Fleet", &answer["fleet"]), ("FleetAutoscaler", &answer["autoscaler"])] {
         assert_eq!(faults(&definitions[kind], object), [""; 0]);
         for place in objects(object, "") {
-            // A test of the fleet crate checks the pod, against the types of Kubernetes.
+            // A test of the fleet crate checks the pod against the types of Kubernetes.
             if place.starts_with("/spec/template/spec/template") || place.ends_with("/counters") {
                 continue;
             }
@@ -206,7 +206,7 @@ fn what_is_not_known_is_said() {
     );
     let known = missing(&format!("--capacity capacity.json {DEMAND}"));
     assert_eq!(known["known"]["sessions"], 9, "4 in 120 s on average: {known}");
-    // No number of sessions is proven, so the requests come from the need.
+    // No number of sessions is proven, so the requests are computed from the need.
     scene.write("unproven.json", CAPACITY.replace("\"at_least\": 12", "\"at_least\": 0"));
     let (_, answer) = scene.json("pack agones --capacity unproven.json --image a");
     assert_eq!((&answer["size"]["cpus_by"], &answer["size"]["cpu_millis"]), (&"need".into(), &286.into()));
@@ -223,7 +223,7 @@ fn wrong_input_is_refused_with_a_hint() {
         expect![[r#"
         exit code 2
         -- stderr
-        error: failed to render sessions.csv for Agones: it has 2 rows, and a Fleet is of one
+        error: failed to render sessions.csv for Agones: it has 2 rows, but a Fleet needs exactly one
         hint: name one with --session: arena, lobby
     "#]],
     );
@@ -323,8 +323,8 @@ fn a_name_that_is_no_label_needs_another() {
     assert_eq!((code, &answer["session"]), (0, &"a: {b}".into()));
 }
 
-/// The commands in docs/packing.md work with the page's table and an answer of `capacity`. The first command prints the manifest on the
-/// page.
+/// The commands in docs/packing.md work with the page's table and an answer of `capacity`.
+/// The first command prints the manifest on the page.
 #[test]
 fn the_documents_commands_run() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/packing.md")).unwrap();

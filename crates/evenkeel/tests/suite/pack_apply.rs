@@ -1,5 +1,5 @@
-//! Tests `pack apply`: rehearsed on a captured machine, from the plan to the revert; with invalid saved plans; and its script, on a root of
-//! plain files.
+//! Tests `pack apply`: on a captured machine, from the plan to the revert;
+//! with invalid saved plans; and its script, on a root of plain files.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ const TABLE: &str = "session,count,cpus,memory_mib,unit,cpu_weight\n\
                      arena,3,0.12,30,arena@{n}.service,200\nlobby,1,0.40,80,lobby.service,\n";
 const UNITS: [&str; 4] = ["arena@1", "arena@2", "arena@3", "lobby"];
 
-/// A captured machine with four nodes. systemd has the units, and manages control groups of version 2.
+/// A captured machine with four nodes. Its systemd has the units, and manages control groups of version 2.
 fn machine(controllers: &str) -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts/qemu-4-nodes-6.1.txt");
     let text = std::fs::read_to_string(file).unwrap();
@@ -76,7 +76,8 @@ fn services_get_their_cpus_and_lose_them_again() {
     assert_eq!((code, &verified["drift"], &verified["holds"]), (7, &json!([]), &4.into()));
     assert_eq!(verified["pending"][0]["todo"], "systemctl start arena@1.service");
 
-    // If somebody removes a drop-in, that is drift. The command that repairs it has the options of the first one.
+    // If somebody removes a drop-in, `verify` reports drift.
+    // The command that repairs it has the options of the first command.
     let first = "/etc/systemd/system/arena@1.service.d/91-evenkeel-pack.conf";
     let lines: Vec<&str> = after.lines().collect();
     let at = lines.iter().position(|line| line.starts_with(first)).unwrap();

@@ -1,5 +1,6 @@
-//! `pack run`, on this machine: sessions that are started on their CPUs and end with it, and processes that are placed and put back. After a
-//! signal, and after a kill.
+//! Tests `pack run` on this machine:
+//! sessions that it starts on their CPUs and ends, and processes that it places and puts back.
+//! Also tests it after a signal, and after a kill.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,10 +10,10 @@ use serde_json::Value;
 
 use crate::support::{Scene, Seen};
 
-/// A line that works on every machine: two sessions that need little CPU time.
+/// A command line that works on every machine: two sessions that need little CPU time.
 const LINE: &str = "pack run sessions.csv --system-cpus 0 --interrupt-cpus share --load-max 1 --cpu-sets one";
 
-/// Writes its arguments and its CPUs into a file, and then continues to run.
+/// A server that writes its arguments and its CPUs into a file, and then continues to run.
 const SERVER: &str = "echo $1 $2 > new-$1\n\
     while read line; do case $line in Cpus_allowed_list*) echo \"$line\" >> new-$1;; esac; done < /proc/self/status\n\
     echo $$ >> new-$1\n/bin/mv new-$1 out-$1\nexec /bin/sleep 600\n";
@@ -37,7 +38,7 @@ fn spawn(scene: &Scene, line: &str) -> Child {
     scene.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// A process that may use all CPUs that this one may use.
+/// A process that may use the same CPUs as this process.
 fn sleeper() -> Child {
     let mut command = Command::new("/bin/sleep");
     command.arg("600").stdin(Stdio::null());
@@ -116,7 +117,8 @@ fn processes_that_run_are_placed_and_put_back() {
         let sleepers = [sleeper(), sleeper()];
         let before = thread::affinity_of(sleepers[0].id()).unwrap();
         let pids = sleepers.each_ref().map(|one| one.id());
-        // On a machine with one CPU, the test can't see that a process was placed, but only that it is as before.
+        // On a machine with one CPU, the test can't see that a process was placed.
+        // It can only see that the process is as before.
         let child = spawn(&scene, &format!("{LINE} --pid {},{}", pids[0], pids[1]));
         let has_one = |pid: &u32| thread::affinity_of(*pid).unwrap().len() == 1;
         wait_until("both are placed", || pids.iter().all(has_one));
@@ -154,7 +156,7 @@ fn what_can_not_run_is_named() {
         let seen = scene.run(&line);
         assert!(seen.code == code && seen.stderr.contains(&expected), "{line}: {seen}");
     }
-    // The first process was placed before the program noticed that the second one is missing.
+    // evenkeel placed the first process before it noticed that the second process was missing.
     assert_eq!(thread::affinity_of(one.id()).unwrap(), before);
     let mut one = one;
     one.kill().unwrap();

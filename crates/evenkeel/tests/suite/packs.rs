@@ -7,8 +7,8 @@ use crate::support::Scene;
 const TABLE: &str = "\u{feff}session,count,cpus,tick_hz,work_us_p99,memory_mib,cache_kib,packets_per_s\r\n\
                      arena,12,0.12,60,5000,30,512,1200\r\nlobby,2,0.40,20,,80,,400\r\n\r\nbots,1,1.3,,,150,,\r\n";
 
-/// Machines with one CPU, with four nodes, with 128 CPUs, with isolated CPUs, without second threads, of Arm, and with two nodes and
-/// siblings.
+/// Machines with one CPU, with four nodes, with 128 CPUs, with isolated CPUs,
+/// without second threads, of Arm, and with two nodes and siblings.
 const HOSTS: [&str; 7] = [
     "qemu-1cpu-6.1",
     "qemu-4-nodes-6.1",
@@ -83,7 +83,8 @@ fn options_bound_the_load_and_move_the_interrupts() {
     }
 }
 
-/// The packets need ten times the capacity of the CPU that serves the network. All sessions have places, but the plan does not work.
+/// The packets need ten times the capacity of the CPU that serves the network.
+/// All sessions have places, but the plan does not work.
 #[test]
 fn packets_that_no_cpu_can_serve_are_no_success() {
     let scene = scene();
@@ -107,7 +108,7 @@ fn the_page_shows_the_bound_of_the_cpu_and_one_line_for_all() {
     assert!(page.contains("(bound 0.35)") && page.contains("taskset --cpu-list 0 COMMAND"), "{page}");
     let page = scene.run(&format!("pack plan sessions.csv {}", host("qemu-4-nodes-6.1"))).stdout;
     assert!(page.contains("taskset --cpu-list CPUS COMMAND, with the CPUs of its line"), "{page}");
-    // The session has three threads, each at the bound, and does not get three CPUs for itself.
+    // The session has three threads, each at the bound, and does not get three separate CPUs.
     scene.write("wide.csv", "cpus,packets_per_s\n2.1,10\n");
     let (code, answer) = scene.json(&format!("pack plan wide.csv {}", host("qemu-128cpu-6.1")));
     assert_eq!((code, &answer["load"]), (0, &0.7.into()));
@@ -136,7 +137,7 @@ fn a_wrong_table_is_an_error_that_names_the_line() {
         assert!(seen.code == 2 && seen.stderr.contains(expected), "{table:.40}: {seen}");
         assert!(!seen.stderr.contains('\u{1b}'), "{seen}");
     }
-    // These extreme values are valid: there is a plan, but some sessions have no place.
+    // These extreme values are valid: evenkeel computes a plan, but some sessions have no place.
     scene.write("wrong.csv", "cpus,count,memory_mib,cache_kib,tick_hz,work_us_p99,packets_per_s\n1e-300,9000,1e-300,1e9,1e-9,1e-9,1e9\n9999,1,1e9,1e9,1e4,1e9,1e9\n");
     assert_eq!(scene.run(&format!("pack plan wrong.csv {host}")).code, 1);
 }

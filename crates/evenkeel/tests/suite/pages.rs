@@ -1,4 +1,4 @@
-//! Compares the output of the commands that read, for one captured machine, as text and as JSON, and their help.
+//! Compares the output of the reading commands for one captured machine, as text and as JSON, and their help.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn pages_of_a_captured_machine() {
     check("explain thp.enabled --host host.txt --json", expect_file!["snapshots/explain-knob.json"]);
 }
 
-/// If the cloud is unknown, the reason must not be just a path that does not exist.
+/// If the cloud is unknown, the reason must be more than a missing path.
 #[test]
 fn a_machine_without_a_vendor_has_an_unknown_cloud() {
     let scene = Scene::new();
@@ -44,7 +44,7 @@ fn a_machine_without_a_vendor_has_an_unknown_cloud() {
     }
 }
 
-/// Counters are added to the answer, and nothing else changes. The capture also has what `explain` reads.
+/// The option only adds counters to the answer. The capture also contains the files that `explain` reads.
 #[test]
 fn counters_are_shown_on_request() {
     let scene = Scene::new();
@@ -64,7 +64,8 @@ fn help_of_every_command() {
     let help = scene.run("--help").stdout;
     let mut all = help.clone();
     let commands = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
-    // The name of a command begins in the third column. The rest of a description begins further to the right.
+    // The name of a command begins in the third column.
+    // The continued lines of a description begin further to the right.
     let names = commands.lines().filter(|line| line.chars().nth(2).is_some_and(|letter| letter != ' '));
     for name in names.map(|line| line.split_whitespace().next().unwrap()).filter(|name| *name != "help") {
         let seen = scene.run(&format!("{name} --help"));
@@ -74,7 +75,7 @@ fn help_of_every_command() {
     expect_file!["snapshots/help.txt"].assert_eq(&all);
 }
 
-/// Every captured machine of the collection, and the one in [`HOST`](crate::support::HOST).
+/// Every captured machine of the collection, and the machine in [`HOST`](crate::support::HOST).
 pub(crate) fn hosts() -> Vec<(String, String)> {
     let mut hosts = vec![("host.txt".to_owned(), crate::support::HOST.to_owned())];
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts")).into_iter().flatten() {
@@ -142,7 +143,7 @@ fn the_commands_that_audit_prints_are_understood() {
 #[test]
 fn findings_fail_on_request() {
     let scene = Scene::new();
-    // A machine without swap, ENA or deep idle states has fewer findings. Here, some facts are missing too.
+    // A machine without swap, ENA or deep idle states has fewer findings. Some of its facts are missing too.
     scene.write("bare.txt", "evenkeel-capture 1\n/proc/swaps = Filename Type Size Used Priority\nend\n");
     let table =
         [("host.txt", "set", 1), ("host.txt", "unknown", 1), ("bare.txt", "set", 1), ("bare.txt", "unknown", 1)];
@@ -215,8 +216,8 @@ fn every_command_has_a_manual_page_however_deep() {
     assert!(seen.code == 2 && seen.stderr.contains("\"profile nothing\"; `evenkeel profile --help`"), "{seen}");
 }
 
-/// Tests `--help` of every command at two widths of a terminal: it is short enough to read, and no line is longer than the terminal is
-/// wide.
+/// Tests `--help` of every command at two widths of a terminal:
+/// it is short enough to read, and no line is wider than the terminal.
 #[test]
 fn help_fits_narrow_and_wide_terminals() {
     let scene = Scene::new();
@@ -266,7 +267,7 @@ fn help_fits_narrow_and_wide_terminals() {
     }
 }
 
-/// At every width the words are the same, no word is split, and an example of several lines is still one command.
+/// At every width, the words are the same, no word is split, and an example of several lines is still one command.
 #[test]
 fn help_of_every_command_breaks_no_word_and_no_option() {
     let scene = Scene::new();
@@ -290,7 +291,7 @@ fn help_of_every_command_breaks_no_word_and_no_option() {
                 let is_whole =
                     line.trim_end_matches(" \\").trim().split(" -").count() <= 2 && line.contains("evenkeel");
                 assert!(line.chars().count() <= columns || is_whole, "{command:?} at {columns}: {line:?}");
-                // If a line ends with a backslash, the next one continues the command.
+                // If a line ends with a backslash, the next line continues the command.
                 let goes_on = line.ends_with(" \\");
                 assert!(!goes_on || lines[at + 1].starts_with("      "), "{command:?} at {columns}: {line:?}");
             }

@@ -152,7 +152,7 @@ fn an_invalid_recording_is_refused_with_the_position() {
     }
 }
 
-/// A pipe can be read only once, so the format must be recognized from what is already read.
+/// evenkeel can read a pipe only once, so it must recognize the format from the bytes that it has already read.
 #[test]
 fn what_comes_through_a_pipe_is_read_as_the_file_is() {
     let scene = scene();

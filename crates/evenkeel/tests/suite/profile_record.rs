@@ -1,4 +1,5 @@
-//! Tests `profile record` as a process: its files after a kill, and the function names of a program that no longer exists.
+//! Tests `profile record` as a process: its files after a kill,
+//! and the function names of a program that no longer exists.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -36,7 +37,7 @@ fn evenkeel(folder: &Path) -> Command {
     program
 }
 
-/// The answer of a recording. None if the user may not record; then the test is skipped.
+/// The answer of a recording. `None` if the user may not record; then the test is skipped.
 fn answer(output: &Output) -> Option<Value> {
     if output.status.code() == Some(3) {
         skipped(String::from_utf8_lossy(&output.stderr));
@@ -66,7 +67,7 @@ fn share(folder: &Path, options: &[&str]) -> f64 {
 
 #[test]
 fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
-    // With a build ID and without one. Without one, the cached names are valid only for this recording.
+    // Test with a build ID and without one. Without a build ID, the cached names are valid only for this recording.
     for flags in [["-g", "-Wl,--build-id"], ["-g", "-Wl,--build-id=none"]] {
         let folder = tempfile::tempdir().unwrap();
         compiled(folder.path(), &flags);
@@ -76,7 +77,7 @@ fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
         let user = &answer["names"]["user"];
         assert!(answer["names"]["missed"].is_null() && user["frames"].as_u64() > Some(10), "{answer:#}");
         let there = share(folder.path(), &["--no-cache"]);
-        // The other samples are from the start of the program.
+        // The other samples come from the start of the program.
         assert!(there > 0.5, "{there}");
         std::fs::remove_file(folder.path().join("program")).unwrap();
         let (without, with) = (share(folder.path(), &["--no-cache"]), share(folder.path(), &[]));
@@ -88,12 +89,13 @@ fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
 fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     compiled(folder.path(), &["-g", "-Wl,--build-id"]);
-    // The program was mapped before the recording began, so the kernel writes no record of the mapping.
+    // The kernel mapped the program before the recording began, so it writes no record of the mapping.
     let program = Running(Command::new("./program").arg("on").current_dir(folder.path()).spawn().unwrap());
     until("the program is at work", || cpu_ns(program.0.id()) > 10_000_000);
     let pid = program.0.id();
     let mut is_recorded = false;
-    // The file exists slightly before the first sample. If the machine pauses then, a short recording may have no samples.
+    // The file appears slightly before the first sample.
+    // If the machine pauses in between, a short recording may have no samples.
     until("something is recorded", || match recorded_for_a_moment(folder.path(), pid) {
         None => true,
         Some(answer) => {
@@ -122,7 +124,7 @@ fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
     assert!(detail.is_some_and(|detail| detail.starts_with("its build id is ")), "{unnamed:#?}");
 }
 
-/// A running program, which is killed when the test ends.
+/// A running program. Dropping it kills the program.
 struct Running(Child);
 
 impl Drop for Running {
@@ -133,7 +135,8 @@ impl Drop for Running {
     }
 }
 
-/// Records a working process until it has used some CPU time, and then ends the recording by a signal. None if the user may not record.
+/// Records a working process until the process has used some CPU time, and then ends the recording by a signal.
+/// `None` if the user may not record.
 fn recorded_for_a_moment(folder: &Path, pid: u32) -> Option<Value> {
     let record = ["profile", "record", "--hz", "1000", "--output", "x.data", "--json", "--no-cache", "--pid"];
     let recorder = recorder(folder, &record, pid);

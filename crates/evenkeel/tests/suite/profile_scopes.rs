@@ -1,4 +1,5 @@
-//! Tests `profile scopes` without a recording. Then it is not known how long threads were switched out, and evenkeel does not guess it.
+//! Tests `profile scopes` without a recording.
+//! Then evenkeel does not know how long threads were switched out, and does not guess it.
 
 use std::process::Command;
 
@@ -12,7 +13,7 @@ static CUT: Scope = Scope::new("work, sleep, work");
 static SLEEP: Scope = Scope::new("sleep");
 
 const MS: u64 = 1_000_000;
-/// How often each scope is entered.
+/// How often the thread enters each scope.
 const TURNS: u64 = 6;
 
 fn work(ns: u64) {

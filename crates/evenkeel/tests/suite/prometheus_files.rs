@@ -1,5 +1,5 @@
-//! Tests the files for Prometheus that we ship: rules with their tests, and examples of service discovery. The tests of `serve` check that
-//! the metrics exist.
+//! Tests the files for Prometheus that evenkeel ships: rules with their tests, and examples of service discovery.
+//! The tests of `serve` check that the metrics exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use crate::support::Scene;
 
 const TOKEN: &str = "0123456789abcdefghij";
 
-/// Each alert has a test in which it fires. Each recorded series that a dashboard or a rule uses has a rule.
+/// Each alert has a test in which the alert fires.
+/// Each recorded series that a dashboard or a rule uses has a recording rule.
 #[test]
 fn rules_are_tested() {
     let read = |name: &str| fs::read_to_string(folder().join(name)).unwrap();
@@ -68,8 +69,8 @@ fn scrape_examples_name_hosts_and_groups() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     for (name, labels, instance) in LABELS {
         let text = example(name);
-        // The Prometheus of Debian lacks some kinds of discovery, and none could reach its service here. So a file provides the labels that
-        // they would find.
+        // The Prometheus of Debian lacks some kinds of discovery, and no kind could reach its service here.
+        // So a file provides the labels that the discovery would find.
         let (head, rest) = text.split_once(&format!("    {name}_configs:\n")).unwrap();
         let (_, relabel) = rest.split_once("    relabel_configs:\n").unwrap();
         let found = "    file_sd_configs: [{files: [found.yml]}]\n    relabel_configs:\n";
@@ -90,8 +91,8 @@ fn scrape_examples_name_hosts_and_groups() {
     }
 }
 
-/// The targets that `config.yml` discovers. promtool lists the targets that it finds within a given time. The test extends that time until
-/// there is a target.
+/// The targets that `config.yml` discovers. promtool lists the targets that it finds within a given time.
+/// The test extends that time until promtool finds a target.
 fn discovered(place: &Path) -> Option<Value> {
     for seconds in [2, 8, 32, 128] {
         let limit = format!("--timeout={seconds}s");
@@ -110,7 +111,7 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/prometheus")
 }
 
-/// The output of promtool. `None`, with a printed skip, if promtool is not installed.
+/// The output of promtool. Prints a skip and returns `None` if promtool is not installed.
 fn promtool(words: &[&str], place: &Path) -> Option<Output> {
     let output = Command::new("promtool").args(words).current_dir(place).output();
     if output.is_err() {

@@ -4,7 +4,8 @@ use expect_test::{Expect, expect, expect_file};
 
 use crate::support::Scene;
 
-/// Cities with their players, in a file as spreadsheets write it: with a byte order mark, quotes, carriage returns and an empty line.
+/// Cities with their players, in a file as spreadsheets write it:
+/// with a byte order mark, quotes, carriage returns and an empty line.
 const CITIES: &str = "\u{feff}name,Lat,Lng,players,country\r\n\"New York\",40.71,-74.01,800,US\r\nDublin,53.35,-6.26,310,IE\r\n\
                       Tokyo,35.69,139.69,280,JP\r\n\r\nSuva,-18.14,178.44,20,FJ\r\n\"São Paulo\",-23.55,-46.63,200,BR\r\n";
 

@@ -1,4 +1,5 @@
-//! The libraries are ready for a registry: each package contains the sources, a README and the licences, and nothing else.
+//! The libraries are ready for a registry:
+//! each package contains the sources, a README and the licences, and nothing else.
 //! `deploy/dist/crates.sh` also builds the packaged sources, which takes minutes.
 
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use crate::rules::{files, project, read};
 
 /// The folders of the libraries, in the order of publication.
 const LIBRARIES: [&str; 3] = ["sys", "stats", "rt"];
-/// Those categories of the registry that a library here uses.
+/// The categories of the registry that a library of this project uses.
 const CATEGORIES: [&str; 5] = ["concurrency", "game-development", "mathematics", "os::linux-apis", "science"];
 
 fn cargo(arguments: &[&str]) -> String {
@@ -35,7 +36,7 @@ fn words(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect()
 }
 
-/// Whether a package may have a file that is not a source. Cargo itself adds the first four.
+/// Whether a package may contain this file. Cargo itself adds the files of `own`.
 fn belongs(file: &str) -> bool {
     let own = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
     let ours = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
@@ -85,8 +86,8 @@ fn a_manifest_has_what_a_registry_asks_for() {
     }
 }
 
-/// A dependency on a crate of this workspace must name this version. A dev-dependency has no version, so that cargo leaves it out of the
-/// package.
+/// A dependency on a crate of this workspace must name this version.
+/// A dev-dependency has no version, so that cargo leaves it out of the package.
 #[test]
 fn dependencies_within_the_workspace_have_this_version() {
     let mut seen = 0;

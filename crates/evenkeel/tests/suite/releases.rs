@@ -1,5 +1,6 @@
-//! Tests files that earlier releases left on machines of users, from tests/fixtures/releases/VERSION. Today's program must read, verify,
-//! apply, revert, resume and report all of them. `make.sh` there writes the files of a new release.
+//! Tests files that earlier releases left on machines of users, from tests/fixtures/releases/VERSION.
+//! The current program must read, verify, apply, revert, resume and report all of them.
+//! `make.sh` in that folder writes the files of a new release.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,8 @@ fn each(check: impl Fn(&Scene, &str)) {
     }
 }
 
-/// Copies the files of a release. Sessions contain the folder in which they began, so it is replaced by the folder of the copy.
+/// Copies the files of a release.
+/// Sessions contain the folder in which they began, so the copy replaces that folder by its own.
 fn copy(from: &Path, to: &Path) {
     let here = to.to_str().unwrap().trim_end_matches('/');
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -39,7 +41,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The answer of a line that must end with this exit code.
+/// The answer of a command line that must end with this exit code.
 fn answer(scene: &Scene, release: &str, line: &str, code: i32) -> Value {
     let (ended, answer) = scene.json_of_any_format(line);
     assert_eq!(ended, code, "{release}: {line}: {answer:#}");
@@ -72,7 +74,7 @@ fn journals_are_listed_verified_and_reverted() {
             assert!(value(&before).is_some(), "{path}");
             assert_eq!(value(&after), value(&before), "{release}");
         }
-        // Today's program adds to the old journal.
+        // The current program adds to the old journal.
         let applied = answer(scene, release, "apply vm.swappiness=12 --host host.txt --state state", 0);
         assert_eq!(applied["transaction"]["id"], 3, "{release}");
     });
@@ -118,7 +120,7 @@ fn sessions_are_reported_and_resumed_to_the_same_result() {
         let verdicts = |of: &Value| [of["trials"][0]["verdict"].clone(), of["trials"][1]["verdict"].clone()];
         assert_eq!(verdicts(&whole), ["undecided", "undecided"].map(Value::from), "{release}");
         assert_eq!(verdicts(&resumed), verdicts(&whole), "{release}");
-        // The block that was lost is measured again, by the simulated server.
+        // The simulated server measures the lost block again.
         for (whole, resumed) in whole["trials"].as_array().unwrap().iter().zip(resumed["trials"].as_array().unwrap()) {
             let of = |trial: &Value| trial["effect"]["ratio"].as_f64().unwrap();
             assert!((of(resumed) / of(whole) - 1.0).abs() < 0.05, "{release}: {} {}", of(resumed), of(whole));
@@ -138,7 +140,7 @@ fn searches_are_resumed() {
                 (&"better".into(), &"whole".into()),
                 "{release}: {log}"
             );
-            // The search that was killed measures its last windows again.
+            // A killed search measures its last windows again.
             match log {
                 "tune.jsonl" => assert_eq!(ratio(&resumed), ratio(&goal["evidence"]["answer"]), "{release}"),
                 _ => assert!(

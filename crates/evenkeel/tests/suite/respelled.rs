@@ -2,7 +2,7 @@
 
 use crate::support::Scene;
 
-/// The old command line, and today's.
+/// The old command line, and the current one.
 const RESPELLED: [(&str, &str); 19] = [
     ("evenkeel prove --list-workloads", "evenkeel prove workloads"),
     ("evenkeel prove --list-workloads --json", "evenkeel prove workloads --json"),
@@ -51,7 +51,7 @@ fn an_old_spelling_is_answered_with_the_new_one() {
         let hint = format!("type: {new}\n");
         assert!(seen.code == 2 && seen.stderr.ends_with(&hint), "{old}: {seen}");
         assert_eq!(seen.stdout.is_empty(), !old.contains("--json"), "{old}: {seen}");
-        // The program must accept the new spelling. Text after `--` is not part of it.
+        // The program must accept the new spelling. Text after `--` is not part of the spelling.
         let (own, behind) = new.trim_start_matches("evenkeel").split_once(" -- ").unwrap_or((new, ""));
         let again = scene.run(&format!("{} --no-such-option -- {behind}", own.trim_start_matches("evenkeel")));
         assert!(again.stderr.contains("takes no option \"--no-such-option\""), "{new}: {again}");

@@ -1,15 +1,15 @@
-//! Tests the rules of the documents: dependencies between crates, where `unsafe` is allowed, the length of files, and that the commands and
-//! files in README and CONTRIBUTING exist.
+//! Tests the rules of the documents: dependencies between crates, where `unsafe` is allowed, the length of files,
+//! and that the commands and files in README and CONTRIBUTING exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The maximum number of lines of a file. A longer one usually has two subjects. The rule says "about 500", and this leaves room for one
-/// table.
+/// The maximum number of lines of a file. A longer file usually has two subjects.
+/// The rule says "about 500", and this limit leaves room for one table.
 const LINES_MAX: usize = 560;
 
-/// The crates that each crate may use, which are the arrows in ARCHITECTURE.md.
+/// The crates that each crate may use. These are the arrows in ARCHITECTURE.md.
 const ARROWS: [(&str, &[&str]); 16] = [
     ("sys", &[]),
     ("stats", &[]),
@@ -120,13 +120,13 @@ fn the_host_crate_cannot_write() {
 fn reading_a_host_starts_no_child_process() {
     for crate_name in ["sys", "hostfs", "host"] {
         for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
-            // Skip the two files about child processes: one prepares the programs of trials, and the other suspends a recorded program
-            // until the recorder is ready.
+            // Skip the two files about child processes: one prepares the programs of trials,
+            // and the other suspends a recorded program until the recorder is ready.
             if path.ends_with("sys/src/process.rs") || path.ends_with("sys/src/suspended_child.rs") {
                 continue;
             }
             let text = read(&path);
-            // A test may start programs, for the code under test.
+            // A test may start programs for the code under test.
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             assert!(!code.contains("Command::new"), "{} starts a process", path.display());
         }
@@ -163,8 +163,9 @@ fn files_have_one_subject_each() {
     }
 }
 
-/// The folder separates tests from live checks. Every program is linked separately, so a crate has one of each, and at most one more for
-/// tests that need their own process.
+/// The folder separates tests from live checks. Cargo links every test program separately.
+/// So a crate has one program of tests and one of live checks,
+/// and at most one more for tests that need their own process.
 #[test]
 fn a_crate_has_one_program_of_tests_and_one_of_live_checks() {
     for entry in std::fs::read_dir(project().join("crates")).unwrap() {
@@ -323,14 +324,14 @@ const WITHOUT_STATE: [(&str, &str, &str); 14] = [
     ("suite/this_machine.rs", "revert", "refused before it looks for one: the program has borrowed rights"),
 ];
 
-/// What a test left in root's own state directory would affect every later command on the machine.
+/// Data that a test leaves in root's own state directory would affect every later command on the machine.
 #[test]
 fn tests_that_open_a_journal_name_its_directory() {
     let folder = project().join("crates/evenkeel/tests");
     let (mut seen, mut exempt) = (0, BTreeSet::new());
     for file in files(&folder, "rs").into_iter().filter(|file| !file.ends_with("rules.rs")) {
         let (name, text) = (file.strip_prefix(&folder).unwrap().display().to_string(), read(&file));
-        // If a file has one of these, its helpers add `--state` to each line.
+        // If a file contains one of these texts, its helpers add `--state` to each line.
         let ways = [
             ".arg(\"--state\")",
             "[\"--state\".into()",

@@ -1,9 +1,11 @@
-//! The files of a crate must not form a circle: no two files may need each other, directly or not.
+//! The files of a crate must not form a circle: no two files may need each other, directly or indirectly.
 //!
-//! A file needs another one if its code names an item of that file: in a `use` line, in a path, or in the arguments of a macro. Names are
-//! followed through re-exports to the file that defines the item. So a parent that only re-exports items of its children does not need
-//! them. A method counts for the file that defines it, if it is called as `Type::function` or on `self`. Other method calls are not
-//! detected. Tests, comments and strings do not count.
+//! A file needs another file if its code names an item of that file:
+//! in a `use` line, in a path, or in the arguments of a macro.
+//! The test follows names through re-exports to the file that defines the item.
+//! So a parent that only re-exports items of its children does not need them.
+//! A method counts for the file that defines it, if the code calls it as `Type::function` or on `self`.
+//! The test does not detect other method calls. Tests, comments and strings do not count.
 
 mod modules;
 
@@ -13,14 +15,14 @@ use std::path::{Path, PathBuf};
 use self::modules::Modules;
 use crate::rules::{files, project, read};
 
-/// Files that all need each other, directly or not, and the shortest circle of them.
+/// Files that all need each other, directly or indirectly, and the shortest circle of them.
 #[derive(Debug)]
 struct Circle {
     files: BTreeSet<PathBuf>,
     shortest: String,
 }
 
-/// The circles of a crate. `root` is the path of its root file, below the folder of the sources.
+/// The circles of a crate. `root` is the path of its root file, relative to the folder of the sources.
 fn circles(sources: &BTreeMap<PathBuf, String>, root: &Path) -> Vec<Circle> {
     let graph = Modules::new(sources, root).graph();
     let reached: BTreeMap<&Path, BTreeMap<&Path, &Path>> =
@@ -38,7 +40,7 @@ fn circles(sources: &BTreeMap<PathBuf, String>, root: &Path) -> Vec<Circle> {
     found
 }
 
-/// The files that this file needs, directly or not. Each has its predecessor on a shortest path.
+/// The files that this file needs, directly or indirectly. Each has its predecessor on a shortest path.
 fn reached<'a>(graph: &'a BTreeMap<PathBuf, BTreeSet<PathBuf>>, file: &'a Path) -> BTreeMap<&'a Path, &'a Path> {
     let mut before = BTreeMap::new();
     let mut left = VecDeque::from([file]);
@@ -53,7 +55,7 @@ fn reached<'a>(graph: &'a BTreeMap<PathBuf, BTreeSet<PathBuf>>, file: &'a Path) 
     before
 }
 
-/// The shortest path from a file back to itself, made from the predecessor of each reached file.
+/// The shortest path from a file back to itself, built from the predecessor of each reached file.
 fn way_back<'a>(before: &BTreeMap<&'a Path, &'a Path>, file: &'a Path) -> Vec<&'a Path> {
     let mut way = vec![file];
     while let Some(at) = before.get(way[way.len() - 1]) {
@@ -66,7 +68,7 @@ fn way_back<'a>(before: &BTreeMap<&'a Path, &'a Path>, file: &'a Path) -> Vec<&'
     way
 }
 
-/// The sources of a crate: for each file, its path below `src`, and its text.
+/// The sources of a crate: the path of each file below `src`, and its text.
 fn sources(of: &str) -> BTreeMap<PathBuf, String> {
     let folder = project().join("crates").join(of).join("src");
     let files = files(&folder, "rs").into_iter();
@@ -116,7 +118,7 @@ fn a_planted_circle_is_found() {
             "#[serde(with = \"super::a::with\")] pub struct B;",
         ),
         ("pub struct A; macro_rules! make { () => { $crate::b::B } }", "pub struct B; fn f() { make!(); }"),
-        // A file needs another one that defines a method which it calls on `self`.
+        // If a file calls a method on `self`, it needs the file that defines the method.
         (
             "pub struct A; impl A { fn f(&self) { self.g() } }",
             "use super::a::A; pub struct B; impl A { fn g(&self) {} }",
@@ -145,7 +147,7 @@ fn imports_without_a_circle_pass() {
         ("use crate::b::B; pub struct A;", "pub struct B; #[cfg(test)] mod tests { use crate::a::A; }"),
         ("use crate::b::B; pub struct A;", "pub struct B; #[cfg(all(test, not(loom)))] mod t { use crate::A; }"),
         ("use crate::b::B; pub struct A;", "pub struct B; #[test] fn t() { crate::a::A; }"),
-        // No circle: a local name is equal to the name of a module.
+        // No circle: a local name equals the name of a module.
         ("use crate::b::B; pub struct A;", "pub struct B; fn f(a: u8) -> u8 { a + self::g(a) }"),
         (
             "use crate::b::B; pub struct A; impl A { fn g(&self) {} }",
@@ -155,7 +157,7 @@ fn imports_without_a_circle_pass() {
         let found = planted(&[("lib.rs", lib), ("a.rs", a), ("b.rs", b)]);
         assert_eq!(found, [""; 0], "{a} {b}");
     }
-    // A file that uses an item of a child, through the parent's `pub use`, needs only the child.
+    // A file that uses an item of a child through the parent's `pub use` needs only the child.
     let parent = "mod child; mod leaf; pub use child::B; pub use leaf::*;";
     let child = "use super::Leaf; pub struct B;";
     let files = [("lib.rs", "mod a;"), ("a/mod.rs", parent), ("a/child.rs", child), ("a/leaf.rs", "pub struct Leaf;")];

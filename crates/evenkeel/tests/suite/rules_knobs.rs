@@ -1,4 +1,5 @@
-//! Everything about a knob must be in its own file. Other product code may use the types of its declaration, but never its id.
+//! A knob's own file must contain everything about the knob.
+//! Other product code may use the types of its declaration, but never its id.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -62,13 +63,13 @@ const EXEMPT: [(&str, &[&str], &str); 19] = [
     ("workload/src/workloads/tick.rs", &["process.timer_slack_ns"], "the server sets it by itself"),
 ];
 
-/// The string literals of product code. Comments, and the tests at the end of a file, are left out.
+/// The string literals of product code. Leaves out comments, and the tests at the end of a file.
 fn literals(code: &str) -> Vec<String> {
     let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let (mut found, mut rest) = (Vec::new(), code.as_str());
     while let Some((before, behind)) = rest.split_once('"') {
-        // This quotation mark is a character: '"' or b'"'.
+        // This quotation mark is part of a character literal: '"' or b'"'.
         if before.ends_with('\'') && behind.starts_with('\'') {
             rest = behind;
             continue;
@@ -99,8 +100,8 @@ fn literals(code: &str) -> Vec<String> {
     found
 }
 
-/// The knobs whose ids are in the code. An id with a dot counts as a word of a string literal. An id without a dot counts only if it is the
-/// whole literal.
+/// The knobs whose ids are in the code. An id with a dot counts as a word of a string literal.
+/// An id without a dot counts only if it is the whole literal.
 fn named(code: &str) -> BTreeSet<&'static str> {
     let literals = literals(code);
     let names = |id: &str, literal: &str| match id.contains('.') {

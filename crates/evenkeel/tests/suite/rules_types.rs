@@ -1,4 +1,5 @@
-//! Sentences must not carry data: no error of a trial is a plain text, and no code searches a text for its meaning.
+//! Sentences must not contain data for code:
+//! no error of a trial is a plain text, and no code searches a text for its meaning.
 
 use std::path::{Path, PathBuf};
 
@@ -22,11 +23,12 @@ const SEARCHES: [&str; 11] = [
     "strip_suffix",
 ];
 
-/// The usual names of errors, caveats and reasons that are sentences.
+/// The usual names of variables for errors, caveats and reasons that are sentences.
 const SENTENCES: [&str; 9] =
     ["why", "error", "caveat", "doubt", "reason", "sentence", "message", "hint", "to_string()"];
 
-/// Texts of other programs, which code may search: the file, a part of the line, and where the text is from.
+/// Texts of other programs, which code may search.
+/// Each entry has the file, a part of the line, and the origin of the text.
 const EXEMPT: [(&str, &str, &str); 11] = [
     ("change/src/owner.rs", "over boots [", "titles in journals of evenkeel 0.1, which had no owner"),
     ("change/src/owner.rs", "goes on after a boot", "the same titles"),
@@ -69,7 +71,7 @@ fn arguments(code: &str) -> Vec<&str> {
     found
 }
 
-/// Errors that are a plain text, or contain one. For each such `Result`, its value and its error.
+/// Errors that are a plain text, or contain one. Returns the value and the error of each such `Result`.
 fn text_errors(code: &str) -> Vec<String> {
     let results = code.match_indices("Result<").map(|(at, start)| arguments(&code[at + start.len()..]));
     let is_text = |error: &str| error == "String" || error.ends_with(", String)");
@@ -80,8 +82,8 @@ fn text_errors(code: &str) -> Vec<String> {
     found.collect()
 }
 
-/// Lines that search a sentence, or compare something with one. The searched text has a usual name of a sentence, or the pattern has
-/// several words.
+/// Lines that search a sentence, or compare something with a sentence.
+/// The searched text has a usual name of a sentence, or the pattern has several words.
 fn searches(code: &str) -> Vec<String> {
     // Join the lines of a chain of calls.
     let mut lines: Vec<String> = Vec::new();
@@ -118,7 +120,7 @@ fn begins_with_words(code: &str) -> bool {
     literal.trim_end().contains(' ') && literal.contains(|letter: char| letter.is_alphabetic())
 }
 
-/// The product code of a crate: for each file, its path below `crates/`, and its text without tests.
+/// The product code of a crate: the path of each file below `crates/`, and its text without tests.
 fn product(of: &str) -> Vec<(PathBuf, String)> {
     let crates = project().join("crates");
     let is_test = |path: &Path| path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests");

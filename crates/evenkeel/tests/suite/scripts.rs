@@ -1,5 +1,6 @@
-//! Tests `evenkeel script` on the machine that runs the tests. The script must change the kernel as `apply` does, and nothing when it runs
-//! again. Its undo must restore everything. The test needs root, and otherwise prints that it is skipped.
+//! Tests `evenkeel script` on the machine that runs the tests. The script must change the kernel as `apply` does.
+//! A second run must change nothing. Its undo must restore everything.
+//! The test needs root, and otherwise prints that it is skipped.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +15,8 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 const HALTPOLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
-/// The original values. Dropping this restores them in this order: a write to one of the files changes the value of the last.
+/// The original values.
+/// Dropping this restores them in this order, because a write to one of the files changes the value of the last.
 struct Before {
     _host: File,
     texts: BTreeMap<usize, (&'static str, String)>,
@@ -91,7 +93,7 @@ fn a_script_changes_the_running_kernel_and_its_undo_changes_it_back() {
     script(folder.path(), &settings);
     let first = sh(folder.path(), "it.sh");
     if first.status.code() == Some(4) {
-        eprintln!("SKIPPED: this kernel does not let itself be changed: {}", String::from_utf8_lossy(&first.stderr));
+        eprintln!("SKIPPED: this kernel refuses the changes: {}", String::from_utf8_lossy(&first.stderr));
         return;
     }
     let said = well(&first);

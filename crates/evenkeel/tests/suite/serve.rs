@@ -1,4 +1,4 @@
-//! `serve`: its answers, the clients that it refuses, and the cost of hostile clients.
+//! Tests `serve`: its answers, the clients that it refuses, and the cost of hostile clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -121,7 +121,7 @@ fn only_who_may_gets_an_answer() {
     assert!(seen.code == 4 && seen.stderr.contains("choose another address"), "{seen}");
 }
 
-/// A self-signed certificate, made by openssl for this machine. False if openssl is not installed.
+/// Creates a self-signed certificate for this machine with openssl. Returns false if openssl is not installed.
 fn certificate(scene: &Scene, name: &str) -> bool {
     let names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
     let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout"];
@@ -135,7 +135,7 @@ fn certificate(scene: &Scene, name: &str) -> bool {
     true
 }
 
-/// An independent client connects, accepts a certificate that it knows, and refuses one that it does not.
+/// An independent client connects, accepts a certificate that it knows, and refuses an unknown certificate.
 #[test]
 fn connections_are_encrypted_and_a_renewed_certificate_is_taken() {
     let scene = Scene::new();
@@ -179,7 +179,7 @@ fn connections_are_encrypted_and_a_renewed_certificate_is_taken() {
     assert_eq!(asked("one.pem", "/metrics").unwrap(), "200");
     assert!(scene.read("answer").ends_with("# EOF\n"));
     assert_eq!(asked("other.pem", "/metrics").unwrap(), "000", "no answer of a server that can't be trusted");
-    // Without TLS there is no answer, and the next client gets one.
+    // A client without TLS gets no answer, and the next client gets one.
     let mut plain = server.connect();
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut got = Vec::new();
@@ -192,7 +192,7 @@ fn connections_are_encrypted_and_a_renewed_certificate_is_taken() {
     assert_eq!(asked("other.pem", "/metrics").unwrap(), "200");
 }
 
-/// Slow and broken clients make room for others, and memory stays bounded.
+/// When slow and broken clients fill the limit, the server closes their connections for others. Memory stays bounded.
 #[test]
 fn hostile_clients_do_not_keep_others_out() {
     let scene = Scene::new();
@@ -202,7 +202,7 @@ fn hostile_clients_do_not_keep_others_out() {
     let slow: Vec<TcpStream> = (0..1000)
         .map(|_| {
             let mut stream = server.connect();
-            // Clients that had to make room refuse it.
+            // The server may already have closed this connection for another client.
             let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: loc");
             stream
         })
@@ -247,7 +247,7 @@ fn it_ends_at_a_signal_also_with_open_streams() {
     assert_eq!(code, Some(0));
 }
 
-/// Its page, as a reader uses it.
+/// Uses the page as a reader would.
 #[test]
 fn the_page_shows_what_happens_in_a_browser() {
     let Some(program) = browser::program() else { return };
@@ -262,7 +262,8 @@ fn the_page_shows_what_happens_in_a_browser() {
     browser.wait_until(&format!("{shown} !== {first}"));
     browser.wait_until("document.getElementById('cpus-text').textContent.includes('most on CPU')");
     browser.wait_until("document.getElementById('settings-text').textContent.includes('has applied no settings here')");
-    // Sessions of other tests may be there too. Its button shows its chart, and pointing at the chart reads a moment.
+    // Sessions of other tests may also be listed.
+    // The session's button shows its chart, and pointing at the chart reads a moment.
     let button = format!(
         "[...document.querySelectorAll('#servers button')].find((button) => button.textContent.startsWith('{}'))",
         session.name
@@ -276,12 +277,12 @@ fn the_page_shows_what_happens_in_a_browser() {
     browser.point("mouseMoved", at[0].as_f64().unwrap(), at[1].as_f64().unwrap());
     browser
         .wait_until("/: p50 .*, p99 .*, max .*; \\d+ late/.test(document.getElementById('lateness-text').textContent)");
-    // Every chart has something drawn on it.
+    // Every chart shows some data.
     let drawn = "(() => { const c = document.getElementById('cpus'); \
                  return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((value) => value > 0); })()";
     browser.wait_until(drawn);
 
-    // Dragging over a chart chooses a range. Escape returns to the present.
+    // Dragging over a chart selects a range. Escape returns to the present.
     let side = |browser: &mut Browser, side: &str| {
         browser.evaluate(&format!("document.getElementById('cpus').getBoundingClientRect().{side}")).as_f64().unwrap()
     };
@@ -295,7 +296,7 @@ fn the_page_shows_what_happens_in_a_browser() {
     browser.wait_until("!document.getElementById('live').hidden");
     browser.press("Escape");
     browser.wait_until("document.getElementById('live').hidden");
-    // The keyboard reads a moment too.
+    // The keyboard can also read a moment.
     browser.evaluate("document.getElementById('cpus').focus()");
     browser.press("ArrowLeft");
     browser.wait_until("document.activeElement.id === 'cpus'");
@@ -307,12 +308,12 @@ fn the_page_shows_what_happens_in_a_browser() {
     browser.wait_until("document.getElementById('status')?.textContent.startsWith('live, ') ?? false");
     assert_eq!(browser.evaluate("document.documentElement.scrollWidth <= 400"), true);
     assert_ne!(browser.evaluate(colour), light);
-    // A server that ends is shown as such.
+    // The page shows that the server has ended.
     drop(server);
     browser.wait_until("document.getElementById('status').textContent === 'no connection; trying again'");
 }
 
-/// The judgement of systemd itself about the units.
+/// systemd itself checks the units.
 #[test]
 fn the_units_are_valid() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/dist");
@@ -320,7 +321,7 @@ fn the_units_are_valid() {
     let program = env!("CARGO_BIN_EXE_evenkeel");
     for unit in ["evenkeel-serve.service", "evenkeel-serve.socket"] {
         let text = std::fs::read_to_string(folder.join(unit)).unwrap();
-        // The manual page is not installed here.
+        // The manual page is not installed on this machine.
         let text: String =
             text.lines().filter(|line| !line.starts_with("Documentation=")).map(|line| format!("{line}\n")).collect();
         scene.write(unit, text.replace("/usr/bin/evenkeel", program));
@@ -331,6 +332,6 @@ fn the_units_are_valid() {
         .output();
     let Ok(output) = verified else { return skipped("systemd-analyze is not installed (Debian: systemd)") };
     let said = String::from_utf8_lossy(&output.stderr);
-    // It also reports on other units of the machine.
+    // systemd also reports on other units of the machine.
     assert!(!said.contains("evenkeel-serve"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Tests `serve` with a real Prometheus, and the rules and the dashboard that we ship.
+//! Tests `serve` with a real Prometheus, and the rules and the dashboard that evenkeel ships.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -43,7 +43,8 @@ impl Prometheus {
     }
 }
 
-/// If many ticks are late, the shipped alert fires in a real Prometheus. Only the times that alerts wait are shortened.
+/// If many ticks are late, the shipped alert fires in a real Prometheus.
+/// The test shortens only the waiting times of alerts.
 #[test]
 fn an_alert_fires_when_ticks_are_missed() {
     if Command::new("prometheus").arg("--version").output().is_err() {
@@ -97,7 +98,7 @@ fn prometheus_scrapes_it() {
 #[test]
 fn rules_and_dashboard_use_metrics_that_exist() {
     let read = |name: &str| std::fs::read_to_string(crate::prometheus_files::folder().join(name)).unwrap();
-    // Each tick takes more than two periods, so that there are late ticks.
+    // Each tick takes more than two periods, which causes late ticks.
     let session = Session::with_work("metrics", Duration::from_millis(5), Duration::from_millis(12));
     let scene = Scene::new();
     let server = Server::start(&scene, "");

@@ -49,12 +49,13 @@ fn a_store_is_served() {
     }
     let seen = scene.run("serve --replay nowhere");
     assert!(seen.code != 0 && seen.stderr.contains("nowhere"), "{seen}");
-    // A live server says that it is not a store.
+    // A live server reports that it is not a store.
     let live = Server::start(&scene, "");
     assert!(live.get("/api/v1/replay").body.contains("\"is_stored\":false"));
 }
 
-/// The time of the first sample of [`an_hour`]. No sample is at the start of a minute, so the browser always prints the seconds.
+/// The time of the first sample of [`an_hour`].
+/// No sample is at the start of a minute, so the browser always prints the seconds.
 const FIRST_MS: u64 = 1_700_000_000_000;
 
 /// Writes a store with one sample for each minute of an hour.
@@ -78,7 +79,7 @@ fn an_hour(scene: &Scene) {
     }
 }
 
-/// The page of a store moves through it.
+/// The page can move through the store.
 #[test]
 fn the_page_moves_through_a_store_in_a_browser() {
     let Some(program) = browser::program() else { return };
@@ -98,7 +99,7 @@ fn the_page_moves_through_a_store_in_a_browser() {
              document.getElementById('status').textContent.startsWith('stored, ')"
         ));
     };
-    // Forget earlier requests, and clear the status: a page that loads nothing new leaves it empty.
+    // Forget earlier requests, and clear the status. If a page loads nothing new, the status stays empty.
     let forget = "performance.clearResourceTimings(); document.getElementById('status').textContent = '';";
     let click = |browser: &mut Browser, button: &str| {
         browser.evaluate(&format!("{forget} document.querySelector('{button}').click()"));

@@ -14,11 +14,11 @@ use evenkeel_testkit::wait_until;
 
 use crate::support::Scene;
 
-/// The time limit that detects a hang. Even a slow machine takes less.
+/// The time limit that detects a hang. Even a slow machine takes less time.
 const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const TOKEN: &str = "0123456789abcdefghij";
 
-/// A running `serve`, which is killed when the test ends.
+/// A running `serve`. Dropping it kills the process.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: String,
@@ -64,7 +64,7 @@ impl Server {
         self.ask("GET", path, "")
     }
 
-    /// Sends a request on its own connection.
+    /// Sends a request on a separate connection.
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str) -> Answer {
         let host = if headers.to_lowercase().contains("host:") { "" } else { "Host: localhost\r\n" };
         let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");

@@ -1,5 +1,6 @@
-//! Tests `prove` on servers that were not prepared for it: its messages if a server works or fails, and that no server is left if evenkeel
-//! is killed. A live check runs a whole trial on such a server.
+//! Tests `prove` on servers without preparation for evenkeel:
+//! its messages if a server works or fails, and that no server remains if evenkeel is killed.
+//! A live check runs a whole trial on such a server.
 
 use std::fs;
 use std::io::Read;
@@ -11,15 +12,17 @@ use evenkeel_sys::{process, thread};
 use crate::schemas;
 use crate::wait::until;
 
-/// Prints a line of JSON every 10 ms. One program prints all lines: to start a program for each line would take longer than a window on
-/// some machines. `$0` is an argument of that program, by which the test finds the process.
+/// Prints a line of JSON every 10 ms.
+/// One program prints all lines,
+/// because on some machines starting a program for each line would take longer than a window.
+/// `$0` is an argument of that program. The test finds the process by this argument.
 const SERVER: &str = r#"echo up; exec perl -e '$| = 1; while (1) { print qq({"rtt":{"us":50}}\n); select undef, undef, undef, 0.01 }' "$0""#;
 
-/// Options of a trial on such a server that does not end by itself. The test ends it.
+/// Options of a trial that does not end by itself. The test ends it.
 const ENDLESS: &str = "--pairs 5000 --fixed --window-ms 100 --settle 10ms --control-pairs 0 --placement free --ready-line ^up$ \
                        --json-metric rtt.us --better lower";
 
-/// A folder of its own for the state and the sessions.
+/// A separate folder for the state and the sessions.
 struct Scene {
     folder: tempfile::TempDir,
 }
@@ -35,13 +38,13 @@ impl Scene {
         // An ordinary user may change this setting, too.
         let cpu = thread::affinity().unwrap().first().unwrap();
         command.args(["prove", &format!("process.cpu_affinity={cpu}"), "--state"]).arg(self.folder.path());
-        // Folders that every user can read. The programs in other folders are not found.
+        // Folders that every user can read. The program can't find programs in other folders.
         command.args(options.split_whitespace()).args(server).env("PATH", "/usr/bin:/bin");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    /// Starts such a trial on [`SERVER`], and waits until a pair is measured.
+    /// Starts an endless trial on [`SERVER`], and waits until a pair is measured.
     fn endless(&self, options: &str, tag: &str) -> Child {
         let kept = self.kept();
         let options = format!("{options} {ENDLESS} --keep {} --", kept.display());
@@ -66,7 +69,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// The numbers of the processes that have this argument.
+/// The process numbers of the processes that have this argument.
 fn with_argument(argument: &str) -> Vec<u32> {
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let has = |pid: &u32| {

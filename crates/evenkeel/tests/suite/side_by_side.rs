@@ -10,7 +10,7 @@ const OLD: &str = include_str!("../../../trial/src/saved/tests/format-1.json");
 fn scene() -> Scene {
     let scene = Scene::new();
     scene.write("frankfurt.json", OLD);
-    // A report of the same machine with another effect.
+    // Add a report of the same machine with another effect.
     scene.write("ohio.json", OLD.replace("\"value\":1", "\"value\":9"));
     scene
 }
@@ -89,7 +89,7 @@ fn files_that_are_no_reports() {
         let expected = format!("frankfurt.json and {again} contain the same run");
         assert!(twice.code == 2 && twice.stderr.contains(&expected), "{twice}");
     }
-    // An option that would have no effect is refused.
+    // evenkeel refuses an option that would have no effect.
     for ignored in [
         "--pairs 9",
         "--workload tick",

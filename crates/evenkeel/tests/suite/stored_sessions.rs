@@ -1,5 +1,6 @@
-//! Tests the files that a trial stores, and its messages about them: also with a full disk, without space for a report or an answer, and
-//! with options that `prove resume` does not accept.
+//! Tests the files that a trial stores, and its messages about them.
+//! The cases include a full disk, a report or an answer that can't be written,
+//! and options that `prove resume` does not accept.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -11,7 +12,7 @@ use crate::scene::{Scene, json};
 #[test]
 fn a_report_that_can_not_be_written_takes_no_result_with_it() {
     let scene = Scene::new();
-    // The folder can be written to, but in place of the file there is a folder.
+    // The folder is writable, but a folder has the name of the file.
     std::fs::create_dir_all(scene.path("out/report.html")).unwrap();
     let state = scene.path("state");
     let line = "prove process.timer_slack_ns=1 --workload simulated --pairs 6 --report out";
@@ -43,7 +44,8 @@ fn kept_file(said: &str) -> Option<PathBuf> {
     rest.split([' ', '`']).next().map(PathBuf::from)
 }
 
-/// Runs a line with a limit for the size of every file, in blocks of 512 bytes. For the process, this looks like a full disk.
+/// Runs a command line with a size limit for every file, in blocks of 512 bytes.
+/// For the process, this looks like a full disk.
 fn run_on_a_full_disk(scene: &Scene, blocks: u32, line: &str) -> Output {
     let inner = scene.command(line);
     let mut command = Command::new("sh");
@@ -57,7 +59,7 @@ fn a_full_disk_is_reported_rather_than_a_stored_session() {
     let scene = Scene::new();
     let state = scene.path("state");
     let line = "prove process.timer_slack_ns=1 --workload simulated --pairs 24 --fixed --control-pairs 0 --settle 20ms --report out";
-    // At first not even the first line fits. The second time, the first pairs fit.
+    // With 0 blocks, even the first line does not fit. With 10 blocks, the first pairs fit.
     for (blocks, sessions) in [(0, 0), (10, 1)] {
         let output = run_on_a_full_disk(&scene, blocks, line);
         let (stdout, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -108,7 +110,7 @@ fn a_session_is_gone_on_with_as_it_was_begun() {
     }
 }
 
-/// A session that an older evenkeel stored does not have the arguments of its workload.
+/// A session that an older evenkeel stored does not contain the arguments of its workload.
 #[test]
 fn a_session_without_its_workload_says_what_to_add() {
     let scene = Scene::new();
@@ -162,7 +164,8 @@ fn a_command_is_not_run_because_a_session_says_so() {
     let named = format!("evenkeel prove resume foreign.jsonl --state {} -- touch started", state.display());
     assert!(said.contains("runs no command that only a file names") && said.contains(&named), "{said}");
     assert!(!scene.path("started").exists());
-    // In evenkeel's own folder, the session is trusted and its command is run. `touch` is no server, so the trial fails.
+    // evenkeel trusts a session in its own folder, and runs the session's command.
+    // `touch` is not a server, so the trial fails.
     std::fs::create_dir_all(state.join("sessions")).unwrap();
     std::fs::copy(scene.path("foreign.jsonl"), state.join("sessions/1.jsonl")).unwrap();
     assert_eq!(scene.run("prove resume").status.code(), Some(4));
@@ -218,7 +221,7 @@ fn a_run_that_failed_says_so_before_anything_else() {
     let scene = Scene::new();
     let line = "prove process.timer_slack_ns=1 --workload simulated --set script=script.json --control-pairs 0 --settle 20ms \
                 --turns 1 --json";
-    // A trial needs at least five pairs for a decision, which take ten windows. The server dies before that.
+    // A trial needs at least five pairs for a decision, which take ten windows. The server dies earlier.
     scene.script(&serde_json::json!({"events": [{"window": 8, "dies": "it ended (exit status: 3)"}]}));
     let output = scene.run(line);
     let answer = json(&output);

@@ -1,4 +1,4 @@
-//! Runs the real program in an empty directory with an empty environment, and returns what a user sees.
+//! Runs the real program in an empty directory with an empty environment, and returns the output that a user sees.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::schemas;
 
-/// The captured machine that most tests read. In a scene it is the file `host.txt`.
+/// The captured machine that most tests read. In a scene, it is the file `host.txt`.
 pub(crate) const HOST: &str = include_str!("host.txt");
 
 /// A separate directory. It is the program's current directory, so that the output contains no random path.
@@ -61,7 +61,7 @@ impl Scene {
         self.command(line).output().unwrap().into()
     }
 
-    /// Runs the command line with `--json`. The answer must be one object of format 1, and nothing else.
+    /// Runs the command line with `--json`. The output must be exactly one object of format 1.
     pub(crate) fn json(&self, line: &str) -> (i32, Value) {
         let (code, value) = self.json_of_any_format(line);
         assert_eq!(value["format"], 1, "{line}: {value:#}");

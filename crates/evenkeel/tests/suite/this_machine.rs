@@ -11,7 +11,8 @@ use evenkeel_testkit::needs_root;
 
 use crate::support::{Scene, Seen};
 
-/// How often to repeat a comparison if the machine changes during the test, for example because a CPU goes offline or memory is added.
+/// How often to repeat a comparison if the machine changes during the test,
+/// for example because a CPU goes offline or memory is added.
 const ATTEMPTS: usize = 5;
 
 const NOBODY: u32 = 65534;
@@ -29,7 +30,8 @@ fn a_capture_has_the_facts_of_the_machine() {
     assert!(taken.starts_with("evenkeel-capture 1\n# taken by evenkeel "), "{taken}");
 }
 
-/// In a container with its own network, the kernel shows the settings of the container's network, even below the host's mounted /proc.
+/// In a container with its own network, the kernel shows the settings of the container's network,
+/// even below the host's mounted /proc.
 #[test]
 fn settings_of_another_network_are_not_those_of_the_host() {
     if needs_root("a network namespace") {
@@ -61,7 +63,7 @@ fn the_environment_does_not_matter() {
     assert!((0..ATTEMPTS).any(|_| with_all() == scene.run("inspect --json").stdout));
 }
 
-/// Reading a host must start no other program: that would be slow, and would depend on what is installed.
+/// Reading a host must start no other program, because that would be slow and would depend on installed programs.
 #[test]
 fn no_source_that_reads_a_host_can_start_a_program() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -71,7 +73,7 @@ fn no_source_that_reads_a_host_can_start_a_program() {
     }
     let commands = ["inspect", "capture", "audit", "explain"];
     sources.extend(commands.map(|name| crates.join(format!("evenkeel/src/commands/{name}.rs"))));
-    // Skip the files that may start programs: for trials and their servers, and for recordings.
+    // Skip the files that may start programs, for trials and their servers, and for recordings.
     sources.retain(|path| !path.ends_with("sys/src/process.rs") && !path.ends_with("sys/src/suspended_child.rs"));
     assert!(sources.len() > 40, "{sources:?}");
     for path in sources {
@@ -119,14 +121,15 @@ fn as_nobody(scene: &Scene, program: &Path, line: &str) -> Seen {
     command.args(line.split(' ')).current_dir(scene.path("")).env_clear().uid(NOBODY).gid(NOBODY);
     loop {
         match command.output() {
-            // Until another test's forked child calls exec, it may have the copy open for writing.
+            // Another test's forked child may have the copy open for writing until the child calls exec.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
             output => return output.unwrap().into(),
         }
     }
 }
 
-/// A scene that other users can read, with a copy of the program. None, with a printed skip, if the test does not run as root.
+/// A scene that other users can read, with a copy of the program.
+/// Prints a skip and returns `None` if the test does not run as root.
 fn as_root(why: &str) -> Option<(Scene, std::path::PathBuf)> {
     if !evenkeel_sys::process::is_root() {
         eprintln!("skipped: it takes root {why}");

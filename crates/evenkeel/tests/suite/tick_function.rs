@@ -1,5 +1,6 @@
-//! Tests `--tick-function` as users type it. This process is the server. Its function is found by name, and the entries into it are
-//! recorded. Whether they are on time depends on the machine, so it is not checked.
+//! Tests `--tick-function` with the syntax that users type.
+//! This process is the server. evenkeel finds its function by name, and records the entries into it.
+//! Whether these entries are on time depends on the machine, so the test does not check it.
 
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,11 +1,13 @@
-//! Tests the drawings of `inspect --topology`: golden texts of every captured machine, and complete pictures for 1 to 128 CPUs.
+//! Tests the drawings of `inspect --topology`:
+//! golden texts of every captured machine, and complete pictures for 1 to 128 CPUs.
 
 use std::fmt::Write;
 
 use crate::audit::{captured, golden};
 use crate::support::Scene;
 
-/// Two sockets, each with four groups of eight cores that share a cache. Core N has CPU N and CPU N + 64. There are 32 queues.
+/// Two sockets, each with four groups of eight cores that share a cache. Core N has CPU N and CPU N + 64.
+/// There are 32 queues.
 fn large_machine() -> String {
     let mut text = "evenkeel-capture 1\n/sys/devices/system/cpu/online = 0-126\n".to_owned();
     text.push_str("/sys/devices/system/cpu/present = 0-127\n/sys/devices/system/node/online = 0-1\n");
@@ -71,7 +73,7 @@ fn pictures_are_whole_and_hold_nothing_from_outside() {
         scene.write("host.txt", &text);
         let svg = scene.run("inspect --topology=svg --host host.txt").stdout;
         assert_balanced(&svg, &name);
-        // Later elements are drawn over earlier ones. So no line covers a caption.
+        // Later elements are drawn over earlier elements. So no line covers a caption.
         let (lines_end, captions_begin) = (svg.rfind("<path").unwrap_or(0), svg.find("<text").unwrap());
         assert!(lines_end < captions_begin, "{name}: a line is drawn over captions");
         let outside = svg.replace("http://www.w3.org/2000/svg", "");
@@ -115,7 +117,7 @@ fn no_line_of_a_picture_runs_under_a_cell() {
     assert!(lines > 20, "only {lines} lines");
 }
 
-/// Points along a path that consists of moves, cubic curves and straight lines.
+/// Points along a path of moves, cubic curves and straight lines.
 fn points(path: &str) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     let starts: Vec<usize> = path.match_indices(|letter: char| letter.is_alphabetic()).map(|(at, _)| at).collect();
@@ -161,7 +163,7 @@ fn assert_balanced(svg: &str, name: &str) {
     assert!(open.is_empty(), "{name}: {open:?}");
 }
 
-/// The picture in the README is one that the program draws.
+/// The picture in the README equals a picture that the program draws.
 #[test]
 fn the_readmes_picture_is_drawn_by_the_program() {
     let scene = Scene::new();

@@ -1,5 +1,5 @@
-//! Tests `prove` on a simulated server. No real time passes, so whole trials, including failures, take milliseconds. If a trial switches a
-//! setting of the host, the real setting is switched and restored.
+//! Tests `prove` on a simulated server. No real time passes, so whole trials, including failures, take milliseconds.
+//! If a trial switches a setting of the host, evenkeel switches and restores the real setting.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::scene::{Finished, Running, Scene, children, json as answer_of, said};
 const SLACK: &str = "prove process.timer_slack_ns=1 --workload simulated";
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 
-/// A script: the server is slower by this ratio while its timer slack is 1 ns.
+/// A script in which the server is slower by this ratio while its timer slack is 1 ns.
 fn slower(ratio: f64) -> Value {
     json!({"effects": [{"of": "process.timer_slack_ns", "value": "1", "ratio": ratio}]})
 }
@@ -104,7 +104,7 @@ fn several_arms_are_measured_in_one_session() {
         assert_eq!(windows.len(), 24);
         assert!(windows.iter().all(|window| window["arm"] == "A" || window["arm"] == letter));
         assert_eq!((&trial["arms"][0]["arm"], &trial["arms"][1]["arm"]), (&Value::from("A"), &Value::from(letter)));
-        // In each window, the value of that window's arm was read back.
+        // In each window, evenkeel read back the value of that window's arm.
         let own: f64 = trial["knob"].as_str().unwrap().split('=').next_back().unwrap().parse().unwrap();
         let read = |window: &Value| window["conditions"]["counters"]["process.timer_slack_ns"].as_f64();
         assert!(windows.iter().all(|window| (read(window) == Some(own)) == (window["arm"] == letter)), "{letter}");
@@ -137,7 +137,8 @@ fn several_arms_are_measured_in_one_session() {
     assert_eq!(resumed["trials"][0]["knob"], "process.timer_slack_ns=1");
 }
 
-/// Windows that a rule drops are counted by arm and reason. If there are too many, the trial ends without a verdict.
+/// evenkeel counts windows that a rule drops, by arm and reason.
+/// If it drops too many windows, the trial ends without a verdict.
 #[test]
 fn disturbed_windows_are_dropped_and_counted() {
     let scene = Scene::new();
@@ -171,7 +172,7 @@ fn disturbed_windows_are_dropped_and_counted() {
     assert_eq!(answer["verdict"], "undecided");
 }
 
-/// The budget counts the simulated clock, and stops a trial between two pairs.
+/// The budget uses the simulated clock, and stops a trial between two pairs.
 #[test]
 fn a_budget_ends_a_trial_that_is_not_decided() {
     let scene = Scene::new();
@@ -185,7 +186,7 @@ fn a_budget_ends_a_trial_that_is_not_decided() {
     assert_eq!(answer["pairs"], 12);
 }
 
-/// In a log there is a line every 15 s of the trial, with the result so far and the remaining time.
+/// In a log, the trial prints a line every 15 s, with the result so far and the remaining time.
 #[test]
 fn a_log_shows_how_far_a_trial_is() {
     let scene = Scene::new();
@@ -196,7 +197,7 @@ fn a_log_shows_how_far_a_trial_is() {
     let lines: Vec<String> =
         said(&output).lines().filter(|line| line.starts_with("prove ")).map(str::to_owned).collect();
     let so_far: Vec<&str> = lines.iter().filter_map(|line| line.split(';').next()).collect();
-    // 48 windows of 2 s take 96 s. There is a line at the start, and then one every 16 s, at the end of a pair.
+    // 48 windows of 2 s take 96 s. The log has a line at the start, and then a line every 16 s, at the end of a pair.
     assert_eq!(
         so_far,
         [
@@ -230,13 +231,13 @@ fn kept(scene: &Scene) -> Value {
 fn a_killed_trial_is_reported_and_gone_on_with() {
     let scene = Scene::new();
     let (trial, asked) = held_trial(&scene, "process.timer_slack_ns=1");
-    // Two trials at once would measure each other.
+    // Two trials at the same time would measure each other.
     let second = scene.run(&asked);
     assert_eq!(second.status.code(), Some(4), "{}", said(&second));
     assert!(said(&second).contains(&format!("another trial (process {})", trial.id())), "{}", said(&second));
     trial.kill();
     let before = kept(&scene);
-    // Window 30 is the second one of the fourteenth pair, after two A/A pairs.
+    // Window 30 is the second window of the fourteenth pair, after two A/A pairs.
     assert_eq!((&before["ended"], &before["pairs"]), (&"cut-off".into(), &13.into()));
     let caveats = before["caveats"].as_array().unwrap();
     assert!(caveats.iter().any(|caveat| caveat["text"] == "killed after 13 of 30 pairs"), "{caveats:?}");
@@ -274,7 +275,8 @@ fn each_signal_ends_a_trial_in_order_and_says_what_a_second_one_does() {
 fn a_second_signal_ends_a_trial_at_once() {
     let scene = Scene::new();
     let (mut trial, _) = held_trial(&scene, "process.timer_slack_ns=1");
-    // Send several signals, because the kernel merges those that arrive before the first is handled. The window itself never ends.
+    // Send several signals, because the kernel merges signals that arrive before the program handles the first.
+    // The window itself never ends.
     let begun = std::time::Instant::now();
     while trial.0.try_wait().unwrap().is_none() {
         assert!(begun.elapsed() < crate::scene::PATIENCE, "a second signal does not end it");
@@ -286,7 +288,8 @@ fn a_second_signal_ends_a_trial_at_once() {
     assert_eq!(kept(&scene)["ended"], "cut-off");
 }
 
-/// Without this refusal, each trial would take the other's value for the original one. The last to end would then restore the wrong value.
+/// Without this refusal, each trial would record the other's value as the original.
+/// The last trial to end would then restore the wrong value.
 #[test]
 fn two_journals_do_not_try_one_setting_at_once() {
     if needs_root("changing the host with two journals") {
@@ -315,7 +318,7 @@ fn a_killed_trial_of_the_host_is_put_back_by_revert() {
     }
     let scene = Scene::of_host();
     let value = other_swappiness();
-    // One of a pair's two windows is in arm B. If the first one does not wait, the second one does.
+    // One of a pair's two windows is in arm B. If the first window does not wait, the second window does.
     scene.script(&json!({"events": [{"window": 1, "until": 2, "waits_for": "go"}]}));
     let asked = format!("prove vm.swappiness={value} --anyway --workload simulated --set script=script.json");
     let mut trial = scene.start(&format!("{asked} --settle 20ms --control-pairs 0 --turns 1"));
@@ -341,14 +344,14 @@ fn a_killed_trial_of_the_host_is_put_back_by_revert() {
     scene.assert_all_as_before();
 }
 
-/// The server is a real one here. It must be killed together with the trial.
+/// The server is a real server here. A kill of the trial must also end the server.
 #[test]
 fn a_killed_trial_leaves_no_server() {
     let scene = Scene::new();
     let line = "prove process.timer_slack_ns=1 --metric cpu_share --ready-line never --ready-limit 600s -- sleep 600";
     let mut trial = scene.start(line);
     let pid = trial.id();
-    // These two are the trial's guard and its server.
+    // The two processes are the trial's guard and its server.
     trial.wait_until(|| children(pid).len() == 2);
     let servers = children(pid);
     trial.kill();
@@ -379,7 +382,7 @@ fn a_trial_that_waits_for_its_server_ends_at_once_and_says_why() {
     assert!(stdout.contains("\"exit_code\": 8") || stdout.contains("\"exit_code\":8"), "{stdout}");
 }
 
-/// Settings that can't be proved: the command line, the exit code, and a part of the message.
+/// Settings that evenkeel can't prove: the command line, the exit code, and a part of the message.
 const REFUSED: &[(&str, i32, &str)] = &[
     ("prove vm.swapiness=1", 2, "did you mean \"vm.swappiness\""),
     ("prove vm.swappiness=1000", 2, "vm.swappiness does not accept \"1000\""),
@@ -415,7 +418,7 @@ const REFUSED: &[(&str, i32, &str)] = &[
     (
         "prove process.timer_slack_ns=1 --arm process.timer_slack_ns=1",
         2,
-        "arm C (process.timer_slack_ns=1) is there already",
+        "arm C (process.timer_slack_ns=1) already exists",
     ),
     ("prove --goal goal.json --arm process.timer_slack_ns=1", 2, "--goal and --arm exclude each other"),
     (
@@ -452,7 +455,7 @@ fn what_can_not_be_proved_is_refused_with_its_reason() {
     assert!(said(&output).contains("a kernel argument takes effect only after a reboot"), "{}", said(&output));
 }
 
-/// An A/A check needs no knob. It is stored, and `prove report` prints it again.
+/// An A/A check needs no knob. evenkeel stores it, and `prove report` prints it again.
 #[test]
 fn a_control_takes_no_knob() {
     let scene = Scene::new();
@@ -468,7 +471,8 @@ fn a_control_takes_no_knob() {
     assert!(report.contains("evenkeel prove --workload simulated"), "how to repeat it");
 }
 
-/// If the audit knows that a setting has no effect, only one window is measured, unless the user passes `--anyway`.
+/// If a setting has no effect according to the audit, `prove` measures only one window,
+/// unless the user passes `--anyway`.
 #[test]
 fn a_setting_that_does_nothing_here_takes_one_window() {
     if needs_root("a trial of a sysctl") {

@@ -1,4 +1,4 @@
-//! Tests `apply --try` if something kills or hinders the watchdog. A change that stays must be noticed.
+//! Tests `apply --try` if something kills or hinders the watchdog. evenkeel must notice a change that stays.
 
 use std::fs;
 use std::process::Command;
@@ -23,7 +23,7 @@ impl Live {
         (seen.code, answer)
     }
 
-    /// Runs `apply --try`. Returns its time limit by the clock that counts since boot, in nanoseconds.
+    /// Runs `apply --try`. Returns its time limit on the clock that counts since boot, in nanoseconds.
     fn try_for(&self, seconds: u32) -> u64 {
         let seen = self.seen(&format!("apply --try {seconds} vm.swappiness={}", self.other()));
         assert_eq!(seen.code, 0, "{seen}");
@@ -38,8 +38,8 @@ impl Live {
         assert!(sent.success(), "{signal}");
     }
 
-    /// Leaves a change whose time is over and whose watchdog was killed before. On a busy machine the watchdog may undo the change first.
-    /// Then this tries again with more time.
+    /// Leaves a change whose time limit has passed and whose watchdog was killed before.
+    /// On a busy machine, the watchdog may undo the change first. Then this function tries again with more time.
     fn leave_overdue(&self) {
         for seconds in [1, 4, 16, 64] {
             let until_ns = self.try_for(seconds);
@@ -64,14 +64,15 @@ fn wait_for_time(boottime_ns: u64) {
     wait_until("the time to be over", || clock::boottime_ns() > boottime_ns);
 }
 
-/// Regression: TERM, INT, HUP, QUIT and USR1 ended the watchdog, and the change stayed. Later, ABRT, SEGV and similar signals did the same.
+/// Regression: TERM, INT, HUP, QUIT and USR1 ended the watchdog, and the change stayed.
+/// Later, ABRT, SEGV and similar signals had the same effect.
 #[test]
 fn a_watchdog_takes_no_notice_of_signals() {
     let Some(live) = Live::take() else { return };
     live.try_for(3);
     let by_name =
         ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "PIPE", "ALRM", "TSTP", "TTOU", "RTMIN", "XCPU", "PWR"];
-    // A user can send the signals that the kernel sends for errors of a program.
+    // A user can also send the signals that the kernel sends for program errors.
     let of_errors = ["ABRT", "SEGV", "BUS", "ILL", "FPE", "TRAP", "SYS", "SEGV"];
     for signal in by_name.into_iter().chain(of_errors) {
         if live.watchdog().is_some() {
@@ -83,14 +84,14 @@ fn a_watchdog_takes_no_notice_of_signals() {
     wait_until("the journal to say so", || status() == "reverted");
 }
 
-/// Regression: an error while the watchdog read the journal ended it.
+/// Regression: an error while the watchdog read the journal ended the watchdog.
 #[test]
 fn a_watchdog_tries_again_after_errors() {
     let Some(live) = Live::take() else { return };
     let until_ns = live.try_for(1);
     let (state, away) = (live.state(), live.folder.path().join("away"));
     fs::rename(&state, &away).unwrap();
-    // A file is in place of the folder, so neither the journal nor its lock can be opened.
+    // A file replaces the folder, so the watchdog can open neither the journal nor its lock.
     fs::write(&state, "").unwrap();
     wait_for_time(until_ns + 1_200_000_000);
     assert!(live.watchdog().is_some(), "it has ended");
@@ -101,7 +102,7 @@ fn a_watchdog_tries_again_after_errors() {
     wait_until("the watchdog's end", || live.watchdog().is_none());
 }
 
-/// If the journal is damaged before the time is over, the watchdog still undoes the change.
+/// If the journal is damaged before the time limit, the watchdog still undoes the change.
 #[test]
 fn a_watchdog_undoes_the_change_of_a_damaged_journal() {
     let Some(live) = Live::take() else { return };
@@ -129,13 +130,14 @@ fn a_watchdog_undoes_the_change_of_a_journal_that_is_gone() {
         wait_until("the watchdog's end", || live.watchdog().is_none());
         let _ = fs::remove_dir_all(&state);
     }
-    // The journal that was moved away has no record of the undo. A command that reads it later finds all values restored.
+    // The journal that was moved away has no record of the undo.
+    // A command that reads it later finds all values restored.
     fs::rename(&away, &state).unwrap();
     let seen = live.seen("verify");
     assert!(seen.code == 0 && seen.stderr.contains("as before"), "{seen}");
 }
 
-/// SIGKILL can't be ignored. But the time limit is on disk, so the next command sees that it has passed.
+/// A process can't ignore SIGKILL. But the time limit is on disk, so the next command sees that it has passed.
 #[test]
 fn a_time_that_is_over_is_seen_by_the_next_command_and_the_change_undone() {
     let Some(live) = Live::take() else { return };
@@ -156,7 +158,8 @@ fn a_time_that_is_over_is_seen_by_the_next_command_and_the_change_undone() {
     }
 }
 
-/// Even commands that only read undo the change, in the journal of their user. Otherwise they would show values that should be gone.
+/// Even commands that only read undo the change, in the journal of their user.
+/// Otherwise they would show values that should be gone.
 #[test]
 fn commands_that_only_read_undo_an_overdue_try_too() {
     const SCRIPT: &str = r#"
@@ -183,13 +186,15 @@ fn commands_that_only_read_undo_an_overdue_try_too() {
     }
 }
 
-/// Regression: for a user without the right to write, `verify` said "soon" and ended with code 0, and `history` said "in force". Now both
-/// say that the time limit has passed, with the exit code for drift.
+/// Regression: for a user without the right to write, `verify` said "soon" and ended with code 0,
+/// and `history` said "in force".
+/// Now both report that the time limit has passed, with the exit code for drift.
 #[test]
 fn who_may_not_undo_it_says_that_the_time_is_over() {
     let Some(live) = Live::take() else { return };
     live.leave_overdue();
-    // `verify` can't undo the change while another evenkeel has the journal's lock. For this test, that is like a lack of privileges.
+    // `verify` can't undo the change while another evenkeel holds the journal's lock.
+    // For this test, the lock has the same effect as missing privileges.
     let lock = fs::File::open(live.state().join("lock")).unwrap();
     lock.lock().unwrap();
     for command in ["verify", "history"] {

@@ -1,5 +1,5 @@
-//! Tests `tune` on a simulated server: its refusals, and searches that are killed, restored and resumed. No real time passes, so a search
-//! takes a fraction of a second. The settings of the host are real.
+//! Tests `tune` on a simulated server: its refusals, and searches that are killed, restored and resumed.
+//! No real time passes, so a search takes a fraction of a second. The settings of the host are real.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::schemas;
 
 const FILES: [&str; 2] = ["/proc/sys/vm/swappiness", "/proc/sys/vm/stat_interval"];
 
-/// A script: the server is faster with two settings, one of the host and one of its own process.
+/// A script in which the server is faster with two settings, one of the host and one of its own process.
 fn tunable() -> Value {
     json!({"effects": [
         {"of": "/proc/sys/vm/swappiness", "value": "31", "ratio": 0.7},
@@ -41,7 +41,8 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     }
     let log = || fs::read_to_string(scene.path("state").join("tune.jsonl")).unwrap();
     let measured = log();
-    // With `--json`, the output is one document even then. It names the file that could not be written.
+    // With `--json`, the output is one document even after a failed write.
+    // It names the file that evenkeel could not write.
     let output = scene.run("tune resume --json --out /dev/full");
     let answer = schemas::parse("tune", &output.stdout);
     assert_eq!((output.status.code(), &answer["verdict"]), (Some(4), &"better".into()), "{answer}");
@@ -64,7 +65,7 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     let answer = schemas::parse("tune", &output.stdout);
     assert_eq!((output.status.code(), &answer["goal_file"]), (Some(0), &"goal.json".into()), "{answer}");
     assert_eq!(log(), measured, "nothing is measured anew");
-    // One note says that the set can't persist, and what `apply` does. The other says what to do instead.
+    // One note reports that the set can't persist, and how `apply` handles it. The other note says what to do instead.
     let [note, instead] = &answer["notes"].as_array().unwrap()[..] else { panic!("{}", answer["notes"]) };
     assert!(note.as_str().unwrap().starts_with("process.timer_slack_ns=1 can't persist: "), "{note}");
     assert!(note.as_str().unwrap().ends_with("`evenkeel apply` refuses this plan"), "{note}");
@@ -157,7 +158,7 @@ fn a_command_is_not_run_because_a_log_says_so() {
         scene.path("state").display()
     );
     let other = "it began with -- touch started, but you named -- sleep 9";
-    // The command line, whether the command is started, and the message if it is not.
+    // Each row has the command line, whether evenkeel starts the command, and the message if not.
     let table = [
         ("tune resume", "", false, "state/tune.jsonl"),
         ("tune resume last", "", false, "state/tune.jsonl"),
@@ -184,7 +185,7 @@ fn a_restarted_server_lives_and_the_answer_says_why_the_first_ended() {
     if needs_root("switching settings of the host") {
         return;
     }
-    // The window in which the server ends, an option of the search, and the message.
+    // Each row has the window in which the server ends, an option of the search, and the message.
     let table = [
         // Window 30 is in the middle of the search.
         (30, "--settle-ms 10", "simulated: it ended (exit status: 3)"),
@@ -252,7 +253,7 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     assert!(reverted.status.success(), "{}", said(&reverted));
     assert_eq!(readings(), before);
     let kept = fs::read_to_string(&log).unwrap().lines().count();
-    // A second search must not disturb the first one. It says where the first one is.
+    // A second search must not disturb the first. Its message names the first search.
     let mut another = scene.start(&line);
     scene.await_window("go", &mut another);
     another.signal("INT");
@@ -287,7 +288,8 @@ fn all_decided(answer: &Value) -> bool {
     answer["knobs"].as_array().unwrap().iter().all(is_decided)
 }
 
-/// A search ends before its budget is used up only if everything is decided. Otherwise it says how much more time would help.
+/// A search ends before its budget is used up only if everything is decided.
+/// Otherwise it reports how much more time would help.
 #[test]
 fn a_budget_is_used_on_what_is_undecided() {
     if needs_root("switching settings of the host") {
@@ -318,7 +320,8 @@ fn a_budget_is_used_on_what_is_undecided() {
     scene.assert_all_as_before();
 }
 
-/// If a budget is too small for all knobs, those that restart the server are dropped first, and the others are decided.
+/// If a budget is too small for all knobs,
+/// the search first drops knobs that restart the server, and decides the others.
 #[test]
 fn a_slow_switch_does_not_use_up_the_budget() {
     if needs_root("switching settings of the host") {
@@ -343,7 +346,7 @@ fn a_slow_switch_does_not_use_up_the_budget() {
     scene.assert_all_as_before();
 }
 
-/// The search finds what the script defines: the two settings that help, and none of the others.
+/// The search finds exactly the effects in the script: the two settings that help, and none of the others.
 #[test]
 fn the_set_is_the_scripts_truth() {
     if needs_root("switching settings of the host") {

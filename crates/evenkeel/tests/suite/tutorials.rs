@@ -1,5 +1,5 @@
-//! Runs the tutorials' commands, which must print what the pages show. They use captured machines and simulated servers, take milliseconds,
-//! and do not change this machine.
+//! Runs the tutorials' commands, which must print the output on the pages.
+//! The commands use captured machines and simulated servers, take milliseconds, and do not change this machine.
 
 use crate::rules::{OF_THE_JOURNAL, files, project, read};
 use crate::tutorials_run::{ReaderFolder, Step, agrees, shown_anew, steps};
@@ -14,7 +14,7 @@ fn the_tutorials_show_real_output() {
         let page = read(&path);
         let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
         let reader = ReaderFolder::new();
-        // How many lines longer the page has become so far.
+        // The number of lines by which the page has become longer so far.
         let mut moved = 0_isize;
         for step in steps(&page).into_iter().filter(|step| !step.is_live) {
             let place = format!("{}:{}", path.display(), step.shown_at);

@@ -112,7 +112,7 @@ fn a_watcher_that_is_killed_leaves_what_it_stored() {
     assert!(last["elapsed_ns"].as_u64() > Some(0), "{last}");
 }
 
-/// `watch --dump` requests a dump from the recorder of another `watch`. The dump survives when that `watch` is killed.
+/// `watch --dump` requests a dump from the recorder of another `watch`. The dump remains when that `watch` is killed.
 #[test]
 fn a_running_watcher_writes_a_dump_when_asked() {
     let scene = Scene::new();
@@ -150,7 +150,7 @@ fn a_running_watcher_writes_a_dump_when_asked() {
     assert_eq!(scene.run(&format!("profile switches {dump}")).code, 0);
     let files = std::fs::read_dir(scene.path("dumps")).unwrap().map(|entry| entry.unwrap().file_name());
     let files: Vec<String> = files.map(|name| name.to_string_lossy().into_owned()).collect();
-    // The folder also has the recorder's lock, whose name begins with a dot.
+    // The folder also contains the recorder's lock, whose name begins with a dot.
     let dumps = files.iter().filter(|name| !name.starts_with('.')).count();
     assert!(dumps == 1 || !is_within_a_minute, "{files:?}");
 }
@@ -173,8 +173,8 @@ fn the_screen_is_drawn_and_keys_move_it() {
     let mut child = command.current_dir(scene.path("")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut seen = String::new();
-    // If the pipe hangs, the test ends the program, which closes the pipe. Press the key several times, because at first there may be
-    // nothing to show.
+    // If the pipe hangs, the test ends the program, which closes the pipe.
+    // Press the key several times, because at first the screen may have nothing to show.
     let mut until = |key: &[u8], texts: &[&str]| {
         let mut bytes = [0; 4096];
         while let Some(text) = texts.iter().find(|text| !seen.contains(**text)) {
@@ -186,11 +186,12 @@ fn the_screen_is_drawn_and_keys_move_it() {
         }
         seen.clear();
     };
-    // Only changed cells are written. So wait for words whose cells were blank before. Both may come in one write.
+    // The program writes only changed cells. So wait for words whose cells were blank before.
+    // One write may contain both words.
     until(b"", &["[overview]", "UTC"]);
     until(b"[", &["back"]);
     until(b"\x1b[C", &["[CPUs]"]);
-    // At the end, the screen of the shell is shown again.
+    // At the end, the terminal shows the screen of the shell again.
     until(b"q", &["\u{1b}[?1049l"]);
     assert!(child.wait().unwrap().success());
 }

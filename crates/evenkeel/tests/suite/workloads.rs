@@ -1,5 +1,6 @@
-//! Tests the built-in workloads as trials use them: each returns all its metrics, opens new sockets, restarts, changes settings and knobs
-//! of its process, and ends with this process. Live checks test the effects of knobs on them.
+//! Tests the built-in workloads as trials use them: each returns all its metrics, opens new sockets,
+//! restarts, changes settings and knobs of its process, and ends with this process.
+//! Live checks test the effects of knobs on them.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -16,7 +17,8 @@ use crate::workloads_started::{missing_arena, programs, settable, start, try_win
 const SETTLE: Duration = Duration::from_millis(5);
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// Measures windows until one has everything that `is_wanted` needs. On a busy machine a short window may be empty, which is an error.
+/// Measures windows until a window has everything that `is_wanted` needs.
+/// On a busy machine, a short window may be empty, which is an error.
 fn window_in_which(what: &str, workload: &mut dyn Workload, mut is_wanted: impl FnMut(&Sample) -> bool) {
     until(what, || match try_window(workload, SETTLE, WINDOW) {
         Ok(sample) => is_wanted(&sample),
@@ -40,7 +42,7 @@ fn has_all_numbers(workload: &mut dyn Workload) {
     });
 }
 
-/// Waits until the process is gone. `/proc` shows it for a moment after its end.
+/// Waits until the process has ended. `/proc` shows it for a moment longer.
 fn await_end(pid: u32) {
     until(format_args!("process {pid} has ended"), || !Path::new(&format!("/proc/{pid}")).exists());
 }
@@ -97,7 +99,7 @@ fn server_and_load_are_placed_while_they_run() {
     workload.stop();
 }
 
-/// Waits for a window in which about this many ticks per second were due. Ticks that a busy machine misses count too.
+/// Waits for a window in which about this many ticks per second were due. Ticks that a busy machine misses also count.
 fn await_hz(workload: &mut Settable, hz: f64) {
     let what = format!("about {hz} ticks a second are due");
     window_in_which(&what, workload, |sample| {
@@ -115,7 +117,7 @@ fn a_setting_is_switched_by_a_new_start_where_it_must_be_and_given_back() {
     assert_ne!(second, first, "it was started anew");
     await_hz(&mut workload, 50.0);
     assert!(workload.describe().contains("50 ticks a second, busy for 20 us"), "{}", workload.describe());
-    // The server restarts even if a value stays the same, so that a switch is alike for all arms.
+    // The server restarts even if a value stays the same, so that a switch is equal for all arms.
     assert_eq!(workload.configure(&[("hz", Some("50")), ("work-us", Some("20"))]).unwrap(), ["50", "20"]);
     assert_ne!(workload.pids(), second);
     for (bad, value, expected) in [
@@ -152,7 +154,7 @@ fn settings_of_the_arena_are_switched_while_it_runs() {
     assert_eq!(workload.configure(&[("work-us", None), ("tail-us", Some("9000"))]).unwrap(), ["200", "9000"]);
     window_in_which("ticks take less", &mut workload, |sample| sample["work_us_p50"] < 3_000.0);
     assert_eq!(workload.pids(), pids, "no new start was needed");
-    // A setting that needs a restart must not undo one that needs none.
+    // A setting that needs a restart must not undo a setting that needs none.
     assert_eq!(workload.configure(&[("tick-hz", Some("100")), ("work-us", Some("4200"))]).unwrap(), ["100", "4200"]);
     assert_ne!(workload.pids(), pids);
     window_in_which("ticks take 4 ms", &mut workload, |sample| sample["work_us_p50"] > 3_000.0);

@@ -152,7 +152,7 @@ fn network_devices_and_interrupts() {
     let facts = host("debian-12");
     let plan = plan(&PersistContext { unit: None, ..context(&facts) }, &settings(&texts));
     let text = to_text(&plan);
-    // Another test shows the functions.
+    // Another test shows the functions of the script.
     let tail = text.find("\n\neach ").unwrap_or_default();
     expect![[r#"
 
@@ -190,8 +190,8 @@ fn network_devices_and_interrupts() {
     let refused = settings(&["irq.affinity@7=1", "net.rps_cpus@ens5/rx-x=1", "sched.wakeup_granularity_ns=1"]);
     let facts = host("debian-13");
     expect![[r#"
-        irq.affinity@7=1: CANNOT, no interrupt 7 of a network interface is known, and the number alone would not last; set it after each boot: evenkeel apply irq.affinity@7=1
-        net.rps_cpus@ens5/rx-x=1: CANNOT, "ens5/rx-x" is not the name of such a device; set it after each boot: evenkeel apply net.rps_cpus@ens5/rx-x=1
+        irq.affinity@7=1: CANNOT, interrupt 7 belongs to no known network interface, and interrupt numbers change at a boot; set it after each boot: evenkeel apply irq.affinity@7=1
+        net.rps_cpus@ens5/rx-x=1: CANNOT, "ens5/rx-x" is not the name of a device of this kind; set it after each boot: evenkeel apply net.rps_cpus@ens5/rx-x=1
         sched.wakeup_granularity_ns=1: CANNOT, Linux 6.12.43 has no file for it; do not set it; `evenkeel explain sched.wakeup_granularity_ns` shows since when
     "#]].assert_eq(&to_text(&super::plan(&context(&facts), &refused)));
 }
@@ -343,7 +343,8 @@ fn an_image_does_not_know_its_interfaces() {
         host_lines("ubuntu-24.04", more).lines().filter(|line| !line.contains("ens5/")).collect::<Vec<_>>().join("\n");
     let facts = facts(&(lines + "\n"));
     let context = PersistContext { is_image: true, unit: None, ..context(&facts) };
-    // The script finds the files that moved between kernels. The kernel line of the build machine is not the image's.
+    // The script finds the files that moved between kernels.
+    // The image does not use the kernel line of the build machine.
     let texts = ["net.rings=4096", "cmdline.idle=poll", "sched.wakeup_granularity_ns=1"];
     let text = to_text(&plan(&context, &settings(&texts)));
     let shown = |line: &&str| {

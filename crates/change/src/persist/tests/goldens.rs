@@ -1,8 +1,9 @@
-//! Shows every file as it is written, on each distribution.
+//! Shows every written file, on each distribution.
 
 use super::*;
 
-/// The result of the recipes for `texts` on all hosts. A host with the same result as an earlier one names only that host.
+/// The result of the recipes for `texts` on all hosts.
+/// If a host has the same result as an earlier host, the text names only the earlier host.
 pub(super) fn on_all(texts: &[&str]) -> String {
     let mut seen: Vec<(String, &str)> = Vec::new();
     let mut all = String::new();
@@ -181,7 +182,7 @@ fn a_kernel_argument_of_somebody_else_stays() {
         $ grubby --update-kernel=ALL --args=isolcpus=2-3 (undo: grubby --update-kernel=ALL --remove-args=isolcpus=2-3; booted; after [])
         cmdline.isolcpus=2-3: grubby --update-kernel=ALL --args=isolcpus=2-3 (Reboot)
     "#####]].assert_eq(&all);
-    // Names are compared as the kernel compares them.
+    // The recipes compare names as the kernel does.
     let facts = host_with("debian-12", "/proc/cmdline = ro processor.max-cstate=5\n");
     let plan = plan(&context(&facts), &settings(&["cmdline.processor.max_cstate=1"]));
     assert!(plan.is_empty() && plan.cannot.len() == 1);
@@ -438,11 +439,11 @@ fn a_held_device_and_the_unit_that_verifies() {
         $ systemctl restart evenkeel-hold.service (undo: systemctl stop evenkeel-hold.service; booted; after ["/etc/systemd/system/evenkeel-hold.service"])
         cpuidle.dma_latency_us=2: /etc/systemd/system/evenkeel-hold.service (AtOnce)
     "#]].assert_eq(&to_text(&plan(&context, &settings(&texts))));
-    // There is no unit for a path that is relative, or that systemd would split or expand.
+    // A unit is impossible for a relative path, or for a path that systemd would split or expand.
     for program in ["evenkeel", "/opt/my tools/evenkeel", "/opt/%h/evenkeel", "/x;y"] {
         let plan = plan(&PersistContext { program: Some(program), ..context }, &settings(&texts));
         assert!(!to_text(&plan).contains(" verify\n") && plan.cannot.len() == 1, "{}", to_text(&plan));
     }
-    // If nothing is persisted, there is nothing to verify.
+    // If evenkeel persists nothing, nothing needs verification.
     assert!(plan(&context, &settings(&["cloud.threads_per_core=1"])).is_empty());
 }

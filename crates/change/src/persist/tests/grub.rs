@@ -1,5 +1,5 @@
-//! Tests our drop-in next to files that other people wrote. `update-grub` runs all of them as shell. A small evaluator of shell assignments
-//! tries many cases. A real shell checks the evaluator in some of them.
+//! Tests our drop-in next to files that other people wrote. `update-grub` runs all of them as shell.
+//! A small evaluator of shell assignments tries many cases. A real shell checks the evaluator in some of them.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -10,10 +10,10 @@ use super::*;
 use crate::edit::tests::cases;
 
 type Variables = BTreeMap<String, String>;
-/// By name; `grub` is `/etc/default/grub`.
+/// The text of each file by its name; `grub` is `/etc/default/grub`.
 pub(super) type Files = BTreeMap<String, String>;
 
-/// Applies a file of assignments to variables, as a shell does. None if it has an unknown statement.
+/// Applies a file of assignments to variables, as a shell does. `None` if it has an unknown statement.
 fn source(text: &str, variables: &mut Variables) -> Option<()> {
     for line in text.lines() {
         let line = line.trim_start();
@@ -83,8 +83,8 @@ pub(super) fn evaluate(files: &Files) -> Option<Variables> {
 
 const PRINTED: [&str; 3] = ["GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_TIMEOUT"];
 
-/// The result of a real shell, for several sets of files. One shell reads each set in a subshell, because starting a program takes the most
-/// time here.
+/// The result of a real shell, for several sets of files.
+/// One shell reads each set in a subshell, because starting a program takes more time than the rest of the test.
 fn by_sh<const SETS: usize>(sets: [&BTreeMap<String, String>; SETS]) -> [Variables; SETS] {
     let dir = tempfile::tempdir().unwrap();
     let prints = PRINTED.map(|name| format!("printf '%s\\0' \"${{{name}-}}\"\n")).concat();
@@ -139,7 +139,7 @@ fn line() -> impl Strategy<Value = String> {
     ]
 }
 
-/// `/etc/default/grub`, and drop-ins of others. Some of these are read after ours.
+/// `/etc/default/grub`, and drop-ins of other owners. GRUB reads some of these drop-ins after ours.
 pub(super) fn grub_files() -> impl Strategy<Value = Files> {
     const NAMES: &[&str] =
         &["50-cloudimg-settings.cfg", "40-force-partuuid.cfg", "init-select.cfg", "README", "a.cfg.dpkg-old"];
@@ -186,7 +186,7 @@ fn ours(texts: &[&str]) -> (String, String) {
     (drop_in, arguments.collect::<Vec<_>>().join(" "))
 }
 
-/// With our file, the line is what it was before, then our arguments, then what later files add.
+/// With our file, the line has the earlier words, then our arguments, then the words that later files add.
 fn check(before: &Variables, after: &Variables, arguments: &str) -> Result<(), TestCaseError> {
     let of = |variables: &Variables, name: &str| variables.get(name).cloned().unwrap_or_default();
     for name in ["GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_TIMEOUT"] {
@@ -196,7 +196,7 @@ fn check(before: &Variables, after: &Variables, arguments: &str) -> Result<(), T
     Ok(())
 }
 
-/// The files that are read before ours. What a later file does to our line is not tested here.
+/// The files that are read before ours. This test ignores the effect of later files on our line.
 fn until_ours(files: BTreeMap<String, String>) -> BTreeMap<String, String> {
     files.into_iter().filter(|(name, _)| name == "grub" || name.as_str() < "90-evenkeel.cfg").collect()
 }
@@ -214,7 +214,8 @@ proptest! {
     }
 }
 
-/// Computed once, because probing facts for each of 100,000 cases would take longer than the rest.
+/// The drop-in for these settings.
+/// We compute it once, because probing facts for each of 100,000 cases would take longer than the rest of the test.
 fn ours_of(texts: &[&'static str]) -> (String, String) {
     use std::sync::Mutex;
     type Known = Vec<(Vec<&'static str>, (String, String))>;
@@ -237,7 +238,8 @@ proptest! {
         let before = until_ours(files.clone());
         let mut with_ours = before.clone();
         with_ours.insert("90-evenkeel.cfg".to_owned(), drop_in);
-        // The shell checks the evaluator with all files, and our drop-in with the files that are read before it.
+        // The shell checks the evaluator on all files.
+        // It also checks our drop-in with the files that are read before our drop-in.
         let sets = [&files, &before, &with_ours];
         let results = by_sh(sets);
         for (files, results) in sets.into_iter().zip(&results) {

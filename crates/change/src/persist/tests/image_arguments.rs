@@ -1,5 +1,6 @@
-//! Tests arguments of others in an image. If they conflict with ours or come later on the kernel's line, they are found as on a running
-//! machine.
+//! Tests arguments of other owners in an image.
+//! If such an argument conflicts with ours or comes later on the kernel's line,
+//! evenkeel finds it as on a running machine.
 
 use super::grub::{Files, evaluate, grub_files};
 use super::*;
@@ -9,7 +10,7 @@ use proptest::prelude::*;
 
 const OURS: &str = "/etc/default/grub.d/90-evenkeel.cfg";
 
-/// The plan's words about a setting, for an image of this distribution with these files.
+/// The plan's text about a setting, for an image of this distribution with these files.
 fn said(name: &str, files: &[(&str, &str)], setting: &str, own: &[&str]) -> String {
     let facts = host_with(name, "/proc/cmdline ! ENOENT\n/run/systemd/system ->! ENOENT\n");
     let boot_files: Vec<BootFile> = files.iter().map(|(path, text)| boot_file(path, text)).collect();
@@ -202,7 +203,7 @@ fn the_files_of_an_image_are_found() {
     .assert_eq(&found);
 }
 
-/// Files that fill the memory of a shell do not fill ours.
+/// Files that exhaust the memory of a shell do not exhaust our memory.
 #[test]
 fn values_are_bounded() {
     let doubled = format!("A=\"{}\"\n{}GRUB_CMDLINE_LINUX=\"$A\"\n", "x ".repeat(20_000), "A=\"$A$A\"\n".repeat(200));
@@ -213,7 +214,7 @@ fn values_are_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Compares with the evaluator, which a real shell checks.
+    /// Compares the words with the result of the evaluator, which a real shell checks.
     #[test]
     fn the_words_are_those_that_a_shell_makes(files in grub_files()) {
         let shell = evaluate(&files).unwrap();

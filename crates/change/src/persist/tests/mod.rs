@@ -1,5 +1,6 @@
-//! Tests the recipes on the distributions of cloud servers: what each writes where, that no knob is forgotten, and that the tools which
-//! read those files accept them.
+//! Tests the recipes on the distributions of cloud servers.
+//! The tests check the files and texts of each recipe,
+//! that each knob has a recipe, and that the tools accept the files.
 
 mod devices;
 mod goldens;
@@ -16,7 +17,7 @@ use super::*;
 use crate::persist_plan::{Content, PersistedFile};
 use crate::tests::GAME;
 
-/// The part that all of them share: an ENA interface with two queues, an NVMe disk, systemd.
+/// The part of a host that all distributions share: an ENA interface with two queues, an NVMe disk, systemd.
 const COMMON: &str = "/run/systemd/system ->! EINVAL
 /run/ostree-booted ->! ENOENT
 /sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f ->! ENOENT
@@ -50,7 +51,7 @@ fn host(name: &str) -> Facts {
     host_with(name, "")
 }
 
-/// A host of the table with more lines. A later line for a path replaces the earlier one.
+/// A host of the table with additional lines. A later line for a path replaces the earlier line.
 fn host_with(name: &str, more: &str) -> Facts {
     facts(&host_lines(name, more))
 }
@@ -72,7 +73,7 @@ fn host_lines(name: &str, more: &str) -> String {
     );
     let given: Vec<&str> = more.lines().filter_map(|line| line.split(' ').next()).collect();
     let all = [own.as_str(), &grub, &balance, COMMON].concat();
-    // Replace whole entries: a line, and the lines of its text that follow it.
+    // Replace whole entries: the line of a path, and the text lines that follow it.
     let mut skips = false;
     let kept: String = all
         .lines()
@@ -92,8 +93,8 @@ fn facts(lines: &str) -> Facts {
     Facts::probe(&Root::captured(capture))
 }
 
-/// A process of a pod that changed into its host's root reads the pod's control group, and none of the files that engines leave in a
-/// container's own root.
+/// A process of a pod that changed into its host's root reads the pod's control group.
+/// But it sees none of the files that container engines leave in a container's own root.
 #[test]
 fn nothing_lasts_in_the_root_of_a_container() {
     let pod = "/proc/self/cgroup = 0::/kubepods.slice/cri-containerd-1.scope\n";
@@ -108,7 +109,7 @@ fn nothing_lasts_in_the_root_of_a_container() {
         let (files, why) = read(mark);
         assert!(files == 0 && why.as_ref().is_some_and(|why| why.contains("goes with the container")), "{mark}{why:?}");
     }
-    // The root of a machine that was unpacked from an image.
+    // This root belongs to a machine that was unpacked from an image.
     let disk = "/.dockerenv = \n/sys/block/ : vda\n/sys/dev/block/254:0 -> ../../devices/virtio0/block/vda\n/proc/self/mountinfo =\n| 22 1 254:0 / / rw - ext4 /dev/root rw\n";
     assert_eq!(read(disk).0, 1);
 }
@@ -274,17 +275,17 @@ fn line_ends_in_values_are_refused_again() {
         "clocksource=tsc\n": its value or its place has characters that could end a line of a file
         "cmdline.isolcpus=1\" ; reboot \"": its value has characters that are special for boot loaders and shells
         "cmdline.isolcpus=1 init=/bin/sh": its value has characters that are special for boot loaders and shells
-        "net.rps_cpus@eth0/../../x/rx-0=1": "eth0/../../x/rx-0" is not the name of such a device
+        "net.rps_cpus@eth0/../../x/rx-0=1": "eth0/../../x/rx-0" is not the name of a device of this kind
         "net.rps_cpus@eth0/rx-0\n=1": its value or its place has characters that could end a line of a file
-        "disk.scheduler@..=none": ".." is not the name of such a device
+        "disk.scheduler@..=none": ".." is not the name of a device of this kind
         "net.rings@../x=1": there is no interface "../x" with hardware
-        "irq.affinity@7;reboot=1": no interrupt 7;reboot of a network interface is known, and the number alone would not last
+        "irq.affinity@7;reboot=1": interrupt 7;reboot belongs to no known network interface, and interrupt numbers change at a boot
         "irqbalance.banned_cpus=x": the value is not a list of CPUs
     "#]].assert_eq(&as_text);
-    // A valid setting next to an invalid one stays.
+    // A valid setting stays in the plan next to an invalid setting.
     let both = [bad[0].clone(), Setting { knob: knob("vm.swappiness"), place: None, value: "1".to_owned() }];
     assert_eq!(plan(&context(&facts), &both).carried.len(), 1);
-    // Hostile text without control characters goes into the shell's quotes, and cannot leave them.
+    // Hostile text without control characters goes into the shell's quotes, and cannot end the quotes.
     let hostile = Setting { knob: knob("clocksource"), place: None, value: "$(reboot)'; reboot".to_owned() };
     let plan = plan(&context(&facts), &[hostile]);
     assert!(script_text(&plan).contains(r"'$(reboot)'\''; reboot'"), "{}", script_text(&plan));

@@ -1,4 +1,4 @@
-//! Runs the boot script with real shells, on trees of files that look like a machine.
+//! Runs the boot script with real shells, on folders with the files of a machine.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use evenkeel_testkit::skipped;
 
 use super::*;
 
-/// The script with its roots moved below `dir`.
+/// The script with all its root paths moved below `dir`.
 fn moved(text: &str, dir: &Path) -> String {
     let dir = dir.display();
     let text = text.replace("/sys/", &format!("{dir}/sys/")).replace("/proc/", &format!("{dir}/proc/"));
-    // `${x#/sys/…}` and `case` patterns move too. No path that remains may reach this machine.
+    // `${x#/sys/…}` and `case` patterns move too. No remaining path may reach this machine.
     assert!(!text.contains(" /sys") && !text.contains(" /proc"), "{text}");
     text
 }
@@ -56,13 +56,13 @@ fn installed_shells() -> Vec<&'static str> {
     all.into_iter().filter(is_there).collect()
 }
 
-/// An interface with hardware and `queues` queues. Its interrupts begin at 28.
+/// Creates an interface with hardware and `queues` queues. Its interrupts begin at 28.
 fn machine(dir: &Path) {
     for path in ["sys/class/net/ens5/queues/rx-0/rps_cpus", "sys/class/net/ens5/queues/rx-1/rps_cpus"] {
         put(dir, path, "00000000\n");
     }
     put(dir, "sys/class/net/ens5/gro_flush_timeout", "0\n");
-    // A software interface next to it: a bridge.
+    // Add a software interface: a bridge.
     put(dir, "sys/class/net/br0/queues/rx-0/rps_cpus", "0\n");
     put(dir, "sys/class/net/br0/gro_flush_timeout", "0\n");
     put(dir, "sys/devices/0000:00:05.0/msi_irqs/27", "");
@@ -189,7 +189,7 @@ fn it_goes_on_after_what_did_not_take_and_fails_at_the_end() {
     "#]].assert_eq(said);
 }
 
-/// A kernel file shows the accepted value, not the written text.
+/// A kernel file shows the value that the kernel accepted, not the written text.
 #[test]
 fn values_are_compared_as_the_kernel_writes_them() {
     let script = script_of(&["clocksource=tsc"]);
@@ -227,7 +227,7 @@ fn values_are_compared_as_the_kernel_writes_them() {
     }
 }
 
-/// A folder in which `awk` is this program. None, recorded as skipped, if it is not installed.
+/// A folder in which `awk` is this program. If the program is not installed, records a skip and returns `None`.
 fn one_awk(bins: &Path, awk: &str) -> Option<PathBuf> {
     if !Path::new(awk).exists() {
         skipped(format_args!("{awk} is not installed"));
@@ -239,7 +239,7 @@ fn one_awk(bins: &Path, awk: &str) -> Option<PathBuf> {
     Some(bin)
 }
 
-/// The script has the same rules for interrupts as the facts. Both find the same ones on every captured machine.
+/// The script has the same rules for interrupts as the facts. Both find the same interrupts on every captured machine.
 #[test]
 fn the_script_finds_the_interrupts_that_the_facts_find() {
     let script = script_of(&["irq.affinity=0"]);

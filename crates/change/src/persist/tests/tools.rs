@@ -1,5 +1,5 @@
-//! Runs the programs that read the written files, if they are installed: systemd, udev, shellcheck, procps. Each test records what it
-//! skips.
+//! Runs the installed programs that read the written files: systemd, udev, shellcheck, procps.
+//! Each test records what it skips.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use evenkeel_testkit::skipped;
 
 use super::*;
 
-/// The output and exit code of a program. None, recorded as skipped, if it is not installed.
+/// The output and exit code of a program. If the program is not installed, records a skip and returns `None`.
 fn run(program: &str, arguments: &[&str], env: &[(&str, &Path)]) -> Option<Output> {
     match Command::new(program).args(arguments).envs(env.iter().copied()).output() {
         Ok(output) => Some(output),
@@ -91,7 +91,8 @@ fn systemd_takes_the_units() {
         .map(|name| units.join(name).to_str().unwrap().to_owned())
         .collect();
     assert_eq!(names.len(), 3, "{names:?}");
-    // The folders in which units are searched. The last colon adds the system's folders, which have the targets.
+    // The folders in which systemd searches for units.
+    // The last colon adds the system's folders, which have the targets.
     let path = format!("{}:", units.display());
     let game = units.join("game.service");
     let mut arguments = vec!["verify", "--man=no", game.to_str().unwrap()];
@@ -102,7 +103,7 @@ fn systemd_takes_the_units() {
     let as_text = said(&output);
     let as_text: Vec<&str> = as_text.lines().filter(own).collect();
     assert!(as_text.is_empty(), "{as_text:#?}");
-    // Check that the tool finds a real error. Otherwise its silence above would prove nothing.
+    // Check that the tool finds a real error. Otherwise an empty output above would prove nothing.
     let drop_in = units.join("game.service.d/90-evenkeel.conf");
     let text = std::fs::read_to_string(&drop_in).unwrap();
     std::fs::write(&drop_in, text.replace("TimerSlackNSec=", "TimerSlackNSex=")).unwrap();
@@ -133,7 +134,7 @@ fn systemd_takes_the_drop_ins_of_sessions() {
         let own =
             |text: &str| text.lines().filter(|line| line.contains("arena")).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(own(&said(&output)), [""; 0]);
-        // Check that the tool finds a real error. Otherwise its silence above would prove nothing.
+        // Check that the tool finds a real error. Otherwise an empty output above would prove nothing.
         let drop_in = units.join("arena@3.service.d/91-evenkeel-pack.conf");
         let text = std::fs::read_to_string(&drop_in).unwrap();
         std::fs::write(&drop_in, text.replace("0-1,3", "0-x")).unwrap();
@@ -142,8 +143,8 @@ fn systemd_takes_the_drop_ins_of_sessions() {
     }
 }
 
-/// Compares with the reader of the facts, which follows systemd's rules. Do not use `sysctl --dry-run`: procps still opens the kernel's
-/// files for writing.
+/// Compares the drop-in with the reader of the facts, which follows systemd's rules.
+/// Do not use `sysctl --dry-run`: procps still opens the kernel's files for writing.
 #[test]
 fn readers_of_sysctl_files_read_the_drop_in() {
     let plan = everything("debian-12");
@@ -163,7 +164,7 @@ fn readers_of_sysctl_files_read_the_drop_in() {
         Place::File { path, .. } => Some((path.strip_prefix("/proc/sys/")?, some_value(&knob.values))),
         _ => None,
     });
-    // The kernel resets these when it gets the number of bytes, which comes later.
+    // The kernel resets these keys when it gets the number of bytes, which comes later.
     let is_reset = |key: &str| ["vm/dirty_ratio", "vm/dirty_background_ratio"].contains(&key);
     let wanted: Vec<(String, Option<String>)> =
         keys.filter(|(key, _)| !is_reset(key)).map(|(key, value)| (key.to_owned(), Some(value))).collect();
@@ -171,7 +172,8 @@ fn readers_of_sysctl_files_read_the_drop_in() {
     assert!(settings.len() > 20);
 }
 
-/// udev reads `.link` files when it sets up an interface. The test of that builtin reads them all, and warns of unknown keys.
+/// udev reads `.link` files when it sets up an interface.
+/// The `udevadm` test of that builtin reads all files, and warns of unknown keys.
 #[test]
 fn udev_takes_the_link_files() {
     let mut keys: Vec<String> = Vec::new();

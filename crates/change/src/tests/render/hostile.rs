@@ -1,4 +1,4 @@
-//! Tests that no text of a plan can leave its quotes, and no path the folders that a plan may change.
+//! Tests that no text of a plan can leave its quotes, and that no path can leave the folders that a plan may change.
 
 use evenkeel_host::{Action, Reading};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::persist_plan::{Content, PersistPlan, PersistedCommand, PersistedFile}
 use crate::plan_file::PlanFile;
 use crate::render::{cloud_init, role, script, undo_script};
 
-/// Texts, most of which try to break out. `CANARY` is a file that must never be created.
+/// Texts, most of which try to escape from their quotes. `CANARY` is a file that no text may create.
 fn text() -> impl Strategy<Value = String> {
     let pieces = [
         "'",
@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// `ln` would take a target such as `-n` for an option, and would create the link in the current folder of the script.
+/// `ln` would read a target such as `-n` as an option, and would create the link in the current folder of the script.
 #[test]
 fn no_target_of_a_link_is_an_option() {
     for target in ["-n", "-f", "--", "-t/", "--help"] {
@@ -153,7 +153,7 @@ fn no_target_of_a_link_is_an_option() {
     }
 }
 
-/// The literal block of user data, read by its indentation as YAML does.
+/// The literal block of user data. Like YAML, this function reads the block by its indentation.
 fn block_of(user_data: &str) -> String {
     let lines = user_data.split_once("    content: |\n").unwrap().1.split_inclusive('\n');
     let inside = lines.take_while(|line| line.starts_with("      ") || *line == "\n");

@@ -1,6 +1,8 @@
-//! Tests that a rendered plan does what `apply` does. It runs on plain files below a folder, since only one kernel runs here. Plain files
-//! have no kernel behind them: brackets do not move, a write has no side effects, and interrupts are not served elsewhere. The
-//! comparison leaves out only these effects.
+//! Tests that a rendered plan does what `apply` does.
+//! The script runs on plain files below a folder, since only one kernel runs here.
+//! No kernel reacts to writes of plain files: brackets do not move,
+//! a write has no side effects, and interrupts do not move to other CPUs.
+//! The comparison leaves out only these effects.
 
 mod hostile;
 mod same;
@@ -31,7 +33,7 @@ pub(super) struct Host {
     pub(super) plan: PlanFile,
 }
 
-/// All captured hosts. They are planned once for all tests.
+/// All captured hosts. Their plans are made once for all tests.
 pub(super) fn hosts() -> &'static [Host] {
     static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts");
@@ -53,7 +55,8 @@ fn name_of(path: &Path) -> String {
     path.file_stem().unwrap().to_string_lossy().into_owned()
 }
 
-/// One setting for every knob that has a place on the host. If a write applies it, the kernel accepts the value.
+/// One setting for every knob that has a place on the host.
+/// If a write applies the setting, the kernel accepts the value.
 pub(super) fn every_setting(capture: &Capture) -> Vec<Setting> {
     let facts = Facts::probe(&Root::captured(capture.clone()));
     let setting_of = |knob: &&Knob| {
@@ -64,7 +67,7 @@ pub(super) fn every_setting(capture: &Capture) -> Vec<Setting> {
     knobs::ALL.iter().copied().filter_map(|knob| setting_of(&knob)).collect()
 }
 
-/// The value that is least likely to be in force already comes first.
+/// Values of a knob. The first is the value that is least likely to be in force already.
 fn values_of(values: Values) -> Vec<String> {
     match values {
         Values::Number { min, max, .. } => {
@@ -91,7 +94,7 @@ pub(super) fn applied(root: &Root, plan: &PlanFile) -> Result<(), crate::ApplyEr
     apply(root, &root.writer().unwrap(), &mut state, &plan.plan(), &plan.title).map(drop)
 }
 
-/// The plan for settings on a captured machine, to persist over boots.
+/// The plan for settings on a captured machine. The plan persists over boots.
 pub(super) fn planned(root: &Root, settings: &[Setting]) -> PlanFile {
     let facts = Facts::probe(root);
     let context = PersistContext {
@@ -162,7 +165,7 @@ pub(super) fn one_step(path: &str, reading: Reading, wanted: &str) -> PlanFile {
     let action =
         Action::Write { path: path.to_owned(), reading, in_force: None, interrupt: None, side_effects: Vec::new() };
     let step = Step { knob: "a.knob".into(), place: path.to_owned(), wanted: wanted.to_owned(), action };
-    // The planned step is parsed from JSON, as in a plan file. Fields that are missing have their defaults.
+    // The planned step is parsed from JSON, as in a plan file. Missing fields have their defaults.
     let mut planned = serde_json::to_value(&step).unwrap();
     planned["already_so"] = false.into();
     planned["takes_effect"] = "at-once".into();
@@ -199,7 +202,8 @@ impl Place {
         for line in capture.to_string().lines() {
             let path = line.split([' ', '\\']).next().unwrap_or_default();
             let is_ours = ["/proc/", "/sys/", "/etc/"].iter().any(|top| path.starts_with(top));
-            // Leave out the CPU of an interrupt, as an older kernel does. A plain file could only show a wrong one.
+            // Leave out the effective CPU of an interrupt, as older kernels do.
+            // A plain file could only show a wrong CPU.
             if is_ours
                 && !path.contains("effective_affinity")
                 && let Ok(text) = root.text(path)

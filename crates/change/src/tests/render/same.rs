@@ -15,8 +15,8 @@ use crate::plan_file::PlanFile;
 use crate::render::{script, undo_script};
 use crate::{State, apply};
 
-/// The hosts whose scripts are run: old and new kernels, one CPU and many, each hypervisor. The others have the same files with other
-/// values, and other tests check their scripts.
+/// The hosts whose scripts the tests run: old and new kernels, one CPU and many CPUs, each hypervisor.
+/// The other hosts have the same files with other values, and other tests check their scripts.
 pub(super) const RUN: [&str; 7] = [
     "aws-c4.8xlarge-xen-3.14",
     "aws-c5n.xlarge-nitro-6.1",
@@ -27,7 +27,7 @@ pub(super) const RUN: [&str; 7] = [
     "qemu-4cpu-6.12",
 ];
 
-/// Kernel files in which the script and the executor may differ, because plain files have no kernel behind them.
+/// Kernel files in which the script and the executor may differ, because plain files do not react like kernel files.
 fn set_aside(plan: &PlanFile) -> BTreeSet<String> {
     let steps = plan.steps.iter().filter_map(|planned| match &planned.step.action {
         Action::Write { side_effects, .. } => Some(side_effects.clone()),
@@ -52,13 +52,15 @@ fn as_text(reading: Option<&Reading>, text: &str) -> String {
     }
 }
 
-/// Steps and files that were run already. A script of a hundred steps starts thousands of programs, and most steps of one host equal those
-/// of the previous one.
+/// Steps and files that the test has already run.
+/// A script of a hundred steps starts thousands of programs,
+/// and most steps of one host equal those of the previous host.
 #[derive(Default)]
 struct AlreadyRun(BTreeSet<String>);
 
 impl AlreadyRun {
-    /// Leaves out steps that an earlier host had already: the same knob or file, the same original content, and the same value.
+    /// Leaves out the steps of an earlier host that are equal:
+    /// the same knob or file, the same original content, and the same value.
     fn leave_out(&mut self, plan: &mut PlanFile, capture: &Capture) {
         let root = Root::captured(capture.clone());
         let text = |path: &String| root.text(path).ok();
@@ -95,7 +97,7 @@ fn it_does_what_apply_does(name: &str, capture: &Capture, plan: &PlanFile) {
     let (set_aside_paths, readings) = (set_aside(plan), readings(plan));
     for (path, at) in &place.tree() {
         let (At::File(text, _), Ok(expected)) = (at, root.text(path)) else { continue };
-        // Files below /etc are compared further down with what the plan makes of them.
+        // A later check compares the files below /etc with the result of the plan.
         let is_kernels = path.starts_with("/proc/") || path.starts_with("/sys/");
         let is_shadow = path.starts_with("/proc/irq/") && !readings.contains_key(path.as_str());
         if is_kernels && !set_aside_paths.contains(path) && !is_shadow {
@@ -231,7 +233,7 @@ fn kernel_arguments_go_where_the_executor_puts_them() {
             Ok(expected) => {
                 let now = entry(&place.tree(), "/etc/kernel/cmdline");
                 assert_eq!(now, expected, "{text:?}: {}", String::from_utf8_lossy(&output.stderr));
-                // Without its records, the undo of the plan still removes our part.
+                // Without the script's records, the undo script of the plan still removes our part.
                 well(&place.run(&undo_script(&plan).unwrap()));
                 assert_eq!(entry(&place.tree(), "/etc/kernel/cmdline"), edit::without(&expected, content), "{text:?}");
             }
@@ -283,7 +285,8 @@ impl Outside for Watch {
     }
 }
 
-/// The script's lines of data, byte for byte, as sh parses them. Its functions are replaced by ones that print their arguments.
+/// The script's lines of data, byte for byte, as sh parses them.
+/// Replaces the script's functions with functions that print their arguments.
 fn said(script: &str) -> Vec<Vec<String>> {
     let data = script.split_once("\nplan() {\n").unwrap().1.split_once("\n}\n").unwrap().0;
     let functions = r#"
@@ -379,7 +382,7 @@ fn the_undo_of_a_plan_puts_back_what_it_saw() {
     }
 }
 
-/// A mask is restored without leading zeros, as the executor writes it. The kernel shows both in the same way.
+/// The script restores a mask without leading zeros, as the executor does. The kernel shows both forms in the same way.
 fn assert_eq_but_spelling(place: &Place, before: &BTreeMap<String, At>, readings: &BTreeMap<&str, Reading>) {
     let now = place.tree();
     assert_eq!(now.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! Runs the tools that read a rendered plan: shellcheck, cloud-init and Ansible. A tool that is not installed is recorded as skipped.
+//! Runs the tools that read a rendered plan: shellcheck, cloud-init and Ansible.
+//! If a tool is not installed, the test records a skip.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,7 +12,7 @@ use super::{Place, every_content, every_setting, hosts, planned, well};
 use crate::plan_file::PlanFile;
 use crate::render::{cloud_init, role, script, undo_script};
 
-/// The tool's output. None if it is not installed.
+/// The tool's output. `None` if the tool is not installed.
 fn tool(program: &str, package: &str, arguments: &[&str], folder: &Path) -> Option<Output> {
     let mut command = Command::new(program);
     // Ansible refuses to run in a locale without UTF-8.
@@ -61,7 +62,8 @@ fn shellcheck_has_nothing_to_say() {
             well(&output);
         }
     }
-    // shellcheck takes 0.2 s per script, and the scripts of most hosts differ only by values. So check the few that have every construct.
+    // shellcheck takes 0.2 s per script, and the scripts of most hosts differ only by values.
+    // So check only a few scripts that contain every construct.
     if let Some(output) = tool("shellcheck", "shellcheck", &of_few, dir.path()) {
         assert_eq!(well(&output), "");
     }
@@ -79,8 +81,8 @@ fn cloud_init_takes_the_user_data_and_the_script_in_it_is_the_script() {
     }
 }
 
-/// Reads the user data with Python's YAML, as cloud-init does. One process reads that of all plans, because starting Python takes longer
-/// than reading.
+/// Reads the user data with Python's YAML, as cloud-init does.
+/// One process reads the user data of all plans, because starting Python takes longer than reading.
 fn assert_yaml_reads(place: &Place, plans: &[PlanFile]) {
     const READER: &str =
         "import json, sys, yaml\nfor path in sys.argv[1:]: print(json.dumps(yaml.safe_load(open(path))))";
@@ -119,7 +121,7 @@ fn ansible_runs_the_role_as_sh_runs_the_script() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, file.text).unwrap();
     }
-    // The second play of each file is the second run of it.
+    // The second play of each file runs the script a second time.
     let plays = |name: &str, tasks: &str| {
         let play = |title: &str| {
             format!(

@@ -1,5 +1,5 @@
-//! Tests scripts that fail half-way. Everything is restored, either by the script itself or, if it was killed, by the undo script that it
-//! left.
+//! Tests scripts that fail half-way. The script itself restores everything.
+//! If the script was killed, the undo script that it left restores everything.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,7 +15,7 @@ use crate::render::script;
 
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 
-/// Two values, and then a file whose path is a folder here.
+/// A plan with two values, and then a file whose path is a folder here.
 fn fails_at_its_end() -> (Place, PlanFile) {
     let place = Place::new();
     place.write(SWAPPINESS, "60\n");
@@ -55,7 +55,8 @@ fn is_ignored(signal: u32) -> bool {
 #[test]
 fn a_signal_takes_all_with_it() {
     for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
-        // A shell cannot catch a signal that was ignored when it started. nohup ignores one, and a script's background jobs ignore another.
+        // A shell cannot catch a signal that was ignored when the shell started. nohup ignores one signal,
+        // and a script's background jobs ignore another.
         if is_ignored(number) {
             evenkeel_testkit::skipped(format_args!("whoever started the tests ignores SIG{signal}"));
             continue;
@@ -114,7 +115,8 @@ fn values_of_another_boot_are_not_put_back() {
     assert_eq!(place.text(SWAPPINESS), "61\n");
 }
 
-/// Kills the script before each of its commands, the first and the second time. The undo script that exists then restores everything.
+/// Kills the script before each of its commands, both at the first and at the second run of the command.
+/// The existing undo script then restores everything.
 #[test]
 fn killed_anywhere_it_can_be_undone() {
     let (place, mut plan) = fails_at_its_end();
@@ -136,7 +138,7 @@ fn killed_anywhere_it_can_be_undone() {
         opened > closed
     };
     let may_die = |at: &usize| is_whole(lines[*at]) && !(end..end + 3).contains(at) && !heredoc(*at);
-    // A first run shows which lines it reaches, and how often.
+    // A first run shows which lines the script reaches, and how often.
     let passed = place.path("passed");
     let mut counted: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
     for at in (rest..lines.len()).filter(may_die).rev() {
@@ -158,7 +160,7 @@ fn killed_anywhere_it_can_be_undone() {
         fatal.insert(at, &kill);
         let output = place.run(&fatal.join("\n"));
         let is_killed = output.status.signal() == Some(9);
-        // A subshell forgets its count, so it dies the first time or never.
+        // A subshell does not keep its count. So the script dies at the first run of the line or never.
         assert!(is_killed || count > 1, "not killed at line {at}: {}", lines[at]);
         killed += usize::from(is_killed);
         if let Some(undo) = place.undo_script() {
@@ -189,7 +191,8 @@ fn a_folder_with_the_name_of_a_draft_is_not_in_the_way() {
     let before = place.tree();
     well(&place.run(&script(&plan).unwrap()));
     assert_eq!(place.text("/etc/there"), "new\n");
-    // Other files appear between the script and its undo. Drafts that a killed script left next to them are removed.
+    // Other files appear between the script and its undo.
+    // The undo removes drafts that a killed script left next to them.
     place.write("/etc/.there.evenkeel-draft-2", "half");
     taken("-1");
     well(&place.sh(&place.undo_script().unwrap()));
@@ -229,14 +232,15 @@ fn an_interrupt_is_served_by_some_that_may() {
         let mut plan = one_step("/proc/irq/9/smp_affinity_list", Reading::CpuList, "2-3");
         let Action::Write { in_force, .. } = &mut plan.steps[0].step.action else { unreachable!() };
         *in_force = Some("/proc/irq/9/effective_affinity_list".into());
-        // No interrupt is ever served here, so the script need not wait.
+        // No CPU ever serves an interrupt here, so the script need not wait.
         let output = place.run(&script(&plan).unwrap().replace("sleep 0.05", "sleep 0"));
         assert_eq!(output.status.code(), Some(code), "{effective}: {}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(place.text("/proc/irq/9/smp_affinity_list"), if code == 0 { "2-3\n" } else { "0-7\n" });
     }
 }
 
-/// As in `exclusive_pair`: the file that was in use is restored first, and nothing writes 0 to the bytes.
+/// The same order as in `exclusive_pair`:
+/// the script restores the file that was in use first, and never writes 0 to the bytes.
 #[test]
 fn both_spellings_of_a_limit_come_back() {
     let (ratio, bytes) = ("/proc/sys/vm/dirty_ratio", "/proc/sys/vm/dirty_bytes");
@@ -252,14 +256,14 @@ fn both_spellings_of_a_limit_come_back() {
         let Action::Write { side_effects, .. } = &mut plan.steps[0].step.action else { unreachable!() };
         side_effects.push(other.to_owned());
         well(&place.run(&script(&plan).unwrap()));
-        // The kernel changes this file too.
+        // The kernel would change this file too.
         place.write(other, "0\n");
         let said = well(&place.sh(&place.undo_script().unwrap()));
         let used = if before.0 == "0" { bytes } else { ratio };
         let first = said.lines().next().unwrap();
         assert!(first.contains(used), "{before:?}: {said}");
         if own == bytes {
-            // The kernel sets the bytes to 0 when the share is written. Here the test did that.
+            // A write to the share makes the kernel set the bytes to 0. Here the test sets the bytes.
             assert!(said.contains("dirty_bytes"), "{said}");
         }
         assert_eq!(place.text(used), if used == ratio { "20\n" } else { "8192\n" });

@@ -1,4 +1,4 @@
-//! The settings that a search compares, and the host without and with these settings.
+//! The settings that a search compares, and a host that switches them on and off.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::needs::Needs;
 use crate::selection;
 use crate::workload_settings;
 
-/// The settings, their plans, and their requirements.
+/// The settings to compare, with their plans and requirements.
 pub(super) struct Compared {
     pub(super) settings: Vec<Setting>,
     plans: Vec<Plan>,
@@ -30,7 +30,7 @@ impl Compared {
     /// Reads the settings from a command line, or from a goal file.
     ///
     /// # Errors
-    /// If an argument is not a setting, or needs more rights than the user has.
+    /// If an argument is not a setting, or a setting needs more rights than the user has.
     pub(super) fn read(settings: &[String], goal: Option<&Path>, root: &Root) -> Result<Option<Compared>, Failure> {
         let texts = match goal {
             Some(file) => goal::settings(file)?,
@@ -52,12 +52,12 @@ impl Compared {
         Ok(Some(Compared { settings, plans, needs }))
     }
 
-    /// The settings as a command line has them.
+    /// The settings as arguments of a command line.
     pub(super) fn texts(&self) -> Vec<String> {
         self.settings.iter().map(ToString::to_string).collect()
     }
 
-    /// Opens the journal. None if no setting writes a file of the host.
+    /// Opens the journal. Returns `None` if no setting writes a file of the host.
     ///
     /// # Errors
     /// If the journal can't be opened, or an earlier change was interrupted.
@@ -69,7 +69,7 @@ impl Compared {
         state.open().map(Some)
     }
 
-    /// Writes the current values into the journal.
+    /// Records the current values in the journal.
     ///
     /// # Errors
     /// If a setting can't be switched while the machine runs.
@@ -90,16 +90,17 @@ impl Compared {
     }
 }
 
-/// The host, which is switched between the arms with and without the settings. Dropping it restores the host.
+/// The host, which a search switches between the arms with and without the settings. Dropping it restores the host.
 pub(super) struct ComparedHost<'a> {
     switch: Switch<'a>,
     arms: [Arm; 2],
-    /// Whether the settings are in force in all running sessions. None until the first switch.
+    /// Whether the settings are in force in all running sessions. `None` until the first switch.
     in_force: Option<bool>,
 }
 
 impl ComparedHost<'_> {
-    /// Switches all running sessions to the arm. With `is_grown`, some sessions have just started. Returns whether anything was changed.
+    /// Switches all running sessions to the arm. With `is_grown`, some sessions have just started.
+    /// Returns whether the call changed anything.
     ///
     /// # Errors
     /// If a value is not in force after the switch, or a session did not restart.

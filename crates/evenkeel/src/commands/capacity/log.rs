@@ -13,7 +13,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output_file;
 
-/// The maximum size of the file. A window takes a few hundred bytes.
+/// The maximum size of the file. The record of a window takes a few hundred bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Identifies a search. A search with a different head cannot continue from these windows.
@@ -29,7 +29,7 @@ pub(super) struct Head {
     pub(super) seed: u64,
 }
 
-/// A log file that is being written.
+/// A log file that is open for writing.
 pub(super) struct Log {
     path: PathBuf,
     file: File,
@@ -46,7 +46,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Reads the windows of a file, cuts off an incomplete last line, and opens the file for further windows.
+    /// Reads the windows of a file, truncates an incomplete last line, and opens the file for further windows.
     pub(super) fn resume(path: &Path, head: &Head, sessions_max: u32) -> Result<(Log, Vec<Window>), Failure> {
         let wrong = |why: String| Failure::text(exit::WRONG_USE, format_args!("resume {}", path.display()), why);
         let opened = UserFile::open(path, FILE_BYTES_MAX);
@@ -104,7 +104,7 @@ impl Log {
 
     fn line<T: Serialize>(&mut self, record: &T) -> Result<(), Failure> {
         let text = serde_json::to_string(record).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-        // A single write: if the process is killed, only the last line can be incomplete.
+        // Use a single write: if the process is killed, only the last line can be incomplete.
         let written = self.file.write_all(format!("{text}\n").as_bytes()).and_then(|()| self.file.sync_data());
         written.map_err(|error| failed("write", &self.path, &error))
     }

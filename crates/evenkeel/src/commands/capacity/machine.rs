@@ -22,7 +22,7 @@ pub(super) struct Counters {
     cpus: usize,
     memory_available_bytes: u64,
     udp_drops: u64,
-    /// How often the CPU quota of a control group was used up.
+    /// How often a control group has used up its CPU quota.
     throttled: u64,
 }
 
@@ -38,7 +38,7 @@ impl Counters {
             ticks,
             cpus,
             memory_available_bytes: memory.ok_or_else(|| unreadable("/proc/meminfo"))?,
-            // A kernel without IPv4 has no such counter, and drops no packets.
+            // A kernel without IPv4 has no such counter, and drops no UDP packets.
             udp_drops: drops.unwrap_or(0),
             throttled: Limits::open(&cpu_limit::all()).read().times.unwrap_or(0),
         })
@@ -59,7 +59,7 @@ impl Counters {
     }
 }
 
-/// The machine that all sessions share.
+/// Describes the machine that all sessions share.
 pub(super) fn machine() -> Result<Machine, Failure> {
     let root = Root::live();
     let cpus = cpus(&root).map(|(cpus, _)| cpus);
@@ -70,25 +70,26 @@ pub(super) fn machine() -> Result<Machine, Failure> {
     })
 }
 
-/// The CPUs that the sessions may use, and the sum of their times. The sessions inherit the CPUs of this process: those of its control group, or
-/// of `taskset`.
+/// The CPUs that the sessions may use, and the sum of their times.
+/// The sessions inherit the CPUs of this process, which its control group or `taskset` has set.
 fn cpus(root: &Root) -> Option<(usize, CpuTicks)> {
     let stat = root.text("/proc/stat").ok().and_then(|text| proc::parse_stat(&text))?;
     times_of(&stat, &thread::affinity().unwrap_or_default())
 }
 
-/// The memory that the sessions may use, in bytes: that of the machine, or the limit of the control group that has the least left.
+/// The memory that the sessions may use, in bytes.
+/// It is the machine's memory, or the limit of the control group with the least memory left.
 fn memory(root: &Root) -> Option<u64> {
     let total = root.text("/proc/meminfo").ok().and_then(|text| proc::amount(&text, "MemTotal"))?;
     let group = Room::read(root).ok()?.limited_by;
     let number = |name: &&str| root.text(&format!("{group}/{name}")).ok()?.trim().parse::<u64>().ok();
-    // Without a limit, this is the word `machine`.
+    // Without a limit, `group` is the word `machine`.
     let is_group = group.starts_with('/');
     let limit = ["memory.max", "memory.limit_in_bytes"].iter().filter(|_| is_group).find_map(number);
     Some(limit.map_or(total, |limit| limit.min(total)))
 }
 
-/// The number of these CPUs, and the sum of their times. Without such a CPU, all CPUs count.
+/// The number of the CPUs in `own`, and the sum of their times. If `stat` has none of these CPUs, counts all CPUs.
 fn times_of(stat: &Stat, own: &CpuSet) -> Option<(usize, CpuTicks)> {
     let of_own: Vec<&CpuTicks> = stat.cpus.iter().filter(|(cpu, _)| own.contains(**cpu)).map(|(_, one)| one).collect();
     if of_own.is_empty() {
@@ -107,7 +108,7 @@ fn unreadable(path: &str) -> Failure {
 mod tests {
     use super::*;
 
-    /// Under `taskset --cpu-list 1,2`, two busy CPUs of four are all that the sessions have.
+    /// Under `taskset --cpu-list 1,2`, the sessions can use only two CPUs of four. Both are busy here.
     #[test]
     fn only_the_cpus_of_the_sessions_count() {
         let text = "cpu  220 0 0 780 0 0 0 0\ncpu0 10 0 0 240 0 0 0 0\ncpu1 100 0 0 150 0 0 0 0\ncpu2 100 0 0 150 0 0 0 0\n\

@@ -35,7 +35,7 @@ use crate::workload_settings;
 
 /// The format of the log.
 const LOG_FORMAT: u32 = 1;
-/// The default limits of every session. A limit applies if the workload has the metric.
+/// The default limits of every session. A limit applies only if the workload has its metric.
 const USUAL_LIMITS: [(&str, f64); 2] = [("tick_lateness_us_p99", 2000.0), ("missed_ticks_share", 0.001)];
 /// The minimum number of ticks for a 99th percentile to be meaningful.
 const EVENTS_MIN: f64 = 150.0;
@@ -68,7 +68,7 @@ pub(crate) struct Args {
     /// Compare the settings of a goal file of `evenkeel tune`
     #[arg(long, value_name = "FILE", conflicts_with = "settings")]
     goal: Option<PathBuf>,
-    /// A limit that every session has to hold; repeatable [default: tick lateness p99 of 2 ms, 0.1 % of ticks missed]
+    /// A limit that every session must hold; repeatable [default: tick lateness p99 of 2 ms, 0.1 % of ticks missed]
     #[arg(long, value_name = "METRIC=N", value_parser = limit)]
     limit: Vec<(String, f64)>,
     /// The maximum number of sessions to try
@@ -86,19 +86,19 @@ pub(crate) struct Args {
     /// The port of the first session, for {port}
     #[arg(long, value_name = "PORT", default_value = "27100")]
     first_port: u16,
-    /// The price of this machine in an hour, in any currency: the answer then has the price of a session
+    /// The price of this machine per hour, in any currency: the answer then has the price of a session
     #[arg(long, value_name = "PRICE", value_parser = price)]
     price_per_hour: Option<f64>,
-    /// Keep the windows in FILE, so that --continue can go on with them
+    /// Write the windows to FILE, so that --continue can continue with them
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Go on with the search in the file of --log
+    /// Continue the search in the file of --log
     #[arg(long, requires = "log")]
     r#continue: bool,
-    /// Write what a session takes to FILE, as CSV for `evenkeel instances`
+    /// Write what a session needs to FILE, as CSV for `evenkeel instances`
     #[arg(long, value_name = "FILE")]
     save_need: Option<PathBuf>,
-    /// Write report.html, with the curve drawn, and report.json into DIR
+    /// Write report.html, with a chart of the curve, and report.json into DIR
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// The seed of the load
@@ -120,9 +120,9 @@ pub(crate) struct Answer {
     compared: Option<Comparison>,
     /// The seed of the load.
     seed: u64,
-    /// The log of the windows; `null` without --log.
+    /// The file with the windows; `null` without --log.
     log: Option<String>,
-    /// The file of `--save-need`; `null` if it was not written.
+    /// The file of `--save-need`; `null` if evenkeel did not write it.
     need_file: Option<String>,
     /// The page of `--report`; absent without this option.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -189,15 +189,16 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if stop.load(Ordering::Relaxed) { exit::STOPPED } else { exit::WELL })
 }
 
-/// The host, and the settings that the search switches on it; none if no settings are compared.
+/// The host, and the settings that the search switches on it; `None` if no settings are compared.
 struct Host<'a> {
     root: &'a Root,
     compared: Option<&'a Compared>,
-    /// The journal; none if the settings write no file of the host.
+    /// The journal; `None` if the settings write no file of the host.
     state: Option<State>,
 }
 
-/// The sides of the comparison: without the settings and, if there are any, with them. Both include the windows of an earlier run.
+/// The sides of the comparison: without the settings and, if the user gave any, with them.
+/// Both include the windows of an earlier run.
 fn sides(sessions_max: u32, is_compared: bool, windows: Vec<Window>, limits: &[Limit]) -> Vec<Side> {
     let side =
         |with_settings| Side { with_settings, search: Search::new(sessions_max), windows: Vec::new(), ended: None };
@@ -219,7 +220,7 @@ fn side_report(subject: &Subject, side: &Side, notes: &[String]) -> CapacityRepo
 }
 
 impl Args {
-    /// Runs the search, and restores the host. Returns the sides, and notes that become caveats.
+    /// Runs the search, and restores the host. Returns the sides, and the notes that become caveats.
     fn search<'a>(&self, host: Host<'a>, mut run: Run<'a>) -> Result<(Vec<Side>, Vec<String>), Failure> {
         let Host { root, compared, mut state } = host;
         let writer = root.writer().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
@@ -233,7 +234,7 @@ impl Args {
         let mut run = Run { arms: Some(compared.switch(root, &writer, state.as_mut())?), ..run };
         let searched = run.search(until);
         let Run { sides, notes, arms, sessions, .. } = run;
-        // Restore the host first, even if the search failed.
+        // Restore the host first, even after a failed search.
         arms.map_or(Ok(()), |arms| arms.end(&self.state))?;
         drop(sessions);
         searched.map(|()| (sides, notes))
@@ -255,7 +256,7 @@ impl Args {
         if written.is_err() {
             answer.report_file = None;
         }
-        // Print the measurement even if the page could not be written.
+        // Print the measurement even if evenkeel could not write the page.
         out.answer(&answer, || report::capacity::text(&answer.shown()))?;
         written
     }
@@ -307,11 +308,12 @@ impl Args {
     }
 }
 
-/// Writes the need of a session as CSV for `evenkeel instances`, and returns the path. None if the need is unknown.
+/// Writes the need of a session as CSV for `evenkeel instances`, and returns the path.
+/// Returns `None` if the need is unknown.
 fn save_need(path: &Path, report: &CapacityReport) -> Result<Option<String>, Failure> {
     let Some(need) = &report.need else { return Ok(None) };
     let number = |value: Option<f64>| value.map(|value| format!("{value:.3}")).unwrap_or_default();
-    // An idle session uses less than a ten-thousandth of a CPU, and 0 is no need.
+    // An idle session uses less than a ten-thousandth of a CPU, and 0 would mean that it needs no CPU.
     let cpus = if need.cpus < 0.01 { format!("{:.6}", need.cpus.max(1e-6)) } else { format!("{:.4}", need.cpus) };
     let row = format!("session,{cpus},{},{}\n", number(need.tick_hz), number(need.memory_mib));
     output_file::write(path, format!("session,cpus,tick_hz,memory_mib\n{row}").as_bytes())?;

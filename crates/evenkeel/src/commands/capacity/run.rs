@@ -1,4 +1,4 @@
-//! A running search: it measures one number of sessions after another, without and with the compared settings.
+//! Runs a search: measures one number of sessions after another, without and with the compared settings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::report;
 use crate::show::Out;
 
-/// The wait before a window if neither the sessions nor the settings changed since the last window.
+/// The wait before a window if neither the sessions nor the settings have changed since the last window.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// One side of the comparison: without or with the settings.
@@ -23,7 +23,7 @@ pub(super) struct Side {
     pub(super) with_settings: bool,
     pub(super) search: Search,
     pub(super) windows: Vec<Window>,
-    /// Why the search of this side ended. None while it still measures windows.
+    /// Why the search of this side ended. `None` while it still measures windows.
     pub(super) ended: Option<Ended>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Run<'a> {
     /// The wait before a window after sessions began or ended, or settings changed.
     pub(super) settle: Duration,
     pub(super) log: Option<Log>,
-    /// Events that become caveats. Each text is stored once.
+    /// Events that become caveats. Each text is stored only once.
     pub(super) notes: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Run<'a> {
 const NOTES_MAX: usize = 20;
 
 impl Run<'_> {
-    /// Measures windows until every side is proven, the time is used up, or the user stops it.
+    /// Measures windows until every side has its proof, the time is used up, or the user stops the search.
     pub(super) fn search(&mut self, until: Instant) -> Result<(), Failure> {
         while let Some((at, wanted)) = self.next() {
             let ended = match (self.stop.load(Ordering::Relaxed), Instant::now() >= until) {
@@ -66,8 +66,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The side of the next window, and its number of sessions. The sides alternate, and so does the side that begins a pair. So a machine
-    /// that changes slowly favours neither side.
+    /// The side of the next window, and its number of sessions.
+    /// The sides alternate, and the side that begins a pair alternates too.
+    /// So a machine that changes slowly favours neither side.
     fn next(&mut self) -> Option<(usize, u32)> {
         for side in self.sides.iter_mut().filter(|side| side.ended.is_none()) {
             if side.search.next().is_none() {
@@ -82,7 +83,7 @@ impl Run<'_> {
         Some((at, side.search.next()?))
     }
 
-    /// Measures one window. Returns why the side's search ended, if it ended with this window.
+    /// Measures one window. If the search of the side ended with this window, returns why.
     fn step(&mut self, at: usize, wanted: u32) -> Result<Option<Ended>, Failure> {
         let before = self.sessions.count();
         if let Err(failure) = self.sessions.set(wanted) {
@@ -118,7 +119,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Measures a window of all sessions. None if the user stopped it.
+    /// Measures one window of all sessions. Returns `None` if the user stopped it.
     fn measure(&mut self, sessions: u32, with_settings: bool, settle: Duration) -> Result<Option<Window>, Failure> {
         let before = Counters::read()?;
         let samples = self.sessions.samples(Times { settle, window: self.window });
@@ -148,7 +149,7 @@ impl Run<'_> {
     }
 }
 
-/// The value of the worst session. None if any session has no value.
+/// The value of the worst session. `None` if any session has no value.
 fn worst(limit: &Limit, samples: &[Sample]) -> Option<f64> {
     let values: Option<Vec<f64>> = samples.iter().map(|sample| sample.get(&limit.metric).copied()).collect();
     values?.into_iter().reduce(|a, b| limit.worse(a, b))

@@ -1,4 +1,5 @@
-//! Runs several sessions at once. Each is a workload in its own thread, so that all measure the same window.
+//! Runs several sessions at once.
+//! Each session is a workload in its own thread, so that all sessions measure the same window.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,12 +14,12 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
-/// The placeholder for the number of a session, from 0, in the command lines of a server and its load.
+/// The placeholder for the number of a session, in the command lines of a server and its load. Numbers start at 0.
 const NUMBER: &str = "{session}";
 /// The placeholder for the port of a session.
 const PORT: &str = "{port}";
 
-/// A window: the time before it, and its length.
+/// The times of a window: the wait before it, and its length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) settle: Duration,
@@ -33,7 +34,7 @@ pub(super) struct About {
     pub(super) events_per_s: Option<f64>,
 }
 
-/// An order to all sessions at once.
+/// A request to all sessions at once.
 #[derive(Clone, Debug)]
 enum Order {
     Window(Times),
@@ -43,7 +44,7 @@ enum Order {
     Restart,
 }
 
-/// The answer of a session to an order.
+/// The answer of a session to a request.
 #[derive(Debug)]
 enum Answer {
     Sample(Sample),
@@ -58,14 +59,14 @@ struct Session {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The running sessions. They differ only in their numbers.
+/// The running sessions. They differ only in their session numbers.
 pub(super) struct Sessions<'a> {
     line: String,
     first_port: u16,
     seed: u64,
     stop: &'a Arc<AtomicBool>,
     running: Vec<Session>,
-    /// The description of the first session; none until it has started.
+    /// The description of the first session; `None` until it has started.
     about: Option<About>,
 }
 
@@ -79,12 +80,12 @@ impl<'a> Sessions<'a> {
         self.running.len() as u32
     }
 
-    /// The description of the first session; none until it has started.
+    /// The description of the first session; `None` until it has started.
     pub(super) fn about(&self) -> Option<&About> {
         self.about.as_ref()
     }
 
-    /// Starts or ends sessions until `wanted` sessions run. The sessions that started last end first.
+    /// Starts or ends sessions until `wanted` sessions run. Ends the latest sessions first.
     ///
     /// # Errors
     /// If a session does not start.
@@ -133,7 +134,7 @@ impl<'a> Sessions<'a> {
     /// Measures one window in all sessions at once.
     ///
     /// # Errors
-    /// The first error of a session that ended or hung. That session and all with higher numbers are ended.
+    /// The first error of a session that ended or hung. The call ends that session and all with higher numbers.
     pub(super) fn samples(&mut self, times: Times) -> Result<Vec<Sample>, WorkloadError> {
         let answers = self.all(&Order::Window(times))?;
         let sample = |answer| if let Answer::Sample(sample) = answer { Some(sample) } else { None };
@@ -142,7 +143,7 @@ impl<'a> Sessions<'a> {
 
     fn all(&mut self, order: &Order) -> Result<Vec<Answer>, WorkloadError> {
         for session in &self.running {
-            // If the session's thread has ended, `recv` below reports it.
+            // If the session's thread has ended, the `recv` below reports that.
             let _ = session.orders.as_ref().map(|orders| orders.send(order.clone()));
         }
         let gone = || WorkloadError::Program { program: "a session".to_owned(), why: "its thread ended".to_owned() };
@@ -155,7 +156,8 @@ impl<'a> Sessions<'a> {
         answers.into_iter().collect()
     }
 
-    /// The values in force in the first session. Each session reads its own values back, and fails if they are not the requested ones.
+    /// The values in force in the first session.
+    /// Each session reads its own values back, and fails if they differ from the requested values.
     fn in_force(&mut self, order: &Order) -> Result<Vec<String>, WorkloadError> {
         match self.all(order)?.into_iter().next() {
             Some(Answer::InForce(values)) => Ok(values),
@@ -164,7 +166,7 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// Presents all sessions as one workload, so that a trial can switch their settings.
+/// Makes all sessions one workload, so that a trial can switch their settings.
 impl Workload for Sessions<'_> {
     fn describe(&self) -> String {
         self.about.as_ref().map_or_else(String::new, |about| about.describe.clone())
@@ -192,7 +194,7 @@ impl Workload for Sessions<'_> {
         self.all(&Order::Restart).map(drop)
     }
 
-    /// For each metric, the value of the worst session.
+    /// Returns the value of the worst session for each metric.
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
         begin();
         let samples = self.samples(Times { settle, window })?;
@@ -209,7 +211,7 @@ impl Workload for Sessions<'_> {
     }
 }
 
-/// Executes orders until the sender is dropped or an order fails.
+/// Executes requests until the sender is dropped or a request fails.
 fn serve(workload: &mut dyn Workload, orders: &Receiver<Order>, answers: &Sender<Result<Answer, WorkloadError>>) {
     while let Ok(order) = orders.recv() {
         let answer = follow(workload, order);

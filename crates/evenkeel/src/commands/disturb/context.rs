@@ -1,4 +1,5 @@
-//! `Context`: what all subcommands share: the stop flag, the command that runs during the disturbance, the time limit, and the output.
+//! `Context`: the parts that all subcommands share.
+//! They are the stop flag, the command that runs during the disturbance, the time limit, and the output.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,7 +24,8 @@ use crate::output_file;
 use crate::show::{Out, json};
 use crate::view::{Block, terminal};
 
-/// How often to check the stop flag while a command runs. Seldom, because each check disturbs the command.
+/// How often to check the stop flag while a command runs.
+/// The interval is long, because each check disturbs the command.
 const LOOK_EVERY_NS: u64 = 200_000_000;
 /// How often to check the stop flag if no command runs.
 const IDLE_LOOK_NS: u64 = 20_000_000;
@@ -37,10 +39,10 @@ pub(super) struct RunArgs {
     /// Limit of the duration [default: 10; with a command 14400]
     #[arg(long, value_name = "TIME", value_parser = values::seconds)]
     pub(super) seconds: Option<Duration>,
-    /// Also write what it really did to FILE, as JSON
+    /// Also write the actual disturbance to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// The command to run meanwhile. evenkeel exits with its exit code: 128 or more if a signal ended it
+    /// The command to run during the disturbance. evenkeel exits with its exit code: 128 or more if a signal ended it
     #[arg(last = true, value_name = "CMD")]
     pub(super) command: Vec<OsString>,
 }
@@ -49,17 +51,18 @@ pub(super) struct RunArgs {
 pub(super) trait Disturbance {
     type Report: Serialize + schemars::JsonSchema;
 
-    /// Changes how the command is started, for example on which CPUs.
+    /// Changes how evenkeel starts the command, for example on which CPUs.
     fn prepare(&self, _: &mut Command) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// The time limit is over, but the command continues. Disturbances that consist of threads end by themselves.
+    /// Called when the time limit has passed and the command continues.
+    /// Disturbances that consist of threads end by themselves.
     fn time_is_over(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Ends the disturbance, restores everything, and reports what was done.
+    /// Ends the disturbance, restores everything, and reports the actual disturbance.
     fn stop(self) -> Result<Self::Report, Failure>;
 }
 
@@ -78,7 +81,7 @@ macro_rules! of_threads {
 
 pub(super) use of_threads;
 
-/// What the user requested, for the report.
+/// The user's request, for the report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct What<'a, A> {
     pub(super) kind: &'static str,
@@ -101,7 +104,7 @@ pub(crate) struct Answer<'a, A, R> {
     did: R,
 }
 
-/// The reason why the disturbance ended.
+/// Why the disturbance ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EndedBy {
@@ -124,7 +127,7 @@ pub(crate) struct Ran {
 impl Ran {
     fn from_status(status: ExitStatus, wall_ns: u64) -> Ran {
         let signal = status.signal();
-        // The exit code that a shell would report for this end.
+        // The exit code that a shell would report for the end of this command.
         let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
         Ran { exit_code: u8::try_from(code).unwrap_or(u8::MAX), signal, wall_ns }
     }
@@ -153,7 +156,7 @@ impl<'a> Context<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Starts the disturbance, waits for the command or the time limit, ends it, and reports.
+    /// Starts the disturbance, waits for the command or the time limit, ends the disturbance, and reports.
     pub(super) fn disturb<A: Serialize + schemars::JsonSchema, D: Disturbance>(
         &self,
         what: What<'_, A>,
@@ -202,7 +205,7 @@ impl<'a> Context<'a> {
         ];
         whole.extend_from_slice(page);
         match &answer.command {
-            // Standard output belongs to the command.
+            // Write nothing to standard output, because the command uses it.
             Some(_) if !self.out.is_json() => self.out.warn_page(&terminal::text(&whole)),
             _ => self.out.answer(answer, || terminal::text(&whole))?,
         }
@@ -280,7 +283,8 @@ impl EndedBy {
     }
 }
 
-/// Waits for the end of the command without checking the stop flag: a second signal does not shorten its time.
+/// Waits for the end of the command without checking the stop flag,
+/// because a second signal must not shorten the grace period.
 fn await_end(child: &Child, until_ns: u64) -> Result<process::Doing, Failure> {
     loop {
         let doing = await_end_or_signal(child, until_ns)?;
@@ -299,7 +303,7 @@ fn wait(child: &mut Child) -> Result<ExitStatus, Failure> {
     child.wait().map_err(|error| Failure::io(exit::NOT_POSSIBLE, "wait for the command", &error))
 }
 
-/// Converts a meter's error, with its exit code.
+/// Converts a meter's error to a failure with its exit code.
 pub(super) fn failure(error: MeterError) -> Failure {
     measure::failure(error)
 }

@@ -1,5 +1,6 @@
-//! `evenkeel disturb memory`. The kernel kills the process with the pressure first if memory runs out. So if there is a command, the
-//! pressure runs in a separate process, which is this program again, without the command.
+//! `evenkeel disturb memory`. If memory runs out, the kernel first kills the process with the memory pressure.
+//! So if a command runs, the pressure runs in a separate process.
+//! That process is this program again, without the command.
 
 use std::ffi::OsString;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -19,10 +20,10 @@ use crate::failure::{Failure, Outcome};
 use crate::show::units::{bytes, part, percent, quantity, real_quantity};
 use crate::view::Block;
 
-/// The separate process sends this when the memory is filled.
+/// The separate process sends this text when it has filled the memory.
 const FILLED: &[u8] = b"filled\n";
 
-/// Limits of the report of the separate process.
+/// The maximum size of the separate process's report, and the time limit for it.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
@@ -30,8 +31,9 @@ const LOOK_EVERY_NS: u64 = 2_000_000;
 
 /// Allocate memory, or use up its bandwidth
 ///
-/// `--by pressure` allocates and touches memory, and always leaves a reserve. It frees memory as soon as others need more, and is the first
-/// process that the kernel would kill. `--by bandwidth` copies memory with a thread on each CPU.
+/// `--by pressure` allocates and touches memory, and always leaves a reserve.
+/// It frees memory as soon as others need more, and is the first process that the kernel would kill.
+/// `--by bandwidth` copies memory with a thread on each CPU.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel disturb memory -- ./my-server
@@ -94,7 +96,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     context.disturb(what, |until_ns| SeparateProcess::start(&settings, until_ns), pressure_page)
 }
 
-/// Starts filling memory, and returns when it is filled.
+/// Starts to fill memory, and returns when the memory is full.
 fn fill(
     settings: &pressure::Settings,
     say: bool,
@@ -121,7 +123,7 @@ struct SeparateProcess {
 impl SeparateProcess {
     fn start(settings: &pressure::Settings, until_ns: u64) -> Result<SeparateProcess, Failure> {
         let failed = |why: String| Failure::text(exit::NOT_POSSIBLE, "start the process that takes memory", why);
-        // Check the settings here: the separate process could not report why it refuses them.
+        // Check the settings here, because the separate process could not report why it refuses them.
         pressure::check(settings).map_err(failure)?;
         let left_ns = until_ns.saturating_sub(clock::monotonic_ns());
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
@@ -157,7 +159,7 @@ impl Disturbance for SeparateProcess {
 
     fn stop(mut self) -> Result<pressure::Report, Failure> {
         process::ask_to_end(self.child.id());
-        // If the process hangs, dropping `self` kills it.
+        // If the process hangs, dropping `self` kills the process.
         let said = process::read_within(&mut self.answer, ANSWER_BYTES_MAX, ANSWER_LIMIT).unwrap_or_default();
         let answer = serde_json::from_slice::<serde_json::Value>(&said).unwrap_or_default();
         let report = serde_json::from_value(answer["did"].clone());

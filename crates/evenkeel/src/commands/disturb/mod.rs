@@ -1,4 +1,5 @@
-//! `evenkeel disturb KIND`: each kind has one file here and one line in `kinds!`. The code that disturbs is in the crate `measure`.
+//! `evenkeel disturb KIND`: each kind has one file here and one line in `kinds!`.
+//! The crate `measure` has the code that disturbs.
 
 mod context;
 mod memory;
@@ -20,8 +21,9 @@ use crate::show::Out;
 
 /// Make a disturbance of a known shape, alone or while a command runs
 ///
-/// With `-- CMD` it lasts as long as the command, and evenkeel exits with the command's exit code. At the end evenkeel reports what it
-/// really did: on standard error with a command, else on standard output. It always restores everything.
+/// With `-- CMD`, the disturbance lasts as long as the command, and evenkeel exits with the command's exit code.
+/// At the end, evenkeel reports the actual disturbance: on standard error with a command, else on standard output.
+/// It always restores everything.
 #[derive(Debug, clap::Args)]
 #[command(
     arg_required_else_help = true,
@@ -31,14 +33,14 @@ use crate::show::Out;
   evenkeel disturb memory -- ./my-server"
 )]
 pub(crate) struct Args {
-    /// A captured machine: refused, because a capture can't be disturbed
+    /// A captured machine: refused, because evenkeel can't disturb a capture
     #[arg(long, global = true, value_name = "FILE", hide = true)]
     host: Option<PathBuf>,
     #[command(subcommand)]
     kind: Kind,
 }
 
-/// The subcommands. Each module has `Args`, whose documentation is the help, and `run`.
+/// Defines the subcommands. Each module has `Args`, whose documentation is the help, and `run`.
 macro_rules! kinds {
     ($($(#[$attribute:meta])* $name:ident => $module:ident),* $(,)?) => {
         #[derive(Debug, clap::Subcommand)]
@@ -56,7 +58,7 @@ macro_rules! kinds {
     };
 }
 
-// In the order of `--help`: whole CPUs first, then shared resources, then interruptions.
+// The order of `--help`: whole CPUs first, then shared resources, then interruptions.
 kinds! {
     Quantum => quantum,
     Spinner => spinner,

@@ -1,4 +1,5 @@
-//! `evenkeel disturb quantum`: a real-time thread takes CPUs from all other threads, or a quota limits the CPU time of the command.
+//! `evenkeel disturb quantum`: a real-time thread takes CPUs from all other threads,
+//! or a quota limits the CPU time of the command.
 
 use std::process::Command;
 
@@ -20,9 +21,11 @@ use crate::view::Block;
 
 /// Take CPUs away for a share of each period, as a hypervisor or a CPU limit does
 ///
-/// `--by rt-hog` runs a real-time thread on each CPU at fixed times. To other threads it looks like a hypervisor that runs another guest. It
-/// needs real-time privileges. `--by quota` puts the command into its own control group with a CPU limit: a token bucket, which stops the
-/// command when it has used its share of a period. It needs the right to create control groups.
+/// `--by rt-hog` runs a real-time thread on each CPU at fixed times.
+/// To other threads, this looks like a hypervisor that runs another guest. It needs real-time privileges.
+/// `--by quota` puts the command into its own control group with a CPU limit:
+/// a token bucket, which stops the command when it has used its share of a period.
+/// It needs the right to create control groups.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sudo evenkeel disturb quantum --share 0.6 -- ./my-server
@@ -31,9 +34,9 @@ pub(crate) struct Args {
     /// The method
     #[arg(long, value_enum, default_value_t)]
     by: By,
-    /// The CPUs [default: all that evenkeel may use]. With a quota, the command runs only on these, and the share
-    /// counts all of them
-    /// [default: any CPU; the share counts one]
+    /// The CPUs [default: all that evenkeel may use].
+    /// With a quota, the command runs only on these,
+    /// and the share counts all of them [default: any CPU; the share counts one]
     #[arg(long, value_name = "LIST", value_parser = values::cpus)]
     cpus: Option<CpuSet>,
     /// Time from the start of one slot to the next
@@ -115,7 +118,7 @@ fn by_quota(args: &Args, context: &Context<'_>) -> Outcome {
     if let Some(cpus) = &args.cpus {
         disturb::check_cpus(cpus).map_err(failure)?;
     }
-    // Container engines count the same way: 0.4 means four tenths of one CPU.
+    // Container engines use the same unit: 0.4 means four tenths of one CPU.
     let cpus = args.cpus.as_ref().map_or(1, CpuSet::len);
     let settings = quota::Settings { period_ns: args.period_ms, share_left: args.share, cpus };
     let what = What { kind: "quantum", by: "quota", asked: &settings, run: &args.run };

@@ -33,12 +33,12 @@ pub(crate) struct Args {
     /// Rate per second: packets in total, or timers or wakes per CPU
     #[arg(long, value_name = "PER_S", default_value_t = 10_000)]
     rate: u64,
-    /// Destination of the packets: an address of this host, in its network namespace [default: a port of evenkeel that
-    /// nobody reads]
+    /// Destination of the packets: an address of this host, in its network namespace [default:
+    /// a port of evenkeel that nobody reads]
     #[arg(long, value_name = "IP:PORT", conflicts_with = "peer")]
     to: Option<SocketAddr>,
-    /// Destination on another machine, up to 200,000 packets a second for ten minutes. It agrees by running `measure udp --serve`. The
-    /// address must be private or link-local
+    /// Destination on another machine, up to 200,000 packets a second for ten minutes.
+    /// The other machine agrees by running `measure udp --serve`. The address must be private or link-local
     #[arg(long, value_name = "IP:PORT")]
     peer: Option<SocketAddr>,
     /// Bytes in a packet, 1 to 1472; to a peer at least 24 [default: 100]
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 /// The kind of interruption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// UDP packets, which come with softirqs
+    /// UDP packets, which cause softirqs
     #[default]
     Packets,
     /// Timer interrupts
@@ -112,11 +112,14 @@ fn packets_page(report: &packets::Report) -> Vec<Block> {
     let mut blocks = vec![Block::row("to", report.to.to_string()), Block::table(header, rows.collect())];
     let unheard: u64 = report.cpus.iter().map(|cpu| cpu.unheard).sum();
     if unheard > 0 {
-        blocks.push(Block::Warning(format!("Nobody listens on {}: it replied so {unheard} times.", report.to)));
+        blocks.push(Block::Warning(format!(
+            "Nobody listens on {}: {unheard} packets came back as undeliverable.",
+            report.to
+        )));
     }
     let arrived: Vec<u64> = report.cpus.iter().filter_map(|cpu| cpu.arrived).collect();
     if !arrived.is_empty() {
-        let words = format!("{} of {} packets, as it counted", arrived.iter().sum::<u64>(), report.sent);
+        let words = format!("{} of {} packets, by the peer's count", arrived.iter().sum::<u64>(), report.sent);
         blocks.push(Block::row("received by the peer", words));
     }
     if report.cpus.iter().any(|cpu| cpu.peer_went_away) {

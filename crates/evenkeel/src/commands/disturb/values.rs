@@ -5,10 +5,11 @@ use std::time::Duration;
 pub(super) use crate::args::cpus;
 use crate::times;
 
-/// The maximum length of a period or slot, in milliseconds: a little over an hour. A longer one is probably a typing error.
+/// The maximum length of a period or slot, in milliseconds: a little over an hour.
+/// A larger value is probably a typing error.
 const MS_MAX: f64 = 4_000_000.0;
 
-/// The maximum duration of a run, in seconds. If a user forgets a run, it ends the same day.
+/// The maximum duration of a run, in seconds. A forgotten run then ends within hours.
 const SECONDS_MAX: f64 = 14_400.0;
 
 /// The maximum amount of memory, in MiB: 16 TiB.

@@ -10,8 +10,10 @@ use crate::show::{self, Out};
 
 /// Audit many captured machines: findings by level, knobs by group, and the hosts that differ from their group
 ///
-/// A capture is the file of `evenkeel capture --output FILE`. Hosts with the same instance type, kernel (its first two numbers) and CPU model
-/// are a group. A host differs if more than half of its group have another value or other advice. A value that is unknown does not differ.
+/// A capture is the file of `evenkeel capture --output FILE`.
+/// Hosts with the same instance type, kernel (its first two numbers) and CPU model are a group.
+/// A host differs if more than half of its group have another value or other advice.
+/// An unknown value does not count as a difference.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel fleet audit hosts/

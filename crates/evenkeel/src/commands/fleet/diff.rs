@@ -7,7 +7,7 @@ use crate::exit;
 use crate::failure::Outcome;
 use crate::show::{self, Out};
 
-/// List the captured machines that differ from their group, with the value of each and that of the group
+/// List the captured machines that differ from their group, with the value of the machine and of the group
 ///
 /// Groups, values and facts are those of `evenkeel fleet audit`. Exits with code 1 if a host differs.
 #[derive(Debug, clap::Args)]

@@ -9,9 +9,9 @@ use evenkeel_sys::Errno;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The kind of files that a command reads.
+/// The kind of file that a command reads.
 pub(super) struct Wanted {
-    /// The word for one such file, such as `capture`.
+    /// The noun for such a file, such as `capture`.
     pub(super) noun: &'static str,
     /// The extension of such files in a folder, without the dot.
     pub(super) extension: &'static str,
@@ -22,10 +22,10 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// The files, each once and in order. A folder that can't be read is added to `unread`.
+    /// Returns each file once, in order. Adds a folder that can't be read to `unread`.
     ///
     /// # Errors
-    /// If there are more files than the maximum.
+    /// If the number of files exceeds the maximum.
     pub(super) fn files(&self, named: &[PathBuf], unread: &mut Vec<Unread>) -> Result<BTreeSet<PathBuf>, Failure> {
         let mut files = BTreeSet::new();
         for path in named {
@@ -62,7 +62,7 @@ impl Wanted {
         Ok(found)
     }
 
-    /// The failure if none of the files of `named` could be read.
+    /// The failure if evenkeel could read none of the files of `named`.
     pub(super) fn none(&self, named: &[PathBuf], unread: &[Unread]) -> Failure {
         let failure = match unread {
             [] => {
@@ -71,7 +71,7 @@ impl Wanted {
                 Failure::text(exit::WRONG_USE, format!("find a {}", self.noun), why)
             }
             [one, others @ ..] => {
-                // The reason may already begin with the action and the file. Do not repeat them.
+                // The reason may already begin with the action and the file. Do not repeat them here.
                 let (tried, also) = (format!("read the {} {}", self.noun, one.file), others.len());
                 let why = one.why.trim_start_matches("failed to ").trim_start_matches(&tried).trim_start_matches(": ");
                 let more = if also == 0 {

@@ -1,4 +1,5 @@
-//! Reads many captures on all CPUs. Each thread holds one capture in memory, and returns only the compared values of its host.
+//! Reads many captures on all CPUs.
+//! Each thread holds one capture in memory, and returns only the values for the comparison.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -22,11 +23,11 @@ const CAPTURES: Wanted = Wanted {
 };
 /// The maximum number of threads that read captures. A capture may have up to 32 MiB.
 const THREADS_MAX: usize = 64;
-/// The number of captures that are read before their hosts are added. Hosts are added in order, so the answer does not depend on the timing
-/// of the threads.
+/// The number of captures to read before adding their hosts.
+/// Hosts are added in order, so the answer does not depend on the timing of the threads.
 const BATCH: usize = 256;
 
-/// The captures, the traits of a group, and what the page shows.
+/// The captures, the traits of a group, and the contents of the page.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CaptureArgs {
     /// Captures, or folders with captures (*.txt)
@@ -61,7 +62,7 @@ enum ByTrait {
 }
 
 impl CaptureArgs {
-    /// The goal of the advice, and what the user says about the server.
+    /// The goal of the advice, and the user's information about the server.
     pub(super) fn context(&self) -> AdviceContext {
         self.goal.context()
     }
@@ -80,7 +81,7 @@ impl CaptureArgs {
                 by.push(one);
             }
         }
-        // `none` means one group of all hosts, so it has no effect beside another trait.
+        // `none` means one group of all hosts, so it has no effect together with another trait.
         if by.len() > 1 {
             by.retain(|one| *one != By::None);
         }

@@ -1,4 +1,4 @@
-//! `evenkeel fleet`: many machines at once, from files that they wrote, or in a Kubernetes cluster.
+//! `evenkeel fleet`: handles many machines at once, from files that they wrote, or in a Kubernetes cluster.
 
 pub(crate) mod answers;
 mod audit;

@@ -39,29 +39,29 @@ struct QueryError {
     error: String,
 }
 
-/// Why Prometheus refused a query, such as the place of a mistake in it; none if it does not say.
+/// Why Prometheus refused a query, such as the place of a mistake in the query; `None` if Prometheus gives no reason.
 fn refusal_of(status: u16, body: &[u8]) -> Option<String> {
     let error: QueryError = serde_json::from_slice(body).ok().filter(|_| status != 200)?;
     let why: String = error.error.chars().take(ERROR_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
     Some(format!("it answered {status}: {why}"))
 }
 
-/// The maximum length of an error of Prometheus that is shown.
+/// The maximum length of a Prometheus error in our message.
 const ERROR_CHARS_MAX: usize = 300;
 
-/// The number of each node in the answer of a query.
+/// Extracts the number of each node from the answer to a query.
 fn numbers_of(page: &str) -> Result<BTreeMap<String, f64>, String> {
     let odd = |error: serde_json::Error| format!("odd answer: {error}");
     let QueryData { result_type, result } = serde_json::from_str::<QueryAnswer>(page).map_err(odd)?.data;
     if result_type != "vector" {
-        return Err(format!("the query gives a {result_type}, and not one number a node"));
+        return Err(format!("the query returns a {result_type}, not one number per node"));
     }
     let samples: Vec<Sample> = serde_json::from_value(result).map_err(odd)?;
     let mut numbers = BTreeMap::new();
     for Sample { metric, value: (_, number) } in samples {
         let node = metric.get("node").or_else(|| metric.get("instance"));
         let (Some(node), Ok(number)) = (node, number.parse()) else { continue };
-        // One of several numbers would be an arbitrary queue, CPU or session of the node.
+        // A node has several numbers, from its queues, CPUs or sessions. Choosing one of them would be arbitrary.
         if numbers.insert(node.clone(), number).is_some() {
             return Err(format!(
                 "the query gives several numbers for {node}; aggregate them, such as `max by (instance) (…)`"
@@ -72,7 +72,7 @@ fn numbers_of(page: &str) -> Result<BTreeMap<String, f64>, String> {
 }
 
 impl Prometheus {
-    /// The server at this address, which the user gave.
+    /// Uses the Prometheus server at this address, which the user gave.
     pub(super) fn at(base: &str) -> Result<Prometheus, Failure> {
         let base = base.trim_end_matches('/').to_owned();
         let wrong = |error: &dyn std::fmt::Display| Failure::text(exit::WRONG_USE, "find Prometheus", error);
@@ -80,10 +80,10 @@ impl Prometheus {
         Ok(Prometheus { base })
     }
 
-    /// The result of a query: one number for each host, by the label `node`, or else `instance`.
+    /// Runs a query. Returns one number for each host, which the label `node` or else `instance` names.
     ///
     /// # Errors
-    /// Why the query has no answer, for people.
+    /// Why the query has no answer, as a text for people.
     pub(super) fn numbers(&self, query: &str) -> Result<BTreeMap<String, f64>, String> {
         let address = format!("{}/api/v1/query?query={}", self.base, utf8_percent_encode(query, RESERVED));
         let address = Address::parse(&address).map_err(|error| error.to_string())?;
@@ -117,7 +117,7 @@ mod tests {
         }
         for kind in ["scalar", "matrix", "string"] {
             let text = format!(r#"{{"data":{{"resultType":"{kind}","result":[1,"2"]}}}}"#);
-            let why = format!("the query gives a {kind}, and not one number a node");
+            let why = format!("the query returns a {kind}, not one number per node");
             assert_eq!(numbers_of(&text), Err(why));
         }
         assert!(numbers_of("{}").unwrap_err().starts_with("odd answer: missing field `data`"));

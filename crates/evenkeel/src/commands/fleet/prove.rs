@@ -1,5 +1,5 @@
-//! `fleet prove`: whether a goal helps, over many hosts. The trial switches hosts, waits, queries, logs and tests, and restores everything
-//! at the end.
+//! `fleet prove`: tests on many hosts whether a goal helps.
+//! The trial switches hosts, waits, queries, logs and tests, and restores everything at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,7 +22,8 @@ use crate::show::Out;
 
 /// The effects for which the power table shows the number of blocks.
 const EFFECTS: [f64; 4] = [0.02, 0.05, 0.1, 0.2];
-/// How often to ask Prometheus for the numbers of a block, and the time between. One lost answer must not end a trial of many hours.
+/// How often to query Prometheus for the numbers of a block, and the time between queries.
+/// One lost answer must not end a trial of many hours.
 const QUERIES_MAX: u32 = 4;
 const QUERY_AGAIN: Duration = Duration::from_secs(5);
 /// How often to ask the guard.
@@ -32,11 +33,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Why a trial ended.
 enum End {
-    /// There is a verdict, or all blocks are done.
+    /// The trial has a verdict, or has measured all blocks.
     Whole,
     /// A signal arrived.
     Signal,
-    /// A host, the cluster or Prometheus failed. The failure has a message for the user.
+    /// A host, the cluster or Prometheus failed. The failure contains a message for the user.
     Halted(Failure),
 }
 
@@ -51,7 +52,8 @@ struct Trial<'a> {
     patience: Duration,
     before: Vec<Numbers>,
     blocks: Vec<Numbers>,
-    /// The hosts on which the guard ended the goal, and how often in a row Prometheus did not answer the guard.
+    /// The hosts on which the guard ended the goal,
+    /// and how many times in a row Prometheus did not answer the guard's query.
     stopped: BTreeSet<String>,
     guard_failures: u32,
 }
@@ -118,7 +120,7 @@ impl<'a> Trial<'a> {
             let Some(numbers) = self.block(Vec::new()).await? else { return Ok(()) };
             self.log.add(&Record::Before { numbers: numbers.clone() })?;
             self.before.push(numbers);
-            // Without two hosts that have numbers, the other blocks would be in vain.
+            // Without two hosts that have numbers, further blocks would give no result.
             self.design()?;
             let line = format!("block {} of {} before the trial", self.before.len(), self.begin.blocks_before);
             self.out.status(&line);
@@ -135,7 +137,7 @@ impl<'a> Trial<'a> {
             let mut with = design.arms(evidence.blocks()).with;
             let left = self.left_out(&design);
             with.retain(|host| !left.contains(host));
-            // The guard has ended the goal everywhere.
+            // The guard has ended the goal on all hosts.
             if with.is_empty() {
                 return Ok(());
             }
@@ -176,13 +178,15 @@ impl<'a> Trial<'a> {
         Arms { with, without }
     }
 
-    /// Gives exactly these hosts the goal, and waits until all hosts have applied or reverted it.
+    /// Applies the goal to exactly these hosts, and waits until all hosts have applied or reverted it.
     async fn switch(&self, with: &[String]) -> Result<(), Failure> {
         self.engine.switch(&self.arms(with), &self.begin.identity(), self.patience).await
     }
 
-    /// Waits for the wash-out and for the block, and then queries the block's numbers. None if a signal arrived. Fails if a host left its arm
-    /// within the block, because its number is then of both arms. The guard may end the goal on some of these hosts meanwhile.
+    /// Waits for the wash-out and for the block, and then queries the block's numbers.
+    /// Returns `None` if a signal arrived.
+    /// Fails if a host left its arm within the block, because its number would then belong to both arms.
+    /// During the block, the guard may end the goal on some of these hosts.
     async fn block(&mut self, mut with: Vec<String>) -> Result<Option<Numbers>, Failure> {
         let length = Duration::from_millis(self.begin.block_ms);
         self.guarded(Duration::from_millis(self.begin.wash_out_ms), &mut with).await?;
@@ -208,26 +212,27 @@ impl<'a> Trial<'a> {
         failure.map_or(Ok(None), Err)
     }
 
-    /// Both hosts of each pair in which the guard ended the goal.
+    /// Both hosts of each pair that contains a host on which the guard ended the goal.
     fn left_out(&self, design: &Switchback) -> BTreeSet<String> {
         let pairs = design.pairs().iter().map(|pair| [&pair.first, &pair.second]);
         pairs.filter(|pair| pair.iter().any(|host| self.stopped.contains(*host))).flatten().cloned().collect()
     }
 
-    /// Asks the guard once before the trial: a mistake in it should not wait until the goal is in force.
+    /// Runs the guard's query once before the trial,
+    /// because a mistake in the query should show before the goal is in force.
     fn check_guard(&self) -> Result<(), Failure> {
         let Some(guard) = &self.begin.guard else { return Ok(()) };
         let failed = |why: String| Failure::text(exit::WRONG_USE, "ask Prometheus for the guard", why);
         self.prometheus.numbers(&self.query(guard)).map(drop).map_err(failed)
     }
 
-    /// A query for the length of a block.
+    /// Sets the length of a block in a query.
     fn query(&self, query: &str) -> String {
         let seconds = Duration::from_millis(self.begin.block_ms).as_secs().max(1);
         query.replace("$window", &format!("{seconds}s"))
     }
 
-    /// Waits, and asks the guard meanwhile. The hosts on which it ends the goal leave `with`.
+    /// Waits, and runs the guard's query meanwhile. Hosts on which the guard ends the goal leave `with`.
     async fn guarded(&mut self, time: Duration, with: &mut Vec<String>) -> Result<(), Failure> {
         let until = Instant::now() + time;
         loop {
@@ -244,7 +249,7 @@ impl<'a> Trial<'a> {
         let Some(guard) = self.begin.guard.as_ref().filter(|_| !with.is_empty()) else { return Ok(()) };
         let found = match self.prometheus.numbers(&self.query(guard)) {
             Ok(numbers) => of_hosts(numbers, &self.nodes()),
-            // Without the guard the goal must not go on for long.
+            // Without the guard, the goal must not stay in force for long.
             Err(why) if self.guard_failures + 1 >= QUERIES_MAX => {
                 return Err(Failure::text(exit::NOT_POSSIBLE, "ask Prometheus for the guard", why));
             }
@@ -254,7 +259,7 @@ impl<'a> Trial<'a> {
             }
         };
         self.guard_failures = 0;
-        // A comparison with `bool` gives 0 for the other hosts.
+        // A Prometheus comparison with `bool` gives 0 for each host where it is false.
         let is_named = |host: &String| found.get(host).is_some_and(|number| *number != 0.0 && !number.is_nan());
         let (named, rest): (Vec<String>, Vec<String>) = with.drain(..).partition(is_named);
         *with = rest;
@@ -276,7 +281,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Puts the goal back on all hosts.
+    /// Reverts the goal on all hosts.
     async fn put_back(&self) -> Result<(), Failure> {
         let later = self.engine.put_back(self.nodes(), &self.begin.identity(), self.patience).await?;
         later.iter().for_each(|later| self.out.warn(&format!("{later}\n")));
@@ -335,7 +340,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// A trial's engine, its log, and what the log has.
+/// A trial's engine, its log, and the content of the log.
 type Started = (Engine, Log, Begin, Vec<Record>);
 
 async fn gone_on(args: &Args, path: &Path) -> Result<Started, Failure> {

@@ -1,5 +1,5 @@
-//! Switches hosts of an Ansible inventory between the arms of a trial, with a playbook. Each host keeps the goal in a journal of its own
-//! for trials, so putting it back undoes nothing else.
+//! Switches hosts of an Ansible inventory between the arms of a trial, with a playbook.
+//! On each host, a separate journal for trials contains the goal, so reverting the goal undoes nothing else.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -23,9 +23,9 @@ use crate::shell;
 
 /// The maximum size of a list of hosts, in bytes.
 const LIST_BYTES_MAX: u64 = 4 << 20;
-/// How long Ansible may take to list the hosts, which may ask a cloud.
+/// The time limit for Ansible to list the hosts. Ansible may have to ask a cloud.
 const LIST_PATIENCE: Duration = Duration::from_secs(120);
-/// How long Ansible may take to end after SIGTERM.
+/// The time limit for Ansible to end after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The hosts of a trial by arm.
@@ -39,7 +39,7 @@ pub(super) struct Playbook {
     inventory: PathBuf,
     pattern: String,
     name: String,
-    /// An absolute path, because Ansible looks for relative ones near the playbook.
+    /// An absolute path, because Ansible searches for relative paths near the playbook.
     goal: PathBuf,
     generation: i64,
     /// What Ansible printed last.
@@ -47,13 +47,13 @@ pub(super) struct Playbook {
 }
 
 impl Playbook {
-    /// The playbook that the arguments name. It must have a goal that this program can read.
+    /// Uses the playbook that the arguments name. Its goal must be a file that this program can read.
     pub(super) fn new(args: &Args, inventory: &Path) -> Result<Playbook, Failure> {
         let path = Path::new(&args.goal);
         let tried = || format!("read the goal {}", path.display());
         let plan = read_plan(path)?.text().map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))?;
         let goal = std::path::absolute(path).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
-        // Another goal or other hosts are another trial.
+        // A different goal or different hosts mean a different trial.
         let content = format!("{}\n{}\n{plan}", args.hosts, args.playbook);
         Ok(Playbook {
             inventory: inventory.to_owned(),
@@ -65,7 +65,7 @@ impl Playbook {
         })
     }
 
-    /// The goal, and the hosts. A trial that goes on names the goal that it compared before.
+    /// Returns the goal and the hosts. A continued trial names the goal that it compared before.
     pub(super) async fn take(&self, known: Option<&Identity>) -> Result<(Identity, Vec<String>), Failure> {
         let identity = Identity { generation: self.generation, uid: String::new() };
         if known.is_some_and(|known| *known != identity) {
@@ -120,7 +120,7 @@ impl Playbook {
         self.run("ansible-playbook", &arguments, None, patience).await
     }
 
-    /// Puts the goal back on all hosts.
+    /// Reverts the goal on all hosts.
     pub(super) async fn put_back(&self, arms: &Arms, patience: Duration) -> Result<(), Failure> {
         self.switch(arms, patience).await.map_err(|failure| {
             let inventory = self.inventory.display().to_string();
@@ -132,8 +132,8 @@ impl Playbook {
         })
     }
 
-    /// Runs a program of Ansible. Its answer goes to the file, and to its other output without one. It is not in our process group: Ctrl-C
-    /// must not end it while it switches hosts.
+    /// Runs a program of Ansible. Its standard output goes to the file; without a file, it joins the other output.
+    /// The program is not in our process group, because Ctrl-C must not end it while it switches hosts.
     async fn run(
         &self,
         program: &str,
@@ -179,12 +179,12 @@ impl Playbook {
     }
 }
 
-/// Reads the answer of `ansible --list-hosts`: a line with the number of hosts, and a line for each.
+/// Parses the answer of `ansible --list-hosts`: one line with the number of hosts, and one line per host.
 fn listed(text: &str) -> Result<Vec<String>, String> {
     let hosts: BTreeSet<&str> = text.lines().skip(1).map(str::trim).filter(|line| !line.is_empty()).collect();
     let is_plain = |name: &&&str| name.chars().all(|one| one.is_ascii_alphanumeric() || "._-".contains(one));
     match hosts.iter().find(|name| !is_plain(name)) {
-        // In a list of hosts for Ansible, other characters would be a pattern.
+        // In a host list, Ansible would read other characters as a pattern.
         Some(odd) => Err(format!("the name {odd:?} has other characters than letters, digits, `.`, `_` and `-`")),
         None => Ok(hosts.into_iter().map(str::to_owned).collect()),
     }

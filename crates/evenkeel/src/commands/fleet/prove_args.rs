@@ -38,7 +38,7 @@ pub(super) struct Args {
     /// Which direction of the number is better: lower or higher
     #[arg(long, value_enum, value_name = "WAY", default_value_t, hide_possible_values = true)]
     pub(super) better: Better,
-    /// Prometheus, which has the numbers
+    /// Address of the Prometheus server that has the numbers
     #[arg(long, value_name = "http://HOST:PORT")]
     pub(super) prometheus: String,
     /// Query that lists the hosts on which the goal must end at once, such as 'late_ticks > 10'; asked every 15 s
@@ -68,7 +68,7 @@ pub(super) struct Args {
     /// Log of the trial, from which --continue goes on [default: fleet-GOAL.jsonl]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Go on with the trial in the log
+    /// Continue the trial in the log
     #[arg(long = "continue", conflicts_with_all = ["seed", "only_before"])]
     pub(super) go_on: bool,
     /// Seed of the random order [default: a new one]
@@ -83,13 +83,13 @@ pub(super) struct Args {
     /// With --inventory: the hosts, as a pattern of Ansible
     #[arg(long, value_name = "PATTERN", default_value = "all", requires = "inventory")]
     pub(super) hosts: String,
-    /// With --inventory: the playbook that switches the hosts in `evenkeel_with` to the goal, and all others back
+    /// With --inventory: the playbook that applies the goal to the hosts in `evenkeel_with`, and reverts all others
     #[arg(long, value_name = "NAME", default_value = PLAYBOOK, requires = "inventory")]
     pub(super) playbook: String,
 }
 
 impl Args {
-    /// The log of the trial. That of a goal file has the file's name without folder and extension.
+    /// The path of the trial's log. For a goal file, the log has the name of that file without folder and extension.
     pub(super) fn log_path(&self) -> PathBuf {
         let goal = match self.inventory {
             Some(_) => Path::new(&self.goal).file_stem().unwrap_or_default().display().to_string(),

@@ -1,4 +1,5 @@
-//! What switches the hosts of a trial between the arms: the releases of a HostGoal in a cluster, or a playbook of Ansible.
+//! The engine switches the hosts of a trial between the arms.
+//! It is the releases of a HostGoal in a cluster, or an Ansible playbook.
 
 #![cfg_attr(
     not(feature = "kubernetes"),
@@ -13,7 +14,7 @@ use super::prove_args::Args;
 use super::prove_log::Identity;
 use crate::failure::Failure;
 
-/// The engine that the fleet has already.
+/// An engine that the fleet already uses.
 pub(super) enum Engine {
     #[cfg(feature = "kubernetes")]
     Cluster(cluster::Cluster),
@@ -34,7 +35,8 @@ impl Engine {
         }
     }
 
-    /// Takes the goal for the trial. Returns what the trial compares, and the hosts. A trial that goes on names what it compared before.
+    /// Reserves the goal for the trial. Returns the identity of the goal, and the hosts.
+    /// A continued trial passes the identity from before.
     pub(super) async fn take(&self, known: Option<&Identity>) -> Result<(Identity, Vec<String>), Failure> {
         match self {
             #[cfg(feature = "kubernetes")]
@@ -43,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Gives the hosts of `arms.with` the goal and puts it back on the others, and waits until all have done so.
+    /// Applies the goal to the hosts of `arms.with`, reverts it on the others, and waits until all hosts have finished.
     pub(super) async fn switch(&self, arms: &Arms, identity: &Identity, patience: Duration) -> Result<(), Failure> {
         match self {
             #[cfg(feature = "kubernetes")]
@@ -52,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// Checks after a block that no host has left its arm. The playbook checks that before the next switch.
+    /// Checks after a block that no host has left its arm. The playbook makes this check before the next switch.
     pub(super) async fn check(&self, arms: &Arms, identity: &Identity) -> Result<(), Failure> {
         match self {
             #[cfg(feature = "kubernetes")]
@@ -61,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// Puts the goal back on all hosts. Returns a warning if a host does that later, or somebody else does it.
+    /// Reverts the goal on all hosts. Returns a warning if a host will revert it later, or if somebody else reverts it.
     pub(super) async fn put_back(
         &self,
         hosts: BTreeSet<String>,
@@ -76,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Gives the goal back if the trial could not begin.
+    /// Releases the goal if the trial could not begin.
     pub(super) async fn give_back(&self) -> Result<(), Failure> {
         match self {
             #[cfg(feature = "kubernetes")]
@@ -136,7 +138,7 @@ mod cluster {
             identity: &Identity,
             patience: Duration,
         ) -> Result<Option<String>, Failure> {
-            // Whoever took the goal also decides what becomes of it.
+            // If another trial has taken the goal, that trial also decides when to revert it.
             let is_ours =
                 self.goal.is_ours().await.map_err(|error| Failure { exit: exit::NOT_UNDONE, ..failed(error) })?;
             if !is_ours {
@@ -149,7 +151,8 @@ mod cluster {
             };
             self.goal.switch(&arms.with, &self.release(identity)).await.map_err(undo)?;
             let later = match self.goal.settle(&arms.with, &arms.without, identity.generation, patience).await {
-                // A node has not reverted the goal, or is gone. Its agent reverts the goal when it runs again.
+                // A node has not reverted the goal, or the node is gone.
+                // Its agent reverts the goal when the agent runs again.
                 Err(error @ (TrialError::Late { .. } | TrialError::Host { .. })) => {
                     Some(format!("{error}; it puts the goal back when its agent runs"))
                 }
@@ -164,7 +167,7 @@ mod cluster {
             self.goal.give_back().await.map_err(failed)
         }
 
-        /// What the trial releases to nodes.
+        /// The part of the goal that the trial releases to nodes.
         fn release(&self, identity: &Identity) -> Release {
             Release { goal: self.name.clone(), generation: identity.generation, uid: identity.uid.clone() }
         }

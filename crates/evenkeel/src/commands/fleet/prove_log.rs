@@ -1,5 +1,5 @@
-//! The log of a trial over a fleet. Each record is one line. It is on disk before the trial continues. The random order follows from the
-//! seed, so the log contains everything that is needed to continue.
+//! The log of a trial over a fleet. Each record is one line, and is on disk before the trial continues.
+//! The seed determines the random order, so the log is enough to continue the trial.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output_file;
 
 const FORMAT: u32 = 1;
-/// The maximum size of a log, in bytes. 2,000 hosts in 144 blocks take 10 MB.
+/// The maximum size of a log, in bytes. A trial with 2,000 hosts and 144 blocks takes 10 MB.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
 /// A line of the log.
@@ -33,7 +33,7 @@ pub(super) enum Record {
         /// The numbers, by node.
         numbers: Numbers,
     },
-    /// The guard ended the goal on a host. Its pair leaves the trial.
+    /// The guard ended the goal on a host. The pair of this host leaves the trial.
     Stopped {
         /// The host.
         host: String,
@@ -45,7 +45,7 @@ pub(super) enum Record {
     },
 }
 
-/// Identifies a trial. A trial that differs in one of these fields cannot continue this log.
+/// Identifies a trial. A trial cannot continue this log if it differs in one of these fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Begin {
     pub(super) format: u32,
@@ -53,12 +53,12 @@ pub(super) struct Begin {
     pub(super) trial: String,
     pub(super) goal: String,
     pub(super) generation: i64,
-    /// The goal's uid. Logs of the first versions have none.
+    /// The goal's uid. Logs of the first versions have no uid.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) uid: String,
     pub(super) nodes: Vec<String>,
     pub(super) metric: String,
-    /// The query of hosts on which the goal ends at once.
+    /// The query that returns hosts on which the goal must end at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) guard: Option<String>,
     pub(super) better: evenkeel_stats::Direction,
@@ -80,10 +80,10 @@ impl Begin {
     }
 }
 
-/// Distinguishes a goal from a later one of the same name.
+/// Distinguishes a goal from a later goal of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// Changes with the goal's content.
+    /// The generation, which changes with the goal's content.
     pub(super) generation: i64,
     /// The uid of a HostGoal; empty for other goals and in the first logs.
     pub(super) uid: String,
@@ -96,7 +96,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Creates a log. An existing file of this name is not overwritten.
+    /// Creates a log. Does not overwrite an existing file of this name.
     pub(super) fn create(path: &Path, begin: &Begin) -> Result<Log, Failure> {
         let opened = OpenOptions::new().append(true).create_new(true).open(path);
         let file = opened.map_err(|error| match error.kind() {
@@ -113,12 +113,13 @@ impl Log {
         Ok(log)
     }
 
-    /// Opens the log of an earlier run, and returns its records. An incomplete last line is removed.
+    /// Opens the log of an earlier run, and returns its records. Removes an incomplete last line.
     pub(super) fn open(path: &Path) -> Result<(Log, Begin, Vec<Record>), Failure> {
         let tried = format!("read the log {}", path.display());
         let cut = |error| Failure::io(exit::WRONG_USE, &tried, &error);
         let read = || user_file::read_text(path, LOG_BYTES_MAX).map_err(|error| Failure::user_file(&tried, &error));
-        // The first read refuses what is no file. The second one has what another evenkeel added before the lock.
+        // The first read refuses a path that is not a file.
+        // The second read also has the records that another evenkeel added before the lock.
         read()?;
         let file = OpenOptions::new().append(true).open(path).map_err(cut)?;
         lock(path, &file)?;
@@ -153,7 +154,7 @@ impl Log {
     }
 }
 
-/// Two commands that go on with one trial would switch its nodes against each other.
+/// Locks the log. Two commands that continue the same trial would switch its nodes against each other.
 fn lock(path: &Path, file: &File) -> Result<(), Failure> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
@@ -161,7 +162,7 @@ fn lock(path: &Path, file: &File) -> Result<(), Failure> {
             Err(Failure::text(exit::WRONG_USE, format_args!("lock the log {}", path.display()), cause)
                 .hint("wait until it ends, or stop it"))
         }
-        // A file system without locks keeps nobody from going on.
+        // On a file system without locks, the lock cannot prevent a second command.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }

@@ -9,9 +9,12 @@ use crate::times;
 
 /// Bring goals of a Kubernetes cluster to their nodes in waves, and halt when something gets worse
 ///
-/// The canaries come first. Each later wave is twice as large as all before it, up to the goal's maxUnavailable, with the goal's pause between
-/// waves. The rollout halts when a node refuses the goal, drifts or is not ready, or when a guard's number gets worse. The state is in the
-/// cluster, so you can stop and restart this command at any time. With --forever it runs as a Deployment.
+/// The canaries come first.
+/// Each later wave is twice as large as all before it, up to the goal's maxUnavailable,
+/// with the goal's pause between waves.
+/// The rollout halts when a node refuses the goal, drifts or is not ready, or when a guard's number gets worse.
+/// The state is in the cluster, so you can stop and restart this command at any time.
+/// With --forever it runs as a Deployment.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel fleet rollout steady-games
@@ -22,7 +25,7 @@ pub(super) struct Args {
     /// The goals by name; without them, all
     #[arg(value_name = "GOAL", required_unless_present_any = ["forever", "definitions"])]
     goals: Vec<String>,
-    /// Go on with new goals and new nodes until a signal
+    /// Continue with new goals and new nodes until a signal arrives
     #[arg(long, conflicts_with_all = ["undo", "again", "go_on"])]
     forever: bool,
     /// Withdraw the goals, so that every node reverts them
@@ -34,16 +37,16 @@ pub(super) struct Args {
     /// Continue halted rollouts
     #[arg(long = "continue")]
     go_on: bool,
-    /// Prometheus, which has the numbers of the guards
+    /// Address of the Prometheus server that has the numbers of the guards
     #[arg(long, value_name = "http://HOST:PORT")]
     prometheus: Option<String>,
-    /// How often to look at the cluster
+    /// How often to check the cluster
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = times::time)]
     every: Duration,
     /// File of the cluster's address and credentials [default: those of the pod, or $KUBECONFIG]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Print the definitions of HostGoal and HostState for `kubectl apply`, and end
+    /// Print the definitions of HostGoal and HostState for `kubectl apply`, and exit
     #[arg(long, conflicts_with_all = ["goals", "forever", "undo", "again", "go_on", "prometheus", "every", "kubeconfig"])]
     definitions: bool,
 }
@@ -75,7 +78,7 @@ mod with_kubernetes {
 
     pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         if args.definitions {
-            // Another program's format, with or without --json.
+            // Print the format of Kubernetes, with or without --json.
             let text = serde_json::to_string_pretty(&manifests::definitions()).unwrap_or_default() + "\n";
             out.text(&text)?;
             return Ok(exit::WELL);
@@ -116,14 +119,14 @@ mod with_kubernetes {
             .hint("kubectl get hostgoals")
     }
 
-    /// The failure for a goal that a trial has. The rollout would wait for as long as the trial takes.
+    /// The failure for a goal that a trial uses. Otherwise the rollout would wait until the trial ends.
     fn in_trial(progress: &Progress) -> Option<Failure> {
         let (goal, trial) = (&progress.goal, progress.trial.as_ref()?);
         let failure = Failure::text(exit::WRONG_USE, "roll out", format_args!("the goal {goal} is in trial {trial}"));
         Some(failure.hint(format!("end the trial: evenkeel fleet rollout {goal} --undo")))
     }
 
-    /// Takes steps until every named goal has ended.
+    /// Takes rollout steps until every named goal has ended.
     async fn follow(args: &Args, out: &Out, controller: &mut Controller<Prometheus>, stop: &AtomicBool) -> Outcome {
         let mut said: BTreeMap<String, String> = BTreeMap::new();
         let is_wanted = |name: &str| args.goals.is_empty() || args.goals.iter().any(|goal| goal == name);
@@ -168,7 +171,7 @@ mod with_kubernetes {
 
     fn is_over(args: &Args, progress: &Progress) -> bool {
         match progress.rollout.as_ref().map(|rollout| rollout.phase) {
-            // Without a rollout, every node applies the goal by itself, and there is nothing to wait for.
+            // Without a rollout, every node applies the goal by itself, so the command need not wait.
             None => true,
             Some(RolloutPhase::Halted | RolloutPhase::Complete) => !args.undo,
             Some(RolloutPhase::Undone) => {

@@ -28,9 +28,10 @@ const USUAL_LINES: [&str; 5] =
 
 /// Merge the cards of many machines by hardware generation: medians, spreads, and which generations hold a tick
 ///
-/// A card is the file of `evenkeel measure all --output FILE.json`. Machines with the same traits are a generation. Names of traits and of numbers are those
-/// of the cards; `time slices` follows from the numbers of the quantum meter. A machine holds the limits if each number is at most N, or at
-/// least N where more is better.
+/// A card is the file of `evenkeel measure all --output FILE.json`. Machines with the same traits are a generation.
+/// Traits and numbers have the names that the cards use;
+/// `time slices` is derived from the numbers of the quantum meter.
+/// A machine holds the limits if each number is at most N, or at least N where more is better.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel fleet table cards/*.json
@@ -40,13 +41,13 @@ pub(crate) struct Args {
     /// Cards, or folders with cards (*.json)
     #[arg(value_name = "CARD.json", required = true)]
     cards: Vec<PathBuf>,
-    /// The traits that make a generation [default: instance type, CPU, time slices]
+    /// The traits that define a generation [default: instance type, CPU, time slices]
     #[arg(long, value_name = "TRAIT,…", value_delimiter = ',')]
     by: Vec<String>,
-    /// A number that a machine has to hold; repeatable [default: wake_udp_100us_ns_p99=2000000]
+    /// A limit that a machine has to hold; repeatable [default: wake_udp_100us_ns_p99=2000000]
     #[arg(long, value_name = "NUMBER=N", value_parser = limit)]
     limit: Vec<(String, f64)>,
-    /// A number on the page; repeatable. JSON has all
+    /// A number to show on the page; repeatable. JSON has all
     #[arg(long, value_name = "NUMBER")]
     line: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The arguments of `guide`, the judged guides, and the one way to print them.
+//! The arguments of `guide`, the judged guides, and the function that prints them.
 
 use std::path::PathBuf;
 
@@ -30,17 +30,18 @@ Examples:
   sudo evenkeel guide 99-game.conf --out goal.json --budget 20min -- ./my-server --port 7777
   sudo evenkeel guide tuned:network-latency bpftune:intense --workload memcached";
 
-/// Read a tuning guide, say what each line is on this machine, and settle it on your server
+/// Read a tuning guide, report the state of each line on this machine, and settle it on your server
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Files, - for standard input, or guides of the library such as tuned:network-latency; several are compared with each other
+    /// Files, - for standard input, or guides of the library such as tuned:network-latency;
+    /// several guides are compared with each other
     #[arg(value_name = "GUIDE", value_parser = Completed(names), hide_possible_values = true, required_unless_present = "list")]
     pub(super) guides: Vec<String>,
     /// List the guides of the library
     #[arg(long, conflicts_with_all = ["guides", "format", "md", "out", "report"])]
     pub(super) list: bool,
-    /// Read the files in this format [default: recognised by content]
+    /// Read the files in this format [default: detected by content]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(super) format: Option<Format>,
     #[command(flatten)]
@@ -88,7 +89,7 @@ fn names() -> Vec<PossibleValue> {
     LibraryGuide::all().map(|guide| PossibleValue::new(guide.name).help(guide.title)).collect()
 }
 
-/// The guides, judged on one machine.
+/// The guides and their judgement on one machine.
 pub(super) struct Judgement {
     pub(super) guides: Vec<Guide>,
     pub(super) judged: Vec<Vec<Judged>>,
@@ -100,7 +101,7 @@ impl Judgement {
     }
 }
 
-/// Prints an answer; `more` is a part that only the terminal has.
+/// Prints an answer. Only the terminal output also has the part `more`.
 pub(super) fn print(args: &Args, out: &Out, answer: &GuideAnswer, more: impl FnOnce() -> String) -> Outcome {
     let blocks = || page::blocks(answer);
     match args.md {

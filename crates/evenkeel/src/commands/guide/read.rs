@@ -14,10 +14,10 @@ const PROFILES: [&str; 4] = ["/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tune
 /// The file of a profile.
 const PROFILE: &str = "tuned.conf";
 
-/// The name that stands for standard input, and its path.
+/// The name that means standard input, and its path.
 const STANDARD_INPUT: (&str, &str) = ("-", "/dev/stdin");
 
-/// The guide of this name: standard input, a file, otherwise a guide of the library.
+/// Opens the guide of this name: standard input, a file, or else a guide of the library.
 pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Result<Guide, Failure> {
     let is_standard_input = name == STANDARD_INPUT.0;
     let (name, path) = match is_standard_input {
@@ -41,8 +41,8 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
     Guide::parse(name, &text, format, &|include| included(root, folder, include)).map_err(failed)
 }
 
-/// The text of a file. Old pages and configuration files may contain bytes that are not UTF-8, most often in comments. They are replaced by
-/// U+FFFD. A file with zero bytes, such as UTF-16, is not text.
+/// The text of a file. Old pages and configuration files may contain bytes that are not UTF-8, most often in comments.
+/// U+FFFD replaces such bytes. A file with zero bytes, such as UTF-16, is not text.
 fn text(path: &Path) -> Result<String, UserFileError> {
     let bytes = user_file::read(path, GUIDE_BYTES_MAX as u64)?;
     let is_utf_16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
@@ -52,8 +52,9 @@ fn text(path: &Path) -> Result<String, UserFileError> {
     }
 }
 
-/// The text of a profile, or of a file of variables, that another profile includes. A guide can come from anywhere. So it can include only
-/// files of its own folder, profiles in folders next to that one, TuneD's profiles on the machine that is read, and guides of the library.
+/// The text of a profile, or of a file of variables, that another profile includes. A guide can come from anywhere.
+/// So it can include only files of its own folder, profiles in neighbouring folders,
+/// TuneD's profiles on the inspected machine, and guides of the library.
 fn included(root: &Root, folder: &Path, name: &str) -> Option<String> {
     let readable = |path: &Path| text(path).ok();
     let installed = |path: &str| root.text(path).ok().filter(|text| text.len() <= GUIDE_BYTES_MAX);

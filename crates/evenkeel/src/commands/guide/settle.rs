@@ -1,4 +1,4 @@
-//! Settles one guide on a server: all lines together, then which of them matter.
+//! Settles one guide on a server: first tests all lines together, then finds the lines that matter.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, out: &Out, judgement: &Judgement) -> Outcome {
     outcome(out, code, unwritten)
 }
 
-/// The settings to try, each knob once: those with the largest expected effect first.
+/// The settings to try, with each knob once. Settings with the largest expected effect come first.
 fn groups(judged: &[Judged]) -> Vec<Vec<Setting>> {
     let mut by_knob: BTreeMap<&str, Vec<Setting>> = BTreeMap::new();
     for setting in judged.iter().filter_map(|judged| judged.setting.as_ref()) {
@@ -55,7 +55,7 @@ fn groups(judged: &[Judged]) -> Vec<Vec<Setting>> {
 }
 
 fn nothing_to_try(args: &Args, out: &Out, lines: GuideLines) -> Outcome {
-    let headline = format!("{}; nothing of it can be tried here", lines.sentence());
+    let headline = format!("{}; none of its settings can be tried here", lines.sentence());
     print(args, out, &GuideAnswer { headline, guides: vec![lines], search: None, comparison: None }, String::new)?;
     Ok(exit::NOT_POSSIBLE)
 }

@@ -1,4 +1,4 @@
-//! Several guides against each other on one server: each is an arm of one trial.
+//! Compares several guides on one server. Each guide is an arm of one trial.
 
 use evenkeel_host::{Facts, Setting};
 use evenkeel_hostfs::Root;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args, out: &Out, (root, facts): (&Root, &Facts), judgem
             }
         }
         if settings.is_empty() {
-            let cause = format!("{}: nothing of it can be tried here", lines.name);
+            let cause = format!("{}: none of its settings can be tried here", lines.name);
             return Err(Failure::text(exit::NOT_POSSIBLE, "compare the guides", cause)
                 .hint("`evenkeel guide GUIDE` without a server says why, line by line"));
         }
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, out: &Out, (root, facts): (&Root, &Facts), judgem
     Ok(compared.exit)
 }
 
-/// The name of the arm of a guide: A is the machine as it is. There are no more guides than arms.
+/// The name of a guide's arm. Arm A is the unchanged machine. The number of guides never exceeds the number of arms.
 fn arm_of(at: usize) -> String {
     ArmName::ALL.get(at + 1).map_or_else(|| "?".to_owned(), ToString::to_string)
 }

@@ -1,5 +1,5 @@
-//! `helper`: a helper process of a built-in workload, which a trial starts. It is a server, or the load for one. It ends when its input is
-//! closed, so a trial that is killed leaves no helper behind.
+//! `helper`: a helper process of a built-in workload. A trial starts it as a server, or as the load for a server.
+//! The helper ends when its input closes, so a killed trial leaves no helper behind.
 
 mod tick;
 
@@ -19,7 +19,7 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 
-/// Be a server or its load; started by a trial
+/// Run as a server or its load; a trial starts this process
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 enum Role {
     /// Send every packet back
     EchoServer,
-    /// Send packets, each after the previous one came back
+    /// Send packets, each after the reply to the previous one
     EchoLoad {
         /// Where the server listens
         #[arg(long)]
@@ -38,7 +38,7 @@ enum Role {
         /// Bytes of a packet
         #[arg(long)]
         bytes: usize,
-        /// Round trips a second at the most; 0 for no limit
+        /// Maximum round trips per second; 0 for no limit
         #[arg(long)]
         rate_hz: u32,
     },
@@ -47,7 +47,7 @@ enum Role {
         /// The period in milliseconds
         #[arg(long)]
         drain_ms: u64,
-        /// The receive buffer to ask for; 0 for none
+        /// The receive buffer to request; 0 for none
         #[arg(long)]
         ask_bytes: u32,
     },
@@ -65,9 +65,9 @@ enum Role {
     },
     /// Tick
     Tick(tick::Settings),
-    /// Run a command of this program with DIR as the root; the agent of a node does, for its host
+    /// Run a command of this program with DIR as the root; the agent of a node uses it for its host
     InRoot {
-        /// Run a program of the new root instead, by its absolute path
+        /// Instead, run a program of the new root, by its absolute path
         #[arg(long, value_name = "PATH")]
         program: Option<PathBuf>,
         /// The host's root
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     }
     let helper =
         start(&args.role).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start a helper of a workload", &error));
-    // If this fails, the parent is gone, so nobody could read the error.
+    // If this write fails, the parent has ended, so nobody could read the error.
     let _ = serve(helper?.as_mut(), io::stdin().lock(), io::stdout().lock());
     Ok(exit::WELL)
 }
@@ -103,7 +103,8 @@ fn start(role: &Role) -> io::Result<Box<dyn Helper>> {
     })
 }
 
-/// Becomes the command. Returns only if that fails. `/proc/self/exe` leads to this program even if the new root does not contain it.
+/// Replaces this process with the command. Returns only if that fails.
+/// `/proc/self/exe` leads to this program even if the new root does not contain it.
 fn in_root(dir: &Path, program: Option<&Path>, command: &[OsString]) -> Failure {
     let program = program.unwrap_or(Path::new("/proc/self/exe"));
     let entered = chroot(dir).and_then(|()| std::env::set_current_dir("/"));

@@ -1,4 +1,4 @@
-//! The helper that ticks: with the clock of evenkeel-rt, or as most servers do, with clock_nanosleep or a timerfd.
+//! The helper that ticks. It uses the clock of evenkeel-rt, or clock_nanosleep or a timerfd as most servers do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use evenkeel_sys::{Errno, clock, thread};
 use evenkeel_workload::helper::{Helper, HelperError, Since, quantiles};
 use serde_json::{Map, Value, json};
 
-/// How long the loop may take to answer a request. The loop checks for requests in each tick.
+/// The time limit for the loop to answer a request. The loop checks for requests in each tick.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 const NO_SOCKET: &str = "a tick loop has no socket";
 
@@ -73,7 +73,7 @@ impl Tick {
         let shared = Arc::clone(&counts);
         std::thread::Builder::new().name("tick".to_owned()).spawn(move || {
             let beat = Beat::start(settings);
-            // If the clock can't be started, only the starter is informed: this loop never returns an error.
+            // If the clock can't be started, only the starter gets the error: this loop never returns an error.
             match beat {
                 Ok(beat) => {
                     let _ = sender.send(Ok(()));
@@ -148,9 +148,10 @@ fn tick(mut beat: Beat, work_us: u32, counts: &Mutex<TickCounts>, asked: &Receiv
 
 /// The source of the ticks.
 enum Beat {
-    /// The clock of evenkeel-rt, with a thread that was prepared for ticks.
+    /// The clock of evenkeel-rt, on a thread that is prepared for ticks.
     Steady(Box<TickClock>),
-    /// Deadlines one period apart. A sleep or an alarm waits for each. Deadlines that have already passed count as missed ticks.
+    /// Deadlines one period apart. The loop waits for each deadline with a sleep or an alarm.
+    /// Deadlines that have already passed count as missed ticks.
     Plain { due_ns: u64, period_ns: u64, alarm: Option<Alarm> },
 }
 
@@ -172,7 +173,7 @@ impl Beat {
         Ok(Beat::Plain { due_ns: clock::monotonic_ns() + period_ns, period_ns, alarm })
     }
 
-    /// Waits for the next tick. Returns the time at which the tick was due, and how many ticks before it were missed.
+    /// Waits for the next tick. Returns the time at which the tick was due, and the number of missed ticks before it.
     fn wait(&mut self) -> (u64, u64) {
         match self {
             Beat::Steady(clock) => {
@@ -188,7 +189,8 @@ impl Beat {
                 if now_ns < due {
                     match alarm {
                         None => clock::sleep_until_ns(due),
-                        // Setting an existing timer can't fail. If it failed anyway, the tick would be measured as late.
+                        // Setting an existing timer can't fail.
+                        // If it failed anyway, the meter would count the tick as late.
                         Some(alarm) => drop(alarm.set(due).and_then(|()| alarm.wait())),
                     }
                 }

@@ -1,4 +1,4 @@
-//! Runs this program as a command and reads its answer, within bounds.
+//! Runs this program as a command and reads its answer, with limits on size and time.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,11 +16,11 @@ use tokio::time::timeout;
 use super::tools::Wanted;
 use crate::args::{HostArgs, StateArgs};
 
-/// The longest answer that is read.
+/// The maximum length of an answer.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
-/// How much of the text of an error is read.
+/// The maximum length of an error text.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
-/// The time that a command has between SIGTERM and SIGKILL, in which a meter answers with its measurements so far.
+/// The time between SIGTERM and SIGKILL. In this time, a meter answers with its measurements so far.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// This program, with the machine and the journal of the server.
@@ -39,14 +39,16 @@ impl Program {
         Ok(Program { path: std::env::current_exe()?, host, state: option("--state", &state.state) })
     }
 
-    /// Runs a command that only reads. It ends with this program, at its time limit, and when the future is dropped.
+    /// Runs a command that only reads.
+    /// The command ends with this program, at its time limit, or when the caller drops the future.
     pub(super) async fn read(&self, wanted: &Wanted) -> CallToolResult {
         let mut command = self.command(wanted);
         command.kill_on_drop(true);
         process::die_with_parent(command.as_std_mut());
         match command.spawn() {
             Ok(mut child) => {
-                // A command that ends before it has read everything closes the pipe: its answer says why.
+                // If a command ends before it has read everything, its pipe closes.
+                // Ignore that, because its answer gives the reason.
                 let to = child.stdin.take();
                 let write = async {
                     if let (Some(mut to), Some(text)) = (to, &wanted.input) {
@@ -59,7 +61,7 @@ impl Program {
         }
     }
 
-    /// Runs a command that changes the machine: only it decides when it ends.
+    /// Runs a command that changes the machine. Nothing else ends the command.
     pub(super) async fn change(&self, wanted: &Wanted) -> CallToolResult {
         match self.command(wanted).spawn() {
             Ok(child) => finish(child, Duration::MAX).await,
@@ -133,12 +135,12 @@ async fn finish(mut child: Child, limit: Duration) -> CallToolResult {
 async fn capped(stream: Option<impl AsyncRead + Unpin>, limit: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
-        // If reading fails, the bytes before the error are all there is.
+        // If reading fails, use the bytes before the error.
         let _ = (&mut stream).take(limit + 1).read_to_end(&mut bytes).await;
         if bytes.len() as u64 <= limit {
             return bytes;
         }
-        // A command must not wait for a reader; what it writes beyond is lost.
+        // A command must not wait for a reader, so read and discard everything beyond the limit.
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
     bytes

@@ -1,4 +1,4 @@
-//! The tools: name, description, the type of their arguments, and the command line that they become.
+//! Defines each tool: its name, its description, the type of its arguments, and its command line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const SECONDS_USUAL: u64 = 10;
 const LIMIT: Duration = Duration::from_secs(60);
 /// The time that a meter may take in addition to its measurement.
 const METER_OVERHEAD: Duration = Duration::from_secs(5);
-/// After how long `apply` undoes a change that nobody confirms.
+/// The number of seconds after which `apply` undoes an unconfirmed change.
 const TRY_SECONDS_USUAL: u64 = 60;
 
 /// A command line.
@@ -26,7 +26,7 @@ pub(super) struct Wanted {
     pub(super) words: Vec<String>,
     /// The last words of the line.
     pub(super) last: Vec<String>,
-    /// What the command reads from standard input.
+    /// The text for the command's standard input.
     pub(super) input: Option<String>,
     pub(super) takes_host: bool,
     pub(super) takes_state: bool,
@@ -48,7 +48,7 @@ impl Wanted {
         self
     }
 
-    /// Adds a word that must not pass for an option.
+    /// Adds a word that the command must not read as an option.
     fn last(mut self, what: &str, word: String) -> Result<Wanted, String> {
         if word.starts_with('-') || word.is_empty() {
             return Err(format!("{what} must not be empty or begin with `-`"));
@@ -63,9 +63,9 @@ pub(super) struct ToolSpec {
     pub(super) name: &'static str,
     title: &'static str,
     description: &'static str,
-    /// Whether it changes settings of the machine.
+    /// Whether the tool changes settings of the machine.
     pub(super) changes: bool,
-    /// Whether it needs a machine that runs.
+    /// Whether the tool needs a running machine.
     is_live: bool,
     input: fn() -> JsonObject,
     /// The schemas of its answers.
@@ -87,7 +87,7 @@ fn schema_of<T: JsonSchema>() -> JsonObject {
     schema.as_object().cloned().unwrap_or_default()
 }
 
-/// A tool, with the type of its arguments and the function that converts them to a command line.
+/// Defines a tool, with the type of its arguments and the function that converts them to a command line.
 macro_rules! tool {
     ($name:ident($input:ty) -> $answers:expr, changes: $changes:literal, live: $live:literal, $title:literal, $description:literal) => {
         ToolSpec {
@@ -154,7 +154,7 @@ pub(super) fn offered(is_live: bool, allow_changes: bool) -> Vec<&'static ToolSp
 }
 
 impl ToolSpec {
-    /// The tool as `tools/list` shows it.
+    /// The description of the tool in `tools/list`.
     pub(super) fn described(&self) -> Tool {
         let mut tool = Tool::new(self.name, self.description, Arc::new((self.input)()));
         tool.title = Some(self.title.to_owned());
@@ -164,7 +164,7 @@ impl ToolSpec {
         tool
     }
 
-    /// The schema of its answer. The root is an object, even if there are several answers.
+    /// The schema of the tool's answer. The root is an object, even if the tool has several answers.
     fn output(&self) -> JsonObject {
         let mut schema = Value::Object(match self.answers {
             [name] => schema::parsed(name).unwrap_or_default(),
@@ -178,11 +178,13 @@ impl ToolSpec {
     }
 }
 
-/// A client passes the list of tools to a model, and descriptions of all fields would double its length. `evenkeel schema` prints them.
+/// Removes the descriptions of fields.
+/// A client passes the list of tools to a model, and these descriptions would double its length.
+/// `evenkeel schema` prints them.
 fn remove_descriptions(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
-            // Keep a field that is named `description`: its value is a schema and not a text.
+            // Keep a field that is named `description`: its value is a schema, not a text.
             map.retain(|key, value| key != "description" || !value.is_string());
             map.values_mut().for_each(remove_descriptions);
         }
@@ -191,7 +193,7 @@ fn remove_descriptions(schema: &mut Value) {
     }
 }
 
-/// One schema for several alternative answers. Each keeps its definitions, with its own name as a prefix.
+/// Builds one schema for several alternative answers. Each answer keeps its definitions, with its own name as a prefix.
 fn alternatives(names: &[&str]) -> JsonObject {
     let (mut schemas, mut definitions) = (Vec::new(), JsonObject::new());
     for name in names {
@@ -254,7 +256,7 @@ struct Inspect {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Audit {
-    /// What to favour where one thing costs another. The default is latency.
+    /// What to favour if settings conflict. The default is latency.
     goal: Option<GoalName>,
     /// What you know about the server, for example `pps=3840,cpus=2,players=64`.
     server: Option<String>,
@@ -265,7 +267,7 @@ struct Audit {
 struct Explain {
     /// The id of the setting, for example `net.core.busy_poll`. `audit` returns the ids as `knob`.
     knob: String,
-    /// What to favour where one thing costs another. The default is latency.
+    /// What to favour if settings conflict. The default is latency.
     goal: Option<GoalName>,
 }
 
@@ -276,7 +278,7 @@ struct GuideText {
     text: Option<String>,
     /// A file, or a guide of the library.
     name: Option<String>,
-    /// What to favour where one thing costs another. The default is latency.
+    /// What to favour if settings conflict. The default is latency.
     goal: Option<GoalName>,
 }
 
@@ -307,7 +309,8 @@ enum MeterName {
 struct Measure {
     /// The meter.
     meter: MeterName,
-    /// How long to measure. The default is 10. The meters clock, memory and frequency choose their time themselves.
+    /// How long to measure. The default is 10.
+    /// The meters clock, memory and frequency choose their durations themselves.
     #[schemars(range(min = 1, max = 30))]
     seconds: Option<u64>,
     /// The process to measure, for `ticks` (required) and `rates`.
@@ -335,7 +338,7 @@ struct Apply {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Transaction {
-    /// The number of the transaction, as `history` returns it. The default is all of them.
+    /// The number of the transaction, as `history` returns it. The default is all transactions.
     transaction: Option<u64>,
 }
 
@@ -416,7 +419,7 @@ fn apply(input: Apply) -> Result<Wanted, String> {
         (false, false, seconds) => wanted.option("--try", Some(seconds.unwrap_or(TRY_SECONDS_USUAL))),
     };
     for setting in input.settings {
-        // Without `=` it would be the name of a plan file.
+        // Without `=`, the word would be the name of a plan file.
         if !setting.contains('=') {
             return Err(format!("{setting:?} is no KNOB=VALUE"));
         }

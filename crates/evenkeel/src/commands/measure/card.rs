@@ -1,4 +1,4 @@
-//! Functions that the meters use to make their lines of the card.
+//! Functions with which the meters create their lines of the card.
 
 use evenkeel_measure::card::{Better, CardLine, Line, Reference};
 use evenkeel_measure::{MeterError, Samples, Unit, Watch};
@@ -8,7 +8,7 @@ use crate::show::finding::Finding;
 /// Converts a share to parts per million, the unit of shares on the card.
 pub(crate) const PPM: f64 = 1e6;
 
-/// The number of rounds, and how long the meters run in each.
+/// The number of rounds, and the duration of the meters in each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
     Full,
@@ -23,8 +23,10 @@ impl Pace {
         }
     }
 
-    /// The number of rounds. With five rounds on each of two cards of one machine, the ranges of a number are apart by chance in 1 of 126
-    /// cases. With three rounds, they are apart in 1 of 10.
+    /// The number of rounds.
+    /// Take two cards of one machine: with five rounds each,
+    /// the ranges of a number do not overlap by chance in 1 of 126 cases.
+    /// With three rounds, this happens in 1 of 10 cases.
     pub(crate) fn rounds(self) -> usize {
         match self {
             Pace::Full => 5,
@@ -32,7 +34,7 @@ impl Pace {
         }
     }
 
-    /// The first value at full pace, the second at the quick one.
+    /// Returns the first value at full pace, and the second value at quick pace.
     pub(crate) fn choose<T>(self, full: T, quick: T) -> T {
         match self {
             Pace::Full => full,
@@ -52,12 +54,12 @@ pub(crate) struct CardTurn {
     pub(crate) finding: fn(&[Line]) -> Finding,
 }
 
-/// The value of the card's line with this id; none if there is no such line.
+/// The value of the card's line with this id; `None` if the card has no such line.
 pub(crate) fn value(lines: &[Line], id: &str) -> Option<f64> {
     lines.iter().find(|line| line.id == id).map(|line| line.value)
 }
 
-/// A line without a published figure.
+/// Builds a line without a published figure.
 pub(crate) fn line(
     id: impl Into<String>,
     title: impl Into<String>,
@@ -74,7 +76,7 @@ pub(crate) fn with(line: CardLine, figure: &str, source: &str, says: &str) -> Ca
     CardLine { reference: Some(reference), ..line }
 }
 
-/// The lines for p50 and p99; none if there are no samples.
+/// The lines for p50 and p99; `None` without samples.
 pub(crate) fn percentiles(id: &str, title: &str, better: Better, samples: &Samples) -> Option<[CardLine; 2]> {
     let summary = samples.histogram.summary()?;
     let of = |name: &str, value: u64| {

@@ -12,12 +12,13 @@ use crate::show::card::{self, Answer, Side};
 
 /// Compare two machines' cards: which is better, and which differences are beyond the spread of the rounds
 ///
-/// A difference counts if the ranges of the rounds of the two cards do not overlap. The page lists numbers that only one card has.
+/// A difference counts if the ranges of the rounds on the two cards do not overlap.
+/// The page also lists numbers that only one card has.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel measure compare card-a.json card-b.json")]
 pub(crate) struct Args {
-    /// The first card, by `measure all --output`
+    /// The first card, which `measure all --output` wrote
     #[arg(value_name = "A.json")]
     a: PathBuf,
     /// The second

@@ -1,4 +1,5 @@
-//! `Context`: what every meter's command needs: a flag that a signal sets, progress on the terminal, and the output of the answer.
+//! `Context`: the parts that every meter's command needs:
+//! a flag that a signal sets, progress on the terminal, and the output of the answer.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -24,10 +25,10 @@ use crate::show::units::{percent, quantity};
 use crate::show::{Out, escape, json};
 use crate::view::{Block, Text, html, terminal};
 
-/// The steps of the progress bar: more than the columns of any terminal.
+/// The number of steps of the progress bar. No terminal has as many columns.
 const STEPS: u64 = 1000;
 
-/// What a meter needs while it runs.
+/// The values that a meter needs while it runs.
 pub(crate) struct Context<'a> {
     out: &'a Out,
     report: Option<&'a Path>,
@@ -89,7 +90,8 @@ impl<'a> Context<'a> {
         measured.map_err(failure)
     }
 
-    /// The share of the machine's CPU time that other programs used during the measurement; none if the kernel does not report it.
+    /// The share of the machine's CPU time that other programs used during the measurement;
+    /// `None` if the kernel does not report it.
     pub(crate) fn others(&self) -> Option<f64> {
         self.others.get()
     }
@@ -104,7 +106,7 @@ impl<'a> Context<'a> {
         self.answer_in(json::FORMAT, title, answer, page)
     }
 
-    /// Like [`Context::answer`], but with a given format number of the JSON.
+    /// Like [`Context::answer`], with a given format number of the JSON.
     pub(crate) fn answer_in<T: Serialize + JsonSchema>(
         &self,
         format: u32,
@@ -161,7 +163,7 @@ impl Observer {
     }
 }
 
-/// Converts a meter's error, with its exit code.
+/// Converts a meter's error to a failure with its exit code.
 pub(crate) fn failure(error: MeterError) -> Failure {
     match &error {
         MeterError::Refused { errno, .. } if errno.is_denial() => {

@@ -1,4 +1,5 @@
-//! `Meter`: what each file in `meters/` declares. The subcommand, its JSON, its page and the meter's part of the card follow from it.
+//! `Meter`: the declaration of each file in `meters/`.
+//! evenkeel derives the subcommand, its JSON, its page and the meter's part of the card from it.
 
 use serde::Serialize;
 
@@ -9,7 +10,7 @@ use crate::show::finding::{Finding, busy};
 use crate::show::json;
 use crate::view::Block;
 
-/// A meter. The type that implements it holds the arguments. The documentation of that type is the help of the subcommand.
+/// A meter. Its type has the arguments as fields. The documentation of the type is the help of the subcommand.
 pub(crate) trait Meter: clap::Args {
     /// The name of the meter in `evenkeel measure NAME`.
     const NAME: &'static str;
@@ -17,9 +18,9 @@ pub(crate) trait Meter: clap::Args {
     const TITLE: &'static str;
     /// The format number of the JSON answer.
     const FORMAT: u32 = json::FORMAT;
-    /// The meter's part of the card of `measure all`; none if the card has no numbers of this meter.
+    /// The meter's part of the card of `measure all`; `None` if the card has no numbers of this meter.
     const CARD: Option<CardTurn> = None;
-    /// Whether the numbers are wrong if other programs use the CPUs.
+    /// Whether use of the CPUs by other programs makes the numbers wrong.
     const NEEDS_IDLE: bool = true;
     /// The JSON answer.
     type Report: Serialize + schemars::JsonSchema;
@@ -27,7 +28,8 @@ pub(crate) trait Meter: clap::Args {
     /// Measures, with these arguments.
     fn measure(&self, context: &Context<'_>) -> Result<Self::Report, Failure>;
 
-    /// The first sentence of the page: whether the numbers are good, and compared with what. None if nothing was measured.
+    /// The first sentence of the page: whether the numbers are good, and compared with what.
+    /// `None` if the meter measured nothing.
     fn finding(report: &Self::Report) -> Option<Finding>;
 
     /// The content of the page below the finding, for the terminal and for HTML.

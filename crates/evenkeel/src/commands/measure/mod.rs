@@ -1,4 +1,5 @@
-//! `evenkeel measure METER`. The commands of the meters are in `meters/`. The code that measures is in the crate `measure`.
+//! `evenkeel measure METER`. The commands of the meters are in `meters/`.
+//! The code that measures is in the crate `measure`.
 
 mod all;
 mod card;
@@ -22,8 +23,8 @@ use crate::show::Out;
 
 /// Measure what this machine does to a server
 ///
-/// Each meter reports its numbers, the conditions they were measured under, and what it lost. `measure all` makes the machine's card in
-/// about two minutes. `measure compare` compares two cards.
+/// Each meter reports its numbers, the conditions of the measurement, and its lost samples.
+/// `measure all` creates the machine's card in about two minutes. `measure compare` compares two cards.
 #[derive(Debug, clap::Args)]
 #[command(
     arg_required_else_help = true,

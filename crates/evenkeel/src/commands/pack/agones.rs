@@ -1,4 +1,4 @@
-//! `pack agones`: renders the Agones manifests for a server from the need of a session. It asks no cluster.
+//! `pack agones`: renders the Agones manifests for a server from the need of a session. It does not contact a cluster.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -44,16 +44,16 @@ pub(crate) struct Args {
     /// The sessions, as CSV
     #[arg(value_name = "SESSIONS.csv", required_unless_present = "capacity")]
     sessions: Option<PathBuf>,
-    /// Take what a session needs, and how many fit on a node, from the answer of `evenkeel capacity --json`
+    /// Read what a session needs, and how many fit on a node, from the answer of `evenkeel capacity --json`
     #[arg(long, value_name = "FILE")]
     capacity: Option<PathBuf>,
-    /// The row of the table, by its session
+    /// The row of the table, by its session name
     #[arg(long, value_name = "NAME", requires = "sessions")]
     session: Option<String>,
     /// Name of the Fleet [default: the session's]
     #[arg(long, value_name = "NAME")]
     name: Option<DnsLabel>,
-    /// Namespace of the Fleet [default: that of kubectl]
+    /// Namespace of the Fleet [default: kubectl's namespace]
     #[arg(long, value_name = "NAME")]
     namespace: Option<DnsLabel>,
     /// Image of the server
@@ -62,10 +62,10 @@ pub(crate) struct Args {
     /// A port that the server opens: 7777 for UDP, 7777/tcp or 7777/tcpudp. Repeatable
     #[arg(long, value_name = "PORT")]
     port: Vec<ServerPort>,
-    /// How many sessions one process has (high density)
+    /// How many sessions one process runs (high density)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=PER_SERVER_MAX))]
     sessions_per_server: u32,
-    /// CPU time of a server: a share of all CPUs (shared), or whole CPUs of its own (pinned)
+    /// CPU time of a server: a share of all CPUs (shared), or exclusive CPUs (pinned)
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Cpus::Shared, hide_possible_values = true)]
     cpus: Cpus,
     /// The highest load of a CPU that several sessions share, from 0.05 to 1
@@ -74,22 +74,23 @@ pub(crate) struct Args {
     /// Where Agones puts servers: on few nodes (packed), or on all (distributed)
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Nodes::Packed, hide_possible_values = true)]
     scheduling: Nodes,
-    /// Only nodes with this label, such as evenkeel.dev/quantum=none. Repeatable; of several values for a key, one is enough
+    /// Only nodes with this label, such as evenkeel.dev/quantum=none.
+    /// Repeatable; with several values for a key, any value matches
     #[arg(long, value_name = "KEY=VALUE")]
     node_label: Vec<NodeLabel>,
-    /// Only nodes that have room for N sessions, by the label evenkeel.dev/sessions
+    /// Only nodes with room for N sessions, according to the label evenkeel.dev/sessions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     node_sessions_min: Option<u32>,
-    /// Spread the ticks of all sessions of a node, over a folder that the pods share
+    /// Spread the ticks of all sessions of a node, through a folder that the pods share
     #[arg(long)]
     phases: bool,
-    /// CPUs that pods may request on a node [default: those of the machine of --capacity]
+    /// CPUs that pods may request on a node [default: the CPUs of the machine of --capacity]
     #[arg(long, value_name = "CPUS", value_parser = cpus)]
     node_cpus: Option<f64>,
     /// How many sessions start in a minute at the busiest hour
     #[arg(long, value_name = "N", value_parser = starts)]
     starts_per_minute: Option<f64>,
-    /// Time from the request for a node to a ready server on it, such as 90s
+    /// Time from the request for a node until a server on it is ready, such as 90s
     #[arg(long, value_name = "TIME", value_parser = node_start)]
     node_start: Option<Duration>,
     /// Maximum number of nodes
@@ -118,15 +119,15 @@ pub(crate) struct AgonesAnswer {
     file: String,
     /// The session.
     session: String,
-    /// How many sessions one process has.
+    /// How many sessions one process runs.
     sessions_per_server: u32,
     /// What a server requests.
     size: Size,
-    /// The buffer of the autoscaler, or what is missing for it.
+    /// The buffer of the autoscaler, or the missing information for it.
     buffer: BufferAdvice,
     /// The fleet.
     fleet: Fleet,
-    /// The autoscaler of the fleet; `null` if the buffer is not known.
+    /// The autoscaler of the fleet; `null` if the buffer is unknown.
     autoscaler: Option<FleetAutoscaler>,
     /// What to consider before you use the manifests.
     caveats: Vec<String>,
@@ -159,7 +160,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 impl Args {
-    /// The need of a session, and the file that it is from.
+    /// The need of a session, and the file of that need.
     fn session(&self, measured: Option<&Measured>) -> Result<(PathBuf, Session), Failure> {
         let Some(path) = &self.sessions else {
             // The parser requires `SESSIONS.csv` or `--capacity`.
@@ -179,7 +180,7 @@ impl Args {
         let names = || sessions.iter().take(10).map(|session| session.name.as_str()).collect::<Vec<_>>().join(", ");
         let row = row.ok_or_else(|| {
             let why = match &self.session {
-                None => format!("it has {} rows, and a Fleet is of one", sessions.len()),
+                None => format!("it has {} rows, but a Fleet needs exactly one", sessions.len()),
                 Some(name) => format!("no row has the session {name:?}"),
             };
             wrong(path, why).hint(format!("name one with --session: {}", names()))
@@ -271,7 +272,7 @@ fn starts(text: &str) -> Result<f64, String> {
     number(text, 0.0..=1e6, "a number of sessions a minute from 0 to 1000000, such as 6")
 }
 
-/// Parses a time from one second to one day.
+/// Parses a duration from one second to one day.
 fn node_start(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
     times::time(text)

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     plan: Option<PathBuf>,
     #[command(flatten)]
     question: Question,
-    /// How systemd gives a service its CPUs: auto, group, or process (at its next start)
+    /// How systemd assigns CPUs to a service: auto, group, or process (at its next start)
     #[arg(long, value_enum, value_name = "HOW", default_value_t, hide_possible_values = true)]
     by: By,
     /// Show what would change, and change nothing
@@ -62,14 +62,14 @@ pub(crate) struct Args {
     /// Print the change as a POSIX shell script, and change nothing
     #[arg(long, conflicts_with = "plan_only")]
     script: bool,
-    /// With --host: write the captured machine as it is afterwards to FILE
+    /// With --host: write the captured machine after the change to FILE
     #[arg(long, short, value_name = "FILE", requires = "host", conflicts_with_all = ["plan_only", "script"])]
     output: Option<PathBuf>,
     #[command(flatten)]
     state: StateArgs,
 }
 
-/// How systemd gives a service its CPUs.
+/// How systemd assigns CPUs to a service.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum By {
     #[default]
@@ -200,8 +200,8 @@ fn not_possible(path: &Path, why: String) -> Failure {
     Failure::text(exit::NOT_POSSIBLE, format_args!("apply {}", path.display()), why)
 }
 
-/// Refuses the plan if an earlier transaction placed services that this plan leaves out. They would keep CPUs that the plan gives to
-/// others.
+/// Refuses the plan if an earlier transaction placed services that this plan leaves out.
+/// Those services would keep CPUs that the plan gives to other services.
 fn refuse_earlier(root: &Root, log: &Log, plan: &PlanFile, file: &Path, state: &StateArgs) -> Result<(), Failure> {
     let planned: BTreeSet<&str> =
         plan.persist.iter().flat_map(|lasting| &lasting.persist.files).map(|file| file.path.as_str()).collect();
@@ -221,14 +221,15 @@ fn refuse_earlier(root: &Root, log: &Log, plan: &PlanFile, file: &Path, state: &
     Ok(())
 }
 
-/// The caveats about services without a unit file. Drop-ins for such a service have no effect, and systemd does not warn.
+/// The caveats about services without a unit file.
+/// Drop-ins for such a service have no effect, and systemd does not warn.
 fn caveats(root: &Root, services: &[Service]) -> Vec<String> {
-    // Many instances may share one template, so look for it only once.
+    // Look for a template only once, because many instances may share it.
     let names: BTreeMap<String, &Service> =
         services.iter().map(|service| (service.unit.unit.template(), service)).collect();
     let caveat = |(name, service): (&String, &&Service)| match has_unit_file(root, &service.unit.unit) {
         Ok(true) => None,
-        Ok(false) => Some(format!("systemd has no unit {name}: the CPUs count once it exists")),
+        Ok(false) => Some(format!("systemd has no unit {name}: its CPUs take effect once the unit exists")),
         Err(why) => Some(format!("whether systemd has the unit {name} is not known ({why})")),
     };
     names.iter().filter_map(caveat).take(CAVEATS_MAX).collect()

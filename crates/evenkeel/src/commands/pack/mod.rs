@@ -20,8 +20,9 @@ use crate::show::{self, Out};
 
 /// Place many sessions of a server on the CPUs of one machine
 ///
-/// `pack plan` computes which CPUs each session gets, and changes nothing. `pack apply` gives them to systemd services. `pack run` starts
-/// the sessions on them, to try it. `pack agones` renders the manifests for a cluster, whose scheduler places the sessions.
+/// `pack plan` computes which CPUs each session gets, and changes nothing.
+/// `pack apply` assigns the CPUs to systemd services. To try a placement, `pack run` starts the sessions on these CPUs.
+/// `pack agones` renders the manifests for a cluster, whose scheduler places the sessions.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -39,13 +40,18 @@ enum What {
 
 /// Compute which CPUs each session gets, and prove that no placement is better
 ///
-/// Reads a CSV file with one row for each session, or for a number of equal ones. The column `cpus` is the CPU time of one session, in CPUs.
-/// Optional columns: session, count, tick_hz, work_us_p99, memory_mib, cache_kib, packets_per_s, network_mbps, unit, cpu_weight. Reads nodes, cores, caches,
-/// interrupts, isolated CPUs and the limits of the control group from this machine, or from a capture. Places as many
-/// sessions as possible. Of those placements it takes one with the fewest heavy sessions on one core, then the lowest
-/// load of the busiest CPU. Prints a line for each CPU and
-/// session, with values for taskset and systemd. The exit code is 1 if a session has no place, or if the packets need
-/// more than the CPUs have that serve the network's interrupts.
+/// Reads a CSV file. Each row is one session, or a number of equal sessions.
+/// The column `cpus` is the CPU time of one session, in CPUs.
+/// Optional columns: session, count, tick_hz, work_us_p99, memory_mib,
+/// cache_kib, packets_per_s, network_mbps, unit, cpu_weight.
+/// Reads nodes, cores, caches, interrupts, isolated CPUs and the limits
+/// of the control group from this machine, or from a capture.
+/// Places as many sessions as possible.
+/// Of those placements, it takes one with the fewest heavy sessions on one core,
+/// then the lowest load of the busiest CPU.
+/// Prints a line for each CPU and session, with values for taskset and systemd.
+/// The exit code is 1 if a session has no place,
+/// or if the packets need more CPU time than the CPUs that serve the network's interrupts have.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel pack plan sessions.csv

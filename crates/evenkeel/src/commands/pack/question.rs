@@ -31,7 +31,7 @@ pub(super) struct Question {
     /// CPUs that serve the network's interrupts: share or avoid them; auto: share if packets take little
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Interrupts::Auto, hide_possible_values = true)]
     interrupt_cpus: Interrupts,
-    /// Where each session may run: its own CPUs (one), those of their cache (cache), or of their node (node)
+    /// Where each session may run: its own CPUs (one), all CPUs of their cache (cache), or of their node (node)
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = Sets::Node, hide_possible_values = true)]
     cpu_sets: Sets,
     /// The answer of `measure quantum --json`: the share of each CPU that the hypervisor gives
@@ -39,7 +39,7 @@ pub(super) struct Question {
     slices: Option<PathBuf>,
 }
 
-/// What to do with CPUs that serve interrupts.
+/// How to use the CPUs that serve interrupts.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Interrupts {
     Share,
@@ -62,7 +62,7 @@ pub(super) fn table(path: &Path) -> Result<Vec<Session>, Failure> {
 }
 
 impl Question {
-    /// The options that lead to the same placement again.
+    /// The options that reproduce this placement.
     pub(super) fn words(&self) -> Vec<String> {
         let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
             value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -120,7 +120,7 @@ fn failure(sessions: &Path, error: &PackError) -> Failure {
     Failure::text(code, format_args!("place the sessions in {}", sessions.display()), error).hint(hint)
 }
 
-/// The used fields of an answer of `measure quantum`.
+/// The fields of an answer of `measure quantum` that this program uses.
 #[derive(Deserialize)]
 struct Quantum {
     cpus: Vec<QuantumCpu>,

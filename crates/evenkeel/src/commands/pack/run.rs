@@ -1,4 +1,5 @@
-//! `pack run`: starts the sessions on their CPUs in the foreground, or places processes that run, until the user stops it.
+//! `pack run`: starts the sessions on their CPUs in the foreground,
+//! or places running processes, until the user stops it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,23 +21,29 @@ use crate::show::pack_run::{Answer, Ended, RunSession, count};
 use crate::show::{self, Out};
 use crate::times;
 
-/// The placeholder for the number of a session, from 0, in the command line of a server, as in `evenkeel capacity`.
+/// The placeholder for the number of a session in the command line of a server, as in `evenkeel capacity`.
+/// Numbers start at 0.
 const NUMBER: &str = "{session}";
 /// The placeholder for its port.
 const PORT: &str = "{port}";
-/// The maximum number of sessions of one run. With `--pid`, each needs one of the 1,024 changes that a guard accepts.
+/// The maximum number of sessions of one run.
+/// With `--pid`, each session needs one of the 1,024 changes that a guard accepts.
 const SESSIONS_MAX: usize = 1000;
-/// How often to check whether a session has ended. Rarely, so that evenkeel takes little CPU time from the sessions.
+/// How often to check whether a session has ended.
+/// The interval is long, so that evenkeel takes little CPU time from the sessions.
 const LOOK: Duration = Duration::from_millis(200);
-/// How many sessions are ended at once.
+/// How many sessions to end at the same time.
 const ENDED_AT_ONCE: usize = 32;
 
 /// Start the sessions on their CPUs in the foreground, to try a placement
 ///
-/// Places the sessions as `evenkeel pack plan` does, starts your command once for each on its CPUs, and ends all of them on Ctrl-C. In the
-/// command, {session} stands for the number of the session from 0, and {port} for its port. With --pid it places processes that already run, in
-/// the order of the table, and restores their CPUs at the end. If evenkeel is killed, the sessions also end or get their CPUs back. At the end
-/// it shows the CPU time of each session next to the value in the table. It does not show the output of the sessions.
+/// Places the sessions as `evenkeel pack plan` does, starts your command once for each session on the session's CPUs,
+/// and ends all of them on Ctrl-C.
+/// In the command, {session} stands for the number of the session from 0, and {port} for its port.
+/// With --pid, it places processes that already run, in the order of the table, and restores their CPUs at the end.
+/// If evenkeel is killed, the sessions also end or get their CPUs back.
+/// At the end it shows the CPU time of each session next to the value in the table.
+/// It does not show the output of the sessions.
 #[derive(Debug, clap::Args)]
 #[group(id = "to_place", required = true, args = ["pid", "command"])]
 #[command(
@@ -153,7 +160,7 @@ impl Args {
         if !self.pid.is_empty() {
             return self.pid.iter().zip(places).map(|(pid, place)| place.take(*pid, guard)).collect();
         }
-        // The servers end with evenkeel. Without the guard, their children would not.
+        // The servers end with evenkeel. The guard also ends their child processes.
         guard.hold(&Undo::EndServersOf(std::process::id()))?;
         let start = |(number, place): (usize, &Place)| {
             let port = usize::from(self.first_port) + number;
@@ -161,11 +168,11 @@ impl Args {
             let server = Foreground::start(self.command.iter().map(word).collect(), place.cpus.clone());
             server.map(Running::Server).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))
         };
-        // If one does not start, dropping the others ends them.
+        // If one server does not start, dropping the others ends them.
         places.iter().enumerate().map(start).collect()
     }
 
-    /// Waits until the user stops it, the time is over, or no session runs.
+    /// Waits until the user stops the run, its time is over, or no session runs.
     fn wait(&self, running: &mut [Running], stop: &Arc<AtomicBool>, begun: Instant) -> Ended {
         loop {
             running.iter_mut().for_each(Running::look);
@@ -185,7 +192,7 @@ impl Args {
 }
 
 impl Place {
-    /// Gives the CPUs to a running process. The guard process learns the old ones first.
+    /// Moves a running process to the CPUs. First sends the old CPUs to the guard process.
     fn take(&self, pid: u32, guard: &mut Guard) -> Result<Running, Failure> {
         let failed = |error: ProcessCpusError| {
             let code = match &error {
@@ -204,7 +211,7 @@ impl Place {
     fn report(&self, running: &mut Running, seconds: f64) -> RunSession {
         let cpu_ns = match running {
             Running::Server(server) => server.cpu_ns(),
-            // evenkeel did not start the process, so its CPU time until then is unknown, or it has ended.
+            // evenkeel did not start the process, so its earlier CPU time is unknown; or the process has ended.
             Running::Process(_) | Running::Ended(_) | Running::Gone => None,
         };
         RunSession {
@@ -243,7 +250,7 @@ impl Running {
     }
 }
 
-/// Ends the servers, several at once: each may take some seconds.
+/// Ends the servers, several at the same time, because each may take some seconds.
 fn end_all(running: Vec<Running>) {
     let mut servers: Vec<Foreground> = running
         .into_iter()

@@ -1,4 +1,4 @@
-//! The options that say where ticks begin and end, and the ticks that they select in processes and in a recording.
+//! The options that define where ticks begin and end, and the ticks that they select in processes and in a recording.
 
 use evenkeel_profile::live::probe::{self, NoPlace, PlaceSpec, Probed, Spot, Until, parse_place};
 use evenkeel_profile::recording::Recording;
@@ -9,13 +9,13 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::show::profile::ticks::TickSource;
 
-/// The place in a program at which ticks begin, and the place at which they end.
+/// The place in a program where ticks begin, and the place where they end.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct At {
-    /// A tick begins where it enters SYMBOL, BINARY:SYMBOL, BINARY+0xOFFSET or %PROVIDER:NAME
+    /// A tick begins at the entry of SYMBOL, BINARY:SYMBOL, BINARY+0xOFFSET or %PROVIDER:NAME
     #[arg(long, value_name = "PLACE", visible_alias = "tick-function", value_parser = parse_place)]
     pub(crate) at: Option<PlaceSpec>,
-    /// Where a tick ends: return, wait, or a place; wait if an exception can leave it [default: return]
+    /// Where a tick ends: return, wait, or a place; use wait if an exception can leave the function [default: return]
     #[arg(long, value_name = "PLACE", requires = "at", value_parser = parse_until)]
     pub(crate) until: Option<Until>,
 }
@@ -67,7 +67,7 @@ pub(crate) enum By {
     Wakes,
     /// The markers of evenkeel-rt, which also give the due time
     Library,
-    /// Bursts of packets that the server sends: a tick is from the end of one burst to the end of the next
+    /// Bursts of packets that the server sends: a tick lasts from the end of one burst to the end of the next
     Packets,
 }
 
@@ -85,7 +85,8 @@ pub(crate) struct Begins {
 }
 
 impl Begins {
-    /// The ticks of a wanted thread that events in the recording mark. None if no events mark ticks, so that wake-ups have to show them.
+    /// The ticks of a wanted thread that events in the recording mark. `None` if no events mark ticks.
+    /// The caller then uses wake-ups instead.
     pub(crate) fn ticks(
         &self,
         recording: &Recording,
@@ -147,7 +148,8 @@ fn event_of(asked: &PlaceSpec) -> String {
     }
 }
 
-/// The ticks from the library's markers, or else from the only recorded place. Without either, wake-ups have to show the ticks.
+/// The ticks from the library's markers, or else from the only recorded place.
+/// Without either of them, the caller uses wake-ups.
 fn chosen(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> (Option<ThreadTicks>, TickSource) {
     if let Some(marks) = Marks::of_library(recording)
         && let Ok(ticks) = marks.ticks(recording, is_wanted)

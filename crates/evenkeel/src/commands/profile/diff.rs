@@ -18,8 +18,10 @@ use crate::view::terminal;
 
 /// Compare two recordings: which functions take more time, and which less
 ///
-/// Both recordings are scaled to the same total, so shares are compared; --raw compares without scaling. --output writes a differential flame
-/// graph: widths are those of B, red is more than in A, blue is less. A and B are recordings or folded stacks.
+/// evenkeel scales both recordings to the same total, so it compares shares;
+/// --raw compares without scaling. --output writes a differential flame graph:
+/// widths are those of B, red is more than in A, blue is less.
+/// A and B are recordings or folded stacks.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel profile diff before.data after.data --output difference.svg")]
@@ -38,7 +40,7 @@ pub(crate) struct Args {
     /// Draw the graph from the top down
     #[arg(long)]
     icicle: bool,
-    /// What is at the base of each stack
+    /// What the base of each stack shows
     #[arg(long, value_enum, default_value_t)]
     by: By,
     #[command(flatten)]
@@ -140,7 +142,7 @@ fn write(
     written::write(path, drawn(pair, &style, path, kind)?.as_bytes())
 }
 
-/// The comparison, drawn in the format that the file's extension names.
+/// Draws the comparison in the format that the file's extension selects.
 pub(super) fn drawn(pair: &Pair, style: &Style, path: &Path, kind: Kind) -> Result<String, Failure> {
     match kind {
         Kind::Svg => Ok(graph::differential_of(pair, style)),

@@ -16,8 +16,9 @@ use crate::view::terminal;
 
 /// Show which CPU was full while others idled, and with which threads and functions
 ///
-/// Reads a recording of whole CPUs, or records now. Busy shares are exact if the recording has switches; from samples alone they have an error,
-/// which is printed. Time that the hypervisor took counts for the thread that had the CPU. `evenkeel measure gaps` separates it.
+/// Reads a recording of whole CPUs, or records now.
+/// Busy shares are exact if the recording has switches; from samples alone, they have an error, which the page shows.
+/// Time that the hypervisor took counts for the thread that had the CPU. `evenkeel measure gaps` separates this time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sudo evenkeel profile imbalance --seconds 30
@@ -36,18 +37,18 @@ pub(crate) struct Answer<'a> {
     verdict: String,
     #[serde(flatten)]
     imbalance: &'a Imbalance,
-    /// What could not be recorded, and why.
+    /// Data that evenkeel could not record, and why.
     unseen: Vec<String>,
-    /// Code without names, the reason, and what helps.
+    /// Code without names, with the reason and a remedy.
     names: &'a NameCoverage,
 }
 
-/// Returns the CPUs on which a thread may run; none if they are not known.
+/// Returns the CPUs on which a thread may run; `None` if they are unknown.
 type MayRunOn = fn(u32) -> Option<Vec<u32>>;
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let (opened, unseen, may_run_on): (_, _, MayRunOn) = match &args.file {
-        // The threads of a recording from a file may have ended, and other threads may have their numbers now.
+        // The threads of a recording from a file may have ended, and other threads may now have their thread ids.
         Some(file) => {
             let opened = input::open(file)?;
             opened.warn(file, out);
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The CPUs on which a thread may run; none if the thread has ended.
+/// The CPUs on which a thread may run; `None` if the thread has ended.
 fn may_run_on(tid: u32) -> Option<Vec<u32>> {
     let cpus = thread::affinity_of(tid).ok()?;
     cpus.iter().map(|cpu| u32::try_from(cpu).ok()).collect()

@@ -23,7 +23,7 @@ pub(crate) struct Opened {
     pub(crate) recording: Recording,
     /// The names of the functions in the recording's frames.
     pub(crate) names: Names,
-    /// How much of the recorded code has names.
+    /// How much of the recorded code has function names.
     pub(crate) coverage: NameCoverage,
     /// The time at which the recording ended. `None` if evenkeel recorded just now.
     recorded_until: Option<SystemTime>,
@@ -40,7 +40,7 @@ impl Opened {
         [host, date, command].into_iter().flatten().collect::<Vec<_>>().join(" · ")
     }
 
-    /// Prints the recording's caveats to standard error, for example that its end is missing.
+    /// Prints the recording's caveats to standard error. For example, the end of the recording may be missing.
     pub(crate) fn warn(&self, file: &Path, out: &Out) {
         for caveat in &self.recording.caveats {
             out.warn(&format!("evenkeel: {}: {caveat}\n", file.display()));
@@ -48,20 +48,20 @@ impl Opened {
     }
 }
 
-/// Removes data that is not needed from a recording, before names are looked up.
+/// Removes unneeded data from a recording, before evenkeel looks up names.
 pub(crate) type Narrow<'n> = &'n mut dyn FnMut(&mut Recording);
 
-/// The folder of the name cache. It is the same for all recordings of one run. `None` means that nothing is cached.
+/// The folder of the name cache. It is the same for all recordings of one run. With `None`, nothing is cached.
 static KEPT_IN: OnceLock<Option<PathBuf>> = OnceLock::new();
 
 /// Root's cache folder. The Filesystem Hierarchy Standard reserves `/var/cache` for caches.
 const SYSTEM_CACHE: &str = "/var/cache/evenkeel/symbols";
 
-/// The maximum size of a recording. Larger ones are refused, because the whole file is held in memory.
+/// The maximum size of a recording. evenkeel refuses larger recordings, because it holds the whole file in memory.
 const FILE_BYTES_MAX: u64 = 8 << 30;
-/// The maximum number of bytes that are read from a pipe.
+/// The maximum number of bytes to read from a pipe.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
-/// How much of a file is read to recognize its format.
+/// How many bytes of a file to read to recognize its format.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// Chooses the cache folder. Only the first call has an effect.
@@ -69,7 +69,7 @@ pub(crate) fn keep_names_in(folder: Option<PathBuf>) {
     let _ = KEPT_IN.set(folder);
 }
 
-/// This user's default cache folder; none if the user has no home folder.
+/// This user's default cache folder; `None` if the user has no home folder.
 pub(crate) fn names_folder() -> Option<PathBuf> {
     let path = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let user = path("XDG_CACHE_HOME").map(|folder| folder.join("evenkeel/symbols"));
@@ -92,11 +92,11 @@ fn settings() -> Settings {
 const RECORD_ONE: &str = "`evenkeel profile record` makes a recording";
 const FORMATS: &str = "a recording is a perf.data file, the output of `perf script`, or folded stacks";
 
-/// The contents of a file. A file is opened only once, because a pipe can't be read again.
+/// The contents of a file. evenkeel opens a file only once, because it can't read a pipe again.
 pub(crate) struct Whole {
     /// The contents.
     pub(crate) bytes: Vec<u8>,
-    /// The time of the file's last change; none if it is not known.
+    /// The time of the file's last change; `None` if it is unknown.
     written: Option<SystemTime>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
     open_of(file, &mut |_| {})
 }
 
-/// Like [`open`], but `narrow` removes data that is not needed, before names are looked up.
+/// Like [`open`], but `narrow` first removes unneeded data, before evenkeel looks up names.
 pub(crate) fn open_of(file: &Path, narrow: Narrow<'_>) -> Result<Opened, Failure> {
     let whole = whole(file, &tried(file), input::check_head)?;
     opened_of(file, &whole, narrow)
@@ -127,12 +127,12 @@ pub(crate) fn open_of(file: &Path, narrow: Narrow<'_>) -> Result<Opened, Failure
 
 /// Like [`open_of`], for a file that is already in memory.
 pub(crate) fn opened_of(file: &Path, whole: &Whole, narrow: Narrow<'_>) -> Result<Opened, Failure> {
-    // The file was last changed when the recording ended.
+    // The last change of the file was at the end of the recording.
     named(&whole.bytes, Settings { recorded_until: whole.written, ..settings() }, narrow)
         .map_err(|error| Failure::text(exit::WRONG_USE, tried(file), error).hint(FORMATS))
 }
 
-/// The action for error messages, such as `read the recording FILE`.
+/// The text of the action for error messages, such as `read the recording FILE`.
 pub(crate) fn tried(file: &Path) -> String {
     format!("read the recording {}", file.display())
 }

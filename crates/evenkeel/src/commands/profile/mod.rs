@@ -1,5 +1,5 @@
-//! `evenkeel profile WHAT`: each question has one file here, and its page in `show/profile/`. The code that answers is in the crate
-//! `profile`.
+//! `evenkeel profile WHAT`: each question has one file here, and its page in `show/profile/`.
+//! The crate `profile` contains the code that answers.
 
 pub(crate) mod begins;
 pub(crate) mod diff;

@@ -1,4 +1,4 @@
-//! Records into memory to answer one question, so that users need no file.
+//! Records into memory to answer one question, so that the user needs no file.
 
 use std::sync::atomic::Ordering;
 
@@ -10,14 +10,14 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, exit_of};
 
-/// The maximum size of a recording in memory. If it is reached, the recording ends.
+/// The maximum size of a recording in memory. At this size, the recording ends.
 const BYTES_MAX: usize = 512 << 20;
 
 /// A recording in memory.
 pub(crate) struct Now {
     /// The recording.
     pub(crate) opened: Opened,
-    /// Counts of the recording, and what could not be recorded.
+    /// Counts of the recording, and data that evenkeel could not record.
     pub(crate) summary: RecordSummary,
     /// Whether the recording ended early because the memory was full.
     pub(crate) is_cut: bool,
@@ -25,12 +25,12 @@ pub(crate) struct Now {
     pub(crate) reader_cpu_ns: u64,
 }
 
-/// Records for this many seconds, or until the user interrupts it.
+/// Records for this many seconds, or until the user interrupts the recording.
 pub(crate) fn record(config: &RecordConfig, seconds: u64) -> Result<Now, Failure> {
     record_of(config, seconds, &mut |_| {})
 }
 
-/// Like [`record`], but `narrow` removes data that is not needed, before names are looked up.
+/// Like [`record`], but `narrow` first removes unneeded data, before evenkeel looks up names.
 pub(crate) fn record_of(config: &RecordConfig, seconds: u64, narrow: Narrow<'_>) -> Result<Now, Failure> {
     let stop = experiment::stop_flag()?;
     let limit_ns = seconds.saturating_mul(1_000_000_000);
@@ -51,7 +51,7 @@ pub(crate) fn record_of(config: &RecordConfig, seconds: u64, narrow: Narrow<'_>)
     Ok(Now { opened, summary, is_cut, reader_cpu_ns })
 }
 
-/// The failure of a recording, with a hint.
+/// The failure of a recording, with a hint for the user.
 pub(crate) fn refused(error: LiveError) -> Failure {
     match &error {
         LiveError::Denied { mend, .. } => {

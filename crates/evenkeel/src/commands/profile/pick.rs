@@ -69,7 +69,7 @@ impl By {
 pub(crate) struct Picked<'a> {
     /// The samples.
     pub(crate) samples: Vec<&'a Sample>,
-    /// The samples of the idle thread, which are left out. Empty if the options name it.
+    /// The samples of the idle thread, which the selection leaves out. Empty if the options name the idle thread.
     pub(crate) idle: Vec<&'a Sample>,
     /// The event of the samples.
     pub(crate) event: String,
@@ -109,7 +109,7 @@ impl Pick {
         Ok(Picked { samples, idle, event: name, quantity, span })
     }
 
-    /// Whether the options select this process, thread and CPU.
+    /// Whether the options select this combination of process, thread and CPU.
     pub(crate) fn is_of(&self, recording: &Recording, pid: u32, tid: u32, cpu: u32) -> bool {
         (self.cpu.is_empty() || self.cpu.contains(&cpu)) && self.is_of_thread(recording, pid, tid)
     }
@@ -153,7 +153,8 @@ impl Pick {
         Ok(found.unwrap_or(0) as EventId)
     }
 
-    /// Refuses a name that is not in the recording. Otherwise the page would be empty, as if the thread were idle.
+    /// Refuses a name that does not occur in the recording.
+    /// Otherwise the page would be empty, as if the thread were idle.
     fn check(&self, recording: &Recording) -> Result<(), Failure> {
         let samples = || recording.samples.iter();
         if let Some(name) = self.thread.iter().find(|name| {
@@ -179,7 +180,7 @@ impl Pick {
     }
 }
 
-/// Refuses a process that is not in the recording.
+/// Refuses a process that does not occur in the recording.
 pub(crate) fn check_processes(recording: &Recording, pids: &[u32]) -> Result<(), Failure> {
     let there: BTreeSet<u32> = recording.threads.values().map(|thread| thread.pid).collect();
     match pids.iter().find(|pid| !there.contains(pid)) {

@@ -13,14 +13,16 @@ use crate::show::profile::scopes::{From, Quantum};
 use crate::show::{Out, profile};
 use crate::view::terminal;
 
-/// The quantum that is assumed if it is unknown, in nanoseconds.
+/// The quantum that evenkeel assumes if it is unknown, in nanoseconds.
 const ASSUMED_NS: u64 = 4_000_000;
 
 /// Find scopes of a server on evenkeel-rt that keep the CPU for longer than half a quantum
 ///
-/// SCOPES is the output of `chrome_json` (Rust) or `evenkeel_scope_write_chrome_json` (C). Time in which a thread was switched out does not count;
-/// it comes from a recording of the same time (--recording). Without a recording, scopes with a switch-out are counted but not judged. Only
-/// scopes without inner scopes are examined, unless you give --all.
+/// SCOPES is the output of `chrome_json` (Rust) or `evenkeel_scope_write_chrome_json` (C).
+/// Time in which a thread was switched out does not count.
+/// This time comes from a recording of the same time (--recording).
+/// Without a recording, evenkeel counts scopes with a switch-out but does not judge them.
+/// It examines only scopes without inner scopes, unless you give --all.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel profile scopes scopes.json
@@ -32,10 +34,11 @@ pub(crate) struct Args {
     /// A recording of the same time with switches, on CLOCK_MONOTONIC (`evenkeel profile record --switches`)
     #[arg(long, value_name = "FILE")]
     recording: Option<PathBuf>,
-    /// How long the hypervisor or quota gives a CPU at a time, in milliseconds [default: from the server's telemetry, else 4]
+    /// How long the hypervisor or quota gives a CPU at a time, in milliseconds [default:
+    /// from the server's telemetry, else 4]
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     quantum_ms: Option<f64>,
-    /// The server's telemetry page [default: found by the process in SCOPES]
+    /// The server's telemetry page [default: the page of the process in SCOPES]
     #[arg(long, value_name = "PAGE", conflicts_with = "quantum_ms")]
     telemetry: Option<PathBuf>,
     /// Also examine scopes that contain other scopes
@@ -58,7 +61,7 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let tried = || format!("read the scopes {}", args.scopes.display());
-    // Refuse a binary file by its first bytes: JSON has no zero byte.
+    // Refuse a binary file by its first bytes, because JSON has no zero byte.
     let check_head = |head: &[u8]| if head.contains(&0) { scopes::parse(head).map(|_| ()) } else { Ok(()) };
     let whole = input::whole(&args.scopes, &tried(), check_head)?;
     let scopes = scopes::parse(&whole.bytes).map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))?;
@@ -87,7 +90,7 @@ fn quantum(args: &Args, scopes: &Scopes) -> Result<Quantum, Failure> {
             .map_err(|error| Failure::text(exit::WRONG_USE, "read the quantum from the telemetry page", error))?;
         return Ok(quantum_of(snapshot.turns));
     }
-    // If no page can be read, the answer says that the quantum is assumed.
+    // If evenkeel can read no page, the answer says that the quantum is assumed.
     let found = folders().iter().flat_map(|folder| sessions(folder).unwrap_or_default()).find_map(|session| {
         let snapshot = session.reader.read().ok()?;
         scopes.threads.iter().any(|thread| thread.pid == snapshot.owner.pid).then_some(snapshot.turns)

@@ -19,14 +19,16 @@ use crate::failure::{Failure, Outcome};
 use crate::show::{Out, profile};
 use crate::view::terminal;
 
-/// The size of each CPU's ring buffer. If a server switches 70,000 times a second, 1 MiB is full after a fifth of a second.
+/// The size of each CPU's ring buffer. With 70,000 switches a second, a server would fill 1 MiB in a fifth of a second.
 const RING_BYTES: usize = 8 << 20;
 
 /// Show why threads had no CPU: off-CPU intervals by reason and length
 ///
-/// Names the thread that took the CPU, the function that waited for a lock, and the file of a page fault. Reads a recording, or records now: all
-/// CPUs if this user may, to see which thread takes them. perf must record switches (--switch-events) and their stacks (-e context-switches -c 1
-/// -g). An interval with an unknown end counts as open. --html writes a timeline of the busiest threads, with the server's ticks.
+/// Names the thread that took the CPU, the function that waited for a lock, and the file of a page fault.
+/// Reads a recording, or records now. It records all CPUs if this user may, to see which thread takes them.
+/// perf must record switches (--switch-events) and their stacks (-e context-switches -c 1 -g).
+/// An interval with an unknown end counts as open. --html writes a timeline of the busiest threads,
+/// with the server's ticks.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sudo evenkeel profile switches --pid 1234 --html timeline.html
@@ -58,11 +60,11 @@ pub(crate) struct Answer<'a> {
     report: &'a table::Report,
     /// The steal time of all CPUs during the recording, as the kernel counts it, in nanoseconds; `null` for a file.
     steal_ns: Option<u64>,
-    /// What could not be recorded, and why.
+    /// Data that evenkeel could not record, and why.
     unseen: Vec<String>,
-    /// Code without names, the reason, and what helps.
+    /// Code without names, with the reason and a remedy.
     names: &'a NameCoverage,
-    /// The file of the timeline; absent if none was written.
+    /// The file of the timeline; absent if evenkeel wrote none.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<String>,
 }
@@ -127,7 +129,8 @@ fn write(
     written::write(path, graph::timeline_html(&timeline, &said, &rows).as_bytes())
 }
 
-/// The ticks of the thread that the user named, which must exist. If the user named none, those of a periodic thread, if there is one.
+/// The ticks of the thread that the user named, which must exist.
+/// If the user named no thread, the ticks of a periodic thread, if the recording has one.
 fn ticks(args: &Args, opened: &Opened, intervals: &[OffCpuInterval]) -> Result<Option<Cut>, Failure> {
     let own: Vec<OffCpuInterval> =
         intervals.iter().filter(|interval| args.pid.is_empty() || args.pid.contains(&interval.pid)).copied().collect();
@@ -140,7 +143,7 @@ fn ticks(args: &Args, opened: &Opened, intervals: &[OffCpuInterval]) -> Result<O
     }
 }
 
-/// Drops the stacks of other processes: it would take long to find the names for a whole machine.
+/// Drops the stacks of other processes, because finding the names for a whole machine would take long.
 fn narrow(args: &Args, recording: &mut Recording) {
     if !args.pid.is_empty() {
         recording.keep_stacks(|sample| args.pid.contains(&sample.pid));
@@ -160,7 +163,7 @@ fn recorded(args: &Args) -> Result<(Opened, Vec<String>, Option<u64>), Failure> 
     let mut own = |recording: &mut Recording| narrow(args, recording);
     let before_ns = steal_ns();
     let now = match now::record_of(&of(Targets::Machine), args.seconds, &mut own) {
-        // Without the right to record all CPUs, record only these processes. Any user may record their own.
+        // Without the right to record all CPUs, record only these processes. Every user may record their own processes.
         Err(failure) if failure.exit == exit::NOT_ALLOWED && !args.pid.is_empty() => {
             now::record_of(&of(Targets::Processes(args.pid.clone())), args.seconds, &mut own)?
         }
@@ -174,7 +177,7 @@ fn recorded(args: &Args) -> Result<(Opened, Vec<String>, Option<u64>), Failure> 
     Ok((now.opened, unseen, stolen_ns))
 }
 
-/// The steal time of all CPUs since boot, in nanoseconds; none if the kernel does not count it.
+/// The steal time of all CPUs since boot, in nanoseconds; `None` if the kernel does not count it.
 fn steal_ns() -> Option<u64> {
     let stat = proc::parse_stat(&Root::live().text("/proc/stat").ok()?)?;
     stat.all?.steal.checked_mul(proc::TICK_NS)

@@ -21,7 +21,7 @@ use crate::show::profile::ticks::{Answer, Recorded, Thread, TickSource};
 use crate::show::{Out, profile};
 use crate::view::terminal;
 
-/// How much of the stack is copied with each sample, in bytes. It is perf's default.
+/// How much of the stack each sample copies, in bytes. perf has the same default.
 const STACK_BYTES: u32 = 8192;
 
 /// The end of `--help`.
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// The tick thread, by name
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
-    /// The tick rate in Hz [default: the rate of its busiest loop]
+    /// The tick rate in Hz [default: the rate of the busiest loop]
     #[arg(long, value_name = "HZ", conflicts_with = "thread", value_parser = crate::commands::measure::tick_rate)]
     tick: Option<f64>,
     /// How long to record, such as 10 or 2m

@@ -23,15 +23,17 @@ use crate::show::units::{part, percent};
 use crate::show::{Out, profile};
 use crate::view::terminal;
 
-/// An answer from fewer samples than this gets a caveat.
+/// The minimum number of samples for an answer without a caveat.
 const FEW_SAMPLES: usize = 1000;
-/// If at least this share of the weight is in functions without names, the answer gets a caveat.
+/// If functions without names have at least this share of the weight, the answer gets a caveat.
 const UNNAMED_SHARE_MIN: f64 = 0.05;
 
 /// Show a recording: CPU time by function, CPU and stack
 ///
-/// Prints the functions that took most CPU time; --output writes a flame graph, folded stacks, or a file for the Firefox Profiler. FILE is a
-/// perf.data file of evenkeel or perf, the output of `perf script`, or folded stacks. `perf report -i FILE` opens recordings of evenkeel too.
+/// Prints the functions that took most CPU time;
+/// --output writes a flame graph, folded stacks, or a file for the Firefox Profiler.
+/// FILE is a perf.data file of evenkeel or perf, the output of `perf script`, or folded stacks.
+/// `perf report -i FILE` opens recordings of evenkeel too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel profile view perf.data
@@ -46,7 +48,7 @@ pub(crate) struct Args {
     /// Draw the graph from the top down
     #[arg(long)]
     icicle: bool,
-    /// What is at the base of each stack
+    /// What the base of each stack shows
     #[arg(long, value_enum, default_value_t)]
     by: By,
     #[command(flatten)]
@@ -109,7 +111,8 @@ fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
     let intervals = intervals(args, opened)?;
     let tree = Tree::from(&offcpu::folded(recording, &opened.names, &intervals, Base::Nothing));
     let mut info = info(opened, &args.pick.select(recording)?, args.top);
-    // In this answer, `samples` counts off-CPU intervals. The event's text is a value of the JSON format, so it must not change.
+    // In this answer, `samples` counts off-CPU intervals.
+    // The event's text is a value of the JSON format, so it must not change.
     (info.event, info.samples) = ("intervals off the CPU".to_owned(), intervals.len() as u64);
     (info.cpus, info.threads) = (Vec::new(), threads(recording, &intervals, args.top));
     info.idle_samples = None;
@@ -233,7 +236,7 @@ fn functions(tree: &Tree, top: u32) -> Vec<FunctionRow> {
     summary::functions(tree).into_iter().take(top as usize).map(row).collect()
 }
 
-/// The caveat about lost records, if any were lost.
+/// The caveat about lost records, if the recording lost any.
 fn lost(recording: &Recording) -> Vec<String> {
     let mut caveats = Vec::new();
     let lost = recording.lost;
@@ -263,7 +266,7 @@ fn caveats(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
     } else if count == 0 {
         caveats.push("the selected part has no samples".to_owned());
     } else if count < FEW_SAMPLES {
-        // Twice the standard error of a share of one half, in percentage points.
+        // Twice the standard error of a share of 0.5, in percentage points.
         let points = 100.0 / (count as f64).sqrt();
         caveats.push(format!("with only {count} samples, a share is accurate to about ±{points:.0} points"));
     }

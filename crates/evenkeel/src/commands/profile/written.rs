@@ -1,4 +1,4 @@
-//! The files that `--output` writes. The extension chooses the format.
+//! The files that `--output` writes. The extension selects the format.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The file and its format; none if the option was not given. An invalid file is refused before any work.
+    /// The file and its format; `None` without the option. Refuses an invalid file before any work.
     pub(crate) fn wanted(&self) -> Result<Option<(&Path, Kind)>, Failure> {
         let Some(path) = &self.output else { return Ok(None) };
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");

@@ -1,4 +1,5 @@
-//! The answer of `prove`: one page for two arms. For several arms, it has the best arm, a table, and one page for each arm.
+//! The answer of `prove`. For two arms, it is one page.
+//! For several arms, it has the best arm, a table, and one page for each arm.
 
 use std::path::Path;
 
@@ -14,11 +15,11 @@ use crate::show::page::{Indent, PLAIN, Page, fitted};
 use crate::times;
 use crate::workload_args::WorkloadArgs;
 
-/// Where the result of a session goes, and what it needs.
+/// The data that an answer needs, and where the answer goes.
 pub(super) struct Answer<'a> {
     pub(super) facts: &'a Facts,
     pub(super) capture: Option<String>,
-    /// The folder of the report; none if the user requested no report.
+    /// The folder of the report; `None` if the user requested no report.
     pub(super) report: Option<&'a Path>,
     /// The command that repeats the measurement.
     pub(super) again: String,
@@ -29,13 +30,13 @@ pub(super) struct Answer<'a> {
 impl Answer<'_> {
     pub(super) fn print(self, out: &Out, session: SessionAnswer) -> Outcome {
         let was_stopped = session.trials.iter().any(|entry| entry.report.ended == Ended::Stopped);
-        // If the session was stored before, reporting it is a success, even if its run was stopped.
+        // If the session comes from a file, showing it is a success, even if its run was stopped.
         let code = if was_stopped && !self.was_kept { exit::STOPPED } else { exit_of(&session) };
         let mut text = text(&session);
         let mut full = report::begin(self.again, self.facts.clone(), Vec::new());
         full.capture = self.capture;
         (full.trials, full.choice) = (session.trials, session.choice);
-        // A session that was stored before needs no hint: it is still in its file.
+        // A session from a file needs no hint, because the file still contains it.
         let hint = |failure: Failure, report: &str| match (self.was_kept, &session.kept_in) {
             (true, _) => failure,
             (false, kept_in) => failure.hint(not_printed(kept_in.as_deref(), report)),
@@ -44,7 +45,7 @@ impl Answer<'_> {
             match report::write(&full, folder) {
                 Ok([page, json]) => text += &format!("report: {} and {}\n", page.display(), json.display()),
                 Err(failure) => {
-                    // Report the first error, which says why there is no report. An error of this output is ignored.
+                    // Report the first error, which explains why there is no report. Ignore an error of this output.
                     let _ = if out.is_json() { Ok(()) } else { out.text(&text) };
                     return Err(hint(failure, " --report DIR"));
                 }
@@ -59,7 +60,7 @@ impl Answer<'_> {
     }
 }
 
-/// The hint that says how to get the result after it could not be printed.
+/// The hint about how to get the result after evenkeel failed to print it.
 fn not_printed(kept_in: Option<&Path>, report: &str) -> String {
     match kept_in {
         Some(file) => format!("the session is stored: `evenkeel prove report {}{report}` prints it", file.display()),
@@ -160,7 +161,7 @@ fn of_one(entry: &TrialEntry) -> String {
     text
 }
 
-/// The words for a guard's verdict: a guard can only be worse, or not.
+/// The text for a guard's verdict. A guard can only be worse, or not worse.
 pub(crate) fn guard_words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Worse => "worse",
@@ -170,7 +171,8 @@ pub(crate) fn guard_words(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The smallest detectable effect of this run, from its interval. Empty for an undecided run, whose sentence already has it.
+/// The smallest detectable effect of this run, from its interval.
+/// Empty for an undecided run, because its sentence already contains the effect.
 fn detectable(report: &Report) -> String {
     let ratio = report.effect.and_then(|effect| effect.smallest_visible_ratio).filter(|ratio| ratio.is_finite());
     match ratio {
@@ -181,14 +183,14 @@ fn detectable(report: &Report) -> String {
     }
 }
 
-/// Two decimals, or more for small numbers: the metric of a server may be in seconds.
+/// The number with two decimals, or more for small numbers: the metric of a server may be in seconds.
 fn figure(value: f64) -> String {
     let noughts = if value == 0.0 { 0.0 } else { (-value.abs().log10()).floor() };
     let decimals = if (1.0..=12.0).contains(&noughts) { noughts as usize + 3 } else { 2 };
     format!("{value:.decimals$}")
 }
 
-/// The exit code is "no" if every arm is worse. If a trial failed half-way, the code says that it was undone.
+/// The exit code is "no" if every arm is worse. If a trial failed half-way, the code shows that evenkeel undid it.
 pub(super) fn exit_of(session: &SessionAnswer) -> exit::Exit {
     let failed = |entry: &TrialEntry| matches!(entry.report.ended, Ended::Failed { .. });
     match session.trials.iter().all(|entry| entry.report.verdict == Verdict::Worse) {

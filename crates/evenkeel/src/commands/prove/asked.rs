@@ -9,7 +9,7 @@ use crate::workload_args::WorkloadArgs;
 /// The options of a new trial.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct TrialArgs {
-    /// The setting to prove; several form one arm
+    /// The setting to prove; several settings form one arm
     #[arg(value_name = "KNOB=VALUE", value_parser = crate::args::Completed(crate::args::settings), hide_possible_values = true)]
     pub(super) settings: Vec<String>,
     /// Prove the settings of a goal file of `evenkeel tune` again

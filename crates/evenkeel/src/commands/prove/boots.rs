@@ -1,4 +1,5 @@
-//! `prove boots`: compares settings that need a reboot, A-B-B-A over boots. A systemd unit continues the trial after each boot.
+//! `prove boots`: compares settings that need a reboot, A-B-B-A over boots.
+//! A systemd unit continues the trial after each boot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +35,9 @@ use context::{BootsContext, not_possible};
 use planned::{Decides, plan, words};
 use start_args::StartArgs;
 
-/// The maximum time of a boot without its windows, in seconds. Bare metal tests its memory for minutes.
+/// The maximum duration of a boot without its windows, in seconds. Bare metal tests its memory for minutes.
 const BOOT_LIMIT_S: u64 = 1800;
-/// The time limit if the user reboots, in seconds: 30 days, because a user reboots only when nobody plays.
+/// The time limit if the user reboots, in seconds. It is 30 days, because a user reboots only when nobody plays.
 const BY_HAND_LIMIT_S: u64 = 30 * 86_400;
 const SETTLE: Duration = Duration::from_secs(60);
 const WINDOWS: u16 = 20;
@@ -54,7 +55,7 @@ enum What {
     Start(Box<StartArgs>),
     Status(status::StatusArgs),
     Cancel(CancelArgs),
-    /// Continue after a boot; the unit runs it
+    /// Continue after a boot; the systemd unit runs this command
     #[command(hide = true)]
     Resume(StateArgs),
 }
@@ -83,7 +84,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
 }
 
-/// Refuses a setting that needs a reboot, and names `prove boots`.
+/// Refuses a setting that needs a reboot, and names `prove boots` in the hint.
 pub(super) fn refuse_reboots(asked: &[String], decision: &DecisionArgs) -> Result<(), Failure> {
     let settings = parse(asked)?;
     let Some(setting) = settings.iter().find(|setting| matches!(setting.knob.place, Place::KernelArgument { .. }))
@@ -104,7 +105,7 @@ fn design(args: &StartArgs, metric: Metric, guards: Vec<Guard>) -> BootsDesign {
     let (boots, settle) = (args.boots, args.boots_settle.unwrap_or(SETTLE));
     let (windows, window_ms) =
         (args.boots_windows.unwrap_or(WINDOWS).into(), args.decision.window().as_millis() as u64);
-    // Dropped windows are measured again, so up to twice as many windows are measured.
+    // The trial measures dropped windows again, so it measures up to twice as many windows.
     let a_boot_s = settle.as_secs() + 2 * windows as u64 * window_ms / 1000 + BOOT_LIMIT_S;
     let limit_s = (boots + EXTRA_BOOTS) as u64 * a_boot_s;
     BootsDesign {
@@ -174,7 +175,7 @@ fn current_folder() -> Result<String, Failure> {
     folder.to_str().map(str::to_owned).ok_or_else(|| not_possible("the name of this folder is not UTF-8"))
 }
 
-/// The workload's arguments as one line. After a boot, they must be parsed with the same meaning.
+/// The workload's arguments as one line. After a boot, parsing the line must give the same arguments.
 fn workload_line(args: &StartArgs) -> Result<String, Failure> {
     let asked = &args.workload;
     let line = format!("{}{}", asked.again(), asked.command_again());
@@ -183,7 +184,7 @@ fn workload_line(args: &StartArgs) -> Result<String, Failure> {
     if is_same { Ok(line) } else { Err(not_possible(format!("the workload{line} can't be stored as arguments"))) }
 }
 
-/// Measures one window of the workload before anything is changed. If the workload fails now, it would also fail after a boot.
+/// Measures one window of the workload before any change. If the workload fails now, it would also fail after a boot.
 fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failure> {
     // There is no signal handler yet, so a signal ends the process at once.
     let mut workload = args.workload.start(args.decision.seed.unwrap_or(1), &Arc::default())?;
@@ -192,14 +193,15 @@ fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failur
             Some(name) => experiment::metric(workload.as_ref(), name)?,
             None => experiment::usual_metric(workload.as_ref(), &[])?,
         };
-        // Without a window length, the default guard is the p99. That fits, because a boot's value is the median over all its windows. The
-        // plan, which is made without a workload, also names the p99.
+        // Without a window length, the default guard is the p99.
+        // That is right here, because a boot's value is the median over all its windows.
+        // The plan also uses the p99, because it is made without a workload.
         let guards = args.decision.guards(workload.as_ref(), &metric, None)?;
         let window = args.decision.window();
         let sample = try_window(workload.as_mut(), window).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         let number = |metric: &Metric| sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite());
-        // One window may have too few values for the default guard, which is no reason to refuse the trial. A guard that the user named
-        // must have a value.
+        // One window may have too few values for the default guard. That is no reason to refuse the trial.
+        // A guard that the user named must have a value.
         let unread = guards.iter().find(|guard| number(&guard.metric).is_none() && !args.decision.guard.is_empty());
         if let Some(guard) = unread {
             return Err(not_possible(format!("the guard {} had no value in a test window", guard.metric.name)));
@@ -217,7 +219,9 @@ fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failur
     tried
 }
 
-/// Measures one window. If the server got no CPU in it, measures another one: that may be chance, and a trial would drop such a window.
+/// Measures one window.
+/// If the server got no CPU in the window, measures a second window:
+/// the first may be chance, and a trial would drop it.
 fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, WorkloadError> {
     let mut once = || workload.window(Duration::from_millis(200), window, &mut || {});
     match once() {
@@ -226,7 +230,7 @@ fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, W
     }
 }
 
-/// Continues the trial as far as it can go in this boot.
+/// Continues the trial as far as possible in this boot.
 fn on(state: &mut BootsState, context: &BootsContext, hands: BootTransactions<'_>, out: &Out) -> Outcome {
     let stop = experiment::stop_flag()?;
     let ending = {
@@ -283,7 +287,7 @@ fn go_on_after_boot(state: &StateArgs, out: &Out) -> Outcome {
     }
 }
 
-/// Handles a state that cannot be continued: restores all settings of the trial, and removes the unit.
+/// Handles a state that cannot continue: restores all settings of the trial, and removes the unit.
 fn put_away(context: &BootsContext, why: &dyn std::fmt::Display, out: &Out) -> Outcome {
     out.warn(&format!("failed to {why}; giving up and restoring all settings\n"));
     let all = BootTransactions::new(&context.root, &context.dir, "", Vec::new()).map_err(not_possible)?;
@@ -309,7 +313,7 @@ fn cancel(state: &StateArgs, out: &Out) -> Outcome {
         Err(error) => return put_away(&context, &error, out),
     };
     let hands = context.hands(&state)?;
-    // Store this first: a trial that is measuring reads the state, and then ends.
+    // Store this first, because a measuring trial reads the state, and then ends.
     if state.ended.is_none() {
         state.ended = Some(BootsEnded::Cancelled);
         write(&context.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
@@ -330,7 +334,7 @@ fn cancel(state: &StateArgs, out: &Out) -> Outcome {
 mod tests {
     use super::*;
 
-    /// A server that gets no CPU in its first windows: as many as the number.
+    /// A server that gets no CPU in its first windows. The number is the count of these windows.
     struct Starved(u32);
 
     impl Workload for Starved {

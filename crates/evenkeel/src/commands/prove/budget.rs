@@ -1,4 +1,4 @@
-//! Refuses a budget that is too short for a decision, before anything is measured.
+//! Refuses a budget that is too short for a decision, before any measurement.
 
 use evenkeel_trial::{Design, Pace, Settle, Stop};
 

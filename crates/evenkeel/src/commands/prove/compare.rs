@@ -11,7 +11,7 @@ use crate::report;
 use crate::show::Out;
 use crate::view;
 
-/// The allowed numbers of reports. One report can't be compared, and a page with more than this many would be hard to read.
+/// The allowed numbers of reports. One report can't be compared, and a page with more than 64 would be hard to read.
 const REPORTS: std::ops::RangeInclusive<usize> = 2..=64;
 
 /// Compare the reports of several machines
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// Refuses two files with the same run. They would look like two machines that agree.
+/// Refuses two files with the same run, because they would look like two machines that agree.
 fn refuse_twice(reports: &[(String, RunReport)]) -> Result<(), Failure> {
     for (at, (name, saved)) in reports.iter().enumerate() {
         let windows: Vec<_> =

@@ -1,4 +1,4 @@
-//! The options of a trial that must be known before its first pair, and their defaults.
+//! The options of a trial that must be fixed before its first pair, and their defaults.
 
 use std::time::Duration;
 
@@ -13,24 +13,26 @@ use crate::failure::Failure;
 use crate::smallest_effect::SmallestEffect;
 use crate::times::{SettleArgs, WindowArgs, time};
 
-/// The default for the maximum number of pairs: enough to detect the default smallest effect in usual noise.
+/// The default for the maximum number of pairs.
+/// It is enough to detect the default smallest effect at a usual level of noise.
 const PAIRS_MAX: u16 = 100;
 /// The default length of a window.
 const WINDOW: Duration = Duration::from_secs(1);
-/// The default number of interleaves, and the minimum length of one.
+/// The default number of interleaves, and the minimum length of an interleave.
 const INTERLEAVES: u32 = 4;
 const INTERLEAVE_MIN: Duration = Duration::from_millis(250);
 /// The minimum number of measured events in an interleave, such as ticks.
 const INTERLEAVE_EVENTS: f64 = 5.0;
 
-/// The primary metric, for trials over pairs and over boots.
+/// The options for the primary metric of trials over pairs and over boots.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Design")]
 pub(crate) struct DecisionArgs {
     /// The metric that decides [default: chosen by knob and workload]
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// Reject B if NAME gets worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, or p90 with few ticks, 25]
+    /// Reject B if NAME gets worse by PERCENT; repeatable; none:
+    /// no guard [default: p99 of the metric, or p90 with few ticks, 25]
     #[arg(long, value_name = "NAME[=PERCENT]")]
     pub(crate) guard: Vec<String>,
     #[command(flatten)]
@@ -42,7 +44,7 @@ pub(crate) struct DecisionArgs {
     pub(crate) seed: Option<u64>,
 }
 
-/// The decisions before the first pair.
+/// The decisions that the user makes before the first pair.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Design")]
 pub(crate) struct DesignArgs {
@@ -54,7 +56,7 @@ pub(crate) struct DesignArgs {
     /// Maximum number of pairs of windows [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(6..=5000))]
     pairs: Option<u16>,
-    /// Maximum time from the first switch, such as 90s or 10m
+    /// Maximum time after the first switch, such as 90s or 10m
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
     /// Test only once, after all pairs; gives a narrower interval
@@ -71,7 +73,7 @@ pub(crate) struct DesignArgs {
     /// Compare A with A for the whole trial, to test the method itself
     #[arg(long)]
     pub(super) control: bool,
-    /// Also test what the audit knows to have no effect here
+    /// Also test settings without effect here according to the audit
     #[arg(long)]
     pub(super) anyway: bool,
 }
@@ -97,7 +99,7 @@ impl DecisionArgs {
 }
 
 impl DesignArgs {
-    /// A design with these options, and the defaults for all others.
+    /// A design with these options, and the defaults for all other values.
     pub(crate) fn new(decision: DecisionArgs, budget: Option<Duration>, settle: SettleArgs) -> DesignArgs {
         DesignArgs { decision, budget, settle, ..DesignArgs::default() }
     }
@@ -118,7 +120,8 @@ impl DesignArgs {
             *budget = self.budget;
         }
         design.interleaves = self.interleaves.unwrap_or_else(|| default_interleaves(workload, &design.metric, window));
-        // A guard on a tail is measured in each interleave, so its length decides which tail fits.
+        // The trial measures a guard on a tail in each interleave,
+        // so the interleave's length decides which tail is possible.
         design.guards = decision.guards(workload, &design.metric, Some(window / design.interleaves.max(1)))?;
         if let Some(time) = self.settle.asked() {
             design.settle = Settle::Fixed { time };
@@ -134,7 +137,8 @@ impl DesignArgs {
     }
 }
 
-/// The default number of interleaves. Interleaves give both arms their share of a disturbance that comes and goes within seconds.
+/// The default number of interleaves.
+/// If a disturbance comes and goes within seconds, interleaves give both arms a share of it.
 fn default_interleaves(workload: &dyn Workload, metric: &Metric, window: Duration) -> u32 {
     if !workload.takes_turns() || metric.is_tail() {
         return 1;
@@ -152,7 +156,8 @@ pub(crate) fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failur
     Ok(Guard { metric: experiment::metric(workload, name)?, harm_ratio })
 }
 
-/// The name of a guard, and the smallest harm at which it rejects B, as a share. It does not check whether the workload has that metric.
+/// The name of a guard, and the smallest harm at which the guard rejects B, as a share.
+/// Does not check whether the workload has this metric.
 pub(super) fn named_guard(text: &str) -> Result<(&str, f64), Failure> {
     let (name, percent) = text.split_once('=').unwrap_or((text, "25"));
     let harm = percent.trim_end_matches('%').parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 1000.0);
@@ -166,7 +171,7 @@ pub(super) fn named_guard(text: &str) -> Result<(&str, f64), Failure> {
     Ok((name, harm / 100.0))
 }
 
-/// A share in per cent, rounded: 0.07 becomes 7, and not 7.000000000000001.
+/// Converts a share to per cent and rounds it: 0.07 becomes 7, not 7.000000000000001.
 pub(super) fn percent_of(ratio: f64) -> f64 {
     (ratio * 1e14).round() / 1e12
 }

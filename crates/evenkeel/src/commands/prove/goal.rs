@@ -1,4 +1,5 @@
-//! `prove --goal FILE`: tests the set of a goal file again on this machine, with the metric, the windows and the workload of the search.
+//! `prove --goal FILE`: tests the set of a goal file again on this machine.
+//! It uses the metric, the windows and the workload of the search.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -19,11 +20,11 @@ use crate::show::Out;
 use crate::times;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
-/// `--goal` takes a file in two commands, and a word in four others, so the hint says which.
+/// `--goal` takes a file in two commands, and a word in four others, so the hint explains which commands take a file.
 const HINT: &str = "--goal takes a file here, which `evenkeel tune --out FILE` writes; `audit`, `plan` and `apply` take --goal latency, throughput \
                     or density";
 
-/// The arguments of a trial, completed from the file. The user's own arguments take precedence.
+/// Completes the arguments of a trial from the file. The user's own arguments take precedence.
 pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) -> Result<TrialArgs, Failure> {
     let goal = read(file)?;
     let mut asked = args.clone();
@@ -66,7 +67,7 @@ pub(crate) fn settings(file: &Path) -> Result<Vec<String>, Failure> {
 
 fn settings_of(goal: &GoalFile, file: &Path) -> Result<Vec<String>, Failure> {
     let of_host = goal.settings().map_err(|error| wrong(file, error.cause()))?;
-    // Settings of the workload are in no plan, so take them from the evidence.
+    // No plan contains settings of the workload, so take them from the evidence.
     let chosen = goal.evidence.answer.set.iter().flat_map(|chosen| &chosen.settings);
     let of_workload = chosen.filter(|text| text.starts_with(SETTING_PREFIX)).cloned();
     let settings: Vec<String> = of_host.iter().map(ToString::to_string).chain(of_workload).collect();
@@ -80,7 +81,7 @@ fn window(evidence: &Evidence, file: &Path) -> Result<Duration, Failure> {
     })
 }
 
-/// The guards of the search as arguments. If the search had no guards, the trial has none either.
+/// The guards of the search as arguments. If the search had no guards, the trial has no guards either.
 fn guards(evidence: &Evidence) -> Vec<String> {
     let guards = evidence.guards.iter();
     let named: Vec<String> =
@@ -100,7 +101,7 @@ fn read(file: &Path) -> Result<GoalFile, Failure> {
     GoalFile::parse(&text).map_err(|error| wrong(file, error.cause()))
 }
 
-/// The workload that the file names. A file can come from anywhere, so a command in it is not run.
+/// The workload that the file names. A file can come from anywhere, so evenkeel does not run a command from it.
 fn workload(spec: &WorkloadSpec, file: &Path) -> Result<WorkloadArgs, Failure> {
     let workload = workload_of(&spec.arguments).map_err(|failure| wrong(file, failure.error))?;
     if !workload.runs_command() {
@@ -153,7 +154,8 @@ mod tests {
             ("--window-ms 300", "lat_us", 300, &["cpu_share=7"]),
             ("--guard none", "lat_us", 250, &["none"]),
             ("--guard other=3", "lat_us", 250, &["other=3"]),
-            // The goal's guards belong to its metric. If the user names another metric, they are not used.
+            // The goal's guards belong to its metric.
+            // If the user names another metric, the trial does not use these guards.
             ("--metric other_us", "other_us", 250, &[]),
         ] {
             let plan = asked(GOAL, line).unwrap().plan.decision;

@@ -1,10 +1,11 @@
-//! Finds settings that have no effect on this machine according to its facts, so that no trial is needed.
+//! Finds settings that have no effect on this machine according to its facts. No trial is needed for them.
 
 use evenkeel_host::{Advice, AdviceContext, Facts, Setting, State, advise};
 
 use crate::arms::Arms;
 
-/// If no knob of any arm has an effect here, all knobs with the reasons. Empty if at least one may have an effect.
+/// If no knob of any arm has an effect here, returns all knobs with the reasons.
+/// Empty if at least one knob may have an effect.
 pub(super) fn inert_knobs(facts: &Facts, arms: &Arms) -> Vec<(String, String)> {
     let advice = advise(facts, &AdviceContext::default());
     let why = |setting: &Setting| why(&advice, setting).map(|why| (setting.knob.id.to_owned(), why));

@@ -34,11 +34,12 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
     overdue::settle(&root, &args.state, out);
     let (_, kept) = session_files::read(&args.state, &args.file)?;
-    // A report needs no workload. If the workload's arguments can't be parsed, the report does not name them.
+    // A report does not need the workload itself.
+    // If evenkeel can't parse the workload's arguments, the report does not name them.
     let workload = kept.head.asked.as_ref().and_then(|asked| workload_of(&asked.workload).ok());
     let session = experiment::stored_answer(kept)?;
     let again = answer::again(&workload.unwrap_or_else(WorkloadArgs::default), false, &session);
-    // The session may be from another machine, so its report must not contain a capture of this one.
+    // The session may be from another machine, so its report must not contain a capture of this machine.
     let facts = Facts::probe(&root);
     Answer { facts: &facts, capture: None, report: args.report.as_deref(), again, was_kept: true }.print(out, session)
 }

@@ -1,4 +1,4 @@
-//! Runs a trial: a new one, or one that is resumed.
+//! Runs a new trial, or resumes a stored one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -139,13 +139,13 @@ fn nothing_named() -> Failure {
 
 /// How a session starts.
 pub(super) enum Begins<'a> {
-    /// A new session with this plan. It is stored in the file `keep`, or in a default file.
+    /// A new session with this plan. evenkeel stores it in the file `keep`, or in a default file.
     Anew { plan: &'a DesignArgs, keep: Option<&'a Path> },
-    /// A stored session is continued: its file, and its content.
+    /// A continued session: its file, and its content.
     After(&'a Path, &'a SessionLog),
 }
 
-/// A trial that can be started or continued.
+/// A trial that can start or continue.
 pub(super) struct Session<'a> {
     pub(super) out: &'a Out,
     pub(super) root: &'a Root,
@@ -154,7 +154,7 @@ pub(super) struct Session<'a> {
     pub(super) needs: Needs,
     pub(super) control: bool,
     pub(super) workload: &'a WorkloadArgs,
-    /// Whether to measure settings that have no effect here, too.
+    /// Whether to also measure settings that have no effect here.
     pub(super) anyway: bool,
     pub(super) report: Option<&'a Path>,
     pub(super) state: &'a StateArgs,
@@ -168,7 +168,7 @@ impl Session<'_> {
         output.print(self.out, session)
     }
 
-    /// Measures, and returns the answer, which is not printed yet.
+    /// Measures, and returns the answer. The caller prints it.
     fn answered(&self, command: &str) -> Result<(Answer<'_>, SessionAnswer), Failure> {
         let capture = capture::text_of(self.root);
         if let Some(folder) = self.report {
@@ -246,7 +246,7 @@ impl Session<'_> {
         }
     }
 
-    /// Prints what will be measured, and how long it takes.
+    /// Prints what the trial will measure, and its duration.
     fn announce(&self, workload: &dyn Workload, design: &Design, in_pairs: bool) {
         let at_most = if design.stop.is_sequential() { "at most" } else { "about" };
         let time = match in_pairs {
@@ -259,7 +259,7 @@ impl Session<'_> {
         self.out.status(&format!("{}\n{time}", workload.describe()));
     }
 
-    /// The file of the session: that of the continued session, or a new one.
+    /// The file of the session: the file of the continued session, or a new file.
     fn keep_in(&self, head: &Head) -> Result<SessionWriter, Failure> {
         let keep = match self.begins {
             Begins::After(path, kept) => {
@@ -276,7 +276,7 @@ impl Session<'_> {
         Ok(keep)
     }
 
-    /// What `prove resume` needs in addition to the design.
+    /// The options that `prove resume` needs in addition to the design.
     fn asked(&self) -> Asked {
         let text = |path: PathBuf| path.to_str().map(str::to_owned);
         Asked {
@@ -287,10 +287,11 @@ impl Session<'_> {
     }
 }
 
-/// If two tick rates differ by more than this share, they are the rates of different loops.
+/// Two tick rates that differ by more than this share belong to different loops.
 const RATE_APART_MAX: f64 = 0.05;
 
-/// Refuses a workload that changed since the session began: its file or program is different, or its tick is in another loop.
+/// Refuses a workload that changed since the session began:
+/// its file or program differs, or its tick is in another loop.
 fn refuse_another(workload: &dyn Workload, titles: &Titles, decides: &Metric) -> Result<(), Failure> {
     let refused = |cause| Failure::text(exit::WRONG_USE, "continue the session", cause);
     let is_same = match &titles.workload_identity {
@@ -325,7 +326,7 @@ mod tests {
 
     use super::*;
 
-    /// A server: the thread and the rate of its tick, and the metrics that it has.
+    /// A fake server: the thread and the rate of its tick, and its metrics.
     struct Server(u32, f64, Vec<Metric>);
 
     impl Workload for Server {
@@ -373,7 +374,7 @@ mod tests {
         assert!(refused(without_due, &titles).contains("tick_lateness_us_p50 needs ticks at set times"));
         let other = Titles { workload_identity: Some("another; tick".to_owned()), ..titles.clone() };
         assert!(refused(server(100, 20.0), &other).contains("but this is"));
-        // Older sessions have only the workload's description.
+        // The head of an older session contains only the workload's description.
         let older = Titles { workload_identity: None, workload_events_per_s: None, ..titles };
         assert_eq!(refused(server(100, 20.0), &older), "");
         assert!(refused(server(207, 20.0), &older).contains("but this is"));

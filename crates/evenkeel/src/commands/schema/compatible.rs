@@ -1,10 +1,11 @@
-//! Finds what a changed schema breaks if its format keeps its number: programs that read the answers, or existing files.
+//! Finds the parts of a changed schema that are incompatible under the same format number.
+//! They would break programs that read the answers, or existing files.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// All incompatibilities of `new` with `old`. It is compatible to add a field that documents may lack, and to add words and alternatives.
+/// Lists all incompatibilities of `new` with `old`. New optional fields, new words and new alternatives are compatible.
 pub(super) fn incompatibilities(old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(old, new, "", &mut found);
@@ -22,7 +23,7 @@ fn compare(old: &Value, new: &Value, at: &str, found: &mut Vec<String>) {
         found.push(format!("{}: its types were {old_types:?} and are {new_types:?}", name(at)));
     }
     for old in &old_choices {
-        // If no alternative fits, report the error of the nearest one: it is the most useful.
+        // If no alternative fits, report the error of the nearest alternative, because it is the most useful.
         let tried = new_choices.iter().map(|new| {
             let mut found = Vec::new();
             one(old, new, at, &mut found);
@@ -32,7 +33,7 @@ fn compare(old: &Value, new: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The alternatives of a schema. Each has the keywords that are next to the list of alternatives.
+/// The alternatives of a schema. Each alternative also gets the keywords that stand next to the list of alternatives.
 fn choices(schema: &Value) -> Vec<Value> {
     let Some(map) = schema.as_object() else { return vec![schema.clone()] };
     for key in ["oneOf", "anyOf"] {
@@ -77,7 +78,7 @@ fn one(old: &Value, new: &Value, at: &str, found: &mut Vec<String>) {
         match (old.get(key), new.get(key)) {
             (Some(old), Some(new)) => compare(old, new, &format!("{at}[]"), found),
             (None, None) => {}
-            _ => found.push(format!("{}: {key} is only in one of both", name(at))),
+            _ => found.push(format!("{}: only one of the two schemas has {key}", name(at))),
         }
     }
     let tuple = |schema: &Value| schema.get("prefixItems").and_then(Value::as_array).cloned().unwrap_or_default();

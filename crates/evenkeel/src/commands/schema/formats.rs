@@ -1,11 +1,11 @@
-//! The formats that have a schema: name, number, title, and the types behind them. The schemas are files in docs/schemas, which a test
-//! generates from the types.
+//! The formats that have a schema: name, number, title, and their types.
+//! A test generates the schemas in docs/schemas from the types.
 
 use std::io::Read;
 
 use serde::Serialize;
 
-/// The files in docs/schemas, as build.rs packed them: name, zero byte, text, zero byte.
+/// The files in docs/schemas, as build.rs packed them. Each has a name, a zero byte, a text and a zero byte.
 const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.zlib"));
 
 /// A format and its schema.

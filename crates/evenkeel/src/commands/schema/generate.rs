@@ -1,4 +1,5 @@
-//! Generates the schemas in docs/schemas from the types, and refuses changes that break readers or writers of the same format.
+//! Generates the schemas in docs/schemas from the types,
+//! and refuses changes that break readers or writers of the same format.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::compatible::incompatibilities;
 use super::formats::{ALL, Format, MakeSchema, types};
 
-/// The schema of a format. Types are inlined, because the name of a type is not part of a format.
+/// The schema of a format. It contains types inline, because the name of a type is not part of a format.
 fn schema(format: &Format, makers: &[MakeSchema]) -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .for_serialize()
@@ -44,10 +45,10 @@ fn schema(format: &Format, makers: &[MakeSchema]) -> Value {
     Value::Object(root)
 }
 
-/// A part of a schema becomes a definition if its text has at least this length and it occurs twice.
+/// The minimum text length of a part that becomes a definition. The part must also occur twice.
 const SHARED_BYTES_MIN: usize = 200;
 
-/// Replaces repeated parts by references to `$defs`, the longest first.
+/// Replaces repeated parts by references to `$defs`, the longest part first.
 fn share(root: &mut Map<String, Value>) {
     let mut definitions = Map::new();
     loop {
@@ -89,7 +90,7 @@ fn count(part: &Value, key: &str, seen: &mut BTreeMap<String, (usize, String)>) 
     }
 }
 
-/// Splits a schema into its description, which differs by field, and the rest, which can be shared.
+/// Splits a schema into its description, which differs by field, and the rest, which can become a shared definition.
 fn without_description(map: &Map<String, Value>) -> (Value, Option<Value>) {
     let mut bare = map.clone();
     let description = bare.remove("description");
@@ -118,7 +119,8 @@ fn set_description(schema: &mut Value, description: Option<Value>) {
     }
 }
 
-/// A free name for a definition. Parts that many formats share have fixed names. Others are named after a field.
+/// An unused name for a definition. Parts that many formats share have fixed names.
+/// Other parts are named after a field.
 fn free_name(part: &Value, key: &str, taken: &Map<String, Value>) -> String {
     let has = |field: &str| part["properties"].get(field).is_some();
     let name = match () {
@@ -131,7 +133,7 @@ fn free_name(part: &Value, key: &str, taken: &Map<String, Value>) -> String {
     [name.to_owned()].into_iter().chain(numbered).find(|name| !taken.contains_key(name)).unwrap_or_default()
 }
 
-/// The same schema without references.
+/// The same schema with its references replaced by their content.
 fn without_references(schema: &Value) -> Value {
     fn resolve(part: &mut Value, definitions: &Value) {
         match part {
@@ -155,11 +157,11 @@ fn without_references(schema: &Value) -> Value {
     whole
 }
 
-/// The keys of these keywords are names in the format, and not keywords themselves.
+/// Under these keywords, the keys are names in the format, not keywords.
 const NAMES: [&str; 2] = ["properties", "patternProperties"];
 
-/// Removes what is not part of a format, such as the sizes of number types. Converts comments to plain text, and joins the words of an
-/// enumeration.
+/// Removes members that are not part of a format, such as the sizes of number types.
+/// Converts comments to plain text, and joins the words of an enumeration.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -203,7 +205,7 @@ fn tidy(schema: &mut Value) {
     }
 }
 
-/// The first paragraph of a Markdown comment, on one line. Links are removed, because they lead to the code.
+/// The first paragraph of a Markdown comment, on one line. Removes links, because they lead to the code.
 fn plain(comment: &str) -> String {
     let paragraph = comment.split("\n\n").next().unwrap_or_default();
     let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -222,10 +224,10 @@ fn plain(comment: &str) -> String {
     (plain + rest).replace("`None`", "`null`")
 }
 
-/// Makes one `enum` of a `oneOf` of several single words.
+/// Converts a `oneOf` of several single words to one `enum`.
 fn join_words(map: &mut Map<String, Value>) {
     let Some(Value::Array(choices)) = map.get_mut("oneOf") else { return };
-    // A word that has a description stays an alternative of its own.
+    // A word with a description stays a separate alternative.
     let is_bare = |choice: &Value| {
         choice
             .as_object()
@@ -254,8 +256,8 @@ fn join_words(map: &mut Map<String, Value>) {
     }
 }
 
-/// The text of a schema file. Its lines are short, so that differences are readable. It has little white space, because the program
-/// contains it.
+/// The text of a schema file. Its lines are short, so that differences are readable.
+/// It has little white space, because the program contains the file.
 fn text(schema: &Value) -> String {
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
@@ -289,7 +291,7 @@ fn the_schemas_are_those_of_the_types() {
         };
         match (broken.is_empty(), is_update) {
             (true, true) => fs::write(file(&name), text).unwrap(),
-            (true, false) => wrong.push(format!("docs/schemas/{name} is out of date: UPDATE_EXPECT=1 writes it anew")),
+            (true, false) => wrong.push(format!("docs/schemas/{name} is out of date: UPDATE_EXPECT=1 regenerates it")),
             (false, _) => wrong
                 .push(format!("docs/schemas/{name}: the change needs a new format number:\n  {}", broken.join("\n  "))),
         }
@@ -304,7 +306,7 @@ fn every_schema_file_is_listed() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let (of, _) = name.rsplit_once("-v").unwrap();
         assert!(ALL.iter().any(|format| format.name == of), "{name} belongs to no format");
-        // Schemas of older format numbers stay, because older files still exist.
+        // Schemas of older format numbers stay, because files in these formats still exist.
         assert!(listed.contains(&name) || is_older(&name), "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! Decides which clients get an answer: by the token, and by the names of this host.
+//! Decides which clients get an answer, by the token and by the names of this host.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The lengths of a token: a shorter one can be guessed.
+/// The allowed lengths of a token. An attacker could guess a shorter token.
 const TOKEN_LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
 /// The largest file of a token.
 const FILE_BYTES_MAX: u64 = 4096;
@@ -21,7 +21,7 @@ const COOKIE: &str = "evenkeel_token";
 pub(super) struct Access {
     token: Option<String>,
     host_names: Vec<String>,
-    /// Whether connections are encrypted. If so, a browser never sends the token over an unencrypted one.
+    /// Whether connections are encrypted. If so, a browser never sends the token over an unencrypted connection.
     is_tls: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Access {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Answer,
-    /// The token was in the address of the page: keep it in a cookie, and take it out of the address.
+    /// The address of the page contained the token: store it in a cookie, and remove it from the address.
     KeepToken(HeaderValue),
     NoToken,
     /// The request names a foreign host, so another site may have sent the browser here.
@@ -40,7 +40,7 @@ impl Access {
     /// Reads the file of the token.
     ///
     /// # Errors
-    /// If it can't be read, if others may read it, or if it is not a token.
+    /// If the file can't be read, if others may read it, or if it contains no token.
     pub(super) fn new(token_file: Option<&Path>, host_names: &[String], is_tls: bool) -> Result<Access, Failure> {
         let token = token_file.map(read_token).transpose()?;
         let host_names = host_names.iter().map(|name| name.to_ascii_lowercase()).collect();
@@ -51,10 +51,10 @@ impl Access {
         self.token.is_some()
     }
 
-    /// Decides about a request by its address and its headers.
+    /// Decides from its address and its headers how to answer a request.
     ///
-    /// The check of the host's name prevents DNS rebinding: a page of another site could make its own name point to this machine and read
-    /// the answers.
+    /// The check of the host's name prevents DNS rebinding:
+    /// a page of another site could point its own name to this machine and read the answers.
     pub(super) fn decide(&self, uri: &Uri, headers: &HeaderMap) -> Decision {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         if !host.is_some_and(|host| self.names_this_host(host)) {
@@ -82,8 +82,8 @@ impl Access {
         }
     }
 
-    /// Whether a page of another site sent this request. Browsers send the cookie of `localhost` to all of its ports, so a page that another
-    /// program serves on this machine could use it.
+    /// Whether a page of another site sent this request. Browsers send the cookie of `localhost` to all of its ports.
+    /// So a page of another program on this machine could use the cookie.
     pub(super) fn is_from_another_site(headers: &HeaderMap) -> bool {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let own = text(header::HOST);
@@ -93,7 +93,7 @@ impl Access {
                 .is_none_or(|of| Some(of) != own)
     }
 
-    /// Whether a `Host` header names this machine: by an address, as localhost, or by a name that the user gave.
+    /// Whether a `Host` header names this machine: an address, localhost, or a name that the user gave.
     fn names_this_host(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -105,7 +105,7 @@ impl Access {
     }
 }
 
-/// Takes as long for a nearly right token as for a wrong one.
+/// Compares in a time that does not depend on how many characters of the token are right.
 fn is_equal(sent: &str, token: &str) -> bool {
     let differ = sent.bytes().zip(token.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
     sent.len() == token.len() && differ == 0
@@ -177,7 +177,7 @@ mod tests {
         let cookie = format!("a=b; {COOKIE}={TOKEN}");
         assert_eq!(with("authorization", &bearer), Decision::Answer);
         assert_eq!(with("cookie", &cookie), Decision::Answer);
-        // The name of a scheme has no case.
+        // The scheme's name is not case-sensitive.
         assert_eq!(with("authorization", &format!("bearer {TOKEN}")), Decision::Answer);
         for wrong in
             ["", "Bearer", "Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Basic 0123456789abcdef"]
@@ -187,7 +187,7 @@ mod tests {
         for wrong in ["", COOKIE, "evenkeel_token=", "evenkeel_token=0123456789abcdeg", "other=0123456789abcdef"] {
             assert_eq!(with("cookie", wrong), Decision::NoToken, "{wrong}");
         }
-        // The token in the address works only for the page, so that it gets into no other log.
+        // The token in the address works only for the page, so that other logs do not contain it.
         let page = decide(&access, &format!("/?token={TOKEN}"), &[("host", "localhost")]);
         assert!(matches!(&page, Decision::KeepToken(cookie) if cookie.as_bytes().ends_with(b"; Secure")), "{page:?}");
         let metrics = decide(&access, &format!("/metrics?token={TOKEN}"), &[("host", "localhost")]);

@@ -1,5 +1,6 @@
-//! Connections: bounded in number, in the size of a request, and in the time that a request takes. A new connection beyond the limit
-//! replaces the oldest one that never sent a complete request, or else the oldest one.
+//! Connections, with limits on their number, on the size of a request, and on the time that a request takes.
+//! Beyond the limit, a new connection replaces the oldest connection that never sent a complete request,
+//! or else the oldest connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,23 +25,23 @@ use super::tls::{Acceptor, Tls};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The maximum number of connections at a time. A process may have 1,024 open files on many systems.
+/// The maximum number of simultaneous connections. On many systems, a process may have 1,024 open files.
 const CONNECTIONS_MAX: usize = 512;
-/// Between the first and the last byte of a request's head, and while a connection is idle.
+/// The time limit between the first and the last byte of a request's head, and the time limit of an idle connection.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// The largest head of a request.
+/// The maximum size of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
-/// The longest life of a connection. A browser then opens its stream of events again.
+/// The maximum duration of a connection. A browser then opens its stream of events again.
 const LIFE: Duration = Duration::from_secs(3600);
-/// After an error of `accept`, for example when too many files are open.
+/// The wait after an error of `accept`, for example if too many files are open.
 const REST: Duration = Duration::from_millis(50);
 
 /// A connection that runs.
 struct Connection {
     task: JoinHandle<()>,
-    /// Whether a request of it was read to its end.
+    /// Whether the server has read a complete request from this connection.
     is_used: Arc<AtomicBool>,
 }
 
@@ -67,7 +68,8 @@ pub(super) fn accept(listening: Listening, tls: Option<Tls>, router: Router) -> 
     }))
 }
 
-/// The next connection of any socket. A different socket is polled first each time, so that a busy one does not starve the others.
+/// The next connection of any socket.
+/// Each call begins with a different socket, so that a busy socket does not starve the others.
 async fn next(listeners: &[TcpListener], turn: &mut usize) -> io::Result<TcpStream> {
     *turn = turn.wrapping_add(1);
     let from = *turn;
@@ -83,7 +85,8 @@ async fn next(listeners: &[TcpListener], turn: &mut usize) -> io::Result<TcpStre
     .await
 }
 
-/// Forgets connections that ended. If there are too many left, ends the oldest one that never sent a complete request, or else the oldest.
+/// Forgets connections that ended.
+/// If too many are left, ends the oldest connection that never sent a complete request, or else the oldest.
 fn make_room(running: &mut VecDeque<Connection>) {
     if running.len() < CONNECTIONS_MAX {
         return;
@@ -123,7 +126,7 @@ async fn answer(stream: impl Read + Write + Unpin, router: Router, used: Arc<Ato
     let _ = tokio::time::timeout(LIFE, connection).await;
 }
 
-/// The router for hyper. It notes that a complete request arrived.
+/// The router for hyper. It records that a complete request arrived.
 fn tower_service(
     router: Router,
     used: Arc<AtomicBool>,

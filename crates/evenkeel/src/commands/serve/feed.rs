@@ -1,4 +1,4 @@
-//! Runs the collector in its own thread, and keeps its latest answer for all requests.
+//! Runs the collector in a separate thread, and keeps its latest answer for all requests.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,16 +14,16 @@ use super::history::{History, Point};
 use crate::exit;
 use crate::failure::Failure;
 
-/// If the newest sample is older than this, the collector hangs.
+/// The collector counts as hung if the newest sample is older than this.
 const FRESH_NS: u64 = 10_000_000_000;
 
-/// What happened between the last two samples.
+/// The events between the last two samples.
 pub(super) struct Latest {
     pub(super) model: Model,
     pub(super) point: Point,
 }
 
-/// The data that requests read. Clones share it.
+/// The data that requests read. All clones share it.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) latest: watch::Receiver<Option<Arc<Latest>>>,
@@ -33,7 +33,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The earlier samples. They are consistent even if another request panicked while it held the lock.
+    /// The earlier samples. They stay consistent even if another request panicked while it held the lock.
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,8 +80,9 @@ impl Feed {
         Ok(Feed { shared, thread, began_ns, interval_ns })
     }
 
-    /// Whether the collector still takes samples. The first answer takes an interval. Without time for it, systemd's watchdog would end a
-    /// service with a long interval before its second sample, again and again.
+    /// Whether the collector still takes samples. The first answer takes one interval.
+    /// If this function did not allow for that, systemd's watchdog would end a service with a long interval
+    /// before its second sample, again and again.
     pub(super) fn is_fresh(&self) -> bool {
         match self.shared.latest.borrow().as_deref() {
             Some(latest) => is_fresh(Some(latest)),
@@ -89,7 +90,7 @@ impl Feed {
         }
     }
 
-    /// Waits for the thread, after the stop.
+    /// Waits until the thread ends, after the stop.
     pub(super) fn end(self) {
         let _ = self.thread.join();
     }

@@ -7,7 +7,7 @@ use evenkeel_watch::model::{CpuModel, InterfaceModel, ServerModel};
 use evenkeel_watch::sample::{Cause, LateTicks};
 use serde::Serialize;
 
-/// Three steps of a counter of CPU time.
+/// The duration of three steps of a CPU time counter.
 const COUNTER_STEPS_NS: f64 = 30e6;
 
 /// The part of one sample that a chart draws. Unknown numbers are `null`.
@@ -15,9 +15,9 @@ const COUNTER_STEPS_NS: f64 = 30e6;
 pub(super) struct Point {
     /// Milliseconds since 1970 UTC.
     pub(super) at_ms: u64,
-    /// The time since the sample before, in milliseconds.
+    /// The time since the previous sample, in milliseconds.
     elapsed_ms: f64,
-    /// How long after it was due the sample was taken, in milliseconds: the machine was busy, or paused.
+    /// The delay of the sample after its due time, in milliseconds. A delay means that the machine was busy, or paused.
     late_ms: Option<f64>,
     cpus: Vec<CpuPoint>,
     servers: Vec<ServerPoint>,
@@ -29,7 +29,7 @@ pub(super) struct Point {
 struct CpuPoint {
     cpu: usize,
     busy: Option<f64>,
-    /// Stolen by the hypervisor, or not counted at all: the CPU was not there.
+    /// The share that the hypervisor took, or that was not counted at all: the CPU was absent.
     missing: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ struct ServerPoint {
     /// Ticks later than the bound.
     late: Option<u64>,
     missed_per_s: Option<f64>,
-    /// The late and missed ticks since the point before, with the cause of most of them.
+    /// The late and missed ticks since the previous point, with the most frequent cause.
     late_ticks: Option<LatePoint>,
 }
 
@@ -61,9 +61,9 @@ struct LatePoint {
 /// Lost packets in a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct DropsPoint {
-    /// Datagrams that found the buffer of a socket full.
+    /// Datagrams that arrived when the buffer of a socket was full.
     udp_buffers: Option<f64>,
-    /// Packets that found the queue of a CPU full.
+    /// Packets that arrived when the queue of a CPU was full.
     backlog: Option<f64>,
     /// Packets that interfaces dropped.
     interfaces: Option<f64>,
@@ -95,7 +95,7 @@ impl Point {
     }
 }
 
-/// `step`: by how much of the interval the kernel's counters may lag, since they move in steps.
+/// `step` is the share of the interval by which the kernel's counters may lag, since they move in steps.
 fn cpu(cpu: &CpuModel, step: f64, model: &Model) -> CpuPoint {
     let time = cpu.time.known();
     let gaps = model.gaps.as_ref().and_then(|gaps| gaps.known());
@@ -128,7 +128,7 @@ fn server(server: &ServerModel, late: &[LateTicks]) -> ServerPoint {
     }
 }
 
-/// The late ticks of a server. The cause is the one of most of them. The evidence names the others too.
+/// The late ticks of a server. The cause is the most frequent one. The evidence also names the other causes.
 fn late_point(server: &ServerModel, late: &[LateTicks]) -> Option<LatePoint> {
     let mut own: Vec<&LateTicks> =
         late.iter().filter(|late| late.server == server.name && late.pid == server.pid).collect();
@@ -143,7 +143,7 @@ fn late_point(server: &ServerModel, late: &[LateTicks]) -> Option<LatePoint> {
     Some(LatePoint { count: all, cause: first.cause, evidence })
 }
 
-/// Three digits are more than a pixel shows.
+/// Rounds to three decimals, because a chart can show no more.
 fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
@@ -161,8 +161,8 @@ impl History {
     }
 
     pub(super) fn add(&mut self, point: Point) {
-        // If the clock was set back, the later points are from a time that is still to come. A reader that asks for newer points would
-        // get none until then.
+        // If the clock was set back, the later points have times in the future.
+        // A reader that asks for newer points would get none until then.
         self.points.retain(|earlier| earlier.at_ms < point.at_ms);
         if self.points.len() >= self.points_max {
             self.points.pop_front();

@@ -1,4 +1,4 @@
-//! The sockets: from systemd, or opened here.
+//! The listening sockets. They come from systemd, or `serve` opens them.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -17,7 +17,7 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Takes systemd's sockets. Without any, listens on `address`.
+    /// Takes systemd's sockets. If systemd passes no socket, listens on `address`.
     ///
     /// # Errors
     /// If the address is in use, or does not belong to this machine.

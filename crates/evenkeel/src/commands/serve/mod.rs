@@ -1,4 +1,4 @@
-//! `evenkeel serve`: what `watch` shows, for a browser and for Prometheus.
+//! `evenkeel serve`: shows the content of `watch` to a browser and to Prometheus.
 
 mod access;
 mod connections;
@@ -32,12 +32,12 @@ use crate::store_failure::store_failure;
 use crate::times;
 use crate::watch_args::WatchArgs;
 
-/// How often the server looks for a signal, and for a collector that hangs.
+/// How often the server checks for a signal, and for a collector that hangs.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Room for the points of the longest history.
+/// The capacity for points: enough for the longest history.
 const POINTS_MAX: usize = 7_200;
 
-/// Serve what `watch` shows to browsers and to Prometheus; nothing is changed
+/// Serve the content of `watch` to browsers and to Prometheus; nothing is changed
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "/ is a page that updates itself, /metrics is for Prometheus, /api/v1/model and /api/v1/history are JSON, /api/v1/events is a stream, and /healthz and \
@@ -80,7 +80,7 @@ pub(crate) struct Args {
     watch: WatchArgs,
 }
 
-/// Where it serves, printed when it is ready.
+/// The addresses of the server. The command prints them when the server is ready.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
     /// The addresses of the page.
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let tls = files.map(|(certificate, key)| Tls::open(certificate, key)).transpose()?;
     let access = Arc::new(Access::new(args.token_file.as_deref(), &args.host_names, tls.is_some())?);
     let stored = args.replay.as_ref().map(|place| Stored::open(place).map_err(store_failure)).transpose()?;
-    // An unwatchable process is an error before `serve` listens.
+    // Report a process that can't be watched before `serve` listens.
     let collector = match stored {
         Some(_) => None,
         None => {
@@ -149,7 +149,7 @@ fn serve(
     let served = runtime.block_on(async {
         let accepting = connections::accept(listening, tls, router)?;
         let watchdog = supervised(feed, stop);
-        // Systemd waits for this before it starts dependent units. Without systemd it does nothing.
+        // Systemd waits for this message before it starts dependent units. Without systemd, the call does nothing.
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         watchdog.await;
         accepting.abort();
@@ -159,7 +159,7 @@ fn serve(
     served
 }
 
-/// Waits for a stop. Until then, notifies systemd's watchdog while the collector takes samples.
+/// Waits for the stop flag. Until then, notifies systemd's watchdog while the collector takes samples.
 async fn supervised(feed: Option<&Feed>, stop: &AtomicBool) {
     let every = sd_notify::watchdog_enabled().map(|time| time / 3);
     let mut notified = std::time::Instant::now();

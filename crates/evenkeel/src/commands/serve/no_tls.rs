@@ -1,4 +1,4 @@
-//! In place of `tls`, in a program that was built without it. No value of its types exists.
+//! Replaces `tls` in a program that was built without TLS. Its types have no values.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `serve --replay`: the page moves through a store, or a dump of the flight recorder. Nothing is collected.
+//! `serve --replay`: the page moves through a store, or a dump of the flight recorder. The server collects no samples.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,22 +16,23 @@ use serde::{Deserialize, Serialize};
 use super::history::Point;
 use super::routes::{FORMAT, ModelAnswer};
 
-/// The maximum number of points of one answer. If a range has more samples, each point covers the time since the point before.
+/// The maximum number of points of one answer.
+/// If a range has more samples, each point covers the time since the previous point.
 const POINTS_MAX: usize = 900;
-/// The number of points of a longer range. Each of them needs its own search in the store.
+/// The number of points of a longer range. Each point needs a separate search in the store.
 const SEARCHED_POINTS: u64 = 150;
-/// The longest range in which every sample is read, in milliseconds.
+/// The longest range in which the server reads every sample, in milliseconds.
 const WHOLE_MS_MAX: u64 = 900_000;
 
 /// A store that requests read.
 #[derive(Clone)]
 pub(super) struct Stored(Arc<Mutex<Replay>>);
 
-/// The first answer to the page: whether it shows a store, and its range.
+/// The first answer to the page: whether the page shows a store, and the range of the store.
 #[derive(Serialize)]
 struct StoredAnswer {
     format: u32,
-    /// Whether this is a store, as opposed to the live host.
+    /// Whether the page shows a store. Otherwise it shows the live host.
     is_stored: bool,
     /// The first and the last sample, in milliseconds since 1970 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +43,7 @@ struct StoredAnswer {
 struct PointsAnswer {
     format: u32,
     points: Vec<Point>,
-    /// Whether samples between the points were left out.
+    /// Whether the answer leaves out samples between the points.
     is_thinned: bool,
 }
 
@@ -83,10 +84,10 @@ impl Stored {
             .with_state(self.clone())
     }
 
-    /// Reads in a separate thread, so that other requests are answered in the meantime.
+    /// Reads in a separate thread, so that the server can answer other requests meanwhile.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&mut Replay) -> T + Send + 'static) -> Option<T> {
         let replay = Arc::clone(&self.0);
-        // A panic of another request does not change the store on disk.
+        // If another request panics, the store on disk does not change.
         let body = move || read(&mut replay.lock().unwrap_or_else(PoisonError::into_inner));
         tokio::task::spawn_blocking(body).await.ok()
     }
@@ -137,18 +138,20 @@ async fn history(State(store): State<Stored>, Query(range): Query<Range>) -> Res
     }
 }
 
-/// The end of a millisecond in nanoseconds, so that a sample within the millisecond counts.
+/// The end of a millisecond in nanoseconds, so that a sample within that millisecond counts.
 fn end_of(at_ms: u64) -> u64 {
     at_ms.saturating_mul(1_000_000).saturating_add(999_999)
 }
 
-/// Every sample from this time to the last, the oldest first, with the one before it, which the first point needs. `None` if there are too many.
+/// Every sample from `from_ms` to `last`, the oldest first.
+/// The result also has the sample before them, because the first point needs it.
+/// `None` if the range has too many samples.
 fn whole(replay: &mut Replay, from_ms: u64, last: Position) -> Option<Vec<Position>> {
     let from_ns = from_ms.saturating_mul(1_000_000);
     let mut positions = Vec::new();
     let mut at = Some(last);
     while let Some(position) = at {
-        // The positions include both ends of the range, and the sample before it.
+        // The positions include both ends of the range, and the sample before the range.
         if positions.len() > POINTS_MAX + 1 {
             return None;
         }
@@ -160,7 +163,7 @@ fn whole(replay: &mut Replay, from_ms: u64, last: Position) -> Option<Vec<Positi
     Some(positions)
 }
 
-/// The points of a range, the oldest first, and whether some samples were left out.
+/// The points of a range, the oldest first, and whether the answer leaves out some samples.
 fn points(replay: &mut Replay, range: &Range) -> (Vec<Point>, bool) {
     let length_ms = range.to_ms.saturating_sub(range.from_ms);
     let Some(last) = replay.at(end_of(range.to_ms)) else { return (Vec::new(), false) };

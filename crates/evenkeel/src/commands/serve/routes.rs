@@ -20,11 +20,11 @@ use super::access::{Access, Decision};
 use super::feed::{Feed, Latest, Shared, is_fresh};
 use super::history::Point;
 
-/// The address that requests a dump. All others only read.
+/// The address that requests a dump. All other addresses only read.
 const DUMP: &str = "/dump";
 /// The format of all JSON here.
 pub(super) const FORMAT: u32 = 1;
-/// The maximum number of event streams at a time. Each costs a few kilobytes a second.
+/// The maximum number of simultaneous event streams. Each stream costs a few kilobytes a second.
 const STREAMS_MAX: usize = 32;
 /// The time between two comments on an idle stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -34,7 +34,7 @@ const SCRIPT: &str = include_str!("../../../../../web/serve/serve.js");
 const CHARTS: &str = include_str!("../../../../../web/serve/charts.js");
 const STYLE: &str = include_str!("../../../../../web/serve/serve.css");
 
-/// The headers of every answer. The page loads only what this server sends.
+/// The headers of every answer. With them, the page loads only content of this server.
 const HEADERS: [(header::HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -55,7 +55,7 @@ pub(super) struct App {
     streams: Arc<AtomicUsize>,
 }
 
-/// The current addresses of the host.
+/// The addresses that show the current state of the host.
 pub(super) fn live(feed: &Feed, access: &Arc<Access>, nothing_stored: MethodRouter<App>) -> Router {
     let app = App { shared: feed.shared.clone(), access: Arc::clone(access), streams: Arc::default() };
     Router::new()
@@ -69,7 +69,7 @@ pub(super) fn live(feed: &Feed, access: &Arc<Access>, nothing_stored: MethodRout
         .with_state(app)
 }
 
-/// The page, and these addresses, for permitted clients. Any other path is not found, and any other method is refused.
+/// The page and these addresses, for permitted clients. Any other path is not found, and any other method is refused.
 pub(super) fn router(addresses: Router, access: &Arc<Access>) -> Router {
     Router::new()
         .route("/", get(|| asset("text/html; charset=utf-8", PAGE)))
@@ -88,7 +88,7 @@ async fn asset(kind: &'static str, text: &'static str) -> Response {
 }
 
 async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    // Supervisors have no token, and the answers contain no data.
+    // Supervisors have no token, and these two answers contain no data.
     if ["/healthz", "/readyz"].contains(&request.uri().path()) {
         return next.run(request).await;
     }
@@ -123,7 +123,7 @@ async fn with_headers(request: Request, next: Next) -> Response {
     response
 }
 
-/// The answer until there are two samples.
+/// The answer before the collector has two samples.
 fn not_ready() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], "the first samples are not taken yet\n")
         .into_response()
@@ -159,13 +159,14 @@ async fn model(State(app): State<App>) -> Response {
 #[derive(Serialize)]
 struct DumpAnswer {
     format: u32,
-    /// Whether a dump will be written.
+    /// Whether the recorder will write a dump.
     accepted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
 
-/// Asks the flight recorder for a dump. It needs a token, because a page of another site could send this request too.
+/// Asks the flight recorder for a dump.
+/// The request needs a token, because a page of another site could send this request too.
 async fn dump(State(app): State<App>, headers: HeaderMap) -> Response {
     let answer = |status: StatusCode, why: Option<String>| {
         (status, Json(DumpAnswer { format: FORMAT, accepted: why.is_none(), why })).into_response()
@@ -219,7 +220,7 @@ impl Drop for Stream {
     }
 }
 
-/// One event a sample. A reader that is too slow misses some, and gets the newest one next.
+/// Sends one event per sample. A slow reader misses some samples, and then gets the newest.
 async fn events(State(app): State<App>) -> Response {
     let before = app.streams.fetch_add(1, Ordering::Relaxed);
     let counted = Stream(Arc::clone(&app.streams));

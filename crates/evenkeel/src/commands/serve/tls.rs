@@ -1,4 +1,5 @@
-//! The certificate and its key. They are read again when their files change, because certificates are renewed every few weeks.
+//! The certificate and its key.
+//! The server reads them again when their files change, because certificates are renewed every few weeks.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,9 +16,9 @@ use super::access::read_private;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The largest file of a certificate with its chain, or of a key.
+/// The maximum size of a key file, and of a file with a certificate and its chain.
 const FILE_BYTES_MAX: u64 = 256 << 10;
-/// The maximum number of certificates of a chain.
+/// The maximum number of certificates in a chain.
 const CHAIN_MAX: usize = 16;
 
 /// The files, and their content at the last read.
@@ -28,7 +29,7 @@ pub(super) struct Tls {
 }
 
 struct Current {
-    /// When the files had last changed.
+    /// The times of the files' last changes.
     changed: [Option<SystemTime>; 2],
     config: Arc<ServerConfig>,
 }
@@ -37,7 +38,7 @@ impl Tls {
     /// Reads both files.
     ///
     /// # Errors
-    /// If one can't be read, if others may read the key, or if the key does not belong to the certificate.
+    /// If one of the files can't be read, if others may read the key, or if the key does not belong to the certificate.
     pub(super) fn open(certificate: &Path, key: &Path) -> Result<Tls, Failure> {
         let changed = changed(certificate, key);
         let config = load(certificate, key)?;
@@ -45,8 +46,8 @@ impl Tls {
         Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), current })
     }
 
-    /// The configuration of the next connection. If the files do not fit together, the last ones stay in use: a renewal writes one
-    /// after the other.
+    /// The configuration of the next connection.
+    /// If the two files do not match, the previous ones stay in use, because a renewal writes one file after the other.
     pub(super) fn acceptor(&self) -> Acceptor {
         let changed = changed(&self.certificate, &self.key);
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! `SearchContext`: what the parts of a search share, and the options for its result.
+//! `SearchContext`: the data that the parts of a search share, and the options for its result.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) struct OutArgs {
 pub(crate) struct SearchContext<'a> {
     pub(crate) out_args: &'a OutArgs,
     pub(crate) state: &'a StateArgs,
-    /// The command that continues it.
+    /// The command that continues the search.
     pub(crate) resume: String,
     pub(crate) out: &'a Out,
     pub(crate) root: &'a Root,

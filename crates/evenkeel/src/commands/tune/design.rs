@@ -22,7 +22,7 @@ use crate::times::{SettleArgs, WindowArgs, time};
 const BUDGET: Duration = Duration::from_secs(20 * 60);
 const WINDOW: Duration = Duration::from_secs(1);
 const STOP_AT: f64 = 3.0;
-/// The maximum number of windows in a budget of time.
+/// The maximum number of windows that a time budget allows.
 const WINDOWS_MAX: usize = 100_000;
 /// The shortest default window.
 const WINDOW_MIN: Duration = Duration::from_millis(250);
@@ -43,7 +43,8 @@ pub(crate) struct PlanArgs {
     pub(crate) window: WindowArgs,
     #[command(flatten)]
     pub(crate) settle: SettleArgs,
-    /// Reject sets that make NAME worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, or p90 with few ticks, 25]
+    /// Reject sets that make NAME worse by PERCENT; repeatable; none:
+    /// no guard [default: p99 of the metric, or p90 with few ticks, 25]
     #[arg(long, value_name = "NAME[=PERCENT]")]
     pub(crate) guard: Vec<String>,
     /// Never repeat an arm that is this many times worse [default: 3]
@@ -59,7 +60,7 @@ pub(crate) struct PlanArgs {
     pub(crate) goal: GoalArgs,
 }
 
-/// Everything except the settle time, which must be measured.
+/// Everything except the settle time, which needs a measurement.
 pub(crate) fn asked(
     args: &PlanArgs,
     workload: &dyn Workload,
@@ -87,8 +88,8 @@ pub(crate) fn asked(
     Ok(design)
 }
 
-/// The default length of a window. It is shorter if the budget otherwise has no room to screen all knobs. Tails and rare events need the
-/// whole second, and each window needs some ticks.
+/// The default length of a window. The window is shorter if the budget is otherwise too small to screen all knobs.
+/// Tails and rare events need the whole second, and each window needs some ticks.
 fn usual_window_ms(workload: &dyn Workload, design: &SearchDesign) -> u64 {
     let usual = as_ms(experiment::window_with_ticks(workload, WINDOW));
     let least = as_ms(experiment::window_with_ticks(workload, WINDOW_MIN));
@@ -103,7 +104,7 @@ fn as_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The candidates, by the ids of the knobs.
+/// The ids of the candidates' knobs.
 fn knobs(candidates: &[Candidate]) -> Vec<&str> {
     let settings = candidates.iter().flat_map(|candidate| &candidate.settings);
     settings.filter_map(|text| text.split(['@', '=']).next()).collect()
@@ -119,7 +120,8 @@ pub(crate) fn check(design: &SearchDesign) -> Result<(), Failure> {
     })
 }
 
-/// The guards, and the factor by which a window may be worse. A bare number after `--guard` is that factor, as in older versions.
+/// The guards, and the factor by which a window may be worse.
+/// In `--guard`, a bare number means that factor, as in older versions.
 fn guards(args: &PlanArgs, workload: &dyn Workload, design: &SearchDesign) -> Result<(Vec<Guard>, f64), Failure> {
     let number = |text: &String| text.parse::<f64>().ok();
     let stop_at = args.guard.iter().filter_map(number).next_back().or(args.stop_at).unwrap_or(STOP_AT);
@@ -132,8 +134,9 @@ fn guards(args: &PlanArgs, workload: &dyn Workload, design: &SearchDesign) -> Re
     Ok((guards, stop_at))
 }
 
-/// Finds how long the effect of a switch lasts, and takes the time for that from the budget. The host is restored when this returns.
-/// Returns whether a settle time had to be guessed: the server may have ended.
+/// Measures how long the effect of a switch lasts, and subtracts the time of this measurement from the budget.
+/// The host is restored when this call returns.
+/// Returns whether a settle time had to be guessed, because the server may have ended.
 pub(crate) fn settle(
     search: &SearchContext<'_>,
     state: &mut State,

@@ -18,7 +18,7 @@ use crate::show::tune::SearchResult;
 pub(super) struct Written {
     /// The path of the file.
     pub(super) file: Option<String>,
-    /// Whether `evenkeel apply` takes it as it is.
+    /// Whether `evenkeel apply` accepts the file as it is.
     pub(super) applies: bool,
     /// Warnings for the user.
     pub(super) notes: Vec<String>,
@@ -38,7 +38,7 @@ pub(super) fn write(
         return Ok(Written { file: None, applies: false, notes: vec![why.to_owned()] });
     }
     let settings = result.answer.set.iter().flat_map(|chosen| chosen.settings.clone());
-    // The workload's own settings do not belong to the host: the server's operator has to make them.
+    // The workload's own settings do not belong to the host. The server's operator has to set them.
     let (of_workload, settings): (Vec<String>, Vec<String>) =
         settings.partition(|text| text.starts_with(SETTING_PREFIX));
     let mut notes: Vec<String> = of_workload
@@ -58,7 +58,10 @@ pub(super) fn write(
     let applies = !cannot.iter().any(|cannot| plan.settings.contains(&cannot.setting));
     if !applies && args.unit.is_none() {
         let file = file.display();
-        notes.push(format!("`{} --out {file} --unit YOUR.service` writes one that it accepts", search.resume));
+        notes.push(format!(
+            "`{} --out {file} --unit YOUR.service` writes a goal file that `evenkeel apply` accepts",
+            search.resume
+        ));
     }
     let written = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
     let workload = (spec, result.workload.clone());
@@ -68,7 +71,7 @@ pub(super) fn write(
     Ok(Written { file: Some(file.display().to_string()), applies, notes })
 }
 
-/// How to get a goal file that could not be written.
+/// How to get a goal file that evenkeel could not write.
 pub(super) fn again(search: &SearchContext<'_>, file: &Path) -> String {
     let args = search.out_args;
     let persist = if args.persist { " --persist" } else { "" };
@@ -82,7 +85,7 @@ fn has_a_plan(answer: &Answer) -> bool {
     answer.set.iter().flat_map(|chosen| &chosen.settings).any(|text| !text.starts_with(SETTING_PREFIX))
 }
 
-/// The settings that last only while a process holds them, so that only a persistent plan can apply them.
+/// The settings that last only while a process keeps a file open. Only a persistent plan can apply them.
 fn in_no_file(facts: &Facts, settings: &[String]) -> Result<Vec<String>, Failure> {
     let bad = |error| Failure::text(exit::NOT_POSSIBLE, "plan the set", error);
     let parsed = settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>().map_err(bad)?;
@@ -92,11 +95,12 @@ fn in_no_file(facts: &Facts, settings: &[String]) -> Result<Vec<String>, Failure
     Ok(kept.filter_map(|step| names(&step.knob)).collect())
 }
 
-/// The note for a plan that persists because these settings would not last otherwise.
+/// The note about a plan that persists because these settings would otherwise not last.
 fn words(kept: &[String], cannot: &[Cannot], own: &[String]) -> Vec<String> {
     let is_refused = |setting: &String| cannot.iter().any(|cannot| cannot.setting == *setting);
     let mut notes = Vec::new();
-    // A refused setting is left out here. Otherwise, one line would say that it persists and the next that it does not.
+    // Leave out a refused setting here.
+    // Otherwise one line would report that it persists, and the next line that it does not.
     if let Some(setting) = kept.iter().find(|setting| !is_refused(setting)) {
         let rest = if own.iter().any(is_refused) { ", except the following" } else { "" };
         notes.push(format!(

@@ -1,4 +1,4 @@
-//! The answer of a search that settles a guide: what each line does.
+//! The answer of a search that settles a guide: the result of each line.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use crate::show::Out;
 use crate::show::guide::{GuideAnswer, GuideLog, blocks, headline};
 use crate::show::tune::{self, SearchResult};
 
-/// The answer line by line, with its report in a folder if one is named. `unwritten` is why a file could not be written, if one could not.
+/// The answer line by line, with its report in a folder if the user named one.
+/// If evenkeel could not write a file, `unwritten` is the reason.
 pub(crate) fn settled(
     guide: GuideLog,
     mut result: SearchResult,
@@ -38,7 +39,8 @@ pub(crate) fn settled(
     (answer, unwritten)
 }
 
-/// The outcome after the answer was printed. With `--json` it was the only document on standard output, and its notes have the failure.
+/// The outcome after the answer was printed.
+/// With `--json`, the answer was the only document on standard output, and its notes contain the failure.
 pub(crate) fn outcome(out: &Out, exit: Exit, unwritten: Option<Failure>) -> Outcome {
     match unwritten {
         Some(failure) if out.is_json() => {

@@ -1,4 +1,4 @@
-//! The log of a search next to the journal: its context, and its new place when another search begins.
+//! The log of a search next to the journal: its context, and its new path when another search begins.
 
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::session_files;
 use crate::show::guide::GuideLog;
 
-/// The log of the search, next to the journal.
+/// The file name of the search's log, next to the journal.
 pub(crate) const LOG: &str = "tune.jsonl";
 /// The folder of unfinished earlier searches, next to the journal.
 pub(crate) const FOLDER: &str = "searches";
@@ -25,7 +25,7 @@ pub(crate) const FOLDER: &str = "searches";
 pub(crate) struct Context {
     pub(crate) workload: WorkloadSpec,
     pub(crate) left_out: Vec<LeftOutWords>,
-    /// The folder in which the workload was started; none if an older version began the log.
+    /// The folder in which the workload was started; `None` if an older version began the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) folder: Option<String>,
     /// The guide that the search settles.
@@ -54,7 +54,7 @@ pub(crate) fn again(file: Option<&Path>, state: &StateArgs) -> String {
     format!("evenkeel tune resume{file}{}", state.again())
 }
 
-/// Why a search can't begin or continue, with advice for the interrupted search, if there is one.
+/// Why a search can't begin or continue, with advice about the interrupted search, if any.
 pub(crate) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failure {
     match &failure.hint {
         Some(hint) if !is_done_with(path) => {
@@ -65,7 +65,7 @@ pub(crate) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failur
     }
 }
 
-/// Begins the log of a new search. The log of an interrupted search is kept and reported.
+/// Begins the log of a new search. Keeps and reports the log of an interrupted search.
 pub(crate) fn begin(search: &SearchContext<'_>, path: &Path, header: &Header) -> Result<Log, Failure> {
     if !is_done_with(path) {
         let kept = keep(path)?;
@@ -75,7 +75,8 @@ pub(crate) fn begin(search: &SearchContext<'_>, path: &Path, header: &Header) ->
     Log::create(path, header).map_err(not_possible)
 }
 
-/// Whether a log is no longer needed, because it is missing or empty, or its search is finished. An unreadable log may be needed.
+/// Whether a log is no longer needed: it is missing or empty, or its search is finished.
+/// An unreadable log may be needed.
 fn is_done_with(path: &Path) -> bool {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => true,

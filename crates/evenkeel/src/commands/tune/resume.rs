@@ -1,4 +1,4 @@
-//! `evenkeel tune resume`: continues a search with the options that it began with.
+//! `evenkeel tune resume`: continues a search with its original options.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &Out) -> Outcome {
-    // The workload may start in another folder, where these paths would name other files.
+    // The workload may start in another folder, where these paths would point to other files.
     let state = args.state.absolute()?;
     let named = Some(args.file.as_path()).filter(|file| *file != Path::new(LAST));
     let path = match named {

@@ -29,7 +29,7 @@ use crate::times;
 use crate::view::terminal;
 use crate::workload_args::workload_of;
 
-/// A search that is ready to begin, or to go on.
+/// A search that is ready to start or to continue.
 pub(crate) struct Ready {
     pub(crate) design: SearchDesign,
     pub(crate) plans: Vec<Plan>,
@@ -51,20 +51,20 @@ pub(crate) struct Asked<'a> {
     pub(crate) state: &'a StateArgs,
     /// The path of the search's log.
     pub(crate) path: &'a Path,
-    /// The command that continues it.
+    /// The command that continues the search.
     pub(crate) resume: String,
 }
 
-/// A search that has ended, with its files written as far as that was possible.
+/// A finished search. evenkeel has written as many of its files as possible.
 pub(crate) struct Searched {
     pub(crate) result: SearchResult,
-    /// Why the goal file or the report could not be written.
+    /// Why evenkeel could not write the goal file or the report.
     pub(crate) unwritten: Option<Failure>,
-    /// The guide that the search settles, before the search.
+    /// The guide that the search settles, in its state before the search.
     pub(crate) guide: Option<GuideLog>,
 }
 
-/// Runs the search that `ready` makes ready, and prints the result.
+/// Runs the search that `ready` prepares, and prints the result.
 pub(crate) fn run_search(
     asked: Asked<'_>,
     out: &Out,
@@ -103,7 +103,7 @@ pub(crate) fn exit_of(result: &SearchResult) -> exit::Exit {
     }
 }
 
-/// Runs the search that `ready` makes ready.
+/// Runs the search that `ready` prepares.
 pub(crate) fn searched(
     asked: Asked<'_>,
     out: &Out,
@@ -114,14 +114,15 @@ pub(crate) fn searched(
     let here = std::env::current_dir().unwrap_or_default();
     overdue::settle(&root, state_args, out);
     let facts = Facts::probe(&root);
-    // A write error should come before twenty minutes of search.
+    // Report a write error now, not after twenty minutes of search.
     out_args.out.as_deref().map_or(Ok(()), output_file::refuse_unwritable)?;
     if let Some(folder) = report {
         output_file::make_folder(folder)?;
     }
     let stop = experiment::stop_flag()?;
     experiment::explain_signals(out, state_args);
-    // Open the journal and take the lock before the server starts. So missing rights or another trial fail at once.
+    // Open the journal and take the lock before the server starts,
+    // so that missing rights or another trial fail at once.
     let mut state = state_args.open()?;
     experiment::refuse_if_interrupted(&root, &state, state_args)
         .map_err(|failure| log_files::after_a_kill(failure, &resume, path))?;
@@ -139,7 +140,7 @@ pub(crate) fn searched(
     let mut unwritten = None;
     if let (Some(file), Verdict::Better) = (&out_args.out, result.answer.verdict) {
         let evidence = (&design, spec, HostWords::from_facts(&facts));
-        // The workload may start in another folder, where the path would name another file.
+        // The workload may start in another folder, where the path would point to another file.
         let is_here = std::env::current_dir().is_ok_and(|folder| folder == here);
         let file = &if is_here { file.clone() } else { here.join(file) };
         match goal::write(&search, file, evidence, &result) {
@@ -150,25 +151,27 @@ pub(crate) fn searched(
             Err(failure) => unwritten = Some(failure.hint(goal::again(&search, file))),
         }
     } else if let Some(file) = &out_args.out {
-        result.notes.push(format!("{} is not written: no setting is known to be better than none", file.display()));
+        result
+            .notes
+            .push(format!("{} is not written: no setting is proved to be better than no change", file.display()));
     }
     Ok(Searched { result, unwritten, guide })
 }
 
-/// The outcome if a file can't be written; the result is printed in any case.
+/// The outcome if evenkeel can't write a file. It prints the result in any case.
 fn unwritten_answer(out: &Out, mut result: SearchResult, failure: Failure) -> Outcome {
     if !out.is_json() {
         out.answer(&result, || page::page(&result))?;
         return Err(failure);
     }
-    // The answer is the only document on standard output, so it also says what is missing.
+    // The answer is the only document on standard output, so it also has to name the missing file.
     result.notes.push(format!("{}; {}", failure.message(), failure.hint.as_deref().unwrap_or_default()));
     out.answer(&result, String::new)?;
     out.warn(&format!("evenkeel: {}\n", result.notes.concat()));
     Ok(failure.exit)
 }
 
-/// Starts the workload of the log, also in place of one that died.
+/// Starts the workload of the log, also as a replacement for a workload that died.
 pub(crate) fn start(
     spec: &WorkloadSpec,
     seed: u64,
@@ -178,7 +181,7 @@ pub(crate) fn start(
     workload_of(&spec.arguments).and_then(|workload| workload.start(seed, stop)).map_err(why)
 }
 
-/// Runs the search. The host is as before when this returns, or the error says what is not.
+/// Runs the search. When it returns, the host is restored, or the error names the values that are not.
 fn measure(search: &SearchContext<'_>, state: &mut State, ready: Ready) -> Result<SearchResult, Failure> {
     let Ready { design, plans, left_out, spec, workload, mut log, .. } = ready;
     let described = workload.describe();

@@ -20,7 +20,7 @@ Examples:
   sudo evenkeel watch --dumps /var/lib/evenkeel/dumps --dump-over 5ms"
 )]
 pub(crate) struct Args {
-    /// Print what happens in one interval, and end
+    /// Print the events of one interval, and exit
     #[arg(long)]
     pub(super) once: bool,
     /// Append every sample to the store in DIR
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Moment in UTC, such as 21:14 [default: the last]
     #[arg(long, value_name = "TIME", requires = "replay", value_parser = At::parse)]
     pub(super) at: Option<At>,
-    /// Ask for a dump in the folder of --dumps, and end
+    /// Request a dump in the folder of --dumps, and exit
     #[arg(long, requires = "dumps", conflicts_with_all = ["once", "store", "replay", "textfile"])]
     pub(super) dump: bool,
     /// Write metrics to FILE, for node_exporter

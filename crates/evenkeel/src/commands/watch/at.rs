@@ -1,4 +1,4 @@
-//! Parses the moment that `--at` names, in UTC.
+//! Parses the time of `--at`, in UTC.
 
 use jiff::Timestamp;
 use jiff::civil::{DateTime, Time};
@@ -9,12 +9,12 @@ use jiff::tz::TimeZone;
 pub(super) enum At {
     /// A moment on a given day.
     Whole(Timestamp),
-    /// The last moment at which the clock showed this time.
+    /// The last moment at which the clock showed this time of day.
     Clock(Time),
 }
 
 impl At {
-    /// Parses `21:14`, `21:14:05` or `2026-11-26 21:14`, each also with `Z` or an offset at the end.
+    /// Parses `21:14`, `21:14:05` or `2026-11-26 21:14`. Each may have `Z` or an offset at the end.
     pub(super) fn parse(text: &str) -> Result<At, String> {
         let text = text.trim();
         if let Ok(time) = text.parse::<Time>()
@@ -29,8 +29,8 @@ impl At {
         whole.or_else(civil).map(At::Whole).ok_or_else(wrong)
     }
 
-    /// The end of this second, in nanoseconds since 1970: then a sample within the second counts too. `last_ns` is the time of the store's
-    /// last sample. None if the time is out of range.
+    /// The end of this second, in nanoseconds since 1970, so that a sample within the second counts too.
+    /// `last_ns` is the time of the store's last sample. `None` if the time is out of range.
     pub(super) fn realtime_ns(self, last_ns: u64) -> Option<u64> {
         let second = match self {
             At::Whole(timestamp) => timestamp,

@@ -10,7 +10,8 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 
-/// How long to wait for the dump. The recorder checks for requests about ten times per second, and writes a dump in less than a second.
+/// How long to wait for the dump.
+/// The recorder checks for requests about ten times per second, and writes a dump in less than a second.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// The dump that was written.

@@ -1,4 +1,5 @@
-//! Watches without a terminal: takes samples until a signal arrives, and writes them to the outputs that the user named.
+//! Watches without a terminal: takes samples until a signal arrives,
+//! and writes them to the outputs that the user named.
 
 use evenkeel_watch::{Collector, Model};
 

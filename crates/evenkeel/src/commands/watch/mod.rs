@@ -79,7 +79,7 @@ fn once(mut collector: Collector, mut outputs: Outputs, out: &Out) -> Outcome {
     answer(model, out)
 }
 
-/// Shows the moment of a store that `--at` names, or its last moment.
+/// Shows the state in a store at the time of `--at`, or at its end.
 fn replay(args: &Args, dir: &Path, out: &Out) -> Outcome {
     let mut replay = Replay::open(dir).map_err(store_failure)?;
     let failed = |cause: String| Failure::text(exit::WRONG_USE, format_args!("replay {}", dir.display()), cause);

@@ -17,13 +17,13 @@ use crate::store_failure::store_failure;
 pub(super) struct Outputs {
     store: Option<StoreWriter>,
     textfile: Option<PathBuf>,
-    /// The last failure of each output. Writing continues, because a full disk may have space again later. The same failure is reported
-    /// only once.
+    /// The last failure of each output.
+    /// Writing continues, because a full disk may later have space again. evenkeel reports the same failure only once.
     failures: [Option<String>; 2],
 }
 
 impl Outputs {
-    /// Opens the outputs. If one does not work at the start, that is an error.
+    /// Opens the outputs. An output that does not work at the start is an error.
     pub(super) fn open(args: &Args) -> Result<Outputs, Failure> {
         let store = args.store.as_ref().map(|dir| StoreWriter::open(dir, args.store_options()).map_err(store_failure));
         Ok(Outputs { store: store.transpose()?, textfile: args.textfile.clone(), failures: [None, None] })
@@ -40,19 +40,19 @@ impl Outputs {
         self.store.is_none() && self.textfile.is_none()
     }
 
-    /// Appends a sample to the store. Returns a warning if this failed for a new reason.
+    /// Appends a sample to the store. Returns a warning if the append failed for a new reason.
     pub(super) fn store(&mut self, sample: &Sample) -> Option<String> {
         let result = self.store.as_mut().map_or(Ok(()), |store| store.append(sample));
         self.warning(0, result.err().map(|error| error.to_string()))
     }
 
-    /// Writes the file of metrics. Returns a warning if this failed for a new reason.
+    /// Writes the file of metrics. Returns a warning if the write failed for a new reason.
     pub(super) fn metrics(&mut self, model: &Model) -> Option<String> {
         let result = self.textfile.as_ref().map_or(Ok(()), |file| write_textfile(file, model));
         self.warning(1, result.err().map(|failure| failure.message()))
     }
 
-    /// The failure that lasts, if any.
+    /// The current failure, if any.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failures.iter().flatten().map(String::as_str).next()
     }
@@ -64,7 +64,7 @@ impl Outputs {
     }
 }
 
-/// Replaces the file, so that no reader gets an incomplete one, and makes it readable for the user of node_exporter.
+/// Replaces the file, so that no reader gets an incomplete file, and lets the user of node_exporter read it.
 pub(super) fn write_textfile(file: &Path, model: &Model) -> Result<(), Failure> {
     output_file::write(file, metrics::render_prometheus_text(model).as_bytes())?;
     let readable = std::fs::metadata(file).and_then(|there| {

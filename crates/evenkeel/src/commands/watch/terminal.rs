@@ -13,7 +13,7 @@ use crate::experiment::stop_flag;
 use crate::failure::{Failure, Outcome};
 use crate::show::watch::screen::{Palette, Tab, View, draw};
 
-/// The maximum wait for a key. After this time at most, the program notices a signal.
+/// The maximum wait for a key. The program notices a signal within this time.
 const WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// The tab that the user has chosen, and its scroll position.
@@ -24,11 +24,11 @@ struct Look {
     scroll_max: usize,
 }
 
-/// Draws until the user or a signal ends it.
+/// Draws the screen until the user or a signal ends the program.
 pub(super) fn run(mut timeline: Timeline, palette: Palette) -> Outcome {
     let stop = stop_flag()?;
     let failed = |error: io::Error| Failure::io(exit::NOT_POSSIBLE, "use the terminal", &error);
-    // This sets a hook that restores the terminal even after a panic.
+    // `try_init` also sets a hook that restores the terminal after a panic.
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let ended = show(&mut terminal, &mut timeline, palette, &stop);
     ratatui::restore();

@@ -1,4 +1,4 @@
-//! The moments that the terminal can show: live ones of this machine, or those of a store.
+//! The moments that the terminal can show: current ones of this machine, or stored ones.
 
 use std::collections::VecDeque;
 
@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use super::outputs::Outputs;
 use crate::show::watch::screen::Sparks;
 
-/// The maximum number of past moments of this machine that are kept. For a store, all moments can be shown.
+/// The maximum number of past moments of this machine in memory. A store can show all its moments.
 const HELD_MAX: usize = 300;
-/// How many earlier moments of a store a sparkline has.
+/// The number of earlier moments of a store in a sparkline.
 const SPARKS: usize = 60;
 
-/// A sequence of moments. One of them is shown.
+/// A sequence of moments. The terminal shows one of them.
 #[derive(Debug)]
 pub(super) struct Timeline {
     source: Source,
@@ -38,12 +38,12 @@ struct Live {
     last: Sample,
     /// The past moments, the newest last.
     held: VecDeque<Model>,
-    /// How many moments the shown one is behind the newest.
+    /// How many moments the shown moment is behind the newest.
     back: usize,
 }
 
 impl Timeline {
-    /// A timeline of this machine. It takes the first sample.
+    /// A timeline of this machine. This call takes the first sample.
     pub(super) fn live(mut collector: Collector, mut outputs: Outputs) -> Timeline {
         let last = collector.sample();
         let warning = outputs.store(&last).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Timeline {
         Timeline { source: Source::Live(Box::new(live)), model, sparks: Sparks::default(), warning }
     }
 
-    /// A timeline of a store, at this moment. `None` if the store can't be read there.
+    /// A timeline of a store, at this moment. `None` if evenkeel can't read the store there.
     pub(super) fn stored(mut replay: Replay, at: Position) -> Option<Timeline> {
         let (before, after) = replay.pair(at)?;
         let is_newest = replay.next(at).is_none();
@@ -68,7 +68,7 @@ impl Timeline {
         Some(timeline)
     }
 
-    /// Takes a sample of this machine if its time has come. Does nothing for a store.
+    /// Takes a sample of this machine if it is due. Does nothing for a store.
     pub(super) fn sample_if_due(&mut self) {
         let Source::Live(live) = &mut self.source else { return };
         if live.collector.due_ns().is_some_and(|due_ns| clock::monotonic_ns() < due_ns) {
@@ -76,7 +76,8 @@ impl Timeline {
         }
         let sample = live.collector.sample();
         let model = Model::from_samples(&live.last, &sample);
-        // Both return only new failures. The screen shows a failure for as long as it lasts.
+        // Ignore the results: both calls return only new failures,
+        // and the screen shows a failure for as long as it lasts.
         let _ = (live.outputs.store(&sample), live.outputs.metrics(&model));
         self.warning = live.outputs.failure().map_or_else(String::new, |failure| format!("warning: {failure}"));
         live.last = sample;
@@ -87,12 +88,12 @@ impl Timeline {
         }
         match live.back {
             0 => self.show_held(),
-            // A new moment was added, so go one further back to show the same moment.
+            // A moment was added, so go back by one more moment to keep the shown moment.
             back => live.back = (back + 1).min(live.held.len().saturating_sub(1)),
         }
     }
 
-    /// The time at which the next sample is due; none for a store.
+    /// The time at which the next sample is due; `None` for a store.
     pub(super) fn due_ns(&self) -> Option<u64> {
         match &self.source {
             Source::Live(live) => live.collector.due_ns(),
@@ -125,7 +126,7 @@ impl Timeline {
         }
     }
 
-    /// Goes back by this many moments, or to the first.
+    /// Goes back by `by` moments, or to the first moment.
     pub(super) fn back(&mut self, by: usize) {
         match &mut self.source {
             Source::Live(live) => {
@@ -143,7 +144,7 @@ impl Timeline {
         }
     }
 
-    /// Goes forward by this many moments, or to the last.
+    /// Goes forward by `by` moments, or to the last moment.
     pub(super) fn forth(&mut self, by: usize) {
         match &mut self.source {
             Source::Live(live) => {

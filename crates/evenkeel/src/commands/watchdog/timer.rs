@@ -1,5 +1,6 @@
-//! The transient systemd timer that backs up a watchdog. If the watchdog is killed, the timer starts another one shortly after the time
-//! limit. The timer is removed when the watchdog ends, after it has fired, and at a reboot.
+//! The transient systemd timer that backs up a watchdog.
+//! If the watchdog is killed, the timer starts another watchdog shortly after the time limit.
+//! systemd removes the timer after it has fired and at a reboot; the watchdog removes it when the watchdog ends.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,13 +12,13 @@ use evenkeel_sys::process;
 /// This folder exists if the init system is systemd.
 const IS_BOOTED: &str = "/run/systemd/system";
 
-/// How many seconds after the time limit the timer fires, so that the watchdog acts first.
+/// How many seconds after the time limit the timer fires. The delay lets the watchdog act first.
 const BEHIND: u64 = 5;
 
-/// The folders that are searched for systemd's programs. The user's PATH must not choose a program that runs as root.
+/// The search path for systemd's programs. The user's PATH must not choose a program that runs as root.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The maximum length of an error text of systemd that is repeated, in bytes.
+/// The maximum length of a systemd error text in our message, in bytes.
 const WORDS_MAX: usize = 300;
 
 /// Starts the timer of a transaction. Does nothing if systemd does not run, or would refuse this user.
@@ -36,7 +37,7 @@ pub(crate) fn start(program: &Path, transaction: u64, dir: &Path, seconds: u64) 
     Err(format!("{}: {}", done.status, String::from_utf8_lossy(words).trim()))
 }
 
-/// Stops the timer, if there is one.
+/// Stops the timer, if it exists.
 pub(crate) fn stop(transaction: u64, dir: &Path) {
     if is_here() {
         let unit = format!("{}.timer", unit(transaction, dir));
@@ -53,14 +54,15 @@ fn quiet(command: &mut Command) -> &mut Command {
     command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8")
 }
 
-/// Escapes a word of a command line for systemd, which takes `$NAME` for a variable, and `$$` for one `$`.
+/// Escapes a word of a command line for systemd, which reads `$NAME` as a variable, and `$$` as one `$`.
 fn literal(word: &OsStr) -> OsString {
     let bytes =
         word.as_bytes().iter().flat_map(|byte| if *byte == b'$' { &b"$$"[..] } else { std::slice::from_ref(byte) });
     OsString::from_vec(bytes.copied().collect())
 }
 
-/// The name of the unit. It depends on the folder, because two journals may have transactions with the same number.
+/// The name of the unit.
+/// The name depends on the folder, because two journals may have transactions with the same number.
 fn unit(transaction: u64, dir: &Path) -> String {
     let sum = crc32fast::hash(dir.as_os_str().as_encoded_bytes());
     format!("evenkeel-try-{transaction}-{sum:08x}")
@@ -70,7 +72,7 @@ fn unit(transaction: u64, dir: &Path) -> String {
 fn words(transaction: u64, dir: &Path, seconds: u64) -> Vec<String> {
     vec![
         "--quiet".to_owned(),
-        // Removes the unit even if it failed.
+        // Remove the unit even if it failed.
         "--collect".to_owned(),
         format!("--unit={}", unit(transaction, dir)),
         format!("--description=undo of evenkeel's transaction {transaction}, which nobody confirmed"),

@@ -1,5 +1,5 @@
-//! Draws the boots in order of time, each with its windows and their median. A reader can see whether the arms differ, and whether boots
-//! differ more than the windows of one boot.
+//! Draws the boots in order of time, each with its windows and their median.
+//! A reader can see whether the arms differ, and whether boots differ more than the windows of one boot.
 
 use evenkeel_stats::median;
 use evenkeel_trial::ArmName;
@@ -12,10 +12,10 @@ use crate::report::words::trim;
 const HEIGHT: f64 = 240.0;
 /// The vertical position of the names of the boots, in pixels.
 const NAMES: f64 = HEIGHT - 30.0;
-/// The maximum number of windows that are drawn for one boot. More would hide each other.
+/// The maximum number of drawn windows of one boot. More marks would hide each other.
 const MARKS_MAX: usize = 60;
 
-/// Draws the boots; nothing if no boot was measured.
+/// Draws the boots, or nothing if no boot was measured.
 pub(crate) fn boots(report: &BootsReport, source: &Source) -> Markup {
     let drawn: Vec<Vec<(usize, f64)>> = report.boots.iter().map(|boot| some(values(boot))).collect();
     let Some(step) = report.boots.iter().map(|boot| step(values(boot))).max().filter(|_| !drawn.concat().is_empty())
@@ -53,7 +53,7 @@ fn step(values: &[f64]) -> usize {
     values.len().div_ceil(MARKS_MAX)
 }
 
-/// The values of the windows that are drawn, each with the window's index.
+/// The values of the drawn windows, each with the window's index.
 fn some(values: &[f64]) -> Vec<(usize, f64)> {
     values.iter().copied().enumerate().step_by(step(values).max(1)).collect()
 }

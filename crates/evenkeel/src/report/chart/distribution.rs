@@ -1,4 +1,5 @@
-//! Draws the distribution in both arms: for each quantile that the windows have, the median and the quartiles over the windows.
+//! Draws the distribution of both arms.
+//! For each quantile in the windows, it shows the median and the quartiles over the windows.
 
 use evenkeel_stats::quantile;
 use evenkeel_trial::{ArmName, Report, Window};
@@ -40,7 +41,7 @@ impl Spread {
     }
 }
 
-/// Draws the quantiles; nothing if an arm has no windows.
+/// Draws the quantiles, or nothing if an arm has no windows.
 pub(crate) fn distribution(trial: &Report, source: &Source) -> Markup {
     let rows = rows(trial);
     if rows.is_empty() {
@@ -97,7 +98,7 @@ fn spread(of: Spread, y: f64, scale: Scale, arm: ArmName, label: &str) -> Markup
     }
 }
 
-/// A row for the primary metric, and one for each other quantile of the same measurement that the windows have.
+/// One row for the primary metric, and one for each other quantile of the same measurement in the windows.
 fn rows(trial: &Report) -> Vec<Row> {
     let name = trial.metric.name.as_ref();
     let stem = QUANTILES.iter().find_map(|(ending, _)| name.strip_suffix(ending));

@@ -1,5 +1,6 @@
-//! Draws estimates with their intervals, one for each row, on one axis of ratios. A band marks effects that are too small to matter. The
-//! rows are a trial, its control and its guards, or one setting on several machines.
+//! Draws estimates with their intervals, one per row, on one axis of ratios.
+//! A band marks effects that are too small to matter.
+//! The rows are a trial, its control and its guards, or one setting on several machines.
 
 use maud::{Markup, html};
 
@@ -8,7 +9,7 @@ use crate::report::words::{as_change, range, share};
 
 const ROW_HEIGHT: f64 = 34.0;
 const MIDDLE: f64 = 17.0;
-/// The maximum number of pairs that are marked in one row. More would hide each other.
+/// The maximum number of marked pairs in one row. More marks would hide each other.
 const RUG_MAX: usize = 400;
 
 /// One row of the chart.
@@ -22,11 +23,11 @@ pub(crate) struct Estimate {
     pub(crate) ratio: Option<f64>,
     /// The ends of the ratio's interval; `None` without an interval.
     pub(crate) interval: Option<(f64, f64)>,
-    /// The ratios of single pairs, which are marked below the interval.
+    /// The ratios of single pairs, as marks below the interval.
     pub(crate) rug: Vec<f64>,
 }
 
-/// Draws the estimates. `ways` says what lower and higher values mean.
+/// Draws the estimates. `ways` explains lower and higher values.
 pub(crate) fn estimates(rows: &[Estimate], matters_ratio: f64, ways: [&str; 2], source: &Source) -> Markup {
     let matters = matters_ratio.max(0.0).ln_1p();
     let ends = rows.iter().flat_map(|row| {
@@ -99,7 +100,7 @@ fn axis(x: Axis, extent: f64) -> Markup {
     }
 }
 
-/// The ratios that are labelled on an axis that reaches `extent` in both directions. The labels are changes in per cent.
+/// The ratios with a label, on an axis that reaches `extent` in both directions. The labels are changes in per cent.
 fn ratio_labels(extent: f64) -> Vec<(f64, &'static str)> {
     let fine = [(0.98, "−2 %"), (0.99, "−1 %"), (1.0, "0"), (1.01, "+1 %"), (1.02, "+2 %")];
     let small = [(0.9, "−10 %"), (0.95, "−5 %"), (1.0, "0"), (1.05, "+5 %"), (1.1, "+10 %")];

@@ -1,5 +1,6 @@
-//! Charts of a trial as self-contained SVG. Widths are in per cent and heights in pixels, so text has the same size on a phone, on a screen
-//! and on paper. If a colour has a meaning, a shape has the same meaning.
+//! Charts of a trial as self-contained SVG.
+//! Widths are in per cent and heights in pixels, so text has the same size on a phone, on a screen and on paper.
+//! Each colour with a meaning has a shape with the same meaning.
 
 use maud::{Markup, html};
 
@@ -19,7 +20,7 @@ pub(super) use timeline::{timeline, timeline_of_all};
 
 use super::words::trim;
 
-/// The source of a chart's numbers: host, date and command. A chart that is copied out of the page keeps it.
+/// The source of a chart's numbers: host, date and command. A copy of the chart outside the page keeps its source.
 pub(super) struct Source {
     pub(super) host: String,
     pub(super) date: String,
@@ -33,9 +34,9 @@ impl Source {
     }
 }
 
-/// The maximum number of labels of an axis.
+/// The maximum number of labels on an axis.
 const LABELS_MAX: usize = 5;
-/// The maximum reach of an axis of ratios, as a logarithm: e to the fourth is a factor of 55 in both directions.
+/// The maximum reach of an axis of ratios, as a logarithm: 4 is a factor of 55 in both directions.
 const EXTENT_MAX: f64 = 4.0;
 
 /// Maps a range of values to a range of pixels or per cent.
@@ -50,7 +51,7 @@ struct Axis {
 impl Axis {
     fn at(self, value: f64) -> f64 {
         let share = if self.to > self.from { (value - self.from) / (self.to - self.from) } else { 0.5 };
-        // Draw a value outside of the axis at its edge: the value counts in the verdict, so a reader must see it.
+        // Draw a value outside of the axis at its edge. The value counts in the verdict, so a reader must see it.
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.5 };
         self.at_from + share * (self.at_to - self.at_from)
     }

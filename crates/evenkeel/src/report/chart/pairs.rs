@@ -1,4 +1,5 @@
-//! Draws the pairs as they were measured. Each is a line from A's ring on the left to the other arm's square on the right.
+//! Draws the pairs in the order of measurement.
+//! Each pair is a line from A's ring on the left to the other arm's square on the right.
 
 use evenkeel_trial::saved::PairOfWindows;
 use evenkeel_trial::{ArmName, Report};
@@ -7,15 +8,15 @@ use maud::{Markup, html};
 use super::{Scale, Source, framed, line, mark, percent, pixel};
 use crate::report::words::trim;
 
-/// The height of the plot, in pixels, and the position of the pairs' numbers below it.
+/// The height of the plot, in pixels, and the position of the pair numbers below it.
 const HEIGHT: f64 = 240.0;
 const NAMES: f64 = HEIGHT - 20.0;
-/// The maximum number of pairs that are drawn. On a phone, more lines would merge into a grey band.
+/// The maximum number of drawn pairs. On a phone, more lines would merge into a grey band.
 const DRAWN_MAX: usize = 100;
-/// The maximum number of pairs whose numbers are on the axis.
+/// The maximum number of pair numbers on the axis.
 const NAMED: usize = 4;
 
-/// Draws the pairs; nothing if no pair was measured.
+/// Draws the pairs, or nothing if no pair was measured.
 pub(crate) fn pairs(trial: &Report, source: &Source) -> Markup {
     let all = trial.pairs_of_windows();
     if all.is_empty() {
@@ -52,7 +53,7 @@ fn middle(at: usize, of: usize) -> f64 {
 
 fn one(pair: &PairOfWindows<'_>, other: ArmName, at: usize, of: usize, scale: Scale) -> Markup {
     let middle = middle(at, of);
-    // The two marks are apart even if a pair has few pixels, and never reach into the next pair.
+    // The two marks are apart even if a pair has few pixels, and never overlap the next pair.
     let offset = (98.0 / of as f64 * 0.22).min(2.0);
     let (a_x, b_x) = (middle - offset, middle + offset);
     let (a, b) = (pair.a.value, pair.b.value);

@@ -1,4 +1,4 @@
-//! Draws the value of the worst session by the number of sessions, with the limit that every session has to hold.
+//! Draws the value of the worst session against the number of sessions, and the limit that every session has to hold.
 
 use evenkeel_fleet::capacity::{Limit, Step};
 use evenkeel_trial::ArmName;
@@ -7,14 +7,14 @@ use maud::{Markup, html};
 use super::{Axis, Scale, Source, framed, line, mark, percent, pixel};
 use crate::report::words::trim;
 
-/// The height of the plot, in pixels, and the position of the numbers below it.
+/// The height of the plot, in pixels, and the position of the labels below it.
 const HEIGHT: f64 = 240.0;
 const NAMES: f64 = HEIGHT - 20.0;
 /// The maximum number of labels below the plot.
 const NAMED: usize = 12;
 
-/// Draws the limit with index `at`. `curves` has the curve without the settings, and, if settings are compared, the curve with them. Draws
-/// nothing if no session had a value.
+/// Draws the limit with index `at`. `curves` has the curve without the settings.
+/// If settings are compared, it also has the curve with them. Draws nothing if no session had a value.
 pub(crate) fn sessions(curves: &[&[Step]], at: usize, limit: &Limit, source: &Source) -> Markup {
     let drawn: Vec<Vec<(&Step, f64)>> = curves.iter().map(|curve| points(curve, at)).collect();
     let all = || drawn.iter().flatten();
@@ -50,7 +50,7 @@ pub(crate) fn sessions(curves: &[&[Step]], at: usize, limit: &Limit, source: &So
     }
 }
 
-/// The numbers of sessions with a value, in their order.
+/// The numbers of sessions that have a value, in their order.
 fn points(curve: &[Step], at: usize) -> Vec<(&Step, f64)> {
     let with_value = |step: &'_ Step| step.worst.get(at).copied().flatten().filter(|value| value.is_finite());
     let mut points: Vec<(&Step, f64)> = curve.iter().filter_map(|step| Some((step, with_value(step)?))).collect();

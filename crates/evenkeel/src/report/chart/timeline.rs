@@ -1,5 +1,5 @@
-//! Draws every window over the time of the trial, and below it the machine's conditions on the same time axis. A reader can check whether
-//! something else explains a value.
+//! Draws every window over the time of the trial, and below it the machine's conditions on the same time axis.
+//! A reader can check whether a condition explains a value.
 
 use evenkeel_trial::saved::TrialEntry;
 use evenkeel_trial::{ArmName, Conditions, Report, Rules, Window};
@@ -12,19 +12,19 @@ const HEIGHT: f64 = 180.0;
 /// The height of the row of one arm, in pixels, if each arm has its own row.
 const ROW_HEIGHT: f64 = 110.0;
 const STRIP_HEIGHT: f64 = 34.0;
-/// The maximum number of windows that are drawn. If there are more, windows are skipped, so that the page stays small.
+/// The maximum number of drawn windows. If the trial has more, the chart skips windows, so that the page stays small.
 const WINDOWS_MAX: usize = 600;
-/// The number of time slices of a strip. Each shows the maximum over its windows.
+/// The number of time slices of a strip. Each slice shows the maximum over its windows.
 const SLICES_MAX: usize = 240;
 
-/// A strip for one of the windows' conditions: how to read the condition, its title, its unit, and the factor that converts it to that
-/// unit.
+/// A strip for one of the windows' conditions:
+/// how to read the condition, its title, its unit, and the factor that converts the value to that unit.
 struct Strip {
     of: fn(&Conditions) -> Option<f64>,
     title: &'static str,
     unit: &'static str,
     factor: f64,
-    /// The limit above which the pair of the window is dropped; none if there is no such rule.
+    /// The limit above which evenkeel drops the pair of the window; `None` without such a rule.
     rule: Option<fn(&Rules) -> f64>,
 }
 
@@ -46,12 +46,13 @@ const fn strip(
     Strip { of, title, unit, factor, rule }
 }
 
-/// Draws the timeline, or nothing if there are no windows.
+/// Draws the timeline, or nothing if no window exists.
 pub(crate) fn timeline(trial: &Report, source: &Source) -> Markup {
     drawn(trial, &trial.windows.iter().collect::<Vec<_>>(), false, source)
 }
 
-/// Draws one timeline for several arms that were measured in one session. The trials share the windows of A, which are drawn once.
+/// Draws one timeline for several arms of one session.
+/// The trials share the windows of A, so the timeline draws these once.
 pub(crate) fn timeline_of_all(trials: &[TrialEntry], source: &Source) -> Markup {
     let Some(first) = trials.first().map(|entry| &entry.report) else { return html! {} };
     let mut all: Vec<&Window> = trials.iter().flat_map(|entry| &entry.report.windows).collect();
@@ -71,7 +72,7 @@ fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool, source: &Source) 
     let last_us = all.iter().map(|(window, _)| window.start_us).fold(1.0, f64::max);
     let x = Axis { from: 0.0, to: last_us, at_from: 1.0, at_to: 98.0 };
     let step = all.len().div_ceil(WINDOWS_MAX);
-    // An odd step draws windows of both arms, which alternate.
+    // The arms alternate, so an odd step draws windows of both arms.
     let step = if step > 1 { step | 1 } else { 1 };
     let drawn: Vec<&(&Window, bool)> = all.iter().step_by(step).collect();
     let begins = (!control.is_empty()).then(|| windows.first().map(|window| x.at(window.start_us) - 0.7)).flatten();
@@ -80,7 +81,8 @@ fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool, source: &Source) 
     let mut arms: Vec<ArmName> = drawn.iter().map(|(window, is_control)| arm_of(window, *is_control)).collect();
     arms.sort_unstable();
     arms.dedup();
-    // The windows of one block are close in time, so marks of several arms would cover each other. So each arm has its own row.
+    // The windows of one block are close in time, so marks of several arms would cover each other.
+    // Each arm has its own row instead.
     let rows: Vec<Option<ArmName>> = if is_of_all { arms.into_iter().map(Some).collect() } else { vec![None] };
     let height = if is_of_all { ROW_HEIGHT } else { HEIGHT };
     let scale = Scale::over(drawn.iter().map(|(window, _)| window.value), 18.0, height - 8.0);
@@ -141,7 +143,7 @@ fn strip_row(windows: &[&Window], rules: &Rules, strip: &Strip, x: Axis) -> Mark
         return html! { p.strip { b { (strip.title) } ": unknown on this machine" } };
     };
     let rule = strip.rule.map(|rule| rule(rules) * strip.factor);
-    // The limit is drawn only if a window comes near it.
+    // Draw the limit only if a window comes near it.
     let near = rule.filter(|rule| most > rule * 0.5);
     let top = [Some(most), near].into_iter().flatten().fold(f64::MIN_POSITIVE, f64::max);
     let y = Axis { from: 0.0, to: top, at_from: STRIP_HEIGHT, at_to: 2.0 };
@@ -166,7 +168,7 @@ fn strip_row(windows: &[&Window], rules: &Rules, strip: &Strip, x: Axis) -> Mark
     }
 }
 
-/// For each slice of time, the maximum in it, and the position of the slice.
+/// The maximum in each slice of time, and the position of the slice.
 fn slices(seen: &[(f64, f64)], x: Axis) -> Vec<(f64, f64)> {
     let mut most: Vec<Option<(f64, f64)>> = vec![None; SLICES_MAX];
     for (start_us, value) in seen {

@@ -9,7 +9,7 @@ use super::in_lines;
 use crate::report::boots;
 use crate::view::terminal;
 
-/// A trial of five boots. One of them does not count, and the guard rejects B. The texts try to inject markup.
+/// A trial of five boots. One boot does not count, and the guard rejects B. The texts try to inject markup.
 fn some() -> BootsState {
     let hostile = "<script>alert(1)</script> & \"x\"";
     let design = BootsDesign {
@@ -86,7 +86,7 @@ fn text_of_a_machine_is_not_markup() {
 #[test]
 fn no_verdict_stands_without_what_it_rests_on_or_what_vetoes_it() {
     let page = page();
-    // Remove the text of the axis, which says "better" in any case.
+    // Remove the text of the axis, because it always contains "better".
     let text = page.replace("lower: better", "").replace("badge better", "");
     let body = text.split("</style>").nth(1).unwrap();
     assert_eq!(body.matches("better").count(), 1, "{body}");
@@ -101,7 +101,8 @@ fn no_verdict_stands_without_what_it_rests_on_or_what_vetoes_it() {
     assert!(at("Boot 3 does not count") < at("class=\"estimates\""));
 }
 
-/// Every valid state has a page. Even with the maximum number of boots and windows, the page is small enough for a browser.
+/// Every valid state has a page.
+/// Even with the maximum number of boots and windows, the page is small enough for a browser.
 #[test]
 fn every_state_has_a_page() {
     let mut state = some();
@@ -177,7 +178,7 @@ fn four() -> BootsState {
     state
 }
 
-/// The same state with a guard, which is 40 % higher in B, or equal.
+/// The same state with a guard. In B, the guard's metric is 40 % higher, or equal.
 fn guarded(is_harmed: bool) -> BootsState {
     let mut state = four();
     state.design.guards = vec![Guard { metric: Metric::us("due_to_done_us_max", "the longest"), harm_ratio: 0.25 }];
@@ -225,7 +226,7 @@ fn better_never_stands_alone() {
         [1mHow to repeat it[0m
           server and load   a tick
           decided by        from due to done, p99: due_to_done_us_p99
-          smallest effect   5 %; smaller ones do not matter
+          smallest effect   5 %; smaller effects do not matter
           order of boots    ABBA, random, from seed N
           each boot         3 windows of 1000 ms, after 0 s of settle time
     "#]]
@@ -275,7 +276,7 @@ fn a_guard_that_vetoes_is_shown_with_the_verdict() {
         [1mHow to repeat it[0m
           server and load   a tick
           decided by        from due to done, p99: due_to_done_us_p99
-          smallest effect   5 %; smaller ones do not matter
+          smallest effect   5 %; smaller effects do not matter
           order of boots    ABBA, random, from seed N
           each boot         3 windows of 1000 ms, after 0 s of settle time
     "#]]

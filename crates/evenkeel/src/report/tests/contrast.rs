@@ -1,12 +1,13 @@
-//! Checks that the colours of the pages have the contrast that WCAG AA requires: 4.5 for text and 3 for marks of charts, in the light and
-//! in the dark theme.
+//! Checks that the colours of the pages have the contrast that WCAG AA requires, in the light and in the dark theme.
+//! The minimum is 4.5 for text and 3 for marks of charts.
 
 use std::collections::BTreeMap;
 
 const CSS: &str = concat!(include_str!("../report.css"), include_str!("../trial.css"));
 const TEXT_MIN: f64 = 4.5;
 const MARK_MIN: f64 = 3.0;
-/// Selectors without a required contrast: grid lines and table borders carry no information, and a band has an outline.
+/// Selectors without a required contrast:
+/// grid lines and table borders carry no information, and a band also has an outline.
 const DECORATIVE: [&str; 3] = [".grid", ".low", "th, td"];
 
 type Colours = BTreeMap<String, [f64; 3]>;
@@ -50,7 +51,7 @@ fn rgb(hex: &str) -> Option<[f64; 3]> {
     Some([part(0)?, part(2)?, part(4)?])
 }
 
-/// The variables of a theme: those of every `:root`, replaced by those of the theme's media query.
+/// The variables of a theme: the variables of every `:root`, overridden by the theme's media query.
 fn colours(rules: &[Rule], media: &str) -> Colours {
     let mut colours = Colours::new();
     for wanted in ["", media] {
@@ -76,14 +77,15 @@ fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
-/// The colour of a declaration on a background, mixed according to its opacity. None if it names no variable.
+/// The colour of a declaration on a background, mixed according to its opacity.
+/// `None` if the declaration names no variable.
 fn painted(value: &str, opacity: f64, backdrop: [f64; 3], colours: &Colours) -> Option<[f64; 3]> {
     let name = value.strip_prefix("var(")?.strip_suffix(')')?;
     let colour = colours.get(name).unwrap_or_else(|| panic!("{name} has no colour"));
     Some([0, 1, 2].map(|at| colour[at] * opacity + backdrop[at] * (1.0 - opacity)))
 }
 
-/// All texts and marks whose contrast is too low, and the number of those that were checked.
+/// All texts and marks with too low a contrast, and the number of checked texts and marks.
 fn faults(rules: &[Rule], media: &str) -> (Vec<String>, usize) {
     let colours = colours(rules, media);
     let (mut faults, mut looked) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Compares the page of a small fixed report with a golden file, and checks what all pages must have.
+//! Compares the page of a small fixed report with a golden file, and checks the requirements on all pages.
 
 use evenkeel_trial::saved::across;
 use expect_test::expect_file;
@@ -8,7 +8,7 @@ use super::*;
 mod boots;
 mod contrast;
 
-/// A report with every part that a page can have. Its texts try to inject markup.
+/// A report with every possible part of a page. Its texts try to inject markup.
 const SMALL: &str = include_str!("small.json");
 /// A real report of an old version, which fixed the number of pairs in advance.
 const OLD: &str = include_str!("../../../../trial/src/saved/tests/format-1.json");
@@ -56,7 +56,7 @@ fn pages_need_nothing_but_themselves() {
     }
 }
 
-/// Every drawing has a text for readers who cannot see it, and no heading level is skipped.
+/// Every drawing has a text for readers who cannot see it. Heading levels follow each other without gaps.
 #[test]
 fn every_drawing_has_words() {
     for page in pages() {
@@ -111,7 +111,8 @@ fn the_longest_trial_fits_a_page() {
     assert!(page.contains("Every 100th pair is drawn"));
 }
 
-/// A report with three arms, made from a report with two: its trial is repeated with another letter and other numbers.
+/// A report with three arms.
+/// It is made from a report with two arms: the trial is repeated with another letter and other numbers.
 fn several() -> String {
     let mut report: serde_json::Value = serde_json::from_str(SMALL).unwrap();
     report["format"] = 2.into();
@@ -173,7 +174,7 @@ fn over_machines_each_of_several_arms_is_a_setting_of_its_own() {
     assert_eq!(asked, expected.map(|knob| (knob.to_owned(), 2)));
 }
 
-/// Random characters anywhere give a page or an error, and never a panic.
+/// Random characters anywhere lead to a page or an error, and never to a panic.
 #[test]
 fn letters_in_the_wrong_place_harm_nobody() {
     let whole = several();

@@ -1,4 +1,4 @@
-//! A fact in a cell of a table, and the reason if it is unknown.
+//! Shows a fact in a cell of a table, and the reason if the fact is unknown.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ pub(super) fn list_or_none(set: &CpuSet) -> String {
     if set.is_empty() { "none".to_owned() } else { set.to_string() }
 }
 
-/// The cell of a fact: `?` if it is unknown. The reason is added to `unknowns`, which the page prints below the table.
+/// The cell of a fact: `?` if the fact is unknown.
+/// Adds the reason to `unknowns`, which the page prints below the table.
 pub(super) fn cell<T>(fact: &Fact<T>, show: impl FnOnce(&T) -> String, unknowns: &mut Vec<String>) -> String {
     match fact.known() {
         Some(value) => show(value),
@@ -22,7 +23,7 @@ pub(super) fn cell<T>(fact: &Fact<T>, show: impl FnOnce(&T) -> String, unknowns:
     }
 }
 
-/// Writes why values in the table above are unknown; each reason once.
+/// Writes why values in the table above are unknown, each reason once.
 pub(super) fn notes(page: &mut Page, unknowns: impl Iterator<Item = String>) {
     for why in unknowns.collect::<BTreeSet<_>>() {
         page.row("", DIM, &why);

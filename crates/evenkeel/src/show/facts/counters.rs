@@ -1,4 +1,5 @@
-//! Counters on the page of `inspect --counters`: lost packets by place, the CPUs that served interrupts, and the nodes of allocations.
+//! Counters on the page of `inspect --counters`: lost packets by place,
+//! the CPUs that served interrupts, and the nodes of allocations.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,8 @@ use evenkeel_host::facts::{Counters, Facts, UdpCounters};
 
 use crate::show::page::{DIM, Page, unknown};
 
-/// The maximum number of rows of a table, which has the largest values. A machine with 128 CPUs has a row for each.
+/// The maximum number of rows in a table.
+/// The table shows the largest values, because a machine with 128 CPUs would have a row for each CPU.
 const ROWS_MAX: usize = 16;
 
 pub(super) fn section(page: &mut Page, facts: &Facts) {
@@ -89,7 +91,7 @@ fn nodes(page: &mut Page, counters: &Counters) {
     }
 }
 
-/// The counters that are not 0, as text. Most are 0.
+/// The counters that are not 0, as text. Most counters are 0.
 fn losses(losses: &BTreeMap<String, u64>) -> String {
     let named: Vec<String> =
         losses.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}")).collect();

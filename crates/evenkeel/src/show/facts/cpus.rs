@@ -1,4 +1,4 @@
-//! Frequencies and vulnerabilities on the page of `inspect`. Equal values of many places are shown once.
+//! Frequencies and vulnerabilities on the page of `inspect`. A value that many places share is shown once.
 
 use std::collections::BTreeMap;
 

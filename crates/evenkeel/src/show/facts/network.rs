@@ -21,13 +21,13 @@ pub(super) fn section(page: &mut Page, network: &Network) {
     if devices.is_empty() {
         page.row("devices", PLAIN, "none");
     }
-    // These interfaces use other devices, and their knobs are set on those devices.
+    // These interfaces use other devices, and evenkeel sets their knobs on those devices.
     let (upon, others): (Vec<&Nic>, Vec<&Nic>) =
         others.into_iter().partition(|nic| matches!(nic.kind, NicKind::Bond | NicKind::Vlan));
     for nic in upon {
         page.row(&nic.name, PLAIN, &stands_on(nic));
     }
-    // A host of containers has hundreds of these interfaces. They have no knobs, so only their names are shown.
+    // A host of containers has hundreds of these interfaces. They have no knobs, so show only their names.
     if !others.is_empty() {
         let names: Vec<String> = others
             .iter()
@@ -50,7 +50,7 @@ pub(super) fn summary(page: &mut Page, network: &Network) {
     });
 }
 
-/// What an interface is built on, such as `bond of eth0, eth1, active-backup` or `VLAN 100 on bond0`.
+/// The devices under an interface, such as `bond of eth0, eth1, active-backup` or `VLAN 100 on bond0`.
 fn stands_on(nic: &Nic) -> String {
     let lower = if nic.lower.is_empty() { "nothing that is known".to_owned() } else { nic.lower.join(", ") };
     match nic.kind {
@@ -72,7 +72,7 @@ fn device(page: &mut Page, nic: &Nic) {
     let state = cell(&nic.state, String::clone, &mut unknowns);
     let mtu = cell(&nic.mtu_bytes, u32::to_string, &mut unknowns);
     let node = match nic.numa_node.known() {
-        // A negative number: the firmware does not report the node.
+        // A negative number means that the firmware does not report the node.
         Some(..0) => String::new(),
         _ => format!(", node {}", cell(&nic.numa_node, i32::to_string, &mut unknowns)),
     };
@@ -112,7 +112,7 @@ fn part_of(nic: &Nic) -> String {
     }
 }
 
-/// The enabled features, with fixed ones in brackets. None if they are not known.
+/// The enabled features, with fixed features in brackets. `None` if the features are unknown.
 fn offloads(nic: &Nic) -> Option<String> {
     let offloads = nic.offloads.known()?;
     let on: Vec<String> = offloads
@@ -123,7 +123,7 @@ fn offloads(nic: &Nic) -> Option<String> {
     Some(if on.is_empty() { "none of those that matter to UDP".to_owned() } else { on.join(", ") })
 }
 
-/// How the receive queues share the packets. None if there is only one queue, or nothing is known about it.
+/// How the receive queues share the packets. `None` if the device has only one queue, or nothing is known.
 fn spread(nic: &Nic) -> Option<String> {
     let rss = nic.rss.known().filter(|_| nic.rx_queues.len() > 1)?;
     let table = rss.table.known().filter(|entries| **entries > 0).map(|entries| match rss.queues.known() {
@@ -140,7 +140,7 @@ fn spread(nic: &Nic) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// The queues, rings and interrupt delays that the driver reports. None if it reports none of them.
+/// The queues, rings and interrupt delays that the driver reports. `None` if the driver reports none of them.
 fn device_settings(nic: &Nic) -> Option<String> {
     let channels = nic.channels.known().map(|channels| match channels.combined {
         0 => format!("{} + {} queues of {} + {}", channels.rx, channels.tx, channels.rx_max, channels.tx_max),
@@ -159,12 +159,12 @@ fn device_settings(nic: &Nic) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join("; "))
 }
 
-/// Shows queues that are steered to the same CPUs together: `8 receive: 0-3 to CPUs 0-1; 4-7 not steered`.
+/// Shows all queues that are steered to the same CPUs on one line: `8 receive: 0-3 to CPUs 0-1; 4-7 not steered`.
 fn queues(page: &mut Page, queues: &[Queue], direction: &str, steering: &str, unknowns: &mut Vec<String>) {
     let mut alike: BTreeMap<String, CpuSet> = BTreeMap::new();
     for queue in queues {
         let cpus = cell(&queue.steering_cpus, CpuSet::to_string, unknowns);
-        // A set of CPUs prints runs of numbers as `0-3,8`, so it is used for the numbers of queues too.
+        // A `CpuSet` prints runs of numbers as `0-3,8`, so use it for the numbers of queues too.
         alike.entry(cpus).or_default().insert(queue.index as usize);
     }
     let parts: Vec<String> = alike

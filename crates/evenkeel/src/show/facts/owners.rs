@@ -1,4 +1,4 @@
-//! The part of `inspect` about what else sets knobs: programs, files that are read at boot, and the boot loader.
+//! The part of `inspect` about other owners of knobs: programs, files that are read at boot, and the boot loader.
 
 use evenkeel_host::Facts;
 use evenkeel_host::facts::{BootLoader, SysctlFile};
@@ -33,7 +33,7 @@ pub(super) fn section(page: &mut Page, facts: &Facts) {
     sysctl_files(page, facts);
 }
 
-/// One row for each file that sets a sysctl, and one row for each key in it that is one of our knobs.
+/// One row for each file that sets a sysctl, and one row for each key in the file that is a knob of evenkeel.
 fn sysctl_files(page: &mut Page, facts: &Facts) {
     let Some(files) = facts.owners.sysctl_files.known() else {
         page.fact_as("set at boot", &facts.owners.sysctl_files, |_| String::new());

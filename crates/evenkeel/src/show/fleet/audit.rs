@@ -8,14 +8,14 @@ use crate::show::page::width;
 
 use crate::view::{Block, Column, Text, markdown, terminal};
 
-/// The maximum number of groups in the matrix, unless the user asks for all. More do not fit on a page.
+/// The maximum number of groups in the matrix, unless the user asks for all. More groups do not fit on a page.
 const GROUPS_MAX: usize = 6;
 /// The maximum number of outliers on the page, unless the user asks for all.
 const OUTLIERS_MAX: usize = 12;
 
 pub(crate) fn page(audit: &FleetAudit, is_whole: bool) -> String {
     let mut page = vec![Block::heading(title(audit))];
-    // If the columns are too wide for one table, they continue in another.
+    // If the columns are too wide for one table, they continue in another table.
     page.extend(blocks(audit, is_whole, width()));
     terminal::text(&page)
 }
@@ -70,7 +70,7 @@ fn groups(audit: &FleetAudit, shown: usize) -> Vec<Block> {
     blocks
 }
 
-/// The matrix: the knobs that somebody may have to act on, or all of them.
+/// The matrix: the knobs that may need an action, or all knobs.
 fn matrix(audit: &FleetAudit, shown: usize, is_whole: bool, columns: usize) -> Vec<Block> {
     let in_shown = |groups: &GroupStates| groups.group <= shown;
     let is_urgent = |knob: &&KnobStates| {
@@ -122,7 +122,8 @@ fn cell(knob: &KnobStates, group: usize) -> String {
 fn outliers(audit: &FleetAudit, is_whole: bool) -> Vec<Block> {
     let all = audit.rows.iter().flat_map(|row| row.groups.iter().map(move |group| (row, group)));
     let mut all: Vec<_> = all.filter(|(_, group)| !group.outliers.is_empty()).collect();
-    // Rows with few outliers come first: one outlier among a thousand hosts says more than five hundred.
+    // Rows with few outliers come first,
+    // because one outlier among a thousand hosts is more informative than five hundred.
     all.sort_by_key(|(_, group)| group.outliers.len() + group.outliers_beyond);
     let all = all.into_iter().flat_map(|(row, group)| group.outliers.iter().map(move |outlier| (row, outlier)));
     let all: Vec<_> = all.collect();

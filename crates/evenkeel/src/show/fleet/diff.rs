@@ -9,7 +9,7 @@ use crate::view::{Block, Text, markdown, terminal};
 const OF_HOST_MAX: usize = 8;
 /// The maximum number of hosts of a group on the page, unless the user asks for all.
 const HOSTS_MAX: usize = 20;
-/// The maximum number of rows without a usual value on the page for a group, unless the user asks for all.
+/// The maximum number of rows without a usual value, for one group on the page, unless the user asks for all.
 const MIXED_MAX: usize = 8;
 
 pub(crate) fn page(diff: &FleetDiff, is_whole: bool) -> String {

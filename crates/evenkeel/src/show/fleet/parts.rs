@@ -5,7 +5,7 @@ use evenkeel_host::State;
 
 use crate::view::{Block, Text};
 
-/// The maximum number of unread files on a page. The JSON answer has all.
+/// The maximum number of unread files on a page. The JSON answer has all files.
 const UNREAD_MAX: usize = 20;
 
 /// The traits of a group, such as `c5n.xlarge, Linux 6.1, AMD EPYC`.

@@ -12,13 +12,13 @@ use crate::view::Block;
 pub(crate) struct Answer {
     pub(crate) before: Side,
     pub(crate) after: Side,
-    /// How the two totals were treated: `equal` if the first recording was scaled, or `raw`.
+    /// How the comparison treated the two totals: `equal` if it scaled the first recording, or `raw`.
     pub(crate) totals: &'static str,
-    /// The factor by which the weights of the first recording were multiplied.
+    /// The factor by which the comparison multiplied the weights of the first recording.
     pub(crate) scale: f64,
-    /// Functions whose own share grew, those with the largest change first.
+    /// Functions whose own share grew, with the largest change first.
     pub(crate) grew: Vec<Row>,
-    /// Functions whose own share shrank, those with the largest change first.
+    /// Functions whose own share shrank, with the largest change first.
     pub(crate) shrank: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<String>,
@@ -68,7 +68,7 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-/// Text: the largest changes, and how accurate a share is.
+/// Text with the largest changes, and the accuracy of a share.
 fn summary(answer: &Answer) -> String {
     let largest = |rows: &[Row]| {
         let words = |row: &Row| format!("{} ({:+.1} points)", short(&row.function), row.own_change_share * 100.0);

@@ -8,7 +8,7 @@ use evenkeel_profile::symbols::{NameCoverage, Unnamed};
 use crate::show::units::{percent, quantity};
 use crate::view::Block;
 
-/// The maximum number of CPUs on the page, the busiest first. The JSON answer has all.
+/// The maximum number of CPUs on the page, the busiest first. The JSON answer has all CPUs.
 const ROWS_MAX: usize = 32;
 /// The characters for the busy share of a CPU in a part of the time, from idle to full.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -17,7 +17,7 @@ const UNNAMED_MAX: usize = 3;
 /// The maximum number of functions of a stack on the page.
 const FRAMES_MAX: usize = 8;
 
-/// The page. `unseen` has what could not be recorded, with the reasons.
+/// The page. `unseen` lists the data that evenkeel could not record, with the reasons.
 pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &NameCoverage) -> Vec<Block> {
     let mut blocks = vec![Block::heading("Balance of the CPUs")];
     blocks.push(Block::Note(format!(

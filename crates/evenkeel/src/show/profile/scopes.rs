@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::show::units::quantity;
 use crate::view::Block;
 
-/// The maximum number of rows on the page. The JSON answer has all.
+/// The maximum number of rows on the page. The JSON answer has all rows.
 const ROWS_MAX: usize = 40;
 
 /// The quantum and its source.
@@ -27,9 +27,9 @@ pub(crate) enum From {
     Given,
     /// The server's own measurement.
     Telemetry,
-    /// The default, because the server measured that nothing takes CPU time away from it.
+    /// The default value, because the server measured that nothing takes CPU time away from it.
     Whole,
-    /// The default, because there is no measurement.
+    /// The default value, because no measurement exists.
     Assumed,
 }
 

@@ -8,7 +8,8 @@ use evenkeel_profile::offcpu::{Faults, Reason};
 use crate::show::units::{part, percent, quantity};
 use crate::view::Block;
 
-/// The maximum number of threads with a table: those with the most CPU time. The JSON answer has more.
+/// The maximum number of threads with a table.
+/// The page shows the threads with the most CPU time; the JSON answer has more.
 const TABLES_MAX: usize = 8;
 /// The maximum number of lines of the timeline.
 const LINES_MAX: usize = 24;
@@ -41,7 +42,7 @@ pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String], 
     blocks
 }
 
-/// The caveats, and what could not be recorded.
+/// The caveats, and the data that evenkeel could not record.
 pub(crate) fn caveats(report: &Report, unseen: &[String]) -> impl Iterator<Item = String> {
     let caveats = report.caveats.iter().map(|caveat| sentence(&caveat.to_string()));
     caveats.chain(unseen.iter().map(|unseen| format!("Not recorded: {unseen}.")))
@@ -58,14 +59,15 @@ pub(crate) fn longest_rows(report: &Report) -> Vec<graph::Row> {
     report.longest_waits.iter().map(row).collect()
 }
 
-/// Text: how long the busiest thread was ready to run without a CPU, and why.
+/// Text about how long the busiest thread was ready to run without a CPU, and why.
 fn summary(report: &Report) -> String {
     const FORCED: [Reason; 3] = [Reason::Preempted, Reason::Throttled, Reason::Steal];
     let Some(thread) = report.threads.first() else { return "No thread ran.".to_owned() };
     let rows = || thread.reasons.iter().filter(|row| FORCED.iter().any(|reason| reason.words() == row.reason));
     let total_ns: u64 = rows().map(|row| row.total_ns).fold(0, u64::saturating_add);
     let longest = match rows().filter_map(|row| row.max_ns).max() {
-        // The start and the end of a recording leave at most two intervals open. Steal has only estimates.
+        // The start and the end of a recording can leave at most two intervals open.
+        // Steal intervals are only estimates.
         _ if rows().any(|row| row.max_ns.is_none() && row.open > 2 && row.reason != Reason::Steal.words()) => {
             "; how long at a time is unknown".to_owned()
         }

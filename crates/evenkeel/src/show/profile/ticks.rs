@@ -16,35 +16,35 @@ const LISTED: usize = 12;
 /// The answer.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
-    /// The tick thread. If several threads share the work of a tick, the one with the most of it.
+    /// The tick thread. If several threads share the work of a tick, the thread with the most work.
     pub(crate) thread: Thread,
-    /// All threads that do the work of a tick, those with the most work first.
+    /// All threads that do the work of a tick, with the most work first.
     pub(crate) threads: Vec<Thread>,
-    /// The rate of ticks, in Hz; `null` if they have no fixed rate.
+    /// The rate of ticks, in Hz; `null` if the ticks have no fixed rate.
     pub(crate) tick_hz: Option<f64>,
     /// How ticks were recognized.
     #[serde(flatten)]
     pub(crate) source: TickSource,
     /// Where ticks end.
     pub(crate) ends: Ends,
-    /// The number of ticks without a recorded end. They are left out.
+    /// The number of ticks without a recorded end. The answer leaves them out.
     pub(crate) unended_ticks: u64,
     /// The number of ticks that were due but did not run.
     pub(crate) missed_ticks: u64,
-    /// What makes slow ticks slow, in one sentence.
+    /// Why slow ticks are slow, in one sentence.
     pub(crate) verdict: String,
     /// The cost of recording; `null` for a recording from a file.
     pub(crate) recorded: Option<Recorded>,
-    /// How long ticks took: from the due time to the end; or from the beginning, if the due time is not known.
+    /// How long ticks took, from the due time to the end. If the due time is unknown, from the beginning to the end.
     pub(crate) length_ns: Samples,
-    /// The time that ticks ran on a CPU.
+    /// The time for which ticks ran on a CPU.
     pub(crate) ran_ns: Samples,
     /// How late ticks began.
     pub(crate) lateness_ns: Samples,
-    /// The comparison of the slow ticks with the others.
+    /// The comparison of the slow ticks with the other ticks.
     #[serde(flatten)]
     pub(crate) comparison: Comparison,
-    /// The file of the graph; `null` if none was written.
+    /// The file of the graph; `null` if evenkeel wrote none.
     pub(crate) written: Option<PathBuf>,
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct TickSource {
     pub(crate) begins_at: Option<String>,
     /// The event at which ticks end; `null` if no event marks it.
     pub(crate) ends_at: Option<String>,
-    /// Why another source was not used; none if there was no other.
+    /// Why evenkeel did not use another source; `None` without another source.
     #[serde(skip)]
     pub(crate) caveat: Option<String>,
 }
 
 impl TickSource {
-    /// Whether the due time of each tick is known, so that its lateness can be computed.
+    /// Whether the due time of each tick is known. The lateness needs the due time.
     pub(crate) fn is_due_known(&self) -> bool {
         matches!(self.by, "wakes" | "library")
     }
@@ -84,11 +84,11 @@ pub(crate) struct Recorded {
     pub(crate) elapsed_ns: u64,
     /// The requested samples a second, in Hz.
     pub(crate) hz: u32,
-    /// The number of samples of all events. Each costs the server a few microseconds.
+    /// The number of samples of all events. Each sample costs the server a few microseconds.
     pub(crate) samples: u64,
     /// The share of a CPU that reading the samples took, from 0 to 1.
     pub(crate) reader_cpu_share: f64,
-    /// What could not be recorded, and why.
+    /// The data that evenkeel could not record, and why.
     pub(crate) unseen: Vec<String>,
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-/// Text: how ticks were recognized.
+/// Text about how evenkeel recognized the ticks.
 fn source_words(answer: &Answer) -> String {
     let TickSource { by, begins_at, ends_at, .. } = &answer.source;
     match (*by, begins_at, ends_at) {
@@ -161,7 +161,7 @@ fn source_words(answer: &Answer) -> String {
     }
 }
 
-/// What makes slow ticks slow, in one sentence.
+/// Why slow ticks are slow, in one sentence.
 pub(crate) fn verdict(said: &Comparison) -> String {
     let share = percent(part(said.slow_ticks as u64, said.ticks as u64));
     let more = quantity(said.slow_mean_ns.saturating_sub(said.rest_mean_ns), Unit::Ns);
@@ -190,7 +190,7 @@ pub(crate) fn verdict(said: &Comparison) -> String {
     words
 }
 
-/// Text: how long ticks took compared with the time between ticks.
+/// Text about how long ticks took compared with the time between ticks.
 fn budget(hz: f64, length_ns: &Samples) -> Option<String> {
     let period_ns = (1e9 / hz) as u64;
     let of = |share: f64| length_ns.histogram.quantile(share);
@@ -239,7 +239,7 @@ fn slow(slow: &Slow) -> [String; 7] {
 fn caveat_text(caveat: &TicksCaveat) -> String {
     match caveat {
         TicksCaveat::FewTicks { enough } => {
-            format!("There are too few ticks for a slowest hundredth. Record at least {enough} ticks (--seconds).")
+            format!("There are too few ticks to find the slowest 1 %. Record at least {enough} ticks (--seconds).")
         }
         TicksCaveat::Lost { records, samples } => {
             format!("{records} records and {samples} samples were lost, so some ticks may be divided wrongly.")
@@ -249,7 +249,7 @@ fn caveat_text(caveat: &TicksCaveat) -> String {
                 || "There are almost no samples".to_owned(),
                 |period| format!("There is one sample for each {} of CPU time", quantity(period, Unit::Ns)),
             );
-            format!("{seldom}, too few to see into a tick. Record with --hz {enough_hz} or more.")
+            format!("{seldom}, too few to show what happens in a tick. Record with --hz {enough_hz} or more.")
         }
         TicksCaveat::WaitsUnknown => {
             "The recording has no stacks of switches, so a tick ends at its first sleep. Record switches with stacks."

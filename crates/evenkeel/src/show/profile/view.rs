@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::show::units::{part, percent, quantity};
 use crate::view::Block;
 
-/// The maximum number of CPUs on the page. The JSON answer has all.
+/// The maximum number of CPUs on the page. The JSON answer has all CPUs.
 const CPUS_MAX: usize = 64;
 /// The maximum length of a name on the page, in columns. The JSON answer has the whole names.
 const NAME_COLUMNS: usize = 60;
@@ -25,7 +25,7 @@ pub(crate) struct Answer {
     pub(crate) unit: String,
     pub(crate) weight: u64,
     pub(crate) functions: Vec<FunctionRow>,
-    /// How many frames have a name, and why others have none; absent for folded stacks.
+    /// How many frames have a name, and why other frames have none; absent for folded stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) names: Option<NameCoverage>,
     pub(crate) caveats: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Answer {
     pub(crate) quantity: Quantity,
 }
 
-/// What a recording has besides stacks.
+/// The properties of a recording besides its stacks.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct RecordingInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub(crate) struct RecordingInfo {
     pub(crate) event: String,
     pub(crate) span_ns: u64,
     pub(crate) samples: u64,
-    /// The number of samples of the idle thread, which evenkeel leaves out; absent without such samples.
+    /// The number of samples of the idle thread, which evenkeel leaves out; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idle_samples: Option<u64>,
     pub(crate) events: Vec<EventRow>,
@@ -69,7 +69,8 @@ pub(crate) struct CpuRow {
     /// The sampled time of this CPU, divided by the selected time; absent if the weights are not times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sampled_share: Option<f64>,
-    /// The sampled time of this CPU's idle thread, divided by the selected time; absent without such samples. No other field counts it.
+    /// The sampled time of this CPU's idle thread, divided by the selected time; absent if it has no samples.
+    /// No other field counts this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idle_share: Option<f64>,
     pub(crate) top_thread: String,
@@ -136,7 +137,7 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-/// Text: the functions with the most time, and the busiest thread's share of a CPU.
+/// Text with the functions that took the most time, and the busiest thread's share of a CPU.
 fn summary(answer: &Answer) -> Option<String> {
     let top = answer.functions.first().filter(|top| top.own_weight > 0)?;
     let mut words = format!("Most in one function: {}, {}.", short(&top.function), percent(top.own_share));

@@ -1,5 +1,6 @@
-//! Routes the lines of the picture from a queue up to the CPU that serves the queue's interrupt. The lines run in the gaps between cores,
-//! so they cross no caption. If another row of cores is in the way, a line runs around all of them, in the margin.
+//! Routes the lines of the picture from a queue up to the CPU that serves the queue's interrupt.
+//! The lines run in the gaps between cores, so they cross no caption.
+//! If another row of cores is in the way, a line runs around all cores, in the margin.
 
 /// All lengths are in pixels of the picture.
 pub(super) const MARGIN: usize = 16;
@@ -9,14 +10,14 @@ pub(super) const CELL_HEIGHT: usize = 34;
 pub(super) const GAP: usize = 4;
 pub(super) const QUEUE_WIDTH: usize = 116;
 
-/// The cell of a CPU, as far as a line needs it.
+/// The position of a CPU's cell. It has only the values that a line needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub(super) x: usize,
     pub(super) y: usize,
     /// The index of the CPU in its core. Lines to several CPUs of a core run in parallel.
     pub(super) thread: usize,
-    /// The lower end of the row that has the CPU. The next row begins below it.
+    /// The lower end of the row that contains the CPU. The next row begins below it.
     pub(super) floor: usize,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// The beginning of the line's path, and the horizontal position at which it leaves the queues of the device.
+    /// The beginning of the line's path, and the horizontal position at which the line leaves the queues of the device.
     fn begin(self) -> (String, usize) {
         if self.y == self.first_row {
             let middle = self.x + QUEUE_WIDTH / 2;
@@ -57,8 +58,8 @@ impl Queue {
     }
 }
 
-/// The path from a queue to `cell`. `end` is the lower end of all cores. `is_below` says that the queues of another device are in between.
-/// `number` separates lines that run in the margin.
+/// The path from a queue to `cell`. `end` is the lower end of all cores.
+/// `is_below` means that the queues of another device are in between. `number` separates lines that run in the margin.
 pub(super) fn path(queue: Queue, cell: Cell, taken: &[Area], end: usize, is_below: bool, number: usize) -> String {
     let (begin, from_x) = queue.begin();
     let (from_y, side, middle) = (queue.first_row, cell.x + CELL_WIDTH, cell.y + CELL_HEIGHT / 2);
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_line_goes_through_the_gap_beside_its_core() {
-        // The frames of the line's own core and of the next one.
+        // These areas are the frames of the line's own core and of the next core.
         let cores = [96, 156].map(|x| Area { x, y: 96, width: 56, height: 80 });
         assert_eq!(path(queue(300), CELL, &cores, 200, false, 0), "M58 300 C58 250 153 250 153 200 V117 H148");
         let other = Cell { thread: 1, ..CELL };

@@ -1,5 +1,5 @@
-//! Draws the machine: sockets, memory nodes, cores with their threads, caches, and the CPUs that serve the network. Text and SVG are drawn
-//! from the same model.
+//! Draws the machine: sockets, memory nodes, cores with their threads, caches, and the CPUs that serve the network.
+//! The text and the SVG use the same model.
 
 mod lines;
 mod svg;
@@ -18,9 +18,9 @@ pub(crate) use text::draw as text;
 
 /// The elements of the drawing.
 struct Topology<'a> {
-    /// Hypervisor, instance type and processor, as far as they are known.
+    /// Hypervisor, instance type and processor, if known.
     title: String,
-    /// The caches that each core has for itself, such as `L1d 32 KiB, L2 1 MiB`.
+    /// The caches that belong to one core each, such as `L1d 32 KiB, L2 1 MiB`.
     core_caches: String,
     regions: Vec<Region>,
     nics: Vec<NicView<'a>>,
@@ -35,7 +35,7 @@ struct Region {
 
 /// Cores that share a cache.
 struct Domain {
-    /// The cache, such as `L3 25 MiB`. Empty if the cores share no cache, or it is not known.
+    /// The cache, such as `L3 25 MiB`. Empty if the cores share no cache, or if the cache is unknown.
     cache: String,
     cores: Vec<Core>,
 }
@@ -65,10 +65,10 @@ struct Served<'a> {
     by: By<'a>,
 }
 
-/// Which CPU serves an interrupt.
+/// The CPU that serves an interrupt.
 enum By<'a> {
     Cpu(usize),
-    /// One of these CPUs. The kernel does not report which.
+    /// One of these CPUs. The kernel does not report which CPU.
     AnyOf(&'a CpuSet),
     Unknown,
 }
@@ -90,7 +90,8 @@ impl<'a> NicView<'a> {
     fn from_nic(nic: &'a Nic) -> NicView<'a> {
         let by = |irq: &'a Irq| match (irq.effective.known(), irq.affinity.known()) {
             (Some(cpus), _) if cpus.len() == 1 => By::Cpu(cpus.first().unwrap_or_default()),
-            // Kernels before 4.15 report only the requested CPUs. If that is one CPU, it serves the interrupt.
+            // Kernels before 4.15 report only the requested CPUs.
+            // If only one CPU is requested, it serves the interrupt.
             (_, Some(cpus)) if cpus.len() == 1 => By::Cpu(cpus.first().unwrap_or_default()),
             (Some(cpus), _) | (None, Some(cpus)) if !cpus.is_empty() => By::AnyOf(cpus),
             _ => By::Unknown,
@@ -134,7 +135,7 @@ fn title(facts: &Facts) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// The cores by socket and memory node. Within these, cores that share their largest common cache are one domain.
+/// The cores by socket and memory node. In each region, cores that share their largest common cache form one domain.
 fn regions(facts: &Facts, irqs: &BTreeMap<usize, Vec<u32>>) -> Vec<Region> {
     type Key = (Option<i32>, Option<u32>);
     let mut regions: BTreeMap<Key, BTreeMap<(usize, String), Vec<Core>>> = BTreeMap::new();
@@ -193,7 +194,7 @@ fn cache_name(cache: &Cache) -> String {
     format!("L{level}{kind} {size}")
 }
 
-/// The caches of the first CPU's core. All cores of a cloud machine have the same ones.
+/// The caches of the first CPU's core. On a cloud machine, all cores have the same caches.
 fn core_caches(facts: &Facts) -> String {
     let Some(cpu) = facts.cpus.cpus.first() else { return String::new() };
     let siblings = cpu.siblings.known().map_or(1, CpuSet::len);

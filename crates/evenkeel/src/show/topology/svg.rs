@@ -1,5 +1,6 @@
-//! The picture as SVG: one self-contained file, for one CPU up to hundreds. Queues are at the bottom. If there are few queues, a line
-//! connects each to the CPU that serves it. In any case, each CPU lists the interrupts that it serves.
+//! The picture as SVG: one self-contained file, for one CPU up to hundreds. Queues are at the bottom.
+//! If there are few queues, a line connects each queue to the CPU that serves it.
+//! Each CPU always lists the interrupts that it serves.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +11,21 @@ use super::lines::{Area, CELL_HEIGHT, CELL_WIDTH, Cell, GAP, LINE, MARGIN, QUEUE
 use super::{By, Core, Domain, NicView, Region, Topology, letter};
 use crate::show::escape::plain;
 
-/// The width that is reserved for a character, in pixels. Most need a little less.
+/// The width for one character, in pixels. Most characters need a little less.
 const CHAR_WIDTH: usize = 8;
 const CORE_WIDTH: usize = CELL_WIDTH + 3 * GAP;
-/// The maximum number of cores in a row: sixteen are as wide as a page.
+/// The maximum number of cores in a row. Sixteen cores are as wide as a page.
 const CORES_A_ROW: usize = 16;
 const WIDTH_MIN: usize = 640;
-/// The maximum width of the picture. A longer title is cut.
+/// The maximum width of the picture. evenkeel cuts a longer title.
 const WIDTH_MAX: usize = 1024;
-/// The width that is reserved for a character of the title, whose font is larger.
+/// The width for one character of the title, which has a larger font.
 const TITLE_CHAR_WIDTH: usize = 9;
 /// The maximum number of lines. More lines would hide the CPUs behind them.
 const LINES_MAX: usize = 8;
 
-/// The colours of lines and queues, one for each interface: the palette of Okabe and Ito, which colour-blind people can distinguish.
+/// The colours of lines and queues, one for each interface.
+/// They are the palette of Okabe and Ito, which colour-blind people can distinguish.
 const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
 
 const STYLE: &str = "
@@ -36,12 +38,12 @@ text { font: 13px system-ui, sans-serif; fill: #1a1a1a; pointer-events: none }
 .queue { fill: #fff } path { fill: none; stroke-width: 1.5; opacity: .55 }
 ";
 
-/// A picture that is being drawn, and the positions of its CPUs.
+/// A picture under construction, and the positions of its CPUs.
 struct Picture {
     shapes: Vec<Markup>,
-    /// Lines from queues to CPUs. They are drawn after the shapes, which would otherwise hide them.
+    /// Lines from queues to CPUs. They are drawn after the shapes, which would otherwise hide the lines.
     lines: Vec<Markup>,
-    /// Captions are drawn after the lines, which would otherwise run through them.
+    /// Captions. They are drawn after the lines, which would otherwise cross the captions.
     captions: Vec<Markup>,
     cpus: BTreeMap<usize, Cell>,
     /// Areas that lines must avoid: cores, and captions next to cores.
@@ -82,7 +84,7 @@ fn width(topology: &Topology<'_>) -> usize {
     (2 * MARGIN + 3 * GAP + widest).max(WIDTH_MIN).max((2 * MARGIN + title).min(WIDTH_MAX))
 }
 
-/// Divides the domains into rows. Each row has as many as fit.
+/// Divides the domains into rows. Each row has as many domains as fit.
 fn rows(region: &Region) -> Vec<Vec<&Domain>> {
     let mut rows: Vec<Vec<&Domain>> = Vec::new();
     let mut cores = 0;
@@ -109,7 +111,7 @@ impl Picture {
         self.captions.push(words(at, class, text));
     }
 
-    /// Keeps lines away from the caption that begins at this point.
+    /// Reserves the area of the caption that begins at this point, so that no line crosses the caption.
     fn takes(&mut self, (x, y): (usize, usize), text: &str) {
         self.taken.push(Area { x, y, width: text.chars().count() * CHAR_WIDTH, height: LINE });
     }
@@ -239,7 +241,7 @@ impl Picture {
     }
 }
 
-/// A text element. Characters that could control a terminal are replaced, and markup is escaped.
+/// A text element. Replaces characters that could control a terminal, and escapes markup.
 fn words((x, y): (usize, usize), class: &str, text: &str) -> Markup {
     html! { text.(class) x=(x) y=(y) { (plain(text)) } }
 }

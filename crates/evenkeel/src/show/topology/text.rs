@@ -1,4 +1,4 @@
-//! The picture as text: one column for each core, with its threads below each other.
+//! The picture as text: one column for each core, with the core's threads below each other.
 
 use evenkeel_host::Facts;
 
@@ -36,7 +36,7 @@ fn draw_domain(page: &mut Page, domain: &Domain) {
         page.line(DIM, &format!("  {} shared by these", domain.cache));
     }
     let digits = |core: &Core| core.threads.iter().map(|thread| cell(core, thread.cpu).len()).max();
-    // A blank, the number of the CPU, and a mark.
+    // A cell has a blank, the number of the CPU, and a mark.
     let width = domain.cores.iter().filter_map(digits).max().unwrap_or(1) + 1;
     let threads = domain.cores.iter().map(|core| core.threads.len()).max().unwrap_or(0);
     for cores in domain.cores.chunks(((page_width() - MARGIN) / width).max(1)) {
@@ -51,7 +51,7 @@ fn draw_domain(page: &mut Page, domain: &Domain) {
     }
 }
 
-/// The number of a CPU. `*` marks a CPU that serves network interrupts, and parentheses mark one that is offline.
+/// The number of a CPU. `*` marks a CPU that serves network interrupts, and parentheses mark an offline CPU.
 fn cell(core: &Core, cpu: usize) -> String {
     match core.threads.iter().find(|thread| thread.cpu == cpu) {
         Some(thread) if !thread.is_online => format!("({cpu})"),

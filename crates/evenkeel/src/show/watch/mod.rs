@@ -1,4 +1,4 @@
-//! The page of `watch --once`: the host, then a line for each server, and then what is unknown.
+//! The page of `watch --once`: the host, then a line for each server, and then the unknown values.
 
 pub(crate) mod screen;
 pub(crate) mod words;
@@ -10,7 +10,7 @@ use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 use crate::show::units::{bytes, percent};
 use words::{gaps_words, late_ticks, ms_per_s, number, per_s, recorder_words, short_us, value};
 
-/// The maximum number of entries of a list on the page. The JSON answer has all.
+/// The maximum number of entries of a list on the page. The JSON answer has all entries.
 const LISTED_MAX: usize = 3;
 
 pub(crate) fn page(model: &Model) -> String {
@@ -127,7 +127,8 @@ fn host(page: &mut Page, host: &HostModel) {
     row(page, "clock source", &host.clock_source, String::clone);
 }
 
-/// The disks, the busiest first. By name, the many `loop` devices of some systems would hide the disk.
+/// The disks, the busiest first.
+/// If the disks were sorted by name, the many `loop` devices of some systems would hide the busy disk.
 fn busiest(disks: &[DiskModel]) -> Vec<&DiskModel> {
     let mut sorted: Vec<&DiskModel> = disks.iter().collect();
     let busy = |disk: &DiskModel| disk.busy.known().copied().unwrap_or(0.0);

@@ -11,7 +11,7 @@ use crate::show::units::percent;
 /// The maximum number of CPUs that one line lists.
 const CPUS_LISTED: usize = 4;
 
-/// A value as `show` prints it. `?` if it is unknown; the page lists the reasons elsewhere.
+/// A value as `show` prints it. An unknown value is `?`; the page lists the reasons elsewhere.
 pub(crate) fn value<T>(measured: &Measured<T>, show: impl FnOnce(&T) -> String) -> String {
     measured.known().map_or_else(|| "?".to_owned(), show)
 }
@@ -31,7 +31,7 @@ pub(crate) fn per_s(rate: f64) -> String {
     format!("{}/s", number(rate))
 }
 
-/// A share of the time, in seconds per second, as milliseconds per second.
+/// A share of the time, in seconds per second, as text in milliseconds per second.
 pub(crate) fn ms_per_s(share: f64) -> String {
     format!("{} ms/s", number(share * 1e3))
 }

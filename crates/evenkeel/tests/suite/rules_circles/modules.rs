@@ -1,4 +1,4 @@
-//! Reads the modules of a crate from its sources, and finds which file needs which.
+//! Reads the modules of a crate from its sources, and finds the files that each file needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use syn::visit::{self, Visit};
 /// The names on a module's path, from the crate's root.
 type Names = Vec<String>;
 
-/// What a name in a module stands for.
+/// The meaning of a name in a module.
 #[derive(Debug, Clone)]
 enum Name {
     /// An item that the module defines.
@@ -21,7 +21,7 @@ enum Name {
 /// What a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
-    /// An item. This file defines it.
+    /// An item, and the file that defines it.
     Item(PathBuf),
     /// A module of the crate.
     Module(Names),
@@ -31,9 +31,9 @@ enum Target {
 struct Module {
     file: PathBuf,
     names: BTreeMap<String, Vec<Name>>,
-    /// Modules from which all names are imported.
+    /// Modules that are imported with `*`.
     globs: Vec<Names>,
-    /// The paths in the code, except those that are only re-exported.
+    /// The paths in the code, except paths that are only re-exported.
     paths: BTreeSet<Names>,
 }
 
@@ -41,7 +41,7 @@ struct Module {
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     modules: BTreeMap<Names, Module>,
-    /// For each macro, the files that define it. A macro is found by its place in the text.
+    /// The files that define each macro. A macro is visible from its place in the text.
     macros: BTreeMap<String, BTreeSet<PathBuf>>,
     /// The methods: module and path of the type, name of the function, and file.
     functions: Vec<(Names, Names, String, PathBuf)>,
@@ -54,15 +54,15 @@ struct Reader<'a> {
     into: &'a mut Modules,
     at: Names,
     file: PathBuf,
-    /// The type of the `impl` that is being read; none outside of an `impl`.
+    /// The type of the current `impl`; `None` outside of an `impl`.
     own: Option<Names>,
-    /// Modules in other files: the names of each, and its file if the declaration names one.
+    /// Modules in other files: the name of each module, and its file if the declaration names one.
     children: Vec<(Names, Option<PathBuf>)>,
     /// Names within macros that define items. Such a name is a module if a file with that name exists.
     maybe_children: Vec<Names>,
 }
 
-/// Whether these attributes limit code to tests.
+/// Whether these attributes restrict code to tests.
 fn is_test(attributes: &[syn::Attribute]) -> bool {
     let is_test_only = |condition: &syn::Meta| match condition {
         syn::Meta::Path(path) => path.is_ident("test"),
@@ -112,7 +112,7 @@ fn defined(item: &syn::Item) -> Option<&syn::Ident> {
     }
 }
 
-/// The file that `#[path = "…"]` names; none without this attribute.
+/// The file that `#[path = "…"]` names; `None` without this attribute.
 fn named_file(attributes: &[syn::Attribute]) -> Option<String> {
     attributes.iter().filter(|attribute| attribute.path().is_ident("path")).find_map(|attribute| {
         let syn::Meta::NameValue(pair) = &attribute.meta else { return None };
@@ -129,7 +129,7 @@ impl Reader<'_> {
             .or_insert_with(|| Module { file: self.file.clone(), ..Module::default() })
     }
 
-    /// Stores what a `use` line imports, and under which names.
+    /// Stores the imports of a `use` line, and their names in this module.
     fn imports(&mut self, tree: &syn::UseTree, before: &Names, is_passed_on: bool) {
         let with = |name: &syn::Ident| before.iter().cloned().chain([name.to_string()]).collect::<Names>();
         let (path, name) = match tree {
@@ -152,7 +152,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Stores the paths among the tokens of a macro. Single names are stored too, because the macro may call functions with these names.
+    /// Stores the paths among the tokens of a macro.
+    /// Also stores single names, because the macro may call functions with these names.
     fn tokens(&mut self, tokens: TokenStream) {
         let (mut path, mut colons, mut is_field) = (Names::new(), 0, false);
         for token in tokens {
@@ -274,7 +275,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
-        // A path in a string, as in serde's `with = "super::as_list"`.
+        // An attribute may contain a path in a string, as in serde's `with = "super::as_list"`.
         let syn::Meta::List(list) = &attribute.meta else { return };
         for token in list.tokens.clone() {
             let text = token.to_string();
@@ -340,7 +341,7 @@ impl Modules {
         modules
     }
 
-    /// The targets of a path in this module. Empty if the path leads out of the crate.
+    /// The targets of a path in this module. Empty if the path leads to another crate.
     fn resolve(&self, from: &Names, path: &[String], asked: &mut BTreeSet<(Names, String)>) -> BTreeSet<Target> {
         let mut at = from.clone();
         let mut rest = path;
@@ -365,8 +366,8 @@ impl Modules {
                 match target {
                     Target::Module(at) => match self.look_up(&at, name, asked) {
                         Some(targets) => next.extend(targets),
-                        // Nothing else in the sources shows an item that a macro defines. A single first name is another crate, or a local
-                        // name.
+                        // Nothing else in the sources shows an item that a macro defines.
+                        // A path with a single name means another crate, or a local name.
                         None if step > 0 || is_written_out => {
                             next.extend(self.modules.get(&at).map(|module| Target::Item(module.file.clone())));
                         }
@@ -384,7 +385,7 @@ impl Modules {
         found
     }
 
-    /// What a name in a module stands for; none if the module does not have the name.
+    /// The meaning of a name in a module; `None` if the module does not have the name.
     fn look_up(&self, at: &Names, name: &str, asked: &mut BTreeSet<(Names, String)>) -> Option<BTreeSet<Target>> {
         let module = self.modules.get(at)?;
         let mut targets = BTreeSet::new();
@@ -419,7 +420,7 @@ impl Modules {
         is_known.then_some(targets)
     }
 
-    /// For each file, the files that it needs.
+    /// The files that each file needs.
     pub(super) fn graph(&self) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
         let mut graph: BTreeMap<PathBuf, BTreeSet<PathBuf>> = BTreeMap::new();
         for (at, module) in &self.modules {

@@ -1,4 +1,5 @@
-//! The machine's traits on its card. They are enough to distinguish two kinds of machines, but do not identify this machine.
+//! The machine's traits on its card.
+//! They are enough to distinguish two kinds of machines, but do not identify this machine.
 
 use std::fmt::Display;
 
@@ -48,8 +49,8 @@ fn name(value: impl serde::Serialize) -> String {
 }
 
 fn fact_trait<T: Display>(name: &str, fact: &Fact<T>) -> Trait {
-    // A card must fit on one page, so it does not explain unknown values. `inspect` does.
+    // A card must fit on one page, so it does not explain unknown values. `inspect` explains them.
     let value = fact.known().map_or_else(|| "unknown".to_owned(), T::to_string);
-    // The firmware chooses this name, and a card limits the length of its texts.
+    // The firmware chooses this name, so limit its length to the limit of a card's texts.
     Trait { name: name.to_owned(), value: value.chars().take(200).collect() }
 }

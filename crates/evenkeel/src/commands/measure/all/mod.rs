@@ -1,5 +1,5 @@
-//! `evenkeel measure all`: makes the machine's card. Every meter runs briefly in each of several rounds. If the machine changes over
-//! minutes, every number then has a larger range, instead of one number being higher than another.
+//! `evenkeel measure all`: creates the machine's card. Every meter runs briefly in each of several rounds.
+//! If the machine changes over minutes, this affects all numbers alike: each number gets a larger range.
 
 mod host;
 
@@ -22,8 +22,9 @@ use crate::show::{card as page, json};
 
 /// Make the machine's card: the main numbers of all meters on one page, in about two minutes
 ///
-/// Each meter runs briefly in each of five rounds (three with --quick). The card shows the median and the range of the rounds, next to
-/// published figures of other machines. It changes nothing on the machine. If a meter fails, the card shows the reason.
+/// Each meter runs briefly in each of five rounds (three with --quick).
+/// The card shows the median and the range of the rounds, next to published figures of other machines.
+/// It changes nothing on the machine. If a meter fails, the card shows the reason.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel measure all --output card.json
@@ -41,7 +42,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
-    // If the file can't be written, fail now, and not after two minutes of measuring.
+    // Fail now if the file can't be written, not after two minutes of measuring.
     args.output.as_deref().map_or(Ok(()), refuse_unwritable)?;
     let root = if args.metadata { Root::live_with_metadata() } else { Root::live() };
     let facts = Facts::probe(&root);
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     context.answer("The machine's card", &card, |card| page::blocks(card, &findings, busy(context.others())))
 }
 
-/// The findings, those that need attention first.
+/// The findings, with those that need attention first.
 fn findings(card: &Card, others: Option<f64>) -> Vec<(&'static str, Finding)> {
     let of = |meter: &Listed| {
         let turn = meter.card?;
@@ -68,7 +69,7 @@ fn findings(card: &Card, others: Option<f64>) -> Vec<(&'static str, Finding)> {
     findings
 }
 
-/// Runs all rounds. A meter that failed is not run again.
+/// Runs all rounds. Does not run a failed meter again.
 fn card(turns: &[(&str, CardTurn)], pace: Pace, host: Vec<evenkeel_measure::card::Trait>, watch: &Watch<'_>) -> Card {
     let start_ns = time::monotonic_ns();
     let mut said: Vec<Vec<Vec<CardLine>>> = turns.iter().map(|_| Vec::new()).collect();
@@ -86,7 +87,8 @@ fn card(turns: &[(&str, CardTurn)], pace: Pace, host: Vec<evenkeel_measure::card
                 continue;
             }
             match watch.part(from, to, |part| (turn.run)(pace, part)) {
-                // Ignore the numbers of a meter that was interrupted: they are not comparable with those of complete runs.
+                // Ignore the numbers of an interrupted meter,
+                // because they are not comparable with the numbers of complete runs.
                 Ok(_) if watch.stopped() => interrupted = true,
                 Ok(lines) => said.push(lines),
                 Err(error) => *failed = Some(error.to_string()),
@@ -165,7 +167,7 @@ mod tests {
             findings(&card, others).into_iter().map(|(meter, finding)| (meter, finding.grade)).collect::<Vec<_>>()
         };
         assert_eq!(of(None), [("disk", Grade::Poor), ("imbalance", Grade::Fair), ("clock", Grade::Good)]);
-        // Imbalance keeps its grade, because the use of CPUs by other programs is what it measures.
+        // Imbalance keeps its grade, because it measures how other programs use the CPUs.
         assert_eq!(of(Some(0.5)), [("imbalance", Grade::Fair), ("disk", Grade::Unknown), ("clock", Grade::Good)]);
     }
 

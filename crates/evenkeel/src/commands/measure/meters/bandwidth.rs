@@ -20,8 +20,10 @@ const UNKNOWN: &str = "unknown";
 
 /// Measure TCP and UDP bandwidth in either direction, counted at the receiver
 ///
-/// Without ADDRESS the meter starts a server here and streams over loopback between two CPUs. Between two hosts, run `measure bandwidth
-/// --serve 0.0.0.0:7007` on one and `measure bandwidth HOST:7007` on the other. With `--reverse` the server sends.
+/// Without ADDRESS the meter starts a server here and streams over loopback between two CPUs.
+/// Between two hosts,
+/// run `measure bandwidth --serve 0.0.0.0:7007` on one and `measure bandwidth HOST:7007` on the other.
+/// With `--reverse` the server sends.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel measure bandwidth
@@ -31,7 +33,7 @@ pub(crate) struct Args {
     /// The server, as HOST:PORT
     #[arg(value_name = "ADDRESS", conflicts_with = "serve")]
     to: Option<String>,
-    /// Be the server at HOST:PORT, for TCP and UDP. It limits time and streams
+    /// Run the server at HOST:PORT, for TCP and UDP. The server limits time and streams
     #[arg(long, value_name = "ADDRESS")]
     serve: Option<String>,
     /// Duration of the streams, or of the server [default: 5, as server 600]
@@ -43,7 +45,7 @@ pub(crate) struct Args {
     /// Send from the server to here, for at most 60 seconds
     #[arg(short = 'R', long, conflicts_with = "serve")]
     reverse: bool,
-    /// Limit of UDP that the server sends with --reverse, in Mbit/s. 0 sends nothing, also over TCP
+    /// Maximum UDP rate that the server sends with --reverse, in Mbit/s. With 0 it sends nothing, also over TCP
     #[arg(long, value_name = "MBIT", default_value_t = 1000, requires = "serve")]
     reverse_max: u32,
     /// Concurrent streams, one thread each
@@ -132,7 +134,7 @@ fn through(between: Between, bits_per_s: Option<f64>, lost: Option<f64>) -> Find
     }
 }
 
-/// The report of the measuring side, or of the server.
+/// The report of the client, or of the server.
 #[derive(Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Answer {

@@ -15,10 +15,9 @@ use crate::view::Block;
 
 /// Measure the cost of reading the time, whether it enters the kernel, and whether the CPUs' clocks agree
 ///
-/// The cycle counter times batches of calls, and the kinds of calls alternate. To see whether a call enters the kernel,
-/// the meter makes it in a thread whose seccomp filter forbids that system call. --each-source switches the machine to
-/// every available clock source, and
-/// restores the original one.
+/// The cycle counter times batches of calls, and the kinds of calls alternate.
+/// To detect whether a call enters the kernel, the meter makes it under a seccomp filter that forbids
+/// that system call. --each-source switches the machine to every available clock source, and restores the original one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel measure clock
@@ -27,7 +26,8 @@ pub(crate) struct Args {
     /// Number of calls of each kind
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000))]
     calls: u64,
-    /// Measure every available clock source. Switches the whole machine to each and restores the original; needs root
+    /// Measure every available clock source.
+    /// Switches the whole machine to each source and restores the original; needs root
     #[arg(long)]
     each_source: bool,
     /// Compare the clocks of up to N CPUs with the clock of the first CPU
@@ -93,7 +93,7 @@ impl Meter for Args {
             blocks.push(Block::Warning(format!("not measured: {}: {}", skipped.what, skipped.why)));
         }
         blocks.extend(across(&report.across));
-        // The page shows the histograms of `clock_gettime`. Those of the other calls are only in the JSON answer.
+        // The page shows the histograms of `clock_gettime`. Only the JSON answer has the histograms of other calls.
         let asked =
             report.sources.iter().flat_map(|source| &source.costs).filter(|samples| call(samples) == "clock_gettime");
         blocks.extend(asked.cloned().map(Block::Histogram));
@@ -209,7 +209,7 @@ fn across(across: &Across) -> Vec<Block> {
     blocks
 }
 
-/// Every value for `clock_gettime` and `gettimeofday`, and only the median for other calls.
+/// Lines with every value of `clock_gettime` and `gettimeofday`, and with only the median of other calls.
 fn lines(report: &Report) -> Vec<CardLine> {
     let costs = report.sources.first().map(|source| source.costs.as_slice()).unwrap_or_default();
     let mut lines = Vec::new();

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Bytes per write
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     block: u32,
-    /// Limit of the duration of each of the two ways, in milliseconds
+    /// Maximum duration of each of the two write methods, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = crate::times::whole_ms(10..=60_000))]
     each: u64,
 }

@@ -13,15 +13,15 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::units::{quantity, real_quantity};
 use crate::view::Block;
 
-/// The maximum number of CPUs on the page. The JSON answer has all.
+/// The maximum number of CPUs on the page. The JSON answer has all CPUs.
 const ROWS_MAX: usize = 64;
-/// The time for all CPUs together, so that the meter takes the same time on large and small machines.
+/// The total time for all CPUs, so that the meter takes the same time on large and small machines.
 const ALONE_NS: u64 = 1_000_000_000;
 
 /// Measure each CPU's clock: alone, with all CPUs busy, with a busy sibling, and after vector instructions
 ///
-/// The meter times a chain of instructions of known length, because most guests can't read the processor's counters. It also reads the
-/// counters if it may.
+/// The meter times a chain of instructions of known length, because most guests can't read the processor's counters.
+/// If it is allowed to, it also reads the counters.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel measure frequency

@@ -17,18 +17,20 @@ use crate::show::finding::{A_TICK, Finding, Grade};
 use crate::show::units::{part, percent, percent_to, quantity, real_quantity};
 use crate::view::{Block, Timeline};
 
-/// The maximum number of threads and of interrupts that the page shows for each CPU. The JSON answer has all.
+/// The maximum number of threads and of interrupts on the page for each CPU. The JSON answer has all.
 const SHOWN: usize = 5;
-/// The maximum number of CPUs that the page shows: those with the most missing time. The JSON answer has all.
+/// The maximum number of CPUs on the page.
+/// The page shows the CPUs with the most missing time; the JSON answer has all CPUs.
 const CPUS_SHOWN: usize = 8;
 /// The text below the table of samples.
 const WHAT_SAMPLES_SAY: &str = "Missing: the share of the time in which a thread that wakes does not get the CPU, with its 95 % interval. Windows in \
                                 which the probe could not run count as missing.";
 
-/// Measure the time that is missing on each CPU, and who took it
+/// Measure the time that is missing on each CPU, and find out who took it
 ///
-/// A thread on each CPU spins and records each interval in which it did not run. It needs no privileges; as root it also reports which
-/// thread ran instead. It uses all of each CPU. On a host with players, use --sample.
+/// A thread on each CPU spins and records each interval in which it did not run.
+/// The meter needs no privileges; as root it also reports which thread ran instead. It uses all of each CPU.
+/// On a host with players, use --sample.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sudo evenkeel measure gaps
@@ -44,11 +46,11 @@ pub(crate) struct Args {
     /// Watch one CPU after another, each for its share of the time
     #[arg(long)]
     one_at_a_time: bool,
-    /// The shortest gap that counts, in microseconds
+    /// The length of the shortest recorded gap, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1.0, value_parser = least_us)]
     min_us: f64,
-    /// For production hosts: watch windows of 0.1 ms at random times, with less than 1 % of one CPU in all. Reports the missing share of
-    /// the time with a 95 % interval
+    /// For production hosts: watch windows of 0.1 ms at random times, with less than 1 % of one CPU in total.
+    /// Reports the missing share of the time with a 95 % interval
     #[arg(long, conflicts_with = "fifo")]
     sample: bool,
     /// Spin at real-time priority. Starves ordinary threads for up to 95 % of the time; needs privileges
@@ -135,7 +137,7 @@ impl Meter for Args {
             let share = percent(part(sum.total_ns, report.all.total_ns));
             [(*cause).to_owned(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns), share]
         });
-        // Each sample counts only the part of a gap inside its window. The whole gap may be longer.
+        // Each sample counts only the part of a gap inside the sample's window. The whole gap may be longer.
         let (total, longest) = match report.mode {
             Mode::Sample => ("in the windows", "longest gap, whole"),
             Mode::Spin => ("total", "longest"),
@@ -161,15 +163,15 @@ impl Meter for Args {
     }
 }
 
-/// The finding from shares of the time of all CPUs, and from the longest gap. `measure quantum` looks for slots if the share is 2 % or
-/// more.
+/// Derives the finding from shares of the time of all CPUs, and from the longest gap.
+/// `measure quantum` looks for slots if the share is 2 % or more.
 fn lost(outside: f64, preempted: f64, longest_ns: f64) -> Finding {
     let longest = real_quantity(longest_ns, Unit::Ns);
     let (by_host, by_threads) = (percent_to(2, outside), percent_to(2, preempted));
     let says = format!(
         "the hypervisor took {by_host} of the CPUs' time and other threads took {by_threads}; the longest gap was {longest}, and {A_TICK}"
     );
-    // While another thread has the CPU, the meter can't measure what the hypervisor takes.
+    // While another thread has the CPU, the meter can't measure the time that the hypervisor takes.
     let grade = if preempted > 0.5 { Grade::Unknown } else { Grade::of_low(outside, 0.001, 0.02) };
     Finding::new(grade, says)
 }
@@ -507,7 +509,7 @@ mod tests {
         };
         let grade = |low, high, hidden| sampled(sample(share(low, low, high), hidden)).grade;
         assert_eq!([grade(0.0, 0.009, 0.0), grade(0.03, 0.2, 0.0)], [Grade::Good, Grade::Poor]);
-        // There are too few windows, or other threads used the CPU in too many of them.
+        // Either the meter took too few windows, or other threads used the CPU in too many windows.
         assert_eq!([grade(0.0, 0.2, 0.0), grade(0.0, 0.009, 0.7)], [Grade::Unknown; 2]);
     }
 

@@ -12,7 +12,7 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::units::{part, percent_to, quantity};
 use crate::view::Block;
 
-/// The maximum number of CPUs on the page: the busiest ones. The JSON answer has all.
+/// The maximum number of CPUs on the page. The page shows the busiest CPUs; the JSON answer has all CPUs.
 const ROWS_MAX: usize = 32;
 
 /// Find full CPUs while others idle, with the threads and interrupts that fill them
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Duration, such as 5 or 90s
     #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = crate::times::whole_seconds(1..=86_400))]
     seconds: u64,
-    /// Length of the intervals that are judged separately, in milliseconds
+    /// Length of the intervals that the meter judges separately, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = crate::times::whole_ms(100..=60_000))]
     part: u64,
 }
@@ -126,7 +126,7 @@ fn table(picture: &Picture) -> Vec<Block> {
     blocks
 }
 
-/// The threads and interrupts of the full CPUs. If none is full, those of the busiest CPU.
+/// The threads and interrupts of the full CPUs, or of the busiest CPU if no CPU is full.
 fn causes(picture: &Picture) -> Vec<Block> {
     let busiest = picture.cpus.iter().max_by(|one, other| one.busy_share.total_cmp(&other.busy_share));
     let full = picture.cpus.iter().filter(|cpu| picture.full_cpus.contains(&cpu.cpu)).take(8);

@@ -14,9 +14,10 @@ use crate::view::Block;
 
 /// Measure memory latency and bandwidth, by working set, page size and NUMA node
 ///
-/// Latency: a chain of pointers in random order through every cache line of a working set, with small and huge pages. Bandwidth: reading,
-/// writing and copying by one thread and by all CPUs. Allocation: threads that allocate and free, with their page faults. The meter uses at
-/// most half of the available memory and changes no setting.
+/// Latency: a chain of pointers in random order through every cache line of a working set, with small and huge pages.
+/// Bandwidth: reading, writing and copying by one thread and by all CPUs.
+/// Allocation: threads that allocate and free, with their page faults.
+/// The meter uses at most half of the available memory and changes no setting.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel measure memory
@@ -64,7 +65,7 @@ impl Meter for Args {
         let ns = p50.map(|value| if set.small.unit == Unit::Ps { value / 1e3 } else { value });
         let finding = load(ns, set.working_set_bytes as u64);
         let last_cache = report.caches.last().map_or(0, |cache| cache.size_bytes);
-        // If the cache may hold the working set, a good result says nothing: every machine is fast then.
+        // If the working set may fit into the cache, a good result proves nothing, because every machine is fast then.
         let cached = (set.working_set_bytes as u64) < 2 * last_cache && finding.grade == Grade::Good;
         Some(if cached {
             Finding::unknown(format!("{}, but the last cache may hold it", finding.says))
@@ -174,13 +175,13 @@ fn quantile_text(samples: &Samples, pick: impl Fn(&evenkeel_stats::Summary) -> u
     samples.histogram.summary().map_or("none".to_owned(), |summary| quantity(pick(&summary), samples.unit))
 }
 
-/// The working sets with a line on the card: one that fits into the first-level cache, one that fits into the caches that only one core
-/// uses, and one that is larger than these.
+/// The working sets with a line on the card. One fits into the first-level cache.
+/// One fits into the caches that only one core uses. One is larger than these caches.
 const WORKING_SETS_KIB: [usize; 3] = [16, 512, 65_536];
 
 fn median(id: String, title: String, better: Better, samples: &Samples) -> Option<CardLine> {
     let summary = samples.histogram.summary()?;
-    // A histogram can't store 0: it stores a 0 as 1, and counts it separately.
+    // A histogram can't store 0. It stores 1 instead, and counts the zeros separately.
     let is_none = samples.histogram.clamped() * 2 > summary.count && summary.p50 <= 1;
     Some(line(id, title, samples.unit, better, if is_none { 0.0 } else { summary.p50 as f64 }))
 }

@@ -1,4 +1,4 @@
-//! The meters: one file each, and one line each in `meters!`.
+//! The meters. Each meter has one file, and one line in `meters!`.
 
 use super::card::CardTurn;
 use super::context::Context;
@@ -25,7 +25,7 @@ pub(super) struct Listed {
     pub(super) needs_idle: bool,
 }
 
-/// The subcommands, and the meters that the card is made of.
+/// Defines the subcommands, and the meters on the card.
 macro_rules! meters {
     ($($name:ident => $module:ident),* $(,)?) => {
         #[derive(Debug, clap::Subcommand)]
@@ -49,7 +49,7 @@ macro_rules! meters {
     };
 }
 
-// In the order of `--help` and of the card: time first, then network, memory, and counters.
+// The order of `--help` and of the card: time first, then network, memory, and counters.
 meters! {
     Clock => clock,
     Wake => wake,

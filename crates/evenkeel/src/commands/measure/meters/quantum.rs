@@ -16,14 +16,16 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::units::percent;
 use crate::view::Block;
 
-/// The maximum number of CPUs whose histogram the page shows.
+/// The maximum number of CPUs with a histogram on the page.
 const HISTOGRAMS: usize = 8;
 
 /// Detect whether the hypervisor runs CPUs in time slots, with period, share and phase
 ///
-/// A thread spins on each CPU in short bursts and records the gaps in which it did not run. The meter looks for a period in the gaps. The
-/// answer is none, fixed slot, token bucket (a CPU limit of this process's control group) or irregular. As root it uses a real-time thread,
-/// which ordinary threads can't preempt. Otherwise it uses marks of the kernel to exclude gaps that other threads caused.
+/// A thread spins on each CPU in short bursts and records the gaps in which it did not run.
+/// The meter looks for a period in the gaps.
+/// The answer is none, fixed slot, token bucket (a CPU limit of this process's control group) or irregular.
+/// As root, the meter uses a real-time thread, which ordinary threads can't preempt.
+/// Otherwise it uses kernel marks to exclude gaps that other threads caused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sudo evenkeel measure quantum
@@ -38,13 +40,13 @@ pub(crate) struct Args {
     /// Ignore gaps shorter than this, in microseconds
     #[arg(long, value_name = "US", default_value_t = 100, value_parser = crate::times::whole_us(20..=10_000))]
     threshold_us: u64,
-    /// Gaps that count. `all` includes gaps by other threads of this machine
+    /// The gaps that count. `all` includes gaps that other threads of this machine caused
     #[arg(long, value_enum, default_value_t)]
     count: Counted,
     /// Scheduling class of the spinning thread. `auto`: real-time if allowed and no CPU limit is set
     #[arg(long, value_enum, default_value_t)]
     class: Classes,
-    /// Measure all CPUs at once, so their phases are comparable. The machine responds slowly meanwhile
+    /// Measure all CPUs at once, so their phases are comparable. The machine responds slowly during the measurement
     #[arg(long)]
     together: bool,
     /// Method to find the period. `threshold-baseline` takes the first gap over 1 ms within 50 ms, for comparison
@@ -114,7 +116,7 @@ impl Meter for Args {
             blocks.push(Block::row("CPU limit", words));
         }
         blocks.extend(alike(&report.cpus));
-        // Show only the CPUs with the most missing time, because a large machine would have hundreds of histograms.
+        // Show only the CPUs with the most missing time. A large machine would have hundreds of histograms.
         let mut shown: Vec<&Cpu> = report.cpus.iter().filter(|cpu| !cpu.gaps.is_empty()).collect();
         let missing = |cpu: &Cpu| cpu.seen.map_or(0.0, |seen| seen.lost_share);
         shown.sort_by(|one, other| missing(other).total_cmp(&missing(one)));
@@ -136,7 +138,8 @@ impl Meter for Args {
     }
 }
 
-/// The finding from the shares of CPUs with slots and with irregular gaps, and from the smallest share of a period in which a CPU runs.
+/// Derives the finding from the shares of CPUs with slots and with irregular gaps,
+/// and from the smallest share of a period in which a CPU runs.
 fn slots_left(slots: Option<f64>, irregular: Option<f64>, share: Option<f64>) -> Finding {
     let comparison = "compared with 10 of 10 ms on older Azure hosts and 4 of 10 ms on newer ones (El Mansouri)";
     let ran = share.map_or_else(|| "an unknown part".to_owned(), percent);
@@ -157,7 +160,8 @@ fn slots_left(slots: Option<f64>, irregular: Option<f64>, share: Option<f64>) ->
     }
 }
 
-/// The smallest share of the time in which a CPU runs. A CPU without a period has the share 1. A CPU with irregular gaps has none.
+/// The smallest share of the time in which a CPU runs. A CPU without a period has the share 1.
+/// A CPU with irregular gaps has no share.
 fn least_share(report: &Report) -> Option<f64> {
     let share = |cpu: &Cpu| if cpu.model == Some(Model::None) { Some(1.0) } else { cpu.share };
     report.cpus.iter().filter_map(share).min_by(f64::total_cmp)

@@ -15,17 +15,17 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::units::{bytes, part, percent, quantity, real_quantity};
 use crate::view::{Block, Timeline};
 
-/// The maximum number of CPUs on the page: those that lost the most time.
+/// The maximum number of CPUs on the page. The page shows the CPUs that lost the most time.
 const CPUS_SHOWN: usize = 16;
 /// If a timeline has fewer readings than this number of columns, the page shows each reading as a point.
 const COLUMNS: u64 = 144;
-/// If fewer than this share of the time was counted for a CPU, it was offline for a while, or the machine paused.
+/// If the kernel counted less than this share of a CPU's time, the CPU was offline for a while, or the machine paused.
 const COUNTED_MIN: f64 = 0.9;
 
 /// Report the kernel's counters as rates: steal, pressure, throttling, faults, switches
 ///
-/// Covers the machine, a control group and a process. The meter traces nothing: it reads /proc and the files of control groups at regular
-/// intervals.
+/// Covers the machine, a control group and a process.
+/// The meter traces nothing: it reads /proc and the files of control groups at regular intervals.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel measure rates
@@ -34,7 +34,8 @@ pub(crate) struct Args {
     /// Also read this process and its control group
     #[arg(long, value_name = "PID", conflicts_with = "cgroup", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Also read this control group, by its name in /proc/PID/cgroup or its directory [default: that of the process, or of evenkeel]
+    /// Also read this control group, by its name in /proc/PID/cgroup or its directory [default:
+    /// the group of the process, or of evenkeel]
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
     /// Duration
@@ -43,7 +44,8 @@ pub(crate) struct Args {
     /// Interval between readings in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = crate::times::whole_ms(50..=3_600_000))]
     every: u64,
-    /// Clear the referenced bits of the process first, to count the pages that it uses meanwhile. Slows its next use of each page slightly
+    /// Clear the referenced bits of the process first, to count the pages that it uses.
+    /// This slows its next use of each page slightly
     #[arg(long, requires = "pid")]
     clear_referenced: bool,
 }
@@ -93,7 +95,7 @@ impl Meter for Args {
             .into_iter()
             .flatten()
             .filter_map(|level| Some((*level.throttled_periods.known()?, *level.periods.known()?)));
-        // If several limits apply, the one with the most throttled periods decides.
+        // If several limits apply, use the one with the most throttled periods.
         let stopped = stopped.filter(|(_, periods)| *periods > 0).max_by_key(|(throttled, _)| *throttled);
         Some(match stopped {
             Some((throttled, periods)) if throttled > 0 => {
@@ -356,7 +358,7 @@ fn spread(spread: &[Spread], elapsed_ns: u64) -> Vec<Block> {
     }
     let table = Block::table(["rate", "min", "p10", "p50", "p90", "max", ""], rows);
     let mut blocks = vec![Block::heading("Rates over time"), table];
-    // A rate that was always 0 needs no histogram: the table already shows it.
+    // A rate that was always 0 needs no histogram, because the table already shows it.
     for spread in spread.iter().filter(|spread| spread.zeros < spread.count) {
         blocks.push(Block::Histogram(spread.samples.clone()));
         let title = format!("{} over time, highest in each column", title(spread));
@@ -370,7 +372,7 @@ fn spread(spread: &[Spread], elapsed_ns: u64) -> Vec<Block> {
     blocks
 }
 
-/// The points of a timeline. If there are few readings, each gets several points, so that the line has no breaks.
+/// The points of a timeline. With few readings, each reading gets several points, so that the line has no breaks.
 fn points(spread: &Spread) -> Vec<(u64, u64)> {
     let stretches = spread.timeline.iter();
     let several = COLUMNS.div_ceil(spread.timeline.len().max(1) as u64);
@@ -393,7 +395,7 @@ fn per_second(rate: &Measured<f64>) -> String {
     or_unknown(rate, |rate| real_quantity(*rate, Unit::PerS))
 }
 
-/// The lines of the card. An unknown value has no line.
+/// The lines of the card. The card has no line for an unknown value.
 fn lines(report: &Report) -> Vec<CardLine> {
     let system = &report.rates.system;
     let rate =

@@ -31,10 +31,12 @@ const RECORDING_BYTES_MAX: u64 = 256 << 20;
 
 /// Find the tick of a running server: its rate, the lateness and duration of ticks, and who interrupts them
 ///
-/// Reads the kernel's records of when the server's threads got a CPU. The server needs no symbols and is not stopped. The meter searches
-/// all threads for loops; the tick is the loop with most of the server's work. If two loops may be the tick, or the only one may be a poll
-/// for packets, the page lists them. Choose one with --tick, --tick-thread or --tick-function. You need root for --tick-function, for
-/// servers of other users, and if kernel.perf_event_paranoid forbids it.
+/// Reads the kernel's records of when the server's threads got a CPU.
+/// The server needs no symbols, and the meter does not stop it.
+/// The meter searches all threads for loops; the tick is the loop with most of the server's work.
+/// The page lists the loops if two of them may be the tick, or if the only loop may be a poll for packets.
+/// Choose one with --tick, --tick-thread or --tick-function.
+/// You need root for --tick-function, for servers of other users, and if kernel.perf_event_paranoid forbids it.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("whose").args(["pid", "recording"]).required(true))]
 #[command(after_help = "Examples:
@@ -45,17 +47,17 @@ pub(crate) struct Args {
     /// The process of the server; separate several with commas
     #[arg(long, value_name = "PID,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pid: Vec<u32>,
-    /// Read a recording by --save instead of measuring
+    /// Read a recording of --save instead of measuring
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "save"])]
     recording: Option<PathBuf>,
-    /// The tick rate in Hz, if you know it. Selects the loop with the nearest rate
+    /// The tick rate in Hz, if you know it. The meter takes the loop with the nearest rate
     #[arg(long, value_name = "HZ", value_parser = rate)]
     tick: Option<f64>,
     /// Consider only threads of this name
     #[arg(long, value_name = "NAME", alias = "thread")]
     tick_thread: Option<String>,
-    /// The function that the server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL of a loaded file. A tick begins there and
-    /// lasts until the thread waits. Each entry costs the server a few microseconds
+    /// The function that the server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL of a loaded file.
+    /// A tick begins at this function and lasts until the thread waits. Each entry costs the server a few microseconds
     #[arg(long, value_name = "SYMBOL", conflicts_with_all = ["tick", "tick_thread"], value_parser = tick_function::parse)]
     tick_function: Option<TickFunction>,
     /// Duration
@@ -122,7 +124,7 @@ impl Meter for Args {
     }
 }
 
-/// The finding on lateness: a tick that ends after the next one is due delays that one.
+/// The finding on lateness. A tick that ends after the next tick is due delays that next tick.
 fn on_time(ticks: &Ticks) -> Finding {
     let known = ticks.due != Due::Unknown;
     let samples = if known { &ticks.due_to_done_ns } else { &ticks.work_ns };
@@ -130,14 +132,14 @@ fn on_time(ticks: &Ticks) -> Finding {
     let period_ns = 1e9 / ticks.tick_hz;
     let (took, next) = (quantity(p99, Unit::Ns), real_quantity(period_ns, Unit::Ns));
     let says = if known {
-        format!("a tick is done {took} after it was due (p99); the next one is due after {next}")
+        format!("a tick ends {took} after it was due (p99); the next tick is due after {next}")
     } else {
-        format!("a tick works for {took} (p99); the next one begins after {next}")
+        format!("a tick works for {took} (p99); the next tick begins after {next}")
     };
     Finding::new(Grade::of_low(p99 as f64, period_ns / 2.0, period_ns), says)
 }
 
-/// Parses a tick rate. It must be in the range that the meter can find.
+/// Parses a tick rate. The rate must be in the range that the meter can find.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let rates = ticks::tempo::RATE_HZ;
     let hz = text.parse().ok().filter(|hz| rates.contains(hz));
@@ -150,7 +152,7 @@ fn read(file: &Path) -> Result<Stream, Failure> {
     Stream::parse(&text).map_err(|why| Failure::text(exit::WRONG_USE, tried(), why))
 }
 
-/// Cells of the timeline, from idle to busy.
+/// Characters of the timeline, from idle to busy.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// A server may do its work in other processes.
@@ -162,7 +164,7 @@ fn children(pids: &[u32]) -> Option<Block> {
     )))
 }
 
-/// What the user can do if the tick is unclear.
+/// Advice for a user whose server has no clear tick.
 pub(crate) fn hint(why: &Unclear) -> String {
     match why {
         Unclear::NoLoop { reason: NoTick::NeverSleeps } => "A server that waits for its next tick in a busy loop shows no ticks to the kernel. Name the \
@@ -176,19 +178,19 @@ pub(crate) fn hint(why: &Unclear) -> String {
             .to_owned(),
         Unclear::Woken { hz } => format!(
             "A server that works when packets come has no tick: measure its requests or packets instead (`evenkeel prove` with --regex-metric, \
-             --json-metric, --observe packets). If this loop is its tick all the same, say so with --tick {hz:.1}."
+             --json-metric, --observe packets). If this loop is its tick all the same, pass --tick {hz:.1}."
         ),
         Unclear::Several { first_hz, .. } => {
             format!("Choose one with --tick (for example --tick {first_hz:.1}), --tick-thread NAME or --tick-function SYMBOL.")
         }
         Unclear::HeavierWakes { heavier_hz, .. } => format!(
-            "Put load on the server and measure again: its ticks then do more than its polls. If {heavier_hz:.1} Hz is its rate, say so with --tick {heavier_hz:.1}."
+            "Put load on the server and measure again: its ticks then do more than its polls. If {heavier_hz:.1} Hz is its rate, pass --tick {heavier_hz:.1}."
         ),
         Unclear::LittleWork { hz, .. }
         | Unclear::Poll { hz, .. }
         | Unclear::Sparse { hz, .. }
         | Unclear::Idle { hz, .. } => {
-            format!("Put load on the server and measure again. If this loop is its tick, say so with --tick {hz:.1}.")
+            format!("Put load on the server and measure again. If this loop is its tick, pass --tick {hz:.1}.")
         }
         Unclear::NotEntered { .. } => "Name a function that the server enters while it ticks. One that the compiler put into its caller is never \
                                        entered: name the caller. If the server ticks only with players, connect some."
@@ -255,7 +257,7 @@ fn numbers(tick: &TickLoop, ticks: &Ticks) -> Vec<Block> {
     blocks
 }
 
-/// The loops that were found, with the evidence for each.
+/// The loops that the meter found, with the evidence for each.
 fn loops(choice: &Choice) -> Vec<Block> {
     if choice.loops.is_empty() {
         return Vec::new();
@@ -299,8 +301,8 @@ fn waits(one: &TickLoop) -> String {
         Waits::Unseen => "unknown".to_owned(),
     };
     match (one.within_hz, one.holds_hz) {
-        (Some(hz), _) => format!("{waits}; every few wakes of {hz:.1} Hz"),
-        (None, Some(hz)) => format!("{waits}; without the ticks of {hz:.1} Hz"),
+        (Some(hz), _) => format!("{waits}; every few wakes of the {hz:.1} Hz loop"),
+        (None, Some(hz)) => format!("{waits}; without the ticks of the {hz:.1} Hz loop"),
         (None, None) => waits,
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// The server, as HOST:PORT
     #[arg(value_name = "ADDRESS", conflicts_with = "serve")]
     to: Option<String>,
-    /// Be the server at HOST:PORT, with limits of time, sessions and rates
+    /// Run the server at HOST:PORT, with limits of time, sessions and rates
     #[arg(long, value_name = "ADDRESS")]
     serve: Option<String>,
     /// Duration of the echoes, or of the server [default: 5, as server 600]
@@ -163,7 +163,7 @@ impl Meter for Args {
     }
 }
 
-/// The finding on round trips. The limits for loopback are lower, because players also need time for the network.
+/// The finding on round trips. The limits for loopback are lower, because players need additional time for the network.
 fn round_trip(between: Between, p99_ns: Option<f64>, lost: Option<f64>) -> Finding {
     let Some(ns) = p99_ns else { return Finding::unknown("no packet came back") };
     let (way, good, fair) = match between {
@@ -185,7 +185,7 @@ fn lost_share(echo: &Echo) -> Option<f64> {
     (sent > 0).then(|| lost as f64 / sent as f64)
 }
 
-/// The report of the measuring side, or of the server.
+/// The report of the client, or of the server.
 #[derive(Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Answer {
@@ -206,7 +206,10 @@ fn measured(report: &Report) -> Vec<Block> {
     blocks.extend(report.burst.iter().flat_map(burst));
     if !report.not_measured.is_empty() {
         let parts: Vec<&str> = report.not_measured.iter().map(|part| part_words(*part)).collect();
-        blocks.push(Block::Warning(format!("Not measured, because it was stopped before: {}.", parts.join(", "))));
+        blocks.push(Block::Warning(format!(
+            "Not measured, because the meter was stopped earlier: {}.",
+            parts.join(", ")
+        )));
     }
     blocks
 }
@@ -217,9 +220,9 @@ enum SendPace {
     /// Stay awake and sleep only for the newest answer, as ping-pong programs do; uses most of a CPU
     #[default]
     Awake,
-    /// Sleep until shortly before, as a server between ticks does, so its CPU goes idle
+    /// Sleep until shortly before the packet is due, as a server between ticks does, so its CPU goes idle
     Sleep,
-    /// Spin, while another thread receives the answers; uses all of a CPU
+    /// Spin, while another thread receives the answers; uses a whole CPU
     Spin,
 }
 

@@ -17,24 +17,28 @@ use crate::show::finding::{A_TICK, Finding, Grade, TICK_NS};
 use crate::show::units::{percent_to, quantity, real_quantity};
 use crate::view::Block;
 
-/// If a CPU is idle for less than this share of its sleep, it has other work and may never go idle.
+/// A CPU that is idle for less than this share of its sleep has other work and may never go idle.
 const IDLE_SHARE_MIN: f64 = 0.5;
-/// A gap of at least this length is mostly sleep.
+/// A wait of at least this length is mostly sleep.
 const SLEEPY_GAP_NS: u64 = 200_000;
-/// A part of the latency gets a sentence if it is at least this long, in nanoseconds and as a share of the whole.
+/// The page describes a part of the latency in a sentence if the part is at least this long.
+/// The limits are in nanoseconds and as a share of the whole.
 const PART_NS_MIN: f64 = 2_000.0;
 const PART_SHARE_MIN: f64 = 0.3;
 /// The minimum number of rounds in which both variants of a part were measured.
 const PART_ROUNDS_MIN: usize = 3;
-/// With fewer timers, the grade would rest on chance.
+/// The minimum number of timers for a grade. With fewer timers, the grade would depend on chance.
 const TIMERS_MIN: u64 = 20;
 
 /// Measure wake-up latency by sleep time and CPU, and split it into timer slack, scheduling class and leaving idle
 ///
-/// A wake-up comes from a timer (clock_nanosleep, timerfd), another CPU (futex), or a UDP packet on loopback. Each round compares several ways
-/// to wait: without settings, with a timer slack of 1 ns, real-time, and with /dev/cpu_dma_latency held at 0. Another way uses a SCHED_IDLE
-/// thread that keeps the CPU awake. The last one does not sleep, which is the lower bound. The differences are the parts of the latency.
-/// Real-time and /dev/cpu_dma_latency need root; the page lists the ways that were left out. The waking CPU is busy all the time.
+/// A wake-up comes from a timer (clock_nanosleep, timerfd), another CPU (futex), or a UDP packet on loopback.
+/// Each round compares several ways to wait: without settings,
+/// with a timer slack of 1 ns, real-time, and with /dev/cpu_dma_latency held at 0.
+/// Another way uses a SCHED_IDLE thread that keeps the CPU awake.
+/// The last way does not sleep, which is the lower bound. The differences are the parts of the latency.
+/// Real-time and /dev/cpu_dma_latency need root; the page lists the ways that the meter left out.
+/// The waking CPU is busy all the time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel measure wake
@@ -46,13 +50,14 @@ pub(crate) struct Args {
     /// Idle gaps in microseconds, from 1 to 100000
     #[arg(long, value_name = "US,…", value_delimiter = ',', default_values_t = [50, 100, 200, 500, 1000, 5000, 20_000])]
     gaps_us: Vec<u64>,
-    /// Measure timers on each of these CPUs, and wakes from each to each other [default: the first wakes the last]
+    /// Measure timers on each of these CPUs, and wakes between every two of them [default: the first wakes the last]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<CpuSet>,
     /// Sources of wake-ups: timer, timerfd, futex, udp
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = kind, default_values = ["timer", "timerfd", "futex", "udp"])]
     kinds: Vec<Kind>,
-    /// Ways to wait: plain, slack-1ns, fifo, dma-latency-0, kept-awake, spinning, and fifo-dma-latency-0 (the defaults of cyclictest)
+    /// Ways to wait: plain, slack-1ns, fifo, dma-latency-0, kept-awake,
+    /// spinning, and fifo-dma-latency-0 (the defaults of cyclictest)
     #[arg(long, value_name = "WAY,…", value_delimiter = ',', value_parser = variant, default_values = Variant::USUAL.map(Variant::name))]
     variants: Vec<Variant>,
     /// Timer slack of the plain wait, in nanoseconds [default: inherited]
@@ -196,7 +201,7 @@ fn of_place(report: &Report, kind: Kind, place: Place) -> Vec<Block> {
     );
     blocks.extend(idle(&cells));
     blocks.extend(lost(&cells));
-    // Show one histogram: that of the gap nearest to 1 ms.
+    // Show only the histogram of the gap nearest to 1 ms.
     let plain = cells.iter().filter(|cell| cell.variant == Variant::Plain);
     let shown = plain.min_by_key(|cell| cell.gap_ns.abs_diff(1_000_000));
     blocks.extend(shown.map(|cell| Block::Histogram(cell.latency.clone())));
@@ -219,7 +224,7 @@ fn row(parts: &WakeParts, cells: &[&Cell]) -> [String; 8] {
     ]
 }
 
-/// The largest part of the latency: its share, and a sentence about it.
+/// The largest part of the latency: its share, and a sentence about this part.
 fn largest(parts: &WakeParts) -> Option<(f64, String)> {
     let plain_ns = parts.plain_ns? as f64;
     let candidates = [
@@ -232,9 +237,9 @@ fn largest(parts: &WakeParts) -> Option<(f64, String)> {
         (parts.idle_exit_kept_awake, "is the CPU leaving idle: a SCHED_IDLE thread that keeps it awake removes it"),
     ];
     let found = candidates.into_iter().filter_map(|(part, words)| Some((part?, words)));
-    // A part counts only if its lower quartile over the rounds is above 0. Otherwise it may be chance.
+    // A part counts only if its lower quartile over the rounds is above 0. Otherwise the part may be chance.
     let is_sure = |part: &WakePart| part.low_ns > 0.0 && part.rounds >= PART_ROUNDS_MIN;
-    // The median of differences in noisy rounds can exceed the latency that it is a part of.
+    // In noisy rounds, the median of the differences can exceed the whole latency.
     let sure = found.filter(|(part, _)| is_sure(part) && part.ns >= PART_NS_MIN && part.ns <= plain_ns);
     let (part, words) = sure.max_by(|(one, _), (other, _)| one.ns.total_cmp(&other.ns))?;
     let share = part.ns / plain_ns;
@@ -248,7 +253,7 @@ fn largest(parts: &WakeParts) -> Option<(f64, String)> {
     (share >= PART_SHARE_MIN).then_some((share, sentence))
 }
 
-/// The cost of leaving idle. Only a CPU that goes idle shows it.
+/// The cost of leaving idle. Only a CPU that goes idle can show this cost.
 fn idle(cells: &[&Cell]) -> Option<Block> {
     let sleepy = cells.iter().filter(|cell| cell.variant == Variant::Plain && cell.gap_ns >= SLEEPY_GAP_NS);
     let shares: Vec<f64> = sleepy.filter_map(|cell| cell.idle.idle_share).collect();

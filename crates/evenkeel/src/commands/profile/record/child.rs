@@ -1,4 +1,4 @@
-//! The recorded command. It starts when all events are open, and the recording ends when it ends.
+//! The command to record. It starts when all events are open, and the recording ends when the command ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
@@ -14,7 +14,7 @@ use crate::show::Out;
 
 /// The time from SIGTERM to SIGKILL.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// A longer line is searched in pieces of this size, in bytes.
+/// The size in bytes of the pieces in which evenkeel searches a longer line.
 const LINE_BYTES: u64 = 1 << 16;
 
 /// The recorded command.
@@ -22,9 +22,9 @@ pub(super) struct Child {
     name: String,
     state: State,
     status: Option<ExitStatus>,
-    /// The text to look for in the output, and the flag that is set if a line contains it.
+    /// The text to look for in the output, and a flag. The flag is set if a line contains the text.
     watched: Option<(String, Arc<AtomicBool>)>,
-    /// Where the output goes while its lines are searched.
+    /// The destination of the output while evenkeel searches its lines.
     passes_to: fn() -> Box<dyn Write>,
     reader: Option<std::thread::JoinHandle<()>>,
 }
@@ -36,7 +36,8 @@ enum State {
 }
 
 impl Child {
-    /// Creates the process, which starts later. With --json its output goes to standard error, so that standard output has only the answer.
+    /// Creates the process, which starts later.
+    /// With --json, its output goes to standard error, so that standard output contains only the answer.
     pub(super) fn hold(
         words: &[String],
         line: Option<&str>,
@@ -105,7 +106,7 @@ impl Child {
         if let State::Runs(running) = &self.state {
             self.status = running.end(END_WITHIN).and_then(Result::ok);
         }
-        // A process that inherited the output may keep it open. So do not wait for the end of the output.
+        // Do not wait for the end of the output: a process that inherited the output may keep it open.
         if self.status.is_some()
             && let Some(reader) = self.reader.take_if(|reader| reader.is_finished())
         {

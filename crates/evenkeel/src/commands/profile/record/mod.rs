@@ -31,7 +31,7 @@ use crate::view::terminal;
 
 /// The maximum memory of a window, in bytes.
 const WINDOW_BYTES: usize = 512 << 20;
-/// How much of the stack is copied with each sample, in bytes. It is perf's default.
+/// How much of the stack each sample copies, in bytes. perf has the same default.
 const STACK_BYTES: u32 = 8192;
 
 /// The end of `--help`.
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     /// Record these CPUs, for example 0-3,8
     #[arg(long, value_name = "LIST", value_parser = cpus, group = "whom")]
     cpu: Option<CpuSet>,
-    /// Record the control group at this path, and those below it
+    /// Record the control group at this path, and the groups below it
     #[arg(long, value_name = "FOLDER", group = "whom")]
     group: Option<PathBuf>,
     /// Record threads of this name; with --pid, only threads of those processes
@@ -76,7 +76,7 @@ pub(crate) struct Args {
     switches: bool,
     #[command(flatten)]
     at: At,
-    /// How to unwind user stacks: frame-pointers, or dwarf (copies 8 KiB of each)
+    /// How to unwind user stacks: frame-pointers, or dwarf (copies 8 KiB of each stack)
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Stacks::FramePointers, hide_possible_values = true)]
     stacks: Stacks,
     /// Keep only this much, in memory; SIGUSR2 writes it to FILE-1, FILE-2, …
@@ -103,7 +103,7 @@ enum Stacks {
 impl Args {
     fn config(&self, child: Option<u32>) -> Result<RecordConfig, Failure> {
         let pids: Vec<u32> = self.pid.iter().copied().chain(child).collect();
-        // The command has not started yet, so its process can't be examined.
+        // The command has not started yet, so evenkeel can't examine its process.
         let looked_at = match (&self.thread, child) {
             (Some(name), None) if pids.is_empty() => probe::processes_with(name),
             (_, None) => pids.clone(),
@@ -169,7 +169,7 @@ fn to_file(
     Ok(summary)
 }
 
-/// Records into a window. Also returns the windows that were written before the end.
+/// Records into a window. Also returns the windows that evenkeel wrote before the end.
 fn to_window(
     args: &Args,
     out: &Out,
@@ -178,7 +178,7 @@ fn to_window(
     child: &mut Option<Child>,
     (seconds, pulled): (u64, Arc<AtomicBool>),
 ) -> Result<(RecordSummary, Vec<PathBuf>), Failure> {
-    // Check now whether the file can be written, and not hours later.
+    // Check now whether evenkeel can write the file, not hours later.
     Whole::new(&args.output).map_err(|error| output_file::failure(&args.output, &error))?;
     let dumps = Dumps::new(&args.output, Pull::new(pulled, args.when_file.clone()), *out);
     let mut sink = Window::new(seconds * 1_000_000_000, WINDOW_BYTES, dumps);
@@ -203,7 +203,7 @@ fn record(
     let not_begun = RefCell::new(None);
     let mut until = |status: &Status| {
         meanwhile.show(status);
-        // All events are open now, so the command is recorded from its first instruction.
+        // All events are open now, so the recording contains the command's first instruction.
         let goes_on = child.as_mut().map_or(Ok(true), Child::goes_on);
         let goes_on = goes_on.unwrap_or_else(|failure| {
             not_begun.replace(Some(failure));

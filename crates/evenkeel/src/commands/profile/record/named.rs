@@ -1,5 +1,5 @@
-//! Looks up function names at the end of a recording, and caches them. Later, the programs may have been replaced, and the maps of code
-//! that was generated at run time may be gone.
+//! Looks up function names at the end of a recording, and caches them.
+//! Later, somebody may have replaced the programs, and the maps of code generated at run time may be gone.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,21 +14,21 @@ use super::waiting::Waiting;
 use crate::show::Out;
 use crate::show::units::percent;
 
-/// The maximum size of a recording for this search. Reading one takes about ten times its size in memory.
+/// The maximum size of a recording for this search. Reading a recording takes about ten times its size in memory.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The maximum duration of the search, in seconds.
 const SECONDS: u64 = 10;
-/// How often to update the shown progress.
+/// How often to update the progress display.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The number of frames that got a name.
+/// The number of frames for which evenkeel found a name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct StoredNames {
     /// The number of frames of user code, and how many of them have a name.
     user: Share,
     /// The number of frames of the kernel, and how many of them have a name.
     kernel: Share,
-    /// Why the search was incomplete; none if it was complete.
+    /// Why the search was incomplete; `None` if it was complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<String>,
 }
@@ -45,8 +45,8 @@ impl StoredNames {
     }
 }
 
-/// Caches the function names of these recordings. None with --no-cache. A failure is only noted, because `profile view` looks for names
-/// again.
+/// Caches the function names of these recordings. Returns `None` with --no-cache.
+/// A failure only adds a note, because `profile view` looks for names again.
 pub(super) fn store(files: &[PathBuf], out: &Out, stop: &AtomicBool) -> Option<StoredNames> {
     if !input::keeps_names() {
         return None;
@@ -78,9 +78,9 @@ fn of_file(file: &Path, until: Instant, stop: &AtomicBool, waiting: &Waiting) ->
     }
     let (say, hear) = mpsc::channel();
     let path = file.to_owned();
-    // If the search takes too long, for example on a network file system, it is abandoned.
+    // If the search takes too long, for example on a network file system, evenkeel abandons it.
     let spawned = std::thread::Builder::new().name("names".to_owned()).spawn(move || {
-        // The receiver may no longer wait.
+        // The receiver may have stopped waiting.
         let _ = say.send(input::open(&path).map(|opened| opened.coverage));
     });
     spawned.map_err(|error| error.to_string())?;

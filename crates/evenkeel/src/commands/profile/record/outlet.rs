@@ -1,4 +1,4 @@
-//! Writes recordings, whole or not at all, and windows, each into its own file.
+//! Writes recordings, and windows, each into its own file. A file appears whole or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -18,9 +18,9 @@ use crate::show::Out;
 /// The maximum number of windows of one recording, so that a repeating trigger does not fill the disk.
 const DUMPS_MAX: usize = 100;
 
-/// A file that appears under its name only when it is complete. If the file system supports it, the file has no name until then, so a
-/// killed recorder leaves nothing behind. Otherwise the file has a temporary name and a lock. The next recorder removes such files if
-/// nobody holds the lock.
+/// A file that appears under its name only when it is complete.
+/// If the file system supports it, the file has no name until then, so a killed recorder leaves nothing behind.
+/// Otherwise the file has a temporary name and a lock. The next recorder removes such files if nobody holds the lock.
 pub(super) struct Whole {
     file: File,
     at: PathBuf,
@@ -31,22 +31,22 @@ pub(super) struct Whole {
 enum Until {
     Nameless,
     Named(TempPath),
-    /// A device: the recording is written to it, and it is never replaced.
+    /// A device. evenkeel writes the recording to the device and never replaces it.
     Device,
 }
 
 /// The prefix of incomplete files.
 const UNFINISHED: &str = ".evenkeel-recording-";
-/// The maximum number of directory entries that are searched for incomplete files.
+/// The maximum number of directory entries to search for incomplete files.
 const ENTRIES_MAX: usize = 100_000;
 
 impl Whole {
     pub(super) fn new(at: &Path) -> io::Result<Whole> {
-        // If the path is a link, write to its target: /dev/stdout is a link.
+        // If the path is a link, write to its target. For example, /dev/stdout is a link.
         let at = at.canonicalize().unwrap_or_else(|_| at.to_owned());
         if let Some(kind) = std::fs::metadata(&at).ok().map(|there| there.file_type()).filter(|kind| !kind.is_file()) {
             if kind.is_fifo() || kind.is_socket() {
-                // The header is written last, which needs a file that can seek.
+                // evenkeel writes the header last, so it needs a file that can seek.
                 return Err(Errno::OPNOTSUPP.into());
             }
             return Ok(Whole { file: OpenOptions::new().write(true).open(&at)?, at, until_kept: Until::Device });
@@ -61,7 +61,8 @@ impl Whole {
     }
 
     fn with_name(at: &Path) -> io::Result<Whole> {
-        /// The cleanup of another recorder may remove the file before it is locked. So try several times.
+        /// The maximum number of tries.
+        /// The cleanup of another recorder may remove the file before this recorder locks it.
         const TRIES: usize = 3;
         for _ in 0..TRIES {
             let made = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder_of(at))?;
@@ -77,7 +78,7 @@ impl Whole {
         Ok(BufWriter::with_capacity(1 << 18, self.file.try_clone()?))
     }
 
-    /// Gives the file its name. An existing file with that name is renamed first.
+    /// Gives the file its name. First renames an existing file with that name.
     pub(super) fn keep(self) -> io::Result<()> {
         if self.at.is_file() {
             std::fs::rename(&self.at, old(&self.at))?;
@@ -90,7 +91,7 @@ impl Whole {
     }
 }
 
-/// Gives a file its name. Anything else with that name, such as a link, is replaced.
+/// Gives a file its name. Replaces anything else with that name, such as a link.
 fn give_name(file: &File, at: &Path) -> io::Result<()> {
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
     let link = |to: &Path| rustix::fs::linkat(CWD, &own, CWD, to, AtFlags::SYMLINK_FOLLOW);
@@ -99,7 +100,7 @@ fn give_name(file: &File, at: &Path) -> io::Result<()> {
             let temporary = folder_of(at).join(format!("{UNFINISHED}{}", std::process::id()));
             link(&temporary)?;
             std::fs::rename(&temporary, at).inspect_err(|_| {
-                // If this fails, the next recorder removes the file.
+                // If this call fails, the next recorder removes the file.
                 let _ = std::fs::remove_file(&temporary);
             })
         }
@@ -111,7 +112,7 @@ fn folder_of(at: &Path) -> &Path {
     at.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes incomplete files of recorders that were killed. A running recorder holds the lock of its file.
+/// Removes incomplete files of killed recorders. A running recorder holds the lock of its file.
 fn remove_left(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(ENTRIES_MAX);
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(UNFINISHED)) {
@@ -147,7 +148,7 @@ fn old(at: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// What triggers the writing of a window.
+/// The trigger for writing a window.
 pub(super) struct Pull {
     flag: Arc<AtomicBool>,
     file: Option<PathBuf>,
@@ -155,7 +156,7 @@ pub(super) struct Pull {
 }
 
 impl Pull {
-    /// Watches a flag that a signal sets, and a file: its appearance is a trigger.
+    /// Watches a flag that a signal sets, and a file. The trigger fires when the flag is set or the file appears.
     pub(super) fn new(flag: Arc<AtomicBool>, file: Option<PathBuf>) -> Pull {
         let was_there = file.as_deref().is_some_and(Path::exists);
         Pull { flag, file, was_there }
@@ -235,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Both ways to create a file: without a name until it is kept, and with a temporary name.
+    /// Both ways to create a file: without a name until `keep`, and with a temporary name.
     const WAYS: [fn(&Path) -> io::Result<Whole>; 2] = [Whole::new, Whole::with_name];
 
     fn names(folder: &Path) -> Vec<String> {
@@ -260,7 +261,7 @@ mod tests {
             let read = |at: &Path| std::fs::read_to_string(at).unwrap();
             assert_eq!((read(&at), read(&old(&at))), ("two".to_owned(), "one".to_owned()));
             assert_eq!(std::fs::metadata(&at).unwrap().mode() & 0o777, 0o600);
-            // A file that is not kept leaves nothing behind, and a dangling link is replaced.
+            // Without `keep`, a file leaves nothing behind. With `keep`, it replaces a dangling link.
             drop(make(&at).unwrap());
             let link = folder.path().join("link");
             std::os::unix::fs::symlink("/nonexistent/target", &link).unwrap();
@@ -277,7 +278,7 @@ mod tests {
         let running = Whole::with_name(&at).unwrap();
         let its = names(folder.path());
         assert_eq!(its.len(), 1);
-        // The file of a recorder that was killed: nobody holds a lock on it.
+        // The file of a killed recorder. Nobody holds a lock on it.
         std::fs::write(folder.path().join(format!("{UNFINISHED}abc")), "PERFILE2").unwrap();
         std::fs::write(folder.path().join("other"), "").unwrap();
         std::os::unix::fs::symlink("other", folder.path().join(format!("{UNFINISHED}link"))).unwrap();
@@ -311,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_device_is_written_into() {
-        // The path is a link, so that a bug would replace the link and not a device of this machine.
+        // Use a link as the path, so that a bug would replace the link and not a device of this machine.
         let folder = tempfile::tempdir().unwrap();
         let device = folder.path().join("null");
         std::os::unix::fs::symlink("/dev/null", &device).unwrap();

@@ -71,7 +71,7 @@ impl<'a> Meanwhile<'a> {
 pub(crate) struct Answer {
     /// The file of the recording.
     file: PathBuf,
-    /// The files of windows that were written before the end.
+    /// The files of the windows that evenkeel wrote before the end.
     windows: Vec<PathBuf>,
     /// The event that triggers samples: `cycles` or `cpu-clock`.
     event: Option<String>,
@@ -81,7 +81,7 @@ pub(crate) struct Answer {
     elapsed_ns: u64,
     /// The processes whose end stopped the recording; empty if something else stopped it.
     ended_with: Vec<u32>,
-    /// Why the recording ended, as text; none if an exit code says it.
+    /// Why the recording ended, as text; `None` if an exit code shows it.
     #[serde(skip)]
     ended_in_words: Option<String>,
     /// The number of samples of all events.
@@ -90,7 +90,7 @@ pub(crate) struct Answer {
     samples_of: BTreeMap<String, u64>,
     /// The number of recorded context switches.
     switches: u64,
-    /// The number of records that were lost because the ring buffer was full.
+    /// The number of records that were lost because of a full ring buffer.
     lost: u64,
     /// How often the kernel paused sampling.
     throttled: u64,
@@ -101,9 +101,9 @@ pub(crate) struct Answer {
     /// How the command ended: its exit code, or 128 plus the number of the signal. Absent without a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     command_exit: Option<i32>,
-    /// What could not be recorded, and why.
+    /// Data that evenkeel could not record, and why.
     unseen: Vec<String>,
-    /// The function names that were found at the end; absent with --no-cache.
+    /// The function names that evenkeel found at the end; absent with --no-cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) names: Option<StoredNames>,
 }
@@ -116,7 +116,7 @@ impl Answer {
         windows: Vec<PathBuf>,
         ended: Option<Option<ExitStatus>>,
     ) -> Answer {
-        // If a command ended, its exit code already says so.
+        // If a command ended, its exit code already shows that.
         let ended_in_words = summary.ended_with().filter(|_| ended.is_none());
         let unseen = summary.unseen_of(&[]);
         let RecordSummary { status, ended_with, clock, events, .. } = summary;

@@ -5,7 +5,7 @@ use indicatif::ProgressBar;
 use crate::progress::Telling;
 use crate::show::Out;
 
-/// A spinner. It is hidden if standard error is not a terminal.
+/// A progress spinner. It is hidden if standard error is not a terminal.
 pub(super) struct Waiting(ProgressBar);
 
 impl Waiting {

@@ -12,10 +12,10 @@ use crate::failure::Failure;
 
 /// The name of the trial's state file, in the folder of the journal.
 pub(super) const FILE: &str = "boots";
-/// Folders whose contents are lost at a boot.
+/// Folders that lose their contents at a boot.
 const GONE_BY_BOOT: [&str; 4] = ["/tmp", "/run", "/dev", "/proc"];
 
-/// What a trial over boots needs: its folder, and the machine.
+/// The data that a trial over boots needs: its folder, and the machine.
 pub(super) struct BootsContext {
     pub(super) root: Root,
     pub(super) dir: PathBuf,
@@ -39,7 +39,7 @@ impl BootsContext {
         BootTransactions::new(&self.root, &self.dir, &state.id, settings).map_err(not_possible)
     }
 
-    /// Refuses files that are needed after a boot but lie in a folder that a boot clears.
+    /// Refuses a file that the trial needs after a boot, if the file lies in a folder that a boot clears.
     pub(super) fn refuse_gone(&self) -> Result<(), Failure> {
         for path in [self.dir.as_path(), Path::new(&self.program)] {
             if let Some(gone) = GONE_BY_BOOT.iter().find(|gone| path.starts_with(gone)) {

@@ -27,7 +27,7 @@ use crate::workload_args::workload_of;
 /// How long the load runs before the first window.
 const WARM_UP: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// For each requested window, this many more windows may be measured in place of dropped ones.
+/// How many more windows the trial may measure in place of dropped windows, for each requested window.
 const SPARE: usize = 1;
 
 /// The id of the machine's current boot.
@@ -60,7 +60,7 @@ impl<'a> Live<'a> {
         Live { root, hands, file: file.to_owned(), workload, folder, stop, out }
     }
 
-    /// Whether the user asked to stop, by a signal or by `prove boots cancel`.
+    /// Whether the user stopped the trial, by a signal or by `prove boots cancel`.
     fn is_over(&self) -> bool {
         let is_cancelled = || read(&self.file).is_ok_and(|state| state.is_some_and(|state| state.ended.is_some()));
         self.stop.load(Ordering::Relaxed) || is_cancelled()
@@ -82,7 +82,7 @@ impl<'a> Live<'a> {
         let plans = parse(&design.settings)
             .and_then(|settings| experiment::plans(&Facts::probe(self.root), &settings))
             .map_err(not_measured)?;
-        // Announces this trial to other trials, and warns at once about those that already run.
+        // Announce this trial to other trials, and warn at once about trials that already run.
         let concurrent = experiment::announce(self.out, "prove boots");
         let watch = Watch::start(self.root, &plans).with_concurrent(&concurrent).of_workload(workload);
         let mut seen = Vec::new();
@@ -175,7 +175,7 @@ impl Machine for Live<'_> {
     }
 
     fn put_back(&mut self) -> Result<(), BootsError> {
-        // A cancelled trial also waits for the lock. Only a signal ends the wait.
+        // A cancelled trial also has to wait for the lock. Only a signal ends the wait.
         let rest = |time| self.rest(time, || self.stop.load(Ordering::Relaxed));
         self.hands.put_back(&mut waiting(self.out, rest))
     }
@@ -185,7 +185,8 @@ fn not_measured(failure: Failure) -> BootsError {
     BootsError::NotMeasured { why: failure.message() }
 }
 
-/// Returns a function that waits with `rest` while another evenkeel holds the lock. It prints the reason once.
+/// Returns a function that waits with `rest` while another evenkeel holds the lock.
+/// The function prints the reason once.
 pub(super) fn waiting(out: &Out, mut rest: impl FnMut(Duration) -> bool) -> impl FnMut(&str, Duration) -> bool {
     let mut is_announced = false;
     move |why, time| {

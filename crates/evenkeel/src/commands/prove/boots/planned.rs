@@ -34,7 +34,7 @@ pub(crate) struct Planned {
 
 const IN_DECIDES: [&str; 3] = ["metric", "guards", "smallest_effect_ratio"];
 
-/// The schema of what [`without_what_decides`] writes.
+/// The schema of the output of [`without_what_decides`].
 fn design_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let mut schema = <BootsDesign as schemars::JsonSchema>::json_schema(generator);
     if let Some(properties) = schema.get_mut("properties").and_then(|fields| fields.as_object_mut()) {
@@ -46,7 +46,7 @@ fn design_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema 
     schema
 }
 
-/// Writes the design without the metric and the guards: `decides` has them, if they are known.
+/// Writes the design without the metric and the guards. The field `decides` contains them, if they are known.
 fn without_what_decides<S: Serializer>(design: &BootsDesign, serializer: S) -> Result<S::Ok, S::Error> {
     let mut design = serde_json::to_value(design).map_err(S::Error::custom)?;
     if let Some(fields) = design.as_object_mut() {
@@ -55,7 +55,8 @@ fn without_what_decides<S: Serializer>(design: &BootsDesign, serializer: S) -> R
     design.serialize(serializer)
 }
 
-/// The primary metric and the guards. Before the workload has run, only those of the options are known.
+/// The primary metric and the guards.
+/// Before the workload has run, evenkeel knows only the metrics that the options name.
 #[derive(Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Decides {
     /// The name of the primary metric; absent if it is the workload's default.
@@ -63,8 +64,8 @@ pub(crate) struct Decides {
     metric: Option<String>,
     /// The smallest effect on the primary metric that matters, as a share.
     smallest_effect_ratio: f64,
-    /// The smallest effect that matters if the workload's default metric is a lateness or a jitter. Absent if it is the same for all
-    /// metrics.
+    /// The smallest effect that matters if the workload's default metric is a lateness or a jitter.
+    /// Absent if one value applies to all metrics.
     #[serde(skip_serializing_if = "Option::is_none")]
     smallest_effect_ratio_of_lateness: Option<f64>,
     guards: Vec<MayVeto>,
@@ -73,14 +74,14 @@ pub(crate) struct Decides {
 /// A metric that may not get worse.
 #[derive(Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct MayVeto {
-    /// The name of the metric; absent for the tail of the primary metric, which is a guard if the workload measures it.
+    /// The name of the metric. Absent for the tail of the primary metric, which is a guard if the workload measures it.
     #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<String>,
     harm_ratio: f64,
 }
 
 impl Decides {
-    /// From the design of a trial whose workload has run once.
+    /// Takes the values from the design of a trial whose workload has run once.
     pub(super) fn from_design(design: &BootsDesign) -> Decides {
         let may_veto = |guard: &evenkeel_trial::Guard| MayVeto {
             metric: Some(guard.metric.name.to_string()),
@@ -94,7 +95,7 @@ impl Decides {
         }
     }
 
-    /// From the options, for a workload that has not run yet.
+    /// Takes the values from the options, for a workload that has not run yet.
     pub(super) fn asked(asked: &DecisionArgs) -> Result<Decides, Failure> {
         let ratio =
             |name: &str| asked.smallest_effect.ratio(&Metric::named(name.to_owned(), String::new(), Direction::Lower));
@@ -172,13 +173,13 @@ pub(super) fn plan(
     Ok(Planned { error: BOOTS_ERROR, order, decides, design, plan })
 }
 
-/// How long the settling and the windows of all boots take, in minutes.
+/// The duration of the settling and of the windows of all boots, in minutes.
 fn minutes(design: &BootsDesign) -> u64 {
     let a_boot = design.settle_ms + design.windows as u64 * design.window_ms;
     (a_boot * design.boots as u64).div_ceil(60_000)
 }
 
-/// The plan and the next steps as text. `again` is the option that leads to the same state directory.
+/// The plan and the next steps as text. `again` is the option that selects the same state directory.
 pub(super) fn words(planned: &Planned, again: &str) -> String {
     let design = &planned.design;
     let boots = design.boots;

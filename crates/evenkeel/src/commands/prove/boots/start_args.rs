@@ -49,7 +49,7 @@ pub(super) struct StartArgs {
     pub(super) workload: WorkloadArgs,
 }
 
-/// Parses a number of boots, which must be whole blocks.
+/// Parses a number of boots. The boots must form whole blocks.
 fn blocks(text: &str) -> Result<usize, String> {
     let boots = text.parse::<usize>().ok().filter(|boots| (1..=BOOTS_MAX).contains(boots));
     boots

@@ -39,8 +39,9 @@ pub(super) fn status(args: &StatusArgs, out: &Out) -> Outcome {
     };
     let root = Root::live();
     let hands = BootTransactions::new(&root, &dir, &state.id, Vec::new()).map_err(not_possible)?;
-    // After a revert, only the journal knows that the trial is over. The state records it at the next start. The journal has no trial that
-    // is just beginning, or that was cut off before its unit was written. Such a trial is still in the boot in which it began.
+    // After a revert, only the journal shows that the trial is over. The state records it at the next start.
+    // The journal has no trial that is just beginning, or that was killed before its unit was written.
+    // Such a trial is still in the boot in which it began.
     let is_over = match live::boot_id(&root) {
         Some(boot) if boot == state.begun_boot => hands.is_put_back().unwrap_or(false),
         _ => !hands.is_licensed().unwrap_or(true),
@@ -49,15 +50,15 @@ pub(super) fn status(args: &StatusArgs, out: &Out) -> Outcome {
         state.ended = Some(BootsEnded::Cancelled);
     }
     let mut found = state.report();
-    // The unit is removed last. While it exists, some settings may not be restored yet.
+    // evenkeel removes the unit last. While the unit exists, some settings may not be restored yet.
     found.is_put_back = state.ended.as_ref().and_then(|_| hands.is_licensed().ok()).map(|is_licensed| !is_licensed);
     show(&state, &found, args.report.as_deref(), out)?;
-    // The verdict is "worse" also if a guard rejects B.
+    // If a guard rejects B, the verdict is also "worse".
     let is_worse = found.comparison.is_some_and(|found| found.verdict == Verdict::Worse);
     Ok(if is_worse && state.ended == Some(BootsEnded::Whole) { exit::NO } else { exit::WELL })
 }
 
-/// Prints the report, and writes it into `folder` if there is one.
+/// Prints the report, and writes it into `folder` if the user named a folder.
 pub(super) fn report(state: &BootsState, folder: Option<&Path>, out: &Out) -> Result<(), Failure> {
     show(state, &state.report(), folder, out)
 }

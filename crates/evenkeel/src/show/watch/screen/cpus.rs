@@ -1,4 +1,4 @@
-//! The tab of CPUs, with a lane for each: what the CPU did, and the time that the hypervisor and other threads took.
+//! The tab of CPUs. Each CPU has a lane with its activity, and the time that the hypervisor and other threads took.
 
 use evenkeel_watch::Measured;
 use evenkeel_watch::model::{CpuModel, CpuUse};

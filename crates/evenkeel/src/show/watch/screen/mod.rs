@@ -1,5 +1,5 @@
-//! The screen of `watch`: a head, one of five tabs, and the keys. It is a pure function of the model, so tests can draw it without a
-//! terminal.
+//! The screen of `watch`: a head, one of five tabs, and the keys.
+//! The screen is a pure function of the model, so tests can draw it without a terminal.
 
 mod cpus;
 mod network;
@@ -20,7 +20,7 @@ use crate::show::escape::plain;
 pub(crate) use parts::{Palette, Sparks};
 pub(crate) use view::{Tab, View};
 
-/// Draws the screen, whatever its size is. Returns how far it can be scrolled.
+/// Draws the screen at any size. Returns how far the user can scroll.
 pub(crate) fn draw(frame: &mut Frame<'_>, view: &View<'_>) -> usize {
     let rows = Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]);
     let [head, body, foot] = rows.areas(frame.area());

@@ -9,7 +9,7 @@ use crate::show::units::{bytes, percent};
 use crate::show::watch::settings_words;
 use crate::show::watch::words::{causes, ms_per_s, number, per_s, short_us, value};
 
-/// The columns right of the name, with their widths. The sparkline is not among them.
+/// The columns right of the name, with their widths. The list does not include the sparkline.
 const COLUMNS: [(&str, usize); 6] =
     [("ticks/s", 8), ("late p99", 10), ("late", 6), ("missed", 7), ("CPU", 8), ("drops/s", 8)];
 const SPARK_MAX: usize = 60;

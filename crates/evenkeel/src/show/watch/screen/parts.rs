@@ -17,7 +17,7 @@ const SPARK_SERVERS: usize = 64;
 const LABEL_WIDTH: usize = 17;
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The styles. If there are no colours, important text is bold, and every mark is also a character.
+/// The styles. Without colours, important text is bold. Every mark is also a character.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Palette {
     pub(crate) has_colors: bool,
@@ -70,7 +70,7 @@ impl Sparks {
         }
     }
 
-    /// The last `width` values as bars, relative to the highest of these values. An unknown value is a blank.
+    /// The last `width` values as bars, relative to the highest of these values. A blank means an unknown value.
     pub(super) fn line(&self, server: &ServerModel, width: usize) -> String {
         let Some(values) = self.by_server.get(&key(server)) else { return " ".repeat(width) };
         let shown: Vec<Option<f64>> = values.iter().rev().take(width).rev().copied().collect();
@@ -119,7 +119,7 @@ pub(super) fn title(palette: Palette, text: &str) -> Line<'static> {
     Line::styled(format!(" {}", plain(text)), palette.title())
 }
 
-/// A text in lines of this width, each with an indent.
+/// Wraps a text to lines of this width, each with an indent.
 pub(super) fn wrapped(text: &str, indent: usize, width: usize, style: Style) -> Vec<Line<'static>> {
     let text = plain(text);
     let room = width.saturating_sub(indent + 1).max(10);
@@ -136,7 +136,7 @@ pub(super) fn wrapped(text: &str, indent: usize, width: usize, style: Style) -> 
     lines.into_iter().map(|line| Line::styled(format!("{}{line}", " ".repeat(indent)), style)).collect()
 }
 
-/// A text, cut or padded to this number of characters.
+/// A text that is cut or padded to this number of characters.
 pub(super) fn fit(text: &str, width: usize) -> String {
     let text = plain(text);
     let count = text.chars().count();
@@ -146,7 +146,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     }
 }
 
-/// A text, cut or padded on the left to this number of characters.
+/// A text that is cut, or padded on the left, to this number of characters.
 pub(super) fn right(text: &str, width: usize) -> String {
     let count = text.chars().count();
     if count >= width { fit(text, width) } else { format!("{}{text}", " ".repeat(width - count)) }

@@ -1,4 +1,5 @@
-//! The settings tab: what evenkeel applied, what the audit advises, credits, and what this user may not read.
+//! The settings tab: the settings that evenkeel applied,
+//! the advice of the audit, credits, and the files that this user may not read.
 
 use evenkeel_watch::Measured;
 use ratatui::style::Style;

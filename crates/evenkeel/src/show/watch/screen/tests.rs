@@ -146,7 +146,7 @@ fn sample(at_s: u64) -> Sample {
     sample
 }
 
-/// The model of the last of some samples, and the sparklines of all of them.
+/// The model of the last sample, and the sparklines of all samples.
 fn model() -> (Model, Sparks) {
     let mut sparks = Sparks::default();
     let samples: Vec<Sample> = (100..141).map(sample).collect();

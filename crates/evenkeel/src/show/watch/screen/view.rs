@@ -42,9 +42,9 @@ pub(crate) struct View<'a> {
     /// The lateness of each server's ticks in the last samples.
     pub(crate) sparks: &'a Sparks,
     pub(crate) tab: Tab,
-    /// The first line of the tab that is shown.
+    /// The first visible line of the tab.
     pub(crate) scroll: usize,
-    /// The shown moment in words, such as `live` or `12 s ago`.
+    /// The shown moment as text, such as `live` or `12 s ago`.
     pub(crate) moment: &'a str,
     /// A warning; empty without a warning.
     pub(crate) warning: &'a str,

@@ -50,7 +50,7 @@ options:
       - With O(persist=true), the files are written only after the confirmation.
     type: int
   keep_going:
-    description: Record a setting that fails and go on, rather than undo everything. The result lists it in C(missed).
+    description: Record a setting that fails and continue, instead of undoing all. The result lists it in C(missed).
     type: bool
     default: false
 extends_documentation_fragment:

@@ -15,7 +15,7 @@ description:
 author: The evenkeel authors (@evenkeel)
 options:
   favour:
-    description: What to favour where one thing costs another.
+    description: What to favour if settings conflict.
     type: str
     choices: [latency, throughput, density]
     default: latency
