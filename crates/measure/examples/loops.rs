@@ -1,4 +1,4 @@
-//! Lists the loops of recordings from `evenkeel measure ticks --save`, one line each, for work on the search for the tick.
+//! Lists the loops of recordings from `evenkeel measure ticks --save`, one line each. It helps to improve the search for the tick.
 //!
 //! usage: loops FILE…
 

@@ -1,7 +1,9 @@
-//! Runs the real-time hog alone, to take a CPU from a thread outside this process, such as that of a virtual CPU.
+//! Runs the real-time hog alone, to take a CPU from a thread outside this process, such as the thread of a virtual CPU.
 //!
-//! usage: rt_hog CPU PERIOD_MS SHARE JITTER SECONDS. SHARE is the share of the period that it leaves to others. JITTER is how far each
-//! stretch may be off, as a share of the period. It prints when it starts and, at the end, its largest lateness.
+//! usage: rt_hog CPU PERIOD_MS SHARE JITTER SECONDS.
+//! SHARE is the share of the period that the hog leaves to others.
+//! JITTER is how far each stretch may be off, as a share of the period.
+//! The program prints when the hog starts and, at the end, the hog's largest lateness.
 
 use evenkeel_measure::disturb::{RtHog, Schedule};
 use evenkeel_sys::clock;

@@ -1,4 +1,4 @@
-//! `MeterError`: why a measurement failed, in words that read well after "failed to".
+//! `MeterError`: why a measurement failed. The message continues a sentence that begins with "failed to".
 
 use evenkeel_sys::Errno;
 
@@ -8,7 +8,7 @@ pub enum MeterError {
     /// The kernel refused something that the measurement needs.
     #[error("{what}: {errno}")]
     Refused {
-        /// What was tried, as `run on CPU 3`.
+        /// The attempted action, such as `run on CPU 3`.
         what: String,
         /// The kernel's error.
         errno: Errno,
@@ -16,9 +16,9 @@ pub enum MeterError {
     /// This machine does not support the measurement.
     #[error("{what}: {why}")]
     NotPossible {
-        /// What was tried.
+        /// The attempted action.
         what: String,
-        /// Why not, and what to do about it.
+        /// Why the measurement is not possible, and what to do.
         why: String,
     },
     /// An argument is invalid.
@@ -26,13 +26,13 @@ pub enum MeterError {
     WrongUse {
         /// The argument.
         what: String,
-        /// Why, and what would be valid.
+        /// Why the argument is invalid, and what would be valid.
         why: String,
     },
-    /// Something that was changed could not be restored.
+    /// A change could not be undone.
     #[error("{what}: {why}")]
     NotUndone {
-        /// What was tried.
+        /// The attempted action.
         what: String,
         /// What stays changed, and why.
         why: String,

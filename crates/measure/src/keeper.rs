@@ -1,25 +1,26 @@
-//! `Keeper`: restores kernel files that a meter changes, even when the meter is killed. To survive that, the keeper must be a separate
-//! process. The program has one; a meter only names what the keeper must restore.
+//! `Keeper`: restores kernel files that a meter changes, even when the meter is killed.
+//! To survive such a kill, the keeper must be a separate process. The program implements the keeper.
+//! A meter only names what the keeper must restore.
 
 use crate::error::MeterError;
 
 /// Restores files on request, when it is dropped, and when its owner is killed.
 pub trait Keeper: std::fmt::Debug {
-    /// Registers the file at `path` to be restored to `value`. Do not change the file before this returns.
+    /// Registers the file at `path` for a restore to `value`. Do not change the file before this function returns.
     ///
     /// # Errors
-    /// If the keeper cannot be reached.
+    /// Fails if the keeper cannot be reached.
     fn keep(&mut self, path: &str, value: &str) -> Result<(), MeterError>;
 
-    /// Cancels the restore of the file at `path`, because another program has set it meanwhile.
+    /// Cancels the restore of the file at `path`, because another program has set the file in the meantime.
     ///
     /// # Errors
-    /// If the keeper cannot be reached.
+    /// Fails if the keeper cannot be reached.
     fn forget(&mut self, path: &str) -> Result<(), MeterError>;
 
-    /// Restores everything before it returns.
+    /// Restores all registered files before it returns.
     ///
     /// # Errors
-    /// If something stays changed.
+    /// Fails if a file stays changed.
     fn end(self: Box<Self>) -> Result<(), MeterError>;
 }

@@ -1,4 +1,4 @@
-//! Threads pinned to one CPU each, for most processor meters, with the same error messages for all.
+//! Threads that are pinned to one CPU each, for most processor meters, with the same error messages for all meters.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) fn stay_on(cpu: usize) -> Result<(), MeterError> {
     thread::set_affinity(&set).map_err(|errno| not_there(format!("run on CPU {cpu}"), errno))
 }
 
-/// Why a thread cannot be pinned. The kernel reports EINVAL for a CPU that does not exist or is not allowed.
+/// The error for a thread that cannot be pinned. The kernel reports EINVAL for a CPU that does not exist or is not allowed.
 pub(crate) fn not_there(what: impl Into<String>, errno: Errno) -> MeterError {
     match errno {
         Errno::INVAL => MeterError::not_possible(
@@ -28,13 +28,13 @@ pub(crate) fn not_there(what: impl Into<String>, errno: Errno) -> MeterError {
     }
 }
 
-/// The CPUs that this process may run on.
+/// The CPUs on which this process may run.
 pub(crate) fn allowed() -> Result<Vec<usize>, MeterError> {
     let set = thread::affinity().map_err(|errno| MeterError::refused("read which CPUs we may run on", errno))?;
     Ok(set.iter().collect())
 }
 
-/// Runs `body` on its own thread, pinned to `cpu`, so that the caller keeps its affinity.
+/// Runs `body` on a separate thread, pinned to `cpu`, so that the caller keeps its affinity.
 pub(crate) fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> Result<T, MeterError> {
     std::thread::scope(|scope| {
         let inside = move || stay_on(cpu).map(|()| body());
@@ -44,12 +44,12 @@ pub(crate) fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> Re
     })
 }
 
-/// Runs `body(turn)` on one thread for each of `places` at once. A place without a CPU runs wherever the scheduler puts it.
+/// Runs `body(turn)` on one thread for each of `places` at once. The scheduler chooses the CPU for a place without one.
 pub(crate) fn at_once<T: Send>(
     places: &[Option<usize>],
     body: impl Fn(usize) -> T + Sync,
 ) -> Result<Vec<T>, MeterError> {
-    // Nobody begins before all are ready. If one thread could not be pinned, the others must not wait for it forever.
+    // No thread begins before all threads are ready. If one thread could not be pinned, the others must not wait for it forever.
     let (gate, arrived) = (AtomicU8::new(WAIT), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(places.len());
@@ -85,7 +85,7 @@ pub(crate) fn at_once<T: Send>(
         let _ = gate.compare_exchange(WAIT, GO, Ordering::AcqRel, Ordering::Acquire);
         let ended = |_| Err(Some(MeterError::not_possible("measure", "a measuring thread ended early")));
         let said: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect();
-        // Report the thread that failed for a reason of its own.
+        // Report the thread that failed for a reason of its own, not a thread that only waited.
         let why = said.iter().find_map(|said| said.as_ref().err().cloned().flatten());
         said.into_iter().collect::<Result<_, _>>().map_err(|_: Option<MeterError>| {
             why.unwrap_or_else(|| {

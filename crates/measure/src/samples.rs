@@ -1,4 +1,4 @@
-//! `Samples`: the values that a meter recorded of one quantity, with unit, conditions, and what was lost.
+//! `Samples`: the recorded values of one quantity, with unit, conditions, and the number of lost values.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub enum Unit {
     /// Nanoseconds.
     Ns,
-    /// Picoseconds: for what takes less than a nanosecond.
+    /// Picoseconds, for times below a nanosecond.
     Ps,
     /// Bytes per second.
     BytesPerS,
@@ -111,7 +111,7 @@ struct Shown<'a> {
     mean: Option<f64>,
     clamped: u64,
     lost: &'a Lost,
-    /// `[upper end of a bar, how many]`.
+    /// The bars, each as `[upper end of the bar, number of values]`.
     bars: Vec<(u64, u64)>,
 }
 

@@ -1,5 +1,6 @@
-//! `Spin`: a thread that only reads the cycle counter. It sees every moment in which it did not run, to a few nanoseconds and without privileges. It
-//! sees the loss whatever the cause: an interrupt, another thread, a limit, or the hypervisor.
+//! `Spin`: a thread that only reads the cycle counter.
+//! The thread detects every moment in which it did not run, to a few nanoseconds and without privileges.
+//! The thread detects the loss whatever the cause is: an interrupt, another thread, a limit, or the hypervisor.
 
 use evenkeel_sys::tsc::{self, Scale};
 
@@ -13,13 +14,13 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// The length of the stretch in ticks of the counter. 0 if the counter stepped back, as between CPUs whose counters differ.
+    /// The length of the stretch in ticks of the counter. It is 0 if the counter stepped back, as between CPUs whose counters differ.
     pub fn ticks(&self) -> u64 {
         self.end_ticks.saturating_sub(self.start_ticks)
     }
 }
 
-/// How often to check whether to stop: about once a millisecond.
+/// The number of readings between two checks for a stop. The checks come about once a millisecond.
 const READINGS_TO_A_STOP: u64 = 1 << 15;
 
 /// How to spin.
@@ -32,13 +33,15 @@ pub struct Spin {
 }
 
 impl Spin {
-    /// Spins until the counter reads `until_ticks`, and reports each missing stretch at once. It ends earlier when `on_missing` returns false. The
-    /// time in `on_missing` itself is not a gap: the next reading starts after it. Returns how often the counter was read.
+    /// Spins until the counter reads `until_ticks`, and reports each missing stretch at once.
+    /// The loop ends earlier when `on_missing` returns false.
+    /// The time in `on_missing` itself is not a gap, because the next reading starts after it.
+    /// Returns how often the counter was read.
     pub fn until(&self, until_ticks: u64, on_missing: impl FnMut(Missing) -> bool) -> u64 {
         self.until_stopped(until_ticks, &|| false, on_missing)
     }
 
-    /// The same as [`until`](Spin::until), but also ends within some milliseconds once `stop` returns true, even if no gap occurs.
+    /// Like [`until`](Spin::until), but also ends within some milliseconds once `stop` returns true, even if no gap occurs.
     pub fn until_stopped(
         &self,
         until_ticks: u64,

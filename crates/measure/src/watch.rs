@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The observer of a running meter. The meter's threads share it, and asking it whether to stop is cheap.
+/// The observer of a running meter. The meter's threads share it. A check for a stop is cheap.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     stop: &'a AtomicBool,
@@ -10,8 +10,8 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// `stop` becomes true to end the measurement with the data it has. `report` receives the share that is done, from 0 to 1, and what is
-    /// being done.
+    /// When `stop` becomes true, the measurement ends with its data so far.
+    /// `report` receives the share that is done, from 0 to 1, and a text about the current work.
     pub fn new(stop: &'a AtomicBool, report: &'a (dyn Fn(f64, &str) + Sync)) -> Watch<'a> {
         Watch { stop, report }
     }
@@ -26,7 +26,7 @@ impl<'a> Watch<'a> {
         (self.report)(share.clamp(0.0, 1.0), doing);
     }
 
-    /// A watch for one stage of the whole: its progress goes from `from` to `to`.
+    /// A watch for one stage of the measurement, whose progress goes from `from` to `to`.
     pub fn part<T>(&self, from: f64, to: f64, run: impl FnOnce(&Watch<'_>) -> T) -> T {
         let report = |share: f64, doing: &str| self.progress(from + share * (to - from), doing);
         run(&Watch { stop: self.stop, report: &report })

@@ -1,15 +1,15 @@
-//! Millions of durations in a fixed amount of memory, so that a meter records every one, and a tail such as p999 uses all of them.
+//! Holds millions of durations in a fixed amount of memory, so a meter can record every one, and a tail such as p999 uses all of them.
 
 use serde::Serialize;
 
 /// Significant decimal digits: a quantile is at most 0.1 % above the recorded value.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// A histogram of durations in nanoseconds, from 1 ns to an hour, with 3 significant digits. It takes about 270 KB at the start; recording
-/// never allocates.
+/// A histogram of durations in nanoseconds, from 1 ns to an hour, with 3 significant digits.
+/// A new histogram takes about 270 KB. Recording never allocates.
 ///
-/// A value outside [`Histogram::LOW_NS`]`..=`[`Histogram::HIGH_NS`] is recorded as the nearer bound and counted in
-/// [`clamped`](Histogram::clamped), so that it neither disappears nor stays unnoticed.
+/// A value outside [`Histogram::LOW_NS`]`..=`[`Histogram::HIGH_NS`] is recorded as the nearer bound.
+/// The value is also counted in [`clamped`](Histogram::clamped), so that no value disappears unnoticed.
 ///
 /// ```
 /// use evenkeel_stats::Histogram;
@@ -27,7 +27,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 #[derive(Debug, Clone)]
 pub struct Histogram {
     buckets: hdrhistogram::Histogram<u64>,
-    // Stored separately from the buckets, because they cost nothing and stay exact.
+    // These fields are separate from the buckets, because they cost nothing and stay exact.
     min: u64,
     max: u64,
     sum: u128,
@@ -80,8 +80,8 @@ impl Histogram {
         self.clamped
     }
 
-    /// A value that the share `q` (0 to 1) of the recorded values do not exceed, in nanoseconds: the smallest such value to within 0.1 %,
-    /// and never beyond [`max`](Histogram::max).
+    /// A value in nanoseconds that the share `q` (0 to 1) of the recorded values do not exceed.
+    /// The result is the smallest such value to within 0.1 %, and never beyond [`max`](Histogram::max).
     ///
     /// `None` when nothing was recorded or `q` is not within 0 to 1.
     #[must_use]
@@ -89,7 +89,7 @@ impl Histogram {
         if self.count() == 0 || !(0.0..=1.0).contains(&q) {
             return None;
         }
-        // The upper edge of the bucket, so that a tail is never shown as shorter than it was.
+        // Use the upper edge of the bucket, so that a tail is never reported as shorter than it was.
         Some(self.buckets.value_at_quantile(q).clamp(self.min, self.max))
     }
 
@@ -111,8 +111,8 @@ impl Histogram {
         (self.count() > 0).then(|| self.sum as f64 / self.count() as f64)
     }
 
-    /// The values in bars with upper ends 1, 2, 5, 10, 20, 50 and so on, from the smallest value's bar to the largest's, including empty
-    /// ones. The list is empty if nothing was recorded.
+    /// The values in bars with upper ends 1, 2, 5, 10, 20, 50 and so on, including empty bars.
+    /// The bars reach from the smallest value to the largest. The list is empty if nothing was recorded.
     #[must_use]
     pub fn bars(&self) -> Vec<Bar> {
         let (Some(min), Some(max)) = (self.min(), self.max()) else { return Vec::new() };
@@ -157,8 +157,8 @@ impl Default for Histogram {
     }
 }
 
-/// The usual quantiles of a [`Histogram`]. All but `count` are in nanoseconds, so name the field that holds a summary accordingly:
-/// `wake_latency_ns`.
+/// The usual quantiles of a [`Histogram`].
+/// All fields but `count` are in nanoseconds, so name the field that holds a summary accordingly: `wake_latency_ns`.
 ///
 /// ```
 /// use evenkeel_stats::{Histogram, Summary};
@@ -187,7 +187,7 @@ pub struct Summary {
     pub max: u64,
 }
 
-/// The number of values above the previous bar and up to `upper`.
+/// The number of values above the previous bar's upper end and up to `upper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bar {

@@ -1,9 +1,11 @@
-//! The statistics behind a verdict: how a window of load becomes one number, in which order two arms run, and what can honestly be
-//! concluded from the difference. Pure: seeds and data come in; no clock or file is read.
+//! The statistics behind a verdict: how a window of load becomes one number,
+//! in which order two arms run, and which conclusions the difference allows.
+//! The crate is pure: seeds and data come in, and it reads no clock and no file.
 //!
-//! On a rented machine the noise is autocorrelated and drifts. A test that treats windows as independent (all of A, then all of B, then
-//! Welch or Mann-Whitney) calls a system different from itself far more often than it promises. Everything here relies on the one random
-//! choice that evenkeel controls: the coin that decides which arm of a pair goes first.
+//! On a rented machine the noise is autocorrelated and drifts.
+//! Some tests treat windows as independent (all of A, then all of B, then Welch or Mann-Whitney).
+//! Such a test calls a system different from itself far more often than it promises.
+//! This crate relies on the one random choice that evenkeel controls: the coin that decides which arm of a pair goes first.
 //! `docs/statistics.md` explains the method in plain words and gives its error rates.
 //!
 //! | step | item |
@@ -11,14 +13,14 @@
 //! | many durations of one window | [`Histogram`], [`Summary`] |
 //! | a few numbers, exactly | [`quantile`], [`median`], [`median_absolute_deviation`] |
 //! | which arm goes first | [`PairDesign`], [`Order`]; of more than two, [`BlockDesign`] |
-//! | one number per window to a ratio, an interval and a verdict, looked at after every pair | [`Sequential`], [`Look`], [`Verdict`] |
-//! | the same after a number of pairs that was fixed beforehand | [`compare`], [`Comparison`] |
+//! | a ratio, an interval and a verdict from one number per window, tested after every pair | [`Sequential`], [`Look`], [`Verdict`] |
+//! | a ratio, an interval and a verdict after a fixed number of pairs | [`compare`], [`Comparison`] |
 //! | two arms that need a reboot: few boots, one number each | [`boot_order`], [`compare_boots`], [`BootsComparison`] |
-//! | the smallest detectable effect, from A against A | [`calibrate`], [`Calibration`] |
+//! | the smallest detectable effect, from an A/A phase | [`calibrate`], [`Calibration`] |
 //! | a share of the time from windows at random moments, with its interval | [`ShareSum`], [`Share`] |
 //! | many claims at once | [`e_benjamini_hochberg`], [`holm`] |
 //!
-//! For many knobs at once there are [`designs`]. A separate part is [`periodicity`]: whether a CPU is taken away periodically.
+//! For many knobs at once there are [`designs`]. The separate module [`periodicity`] finds whether a CPU is taken away periodically.
 //!
 //! ```
 //! use evenkeel_stats::{Direction, Options, Order, Pair, PairDesign, Verdict, compare};

@@ -1,9 +1,9 @@
-//! Exact quantiles of a few numbers, such as the numbers of a trial's windows. For millions of durations use
-//! [`Histogram`](crate::Histogram).
+//! Exact quantiles of a few numbers, such as the numbers of a trial's windows.
+//! For millions of durations use [`Histogram`](crate::Histogram).
 
 /// The quantile `q` (0 to 1) of `values`, in their own unit and in any order.
-/// It interpolates linearly between order statistics at position `q * (n - 1)`: type 7 of Hyndman & Fan, "Sample Quantiles in Statistical
-/// Packages" (The American Statistician, 1996), the default of R and NumPy.
+/// The function interpolates linearly between order statistics at position `q * (n - 1)`: type 7 of Hyndman & Fan,
+/// "Sample Quantiles in Statistical Packages" (The American Statistician, 1996), the default of R and NumPy.
 ///
 /// `None` when `values` is empty, when one of them is infinite or not a number, and when `q` is not within 0 to 1.
 ///
@@ -24,8 +24,8 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let below = sorted[position.floor() as usize];
     let above = sorted[position.ceil() as usize];
     let share = position.fract();
-    // Weighted rather than `below + share * (above - below)`, whose difference can overflow. The clamp removes a rounding error of the last
-    // bit.
+    // A weighted sum, because the difference in `below + share * (above - below)` can overflow.
+    // The clamp removes a rounding error of the last bit.
     Some((below * (1.0 - share) + above * share).clamp(below, above))
 }
 
@@ -40,10 +40,10 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// The median absolute deviation from the median, in the unit of `values`; `None` as for [`quantile`], or when a
-/// deviation is too large for a double.
+/// The median absolute deviation from the median, in the unit of `values`;
+/// `None` as for [`quantile`], or when a deviation is too large for a double.
 ///
-/// It is not scaled: times 1.4826 it estimates the standard deviation of normal noise.
+/// The result is not scaled. Multiplied by 1.4826, it estimates the standard deviation of normal noise.
 ///
 /// ```
 /// # use evenkeel_stats::median_absolute_deviation;
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_r() {
-        // R: quantile(c(15, 20, 35, 40, 50), c(0, .25, .4, .9, 1)); median; mad(..., constant = 1)
+        // Computed in R by quantile(c(15, 20, 35, 40, 50), c(0, .25, .4, .9, 1)); median; mad(..., constant = 1)
         let values = [50.0, 15.0, 40.0, 20.0, 35.0];
         let row = [0.0, 0.25, 0.4, 0.9, 1.0].map(|q| quantile(&values, q).unwrap());
         let spread = (median(&values), median_absolute_deviation(&values));

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of arms of a session, including the unchanged machine. The windows of a block should be close in time, and with each
-/// additional arm, all arms need more evidence.
+/// The maximum number of arms of a session, including the unchanged machine.
+/// The windows of a block should be close in time.
+/// Each additional arm also makes all arms need more evidence.
 pub const ARMS_MAX: usize = 8;
 
 /// The name of an arm; A is the machine as it was.
@@ -28,7 +29,7 @@ impl ArmName {
     pub const ALL: [ArmName; ARMS_MAX] =
         [ArmName::A, ArmName::B, ArmName::C, ArmName::D, ArmName::E, ArmName::F, ArmName::G, ArmName::H];
 
-    /// The arms other than A, for a total number of arms.
+    /// The names of the arms other than A, for a session with `arms` arms.
     pub fn further(arms: usize) -> impl DoubleEndedIterator<Item = ArmName> {
         ArmName::ALL.into_iter().take(arms).skip(1)
     }
@@ -46,11 +47,11 @@ impl fmt::Display for ArmName {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// The value before the trial. The arm also writes this value, so that all arms take the same path.
+    /// The value before the trial. The arm also writes this value, so that all arms switch in the same way.
     AsItWas,
     /// The value that the user requested.
     Planned,
-    /// Another value, in the kernel's form. It is checked like the requested one.
+    /// Another value, in the kernel's form. The trial checks this value like the requested one.
     Value(String),
 }
 

@@ -9,7 +9,7 @@ use crate::arm::ArmName;
 use crate::outcome::Outcome;
 use crate::words::{as_change, percent};
 
-/// A reason to doubt an answer, or a limit of what it says.
+/// A reason to question an answer, or a limit of the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -21,7 +21,7 @@ pub enum Caveat {
     Failed { why: String, pairs: usize, of: usize },
     /// The A/A phase claimed a difference.
     ControlClaimed { verdict: Outcome },
-    /// The server got no CPU in some windows: `with` of them had the settings.
+    /// The server got no CPU in some windows: `with` of them had the settings, `without` had not.
     NoCpu { with: usize, without: usize },
     /// Some windows of only one arm had no value.
     NoValue { arm: ArmName, windows: usize },
@@ -39,31 +39,31 @@ pub enum Caveat {
     GuardUnknown { metric: String, harm_ratio: f64 },
     /// An arm left the session because a guard got worse.
     LeftByHarm { guard: String },
-    /// The time budget was used up after `pairs` of `of` pairs.
+    /// The time budget was used up after `pairs` out of `of` pairs.
     OutOfTime { pairs: usize, of: usize },
-    /// Too many pairs were dropped, so only `pairs` of `of` count.
+    /// Too many pairs were dropped, so only `pairs` out of `of` count.
     OutOfSpares { pairs: usize, of: usize },
     /// The user stopped the session.
     Stopped { pairs: usize, of: usize },
     /// The session was killed before its end.
     CutOff { pairs: usize, of: usize },
-    /// Many pairs were dropped: `dropped` of `tried`, counted by reason.
+    /// Many pairs were dropped: `dropped` out of `tried`, counted by reason.
     Dropped { dropped: usize, tried: usize, reasons: BTreeMap<String, usize> },
     /// Another program wrote a setting during the trial.
     Changed { what: String, windows: usize },
     /// There are too few pairs for an interval.
     TooFewPairs { pairs: usize },
-    /// The settle time is too short, or the budget had no room for a longer one.
+    /// The settle time is too short, perhaps because the budget had no room for a longer one.
     Unsettled { settle_ms: u64 },
-    /// The settle time was not measured but guessed.
+    /// The settle time is a guess, because it was not measured.
     SettleGuessed { settle_ms: u64, why: String },
     /// Another trial ran at the same time.
     ConcurrentTrial { who: String, windows: usize, of: usize },
-    /// Several other trials ran on the machine; only some of them are named.
+    /// Several other trials ran on the machine. The caveats name only some of these.
     ConcurrentTrials { more: usize },
     /// In the median window, the hypervisor took this share of CPU time.
     Steal { share: f64 },
-    /// Waiting for CPUs could not be watched.
+    /// The kernel did not report how long tasks waited for CPUs.
     NoPressure,
     /// In the median window, other processes used this share of the CPU time.
     OthersBusy { share: f64 },
@@ -75,9 +75,9 @@ pub enum Caveat {
     Constant { metric: String, value: f64 },
     /// A quantile is computed from few ticks per window.
     FewTicks { metric: String, ticks: u64 },
-    /// The session ended as soon as a difference was clear. The interval's nearest end is less than half of the estimate.
+    /// The session ended as soon as a difference was clear. The nearest end of the interval is less than half of the estimate.
     StoppedEarly { ratio: f64, nearest_ratio: f64, pairs: usize },
-    /// The estimated effect of a claim is smaller than the run could detect.
+    /// The estimated effect of a claim is smaller than the smallest effect that the run could detect.
     BelowDetectable { ratio: f64, detectable_ratio: f64 },
     /// The noise of single pairs is several times the smallest effect that matters.
     WideNoise { noise_ratio: f64, smallest_effect_ratio: f64 },
@@ -215,7 +215,7 @@ impl Caveat {
                 percent(*noise_ratio),
                 noise_ratio / smallest_effect_ratio
             ),
-            // The sentences of these kinds are printed above. Listing the kinds makes the compiler report a kind without a sentence.
+            // The sentences of these kinds are printed above. This list makes the compiler report a kind without a sentence.
             Caveat::SameAlready { .. }
             | Caveat::Other { .. }
             | Caveat::Failed { .. }

@@ -1,9 +1,10 @@
-//! `ConcurrentTrials`: other trials that run on this machine at the same time. Trials with journals in different folders do not know of
-//! each other, and disturb each other.
+//! `ConcurrentTrials`: other trials that run on this machine at the same time.
+//! Trials with journals in different folders do not know each other, and disturb each other.
 //!
-//! Each trial binds a socket whose name contains its process and its command, and reads the names of the others from the kernel's table.
-//! This needs no privileges and no folder that all users may write to. It leaves nothing behind, because the name disappears with its
-//! process. Trials in another network namespace, as in most containers, are not seen.
+//! Each trial binds a socket whose name contains its process and its command. It reads the names of other trials from the kernel's table.
+//! The announcement needs no privileges and no folder that all users may write to.
+//! Nothing remains, because the kernel removes the name when the process ends.
+//! Trials in another network namespace, as in most containers, stay unknown.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,10 +29,10 @@ const NAME_BYTES_MAX: usize = 107;
 /// The maximum number of other trials to report. Any user may bind any number of such names.
 const OTHERS_MAX: usize = 4;
 
-/// The announcement of this trial to others, until it is dropped, and the other trials that it saw.
+/// The announcement of this trial to other trials, until this value is dropped, and the other trials that it saw.
 pub struct ConcurrentTrials {
     own: String,
-    /// The socket with this trial's name. None if the kernel refuses it: then others do not see this trial, but it still sees them.
+    /// The socket with this trial's name. None if the kernel refuses it. Then others do not see this trial, but this trial still sees others.
     _socket: Option<UnixDatagram>,
     known: Mutex<Known>,
 }
@@ -45,8 +46,8 @@ struct Known {
 }
 
 impl ConcurrentTrials {
-    /// Announces a trial of this process to others, and finds other trials. `command` is its command, such as `prove vm.swappiness=10`,
-    /// without arguments that may be private.
+    /// Announces a trial of this process to others, and finds other trials.
+    /// `command` is its command, such as `prove vm.swappiness=10`, without arguments that may be private.
     pub fn begin(command: &str) -> ConcurrentTrials {
         // Processes of two containers may have the same number, so the time makes the name unique.
         let mut own = format!("{MARK}{}/{}/{}", std::process::id(), clock::monotonic_ns(), shown(command));
@@ -57,10 +58,10 @@ impl ConcurrentTrials {
         concurrent
     }
 
-    /// The other trials that run now, each as a text.
+    /// Describes the other trials that run now.
     pub fn look(&self) -> Vec<String> {
         let mut table = Vec::new();
-        // If the table can't be read, other trials are unknown. This trial then continues as if there were none.
+        // If the table can't be read, other trials are unknown. This trial then continues as if it were alone.
         let _ = File::open(TABLE).and_then(|file| file.take(TABLE_BYTES_MAX).read_to_end(&mut table));
         let others = others_in(&table, &self.own);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +90,7 @@ impl fmt::Debug for ConcurrentTrials {
     }
 }
 
-/// Text that is safe on a terminal. Another user chose the name, so only harmless characters are copied.
+/// Makes a text safe for a terminal. Another user chose the name, so only harmless characters are copied.
 fn shown(text: &str) -> String {
     text.chars().map(|letter| if letter == ' ' || letter.is_ascii_graphic() { letter } else { '?' }).collect()
 }
@@ -108,8 +109,8 @@ fn others_in(table: &[u8], own: &str) -> Vec<String> {
     others
 }
 
-/// The description of the other trial: from the socket name `12/3456/prove vm.swappiness=10` it makes `evenkeel prove vm.swappiness=10 (pid
-/// 12)`.
+/// The description of the other trial.
+/// The function turns the socket name `12/3456/prove vm.swappiness=10` into `evenkeel prove vm.swappiness=10 (pid 12)`.
 fn other(name: &str) -> Option<String> {
     let mut parts = name.splitn(3, '/');
     let pid: u32 = parts.next()?.parse().ok()?;
@@ -117,7 +118,7 @@ fn other(name: &str) -> Option<String> {
     Some(format!("evenkeel {command} (pid {pid})"))
 }
 
-/// A caveat for each other trial, with the number of windows during which it ran.
+/// Returns a caveat for each other trial, with the number of windows during which that trial ran.
 pub(crate) fn caveats<'a>(windows: impl Iterator<Item = &'a [String]>) -> Vec<Caveat> {
     let (mut all, mut other_trials) = (0, BTreeMap::<&str, usize>::new());
     for others in windows {
@@ -152,16 +153,16 @@ mod tests {
         assert!(sees("tune??[31m") && theirs.look().contains(&who("prove ours")), "{:?} {theirs:?}", ours.look());
         let sentence = format!("another trial ({}) runs at the same time: each disturbs the other", who("tune??[31m"));
         assert!(ours.news().contains(&sentence), "reported when it is seen");
-        // Other trials may begin in the meantime, and are reported then.
+        // Other trials may begin in the meantime. They are then reported.
         assert!(!ours.look().is_empty() && !ours.news().contains(&sentence), "and once");
         drop(theirs);
-        // If another test starts a child at this moment, the child inherits the socket and keeps it open until it calls exec.
+        // If another test starts a child now, the child inherits the socket and keeps it open until the child calls exec.
         let begun = std::time::Instant::now();
         while sees("tune??[31m") {
             assert!(begun.elapsed() < std::time::Duration::from_secs(20));
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
-        // A name that is too long is cut off. This trial still recognizes its own name.
+        // A name that is too long is cut off. The trial still recognizes its own name.
         let long = ConcurrentTrials::begin(&"x".repeat(500));
         assert!(
             sees(&long.own[long.own.rfind('/').unwrap() + 1..]) && !long.look().iter().any(|who| who.contains("xx"))

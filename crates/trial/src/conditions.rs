@@ -1,5 +1,6 @@
-//! `Conditions`: what the machine did during a window. It has the share of stolen time, pressure, load, evenkeel's own CPU time, and
-//! the longest time by which evenkeel's watching thread woke late.
+//! `Conditions`: what the machine did during a window.
+//! The type has the share of stolen time, pressure, load, evenkeel's own CPU time,
+//! and the longest delay with which evenkeel's watching thread woke.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::concurrent_trials::ConcurrentTrials;
 use crate::counters::{self, IDLE_STATES, IdleEntries, Value, Wanted};
 
-/// How often the watching thread wakes. This is rare enough to leave an idle CPU idle, and often enough to see a pause of 17 ms.
+/// How often the watching thread wakes. An idle CPU stays idle at this rate, and the thread sees a pause of 17 ms.
 const WATCH_PERIOD_NS: u64 = 5_000_000;
 
 /// The counter of the energy that the first processor package used.
@@ -29,16 +30,16 @@ const ENERGY: &str = "/sys/class/powercap/intel-rapl:0/energy_uj";
 pub struct Conditions {
     /// The duration of the window in microseconds.
     pub span_us: f64,
-    /// The share of all CPU time that the hypervisor gave to others, by /proc/stat, whose unit is 10 ms.
+    /// The share of all CPU time that the hypervisor gave to others, from /proc/stat, whose unit is 10 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,
-    /// The share of all CPU time that was not idle, by /proc/stat.
+    /// The share of all CPU time that was not idle, from /proc/stat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_share: Option<f64>,
-    /// The number of online CPUs, by the ticks that /proc/stat counted.
+    /// The number of online CPUs, from the ticks in /proc/stat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
-    /// The share of the time that some task waited for a CPU, by /proc/pressure/cpu.
+    /// The share of the time that some task waited for a CPU, from /proc/pressure/cpu.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_pressure_share: Option<f64>,
     /// The load average of the last minute at the end of the window.
@@ -50,7 +51,7 @@ pub struct Conditions {
     /// Entries into idle states per second, over all CPUs. None unless a knob of the trial concerns idle states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_entries_per_s: Option<f64>,
-    /// The mean exit latency of the idle states that were entered, in microseconds, by the driver's table.
+    /// The mean exit latency of the entered idle states, in microseconds, from the driver's table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_exit_latency_us: Option<f64>,
     /// The share of the time of all CPUs in which they were idle and polled. Polling costs power and CPU time of the host.
@@ -62,24 +63,24 @@ pub struct Conditions {
     /// The power of the processor packages in watts, if the machine reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
-    /// The counters that show whether the trial's knobs were engaged. Each value is the change during the window, or the value at the end
-    /// of the window.
+    /// The counters that show whether the trial's knobs were engaged.
+    /// Each value is the change during the window, or the value at the end of the window.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, f64>,
-    /// The longest time by which the watching thread woke late, in microseconds.
+    /// The longest delay with which the watching thread woke, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_us: Option<f64>,
     /// Other trials that ran at the beginning or the end of the window, as texts.
     #[serde(alias = "beside", default, skip_serializing_if = "Vec::is_empty")]
     pub other_trials: Vec<String>,
-    /// The server's thread that was ready to run for most of the window but got no CPU, as a text. If this is set, the window has no other
-    /// data.
+    /// The server's thread that was ready to run for most of the window but got no CPU, as a text.
+    /// A window with this field has no other data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_cpu: Option<String>,
-    /// Why the window has no value that can be compared, as a text. None if it has one.
+    /// Why the window has no value that can be compared, as a text. None if the window has a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_value: Option<String>,
-    /// Settings whose values at the end of the window differ from those after the switch to its arm, as texts.
+    /// Settings whose values at the end of the window differ from their values after the switch to the arm, as texts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
 }
@@ -146,11 +147,11 @@ impl Conditions {
 }
 
 impl Conditions {
-    /// The sample of a window. None if the server got no CPU or returned no value. The conditions record this, and the window is dropped
-    /// whichever arm it belongs to.
+    /// The sample of a window. None if the server got no CPU or returned no value.
+    /// The conditions record the reason, and the window is dropped whichever arm it belongs to.
     ///
     /// # Errors
-    /// Any other reason why the window was not measured.
+    /// Returns any other reason why the window was not measured.
     pub(crate) fn sample_of(
         &mut self,
         measured: Result<Sample, WorkloadError>,
@@ -176,7 +177,7 @@ impl Conditions {
         Conditions { longest_gap_us, steal_share, busy_share, cpus, cpu_pressure_share, other_trials, ..self }
     }
 
-    /// Joins the conditions of interleaves of the same length: the total time, the mean of shares and counters, and the longest gap.
+    /// Combines the conditions of interleaves of the same length: the total time, the mean of shares and counters, and the longest gap.
     pub(crate) fn of_interleaves(interleaves: &[Conditions]) -> Conditions {
         let of = |number: fn(&Conditions) -> Option<f64>| interleaves.iter().filter_map(number);
         let sum = |number: fn(&Conditions) -> Option<f64>| of(number).reduce(|one, other| one + other);
@@ -223,8 +224,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts observing the machine, including the counters that show whether the knobs of `plans` are engaged. On a captured machine,
-    /// counters do not change, and no thread measures gaps.
+    /// Starts observing the machine, including the counters that show whether the knobs of `plans` are engaged.
+    /// On a captured machine, counters do not change, and no thread measures gaps.
     pub fn start(root: &Root, plans: &[Plan]) -> Watch {
         let gaps = (root.kind() == RootKind::Live).then(GapThread::start).flatten();
         let mut knobs: Vec<String> = Vec::new();
@@ -243,7 +244,7 @@ impl Watch {
         Watch { concurrent, ..self }
     }
 
-    /// If the workload simulates a machine, time and conditions come from that simulation instead of the real machine.
+    /// If the workload simulates a machine, time and conditions come from the simulation instead of the real machine.
     pub fn of_workload(self, workload: &dyn Workload) -> Watch {
         match workload.simulated() {
             Some(machine) => Watch { gaps: None, concurrent: None, clock: Clock::Simulated(machine), ..self },
@@ -282,7 +283,7 @@ impl Watch {
 
     /// Starts a window: resets the longest gap and reads the counters.
     pub(crate) fn begin_window(&self) -> Snapshot {
-        // Read this as near to the window's start as possible. It costs one read of a file, in both arms alike.
+        // Read this as near to the window's start as possible. The read costs the same in both arms.
         let other_trials = self.others();
         if let Some(gaps) = &self.gaps {
             gaps.longest_ns.store(0, Ordering::Relaxed);
@@ -316,7 +317,7 @@ struct GapThread {
 }
 
 impl GapThread {
-    /// `None` if no thread can be started. The trial then runs without it, and the longest gap is unknown.
+    /// `None` if no thread can be started. The trial then runs without this thread, and the longest gap is unknown.
     fn start() -> Option<GapThread> {
         let longest_ns = Arc::new(AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
@@ -336,7 +337,7 @@ impl Drop for GapThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread ends within one period. If it panicked, the longest gap is unknown, and nothing else needs to be reported.
+            // The thread ends within one period. If it panicked, only the longest gap is unknown.
             let _ = thread.join();
         }
     }

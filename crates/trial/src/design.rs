@@ -11,7 +11,7 @@ use crate::rules::Rules;
 
 /// The maximum number of pairs of one trial. With windows of one second they take more than five hours.
 const PAIRS_MAX: usize = 10_000;
-/// The maximum number of guards. The allowed error is divided among them, so each further one needs more evidence.
+/// The maximum number of guards. The allowed error is divided among them, so each further guard needs more evidence.
 const GUARDS_MAX: usize = 16;
 /// The minimum length of a window, and of an interleave.
 const WINDOW_MIN: Duration = Duration::from_millis(10);
@@ -26,7 +26,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(600);
 pub struct Design {
     /// The primary metric, which decides.
     pub metric: Metric,
-    /// Metrics that must not get worse: each can veto a *better*.
+    /// Metrics that must not get worse. Each metric can veto a *better*.
     #[serde(default)]
     pub guards: Vec<Guard>,
     /// When the trial ends.
@@ -41,8 +41,8 @@ pub struct Design {
     pub window: Duration,
     /// How long the trial waits after a switch before it measures.
     pub settle: Settle,
-    /// The number of interleaves of each window: the arms of a pair or block alternate this often (A B A B). With 1, each window is
-    /// measured in one piece.
+    /// The number of interleaves of each window: how often the arms of a pair or block alternate (A B A B).
+    /// With 1 interleave, each window is measured in one piece.
     #[serde(alias = "turns", default = "one", skip_serializing_if = "is_one")]
     pub interleaves: u32,
     /// The seed of the order of the arms within each pair or block.
@@ -70,7 +70,7 @@ fn is_one(interleaves: &u32) -> bool {
 pub struct Guard {
     /// The metric.
     pub metric: Metric,
-    /// B is rejected if this metric gets worse by at least this share: 0.25 is a quarter.
+    /// B is rejected if this metric gets worse by at least this share: 0.25 is 25 %.
     pub harm_ratio: f64,
 }
 
@@ -93,11 +93,11 @@ pub enum Stop {
     },
     /// A test after every pair. The trial ends as soon as the test is decided. The interval is valid after every pair.
     Sequential {
-        /// With fewer pairs than this, nothing is decided.
+        /// With fewer pairs than this, the test decides nothing.
         pairs_min: usize,
         /// The maximum number of pairs.
         pairs_max: usize,
-        /// The maximum duration, from the start of the session. A pair that would end later is not begun. None means no limit.
+        /// The maximum duration, from the start of the session. The trial does not begin a pair that would end later. None means no limit.
         #[serde(rename = "budget_ms", with = "optional_ms", default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
         budget: Option<Duration>,
@@ -139,13 +139,13 @@ pub enum Settle {
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         time: Duration,
     },
-    /// The time for which the metric still changes after a switch. It is measured before the first pair.
+    /// The time for which the metric still changes after a switch. The trial measures this time before the first pair.
     Found {
         /// The minimum time to wait.
         #[serde(rename = "least_ms", with = "ms")]
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         least: Duration,
-        /// The maximum time to wait. If the metric changes for longer, the report has a caveat.
+        /// The maximum time to wait. The report has a caveat if the metric changes for longer.
         #[serde(rename = "most_ms", with = "ms")]
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         most: Duration,
@@ -171,8 +171,8 @@ impl Settle {
 }
 
 impl Design {
-    /// A design that tests once, after `pairs` pairs, with the default settle time, confidence and rules. The number of spare pairs is a
-    /// third of `pairs`. There are no guards and no A/A phase.
+    /// A design that tests once, after `pairs` pairs, with the default settle time, confidence and rules.
+    /// The number of spare pairs is a third of `pairs`. There are no guards and no A/A phase.
     pub fn new(metric: Metric, pairs: usize, window: Duration, seed: u64) -> Design {
         Design {
             smallest_effect_ratio: metric.smallest_effect_ratio(),
@@ -203,7 +203,7 @@ impl Design {
     /// Checks the design.
     ///
     /// # Errors
-    /// If the design can never give a verdict.
+    /// Fails if the design can never give a verdict.
     pub fn check(&self) -> Result<(), TrialError> {
         let bad = |why: String| Err(TrialError::Design(why));
         let pairs = self.stop.pairs_max();
@@ -234,7 +234,7 @@ impl Design {
     /// Checks the design for this number of arms.
     ///
     /// # Errors
-    /// If the design can't give a verdict with this number of arms.
+    /// Fails if the design can't give a verdict with this number of arms.
     pub fn check_for(&self, arms: usize) -> Result<(), TrialError> {
         self.check()?;
         let bad = |why: String| Err(TrialError::Design(why));
@@ -252,7 +252,7 @@ impl Design {
 /// Checks the guards of a design.
 ///
 /// # Errors
-/// If there are too many guards, or if a guard could never veto.
+/// Fails if there are too many guards, or if a guard could never veto.
 pub(crate) fn check_guards(guards: &[Guard], metric: &Metric) -> Result<(), TrialError> {
     let bad = |why: String| Err(TrialError::Design(why));
     if guards.len() > GUARDS_MAX {
@@ -270,11 +270,11 @@ pub(crate) fn check_guards(guards: &[Guard], metric: &Metric) -> Result<(), Tria
     Ok(())
 }
 
-/// With five pairs, a sign test can't reach an e-value of 20, so this has no effect at the usual confidence. At a lower confidence, it
-/// prevents an end after two lucky pairs.
+/// With five pairs, a sign test can't reach an e-value of 20, so this limit has no effect at the usual confidence.
+/// At a lower confidence, the limit prevents an end after two lucky pairs.
 const PAIRS_MIN: usize = 5;
-/// With this many pairs the test can claim a difference (seven that agree are enough at the usual confidence). So the A/A phase can reveal
-/// a test that claims one between equal arms.
+/// With this many pairs the test can claim a difference: seven pairs that agree are enough at the usual confidence.
+/// So the A/A phase can reveal a test that claims a difference between equal arms.
 const CONTROL_PAIRS: usize = 10;
 
 /// Durations as whole milliseconds.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::comparison::{Judge, PairEffect};
 
-/// The ratio of B to A with its interval. An end that the run could not bound is None.
+/// The ratio of B to A with its interval. An end is None if the run could not bound it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Effect {
@@ -21,10 +21,10 @@ pub struct Effect {
     /// Whether the interval is valid only at the end, or after every pair.
     #[serde(default)]
     pub interval: Interval,
-    /// The p-value of the signed-rank test. In a sequential trial, it is 1 divided by the e-value, and is valid after every pair.
+    /// The p-value of the signed-rank test. In a sequential trial, the p-value is 1 divided by the e-value, and is valid after every pair.
     pub p_value: f64,
-    /// The e-value against "B has no effect". A difference is claimed when it reaches 1 / (1 - confidence). None unless the trial is
-    /// sequential.
+    /// The e-value against "B has no effect".
+    /// The trial claims a difference when the e-value reaches 1 / (1 - confidence). None unless the trial is sequential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e_value: Option<f64>,
     /// The smallest effect that this run could have detected, as a share. None if unknown.
@@ -45,7 +45,7 @@ pub enum Interval {
 }
 
 impl Effect {
-    /// The effect as the test estimates it from the pairs so far.
+    /// Builds the effect from the test's estimate over the pairs so far.
     pub(crate) fn from_pairs(seen: &PairEffect, judge: &Judge) -> Effect {
         Effect {
             ratio: seen.ratio,

@@ -36,7 +36,7 @@ pub enum TrialError {
         /// The metrics that the workload measures.
         given: String,
     },
-    /// A value of the primary metric has no ratio, such as zero.
+    /// A value of the primary metric cannot form a ratio, such as zero.
     #[error(
         "compare {metric}: one window has the value {}, but ratios of windows need values {}",
         shown(*value),
@@ -48,7 +48,7 @@ pub enum TrialError {
         /// The metric's value.
         value: f64,
     },
-    /// The budget is too short, as the first switch to each arm has shown.
+    /// The first switch to each arm has shown that the budget is too short.
     #[error(
         "finish a trial within {} s: it needs at least {} s, because each switch takes {:.1} s",
         budget.as_secs_f64(),
@@ -94,7 +94,7 @@ fn shown(value: f64) -> String {
     if value == 0.0 || (1e-6..1e15).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }
 
-/// The kind of number that would be valid, as text.
+/// The kind of number that would be valid, as a text.
 fn taken(value: f64) -> String {
     match value > 0.0 {
         true => format!("from {:e} to {:e}", VALUE_RANGE.start(), VALUE_RANGE.end()),

@@ -1,10 +1,12 @@
 //! Honest A/B trials of settings on a real server.
 //!
-//! A [`Design`], with its seed and its rules for dropping windows, is fixed before anything is measured. [`run`] alternates the arms,
-//! block by block, in an order drawn from the seed (a block of two is a pair). A [`Switch`] changes the host and writes the journal, so
-//! that `evenkeel revert` restores the host after a killed trial. Then the host settles, and the
-//! [`Workload`](evenkeel_workload::Workload) measures one window. Each window gives one number and the conditions of the machine. The
-//! [`Record`] has everything that was observed, and [`Record::report`] judges it.
+//! A [`Design`], with its seed and its rules for dropping windows, is fixed before anything is measured.
+//! [`run`] alternates the arms, block by block, in an order drawn from the seed.
+//! A block of two is a pair.
+//! A [`Switch`] changes the host and writes the journal, so that `evenkeel revert` restores the host after a killed trial.
+//! Then the host settles, and the [`Workload`](evenkeel_workload::Workload) measures one window.
+//! Each window gives one number and the conditions of the machine.
+//! The [`Record`] has everything that was observed, and [`Record::report`] judges it.
 
 mod arm;
 pub mod boots;

@@ -1,5 +1,6 @@
-//! `LogFile`: the file of a running session or search. It has a line of JSON for the head, and one for each record. If the process is
-//! killed, at most the last line is incomplete; that line is removed before the file is continued.
+//! `LogFile`: the file of a running session or search.
+//! The file has a line of JSON for the head, and one line for each record.
+//! If the process is killed, at most the last line is incomplete. That line is removed before the file is continued.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -54,7 +55,7 @@ impl LogFileError {
     }
 }
 
-/// The text of an error: the kernel's as evenkeel always prints it, another one in its own words.
+/// The text of an error. Errors of the kernel have the form that evenkeel always prints, other errors have their own words.
 pub(crate) fn words(error: &io::Error) -> String {
     error.raw_os_error().map_or_else(|| error.to_string(), |_| Errno::from(error).to_string())
 }
@@ -68,7 +69,7 @@ pub(crate) enum IfThere {
     Replace,
 }
 
-/// A log that records are added to.
+/// A log to which evenkeel adds records.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
@@ -76,16 +77,16 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Creates a file that only this user can read; `None` if a file exists there that must not be replaced.
+    /// Creates a file that only this user can read. `None` if a file exists there that must not be replaced.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Returns the kernel's error.
     pub(crate) fn create(path: &Path, if_there: IfThere) -> io::Result<Option<LogFile>> {
         let mut options = OpenOptions::new();
         match if_there {
             // Open to append, because the path may be a terminal or a pipe.
             IfThere::Refuse => options.create(true).append(true),
-            // Remove an existing file first. Other users may be able to read it, and a new content would keep its mode.
+            // Remove an existing file first. Other users may be able to read the old file, and new content would keep its mode.
             IfThere::Replace => match std::fs::remove_file(path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => options.create_new(true).append(true),
@@ -99,7 +100,7 @@ impl LogFile {
     /// Opens an existing file to continue it. It must be a regular file.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Returns the kernel's error.
     pub(crate) fn open(path: &Path) -> io::Result<LogFile> {
         Ok(LogFile { path: path.to_owned(), file: user_file::open_to_append(path)? })
     }
@@ -107,7 +108,7 @@ impl LogFile {
     /// Truncates the file to this many bytes.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Returns the kernel's error.
     pub(crate) fn cut(&self, whole_bytes: u64) -> io::Result<()> {
         self.file.set_len(whole_bytes)
     }
@@ -116,11 +117,12 @@ impl LogFile {
         &self.path
     }
 
-    /// Adds a record, and returns its text. The file is not synced, because that would disturb the measurement. If the process is killed,
-    /// nothing is lost even without it.
+    /// Adds a record, and returns its text.
+    /// The file is not synced, because a sync would disturb the measurement.
+    /// If the process is killed, nothing is lost even without a sync.
     ///
     /// # Errors
-    /// The kernel's error. The file may then end with a part of the line.
+    /// Returns the kernel's error. The file may then end with a part of the line.
     pub(crate) fn add(&mut self, record: &impl Serialize) -> io::Result<String> {
         let line = serde_json::to_string(record)? + "\n";
         self.file.write_all(line.as_bytes())?;
@@ -130,7 +132,7 @@ impl LogFile {
     /// Writes the log to the disk.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Returns the kernel's error.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self.file.sync_data() {
             // A terminal or a pipe can't be synced.
@@ -147,11 +149,11 @@ pub(crate) struct Lines<'b, H> {
     pub(crate) records: Vec<(usize, &'b [u8])>,
 }
 
-/// Parses a log whose head has one of these formats. Any bytes give either a log or an error with its line. An incomplete last line is left
-/// out.
+/// Parses a log whose head has one of these formats.
+/// Any bytes give either a log or an error with its line. An incomplete last line is left out.
 ///
 /// # Errors
-/// The first invalid line, and why it is invalid.
+/// Returns the first invalid line, and why it is invalid.
 pub(crate) fn lines<'b, H: DeserializeOwned>(bytes: &'b [u8], formats: &[u64]) -> Result<Lines<'b, H>, InvalidLine> {
     #[derive(serde::Deserialize)]
     struct Format {

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// B is better than A by more than the smallest effect that matters.
     Better,
-    /// B is worse, or a guard got worse. In the latter case the report names the guard.
+    /// B is worse, or a guard got worse. If a guard got worse, the report names it.
     Worse,
     /// Any difference is smaller than the smallest effect that matters.
     Same,
     /// The measured pairs do not decide.
     Undecided,
-    /// There is no difference that matters, and the counters show that the knobs were not engaged. Under another load, they may have an
-    /// effect.
+    /// There is no difference that matters, and the counters show that the knobs were not engaged.
+    /// Under another load, the knobs may have an effect.
     NotEngaged,
 }
 

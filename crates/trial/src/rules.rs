@@ -1,5 +1,5 @@
-//! The rules that drop a window. They are fixed before the run and ignore the arm: a rule that used the arm or the metric could produce
-//! any verdict.
+//! The rules that drop a window. They are fixed before the run and ignore the arm.
+//! A rule that used the arm or the metric could produce any verdict.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::Conditions;
 
-/// Limits for the conditions of a window. If one is exceeded, the whole pair is dropped.
+/// Limits for the conditions of a window. The whole pair is dropped if a condition exceeds its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
-    /// The maximum time by which the watching thread may wake late, in microseconds. A pause of a whole virtual machine takes tens of
-    /// milliseconds and can affect either arm.
+    /// The maximum delay with which the watching thread may wake, in microseconds.
+    /// A pause of a whole virtual machine takes tens of milliseconds and can affect either arm.
     pub gap_us_max: f64,
-    /// The maximum share of CPU time that the hypervisor may have given to others, by the kernel's counter.
+    /// The maximum share of CPU time that the hypervisor may have given to others, from the kernel's counter.
     pub steal_share_max: f64,
-    /// The maximum time by which the window may have been longer than planned, as a share of the planned length.
+    /// How much longer than planned a window may have taken, as a share of the planned length.
     pub overrun_share_max: f64,
 }
 
@@ -35,7 +35,7 @@ impl Default for Rules {
 pub enum DropReason {
     /// The watching thread woke too late.
     Gap {
-        /// The longest time by which it was late, in microseconds.
+        /// The longest delay of the thread, in microseconds.
         gap_us: f64,
     },
     /// The hypervisor gave too much CPU time to others.
@@ -43,19 +43,19 @@ pub enum DropReason {
         /// The share of all CPU time.
         share: f64,
     },
-    /// The window took too much longer than planned.
+    /// The window took far longer than planned.
     Overrun {
         /// The duration of the window in microseconds.
         span_us: f64,
     },
     /// The server was ready to run for most of the window but got no CPU, so there is nothing to compare.
     NoCpu {
-        /// The thread, and how long it got no CPU.
+        /// The thread, and how long this thread got no CPU.
         what: String,
     },
     /// The window has no value that can be compared.
     NoValue {
-        /// Why it has no value.
+        /// Why the window has no such value.
         what: String,
     },
     /// Another program wrote a setting during the window.
@@ -107,9 +107,9 @@ impl fmt::Display for DropReason {
 }
 
 impl Rules {
-    /// Whether a window under these conditions is dropped, and why. An unknown value never drops a window.
+    /// Whether a window under these conditions is dropped, and why. An unknown value never causes a drop.
     pub fn judge(&self, window: Duration, conditions: &Conditions) -> Option<DropReason> {
-        // Check this first: a changed setting does not go away by itself, so it is the most important reason.
+        // Check this first. A changed setting stays changed, so this is the most important reason.
         if let Some(what) = conditions.changed.first() {
             return Some(DropReason::Changed { what: what.clone() });
         }

@@ -1,5 +1,6 @@
-//! Divides the time of a trial between the settle phase, the A/A phase and the pairs. With a budget, the first two get a limited share of
-//! it, and the pairs for a decision are reserved before the A/A phase begins. So every accepted budget is long enough for an answer.
+//! Divides the time of a trial between the settle phase, the A/A phase and the pairs.
+//! With a budget, the first two phases get a limited share of the budget.
+//! The time of the pairs for a decision is reserved before the A/A phase begins. So every accepted budget is long enough for an answer.
 
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use crate::session::SettleSeen;
 const SETTLE_SHARE: f64 = 0.3;
 /// The A/A phase takes at most this share of a budget, if no number of pairs was requested.
 const CONTROL_SHARE: f64 = 0.25;
-/// The minimum number of pairs of the A/A phase, if the user requested no number. A budget without room for them is refused.
+/// The minimum number of pairs of the A/A phase, if the user requested no number. A budget without room for these pairs is refused.
 const CONTROL_LEAST: usize = 3;
-/// Until a session has enough pairs for a first decision, it may take this multiple of its budget. Windows may be dropped, and the machine
-/// may be slower than planned.
+/// Until a session has enough pairs for a first decision, it may exceed its budget by this factor.
+/// Windows may be dropped, and the machine may be slower than planned.
 const OVERRUN: f64 = 1.25;
 /// The number of additional pairs for which the A/A phase leaves time, because rules drop some pairs.
 const SPARE_PAIRS: usize = 2;
@@ -24,13 +25,13 @@ const SPARE_PAIRS: usize = 2;
 const QUIET_SHARE: f64 = 0.5;
 /// The maximum number of pairs that a decision is assumed to need, at any confidence.
 const CLEAREST_MAX: usize = 60;
-/// The number of switches to each arm that are observed to find the settle time.
+/// The number of switches to each arm that the trial observes to find the settle time.
 pub(crate) const SWITCHES: usize = 3;
 /// The number of short windows after each of these switches.
 pub(crate) const STEPS: usize = 8;
 const STEP_MIN: Duration = Duration::from_millis(50);
 const STEP_MAX: Duration = Duration::from_millis(500);
-/// The minimum length of these short windows under a budget, as a share of a window. Shorter ones would contain too few ticks.
+/// The minimum length of these short windows under a budget, as a share of a window. Shorter windows would contain too few ticks.
 const STEP_SHARE_MIN: f64 = 0.1;
 
 /// The number of arms and the duration of a switch, for planning.
@@ -58,8 +59,7 @@ impl Design {
         }
     }
 
-    /// The minimum number of pairs that can decide between `arms` arms, which requires that all pairs agree. It is within the design's
-    /// limits.
+    /// The minimum number of pairs that can decide between `arms` arms, if all pairs agree. The number is within the design's limits.
     pub fn pairs_to_decide(&self, arms: usize) -> usize {
         let clearest = || -> Option<usize> {
             let mut judge = Judge::of_metric(self, arms.saturating_sub(1)).ok()?;
@@ -82,7 +82,7 @@ impl Design {
         (fit as usize).clamp(CONTROL_LEAST, self.control_pairs.max(CONTROL_LEAST)).min(self.control_pairs)
     }
 
-    /// The shortest budget that has room for a decision, whatever the settle time is. The A/A phase counts with `control_pairs` pairs.
+    /// The shortest budget that has room for a decision, whatever the settle time is. It includes an A/A phase of `control_pairs` pairs.
     pub fn least_for(&self, pace: Pace, control_pairs: usize) -> Duration {
         let finding = match self.settle {
             Settle::Fixed { .. } => Duration::ZERO,
@@ -102,8 +102,7 @@ impl Design {
         self.least_for(pace, self.control_pairs.min(CONTROL_LEAST))
     }
 
-    /// The maximum duration of a trial with `arms` arms, if the server settles at once after a switch. If the budget is shorter, it is the
-    /// budget.
+    /// The maximum duration of a trial with `arms` arms, if the server settles at once after a switch. A shorter budget limits the duration.
     pub fn planned_for(&self, arms: usize) -> Duration {
         let pace = Pace::new(arms);
         let finding = match self.settle {
@@ -121,7 +120,7 @@ impl Design {
         self.planned_for(2)
     }
 
-    /// The part of a budget that the settle phase may take: its share, or less if no time would be left for a decision.
+    /// The part of a budget that the settle phase may take: its share, or less if a decision would otherwise have no time.
     pub(crate) fn settle_room(&self, pace: Pace) -> Option<Duration> {
         let budget = self.budget()?;
         let least = settle_least(self, pace);
@@ -133,12 +132,12 @@ impl Design {
         self.window.saturating_add(quiet).saturating_add(pace.switch.saturating_mul(self.interleaves_at(pace)))
     }
 
-    /// The number of interleaves of a window, if a switch takes this long. If switches are slow, there is one switch per window.
+    /// The number of interleaves of a window, if a switch takes this long. With slow switches, there is one switch per window.
     fn interleaves_at(&self, pace: Pace) -> u32 {
         if is_shared(self, pace.switch) { self.interleaves } else { 1 }
     }
 
-    /// The longest quiet time before a window that still leaves room for a decision in the rest of the budget.
+    /// The longest settle time before a window that still leaves room for a decision in the rest of the budget.
     pub(crate) fn quiet_max(&self, pace: Pace, elapsed: Duration) -> Option<Duration> {
         let left = self.budget()?.saturating_sub(elapsed);
         let windows = self.pairs_to_decide(pace.arms) * pace.arms + self.control_pairs.min(CONTROL_LEAST) * 2;
@@ -152,12 +151,12 @@ impl Design {
 pub(crate) struct Elapsed {
     /// The time since the session began.
     pub(crate) time: Duration,
-    /// The duration of a window with everything that comes before it.
+    /// The duration of a window, including everything that precedes the window.
     pub(crate) window: Duration,
 }
 
 impl Elapsed {
-    /// The duration of a window: the planned one, or the average so far if that is longer.
+    /// The duration of a window: the planned duration, or the average so far if that is longer.
     pub(crate) fn new(
         design: &Design,
         pace: Pace,
@@ -170,7 +169,7 @@ impl Elapsed {
         Elapsed { time, window: took.map_or(planned, |took| took.max(planned)) }
     }
 
-    /// Whether there is time for another pair of the A/A phase. The time for the pairs of a decision is reserved.
+    /// Whether there is time for another pair of the A/A phase, when the time for the pairs of a decision is reserved.
     pub(crate) fn has_room_for_control(self, design: &Design, arms: usize) -> bool {
         let Some(budget) = design.budget() else { return true };
         let pairs = (design.pairs_to_decide(arms) + SPARE_PAIRS).min(design.stop.pairs_max());
@@ -185,8 +184,8 @@ impl Elapsed {
         (budget.saturating_sub(self.time).as_secs_f64() / block.as_secs_f64()) as usize
     }
 
-    /// Whether the budget has time for a block of `windows` windows, after `pairs` pairs of a trial with `arms` arms. Until there are
-    /// enough pairs for a first decision, the budget may be exceeded a little.
+    /// Whether the budget has time for a block of `windows` windows, after `pairs` pairs of a trial with `arms` arms.
+    /// Until there are enough pairs for a first decision, a small excess is allowed.
     pub(crate) fn has_room_for_block(self, design: &Design, windows: usize, pairs: usize, arms: usize) -> bool {
         let Some(budget) = design.budget() else { return true };
         let end = self.time.saturating_add(self.window.saturating_mul(count(windows)));
@@ -195,7 +194,7 @@ impl Elapsed {
     }
 }
 
-/// Whether windows can be interleaved. For this, a switch with its settle time may take at most half of an interleave.
+/// Whether windows can be interleaved. A switch with its settle time may take at most half of an interleave.
 pub(crate) fn is_shared(design: &Design, switch: Duration) -> bool {
     switch <= design.window / design.interleaves.max(1) / 2
 }
@@ -261,8 +260,8 @@ mod tests {
 
     #[test]
     fn the_least_budget_has_all_phases_in_it() {
-        // The settle phase has 3 switches to each arm, with 8 windows of 100 ms after each. Then come 3 A/A pairs and 7 pairs, with windows
-        // of 1 s and half a second of quiet.
+        // The settle phase has 3 switches to each arm, with 8 windows of 100 ms after each.
+        // Then come 3 A/A pairs and 7 pairs, with windows of 1 s and a settle time of half a second.
         let least = design(1000).least_by_itself(Pace::new(2));
         assert_eq!(least, Duration::from_millis(4800 + 20 * 1500));
         let slow = Pace { arms: 2, switch: Duration::from_secs(2) };

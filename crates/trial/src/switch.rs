@@ -1,4 +1,4 @@
-//! `Switch`: applies the values of one arm after another to a host, and restores everything at the end.
+//! `Switch`: applies the values of one arm after another to a host, and restores all values at the end.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub struct Switch<'a> {
     session: Option<Session<'a>>,
     /// The steps that write files, in the order of the session. Each has the index of its setting.
     files: Vec<(usize, Step)>,
-    /// The step that limits the exit latency of idle states, with the index of its setting. None if there is no such setting.
+    /// The step that limits the exit latency of idle states, with the index of its setting. None without such a setting.
     hold: Option<(usize, Step)>,
     held: Option<HeldLatency>,
     /// Steps that set a property of the workload, each with the index of its setting.
@@ -26,11 +26,11 @@ pub struct Switch<'a> {
     process: Vec<(usize, Step)>,
     /// What the server must do for each setting to take effect.
     reaches: Vec<Reach>,
-    /// The settings in which the compared arms differ; all settings by default.
+    /// The settings in which the compared arms differ. By default, all settings.
     compared: Option<BTreeSet<usize>>,
     /// The last arm that was applied. None after a failed switch.
     last: Option<Arm>,
-    /// The content of each file after the last switch. None if it could not be read.
+    /// The content of each file after the last switch. None if the file could not be read.
     files_read: Vec<Option<String>>,
     /// The server's own properties that are numbers, by knob, as read back after the last switch.
     read_back: Vec<(String, f64)>,
@@ -54,7 +54,8 @@ impl Reach {
     pub(crate) fn from_step(step: &Step) -> Reach {
         match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
             Ok(TakesEffect::NewSockets) => Reach::NewSockets,
-            // A property of the server's own process. Some workloads set it while the server runs; for others, the server must restart.
+            // This is a property of the server's own process. Some workloads set it while the server runs.
+            // Other servers must restart for it.
             Ok(TakesEffect::ProcessStart) if step.action != Action::Process && !can_set(&step.knob) => Reach::Restart,
             _ => Reach::AtOnce,
         }
@@ -62,11 +63,12 @@ impl Reach {
 }
 
 impl<'a> Switch<'a> {
-    /// Prepares the switches of these plans, one plan for each setting. The current content of every file is recorded in the journal. If no
-    /// step writes a file, no journal is needed.
+    /// Prepares the switches of these plans, one plan for each setting.
+    /// The current content of every file is recorded in the journal.
+    /// The switch needs no journal if no step writes a file.
     ///
     /// # Errors
-    /// If a file can't be read, if the journal can't be written, or if a step can't be switched while the machine runs.
+    /// Fails if a file can't be read, if the journal can't be written, or if a step can't be switched while the machine runs.
     pub fn begin(
         root: &'a Root,
         writer: &'a HostWriter,
@@ -122,7 +124,7 @@ impl<'a> Switch<'a> {
             }
             Action::Process if setting_name(&step.knob).is_some() => self.of_workload.push((setting, step.clone())),
             Action::Process => self.process.push((setting, step.clone())),
-            // The server itself should have this setting. For a trial, evenkeel can set it from outside.
+            // The server itself should have this setting. In a trial, evenkeel can set it from outside the server.
             Action::ByHand { .. } if can_set(&step.knob) => self.process.push((setting, step.clone())),
             Action::ByHand { todo } => {
                 return Err(cannot(&format!(
@@ -143,8 +145,9 @@ impl<'a> Switch<'a> {
         self.compared = Some(settings.into_iter().collect());
     }
 
-    /// What the server must do in a switch to this arm. It includes all compared settings, even unchanged ones, so that all arms take the
-    /// same path. It also includes each other setting that changes.
+    /// What the server must do in a switch to this arm.
+    /// The result includes all compared settings, even unchanged ones, so that all arms switch in the same way.
+    /// The result also includes each other setting that changes.
     pub fn ways(&self, arm: &Arm) -> BTreeSet<Reach> {
         let reaches = self.reaches.iter().enumerate();
         reaches.filter(|(setting, _)| self.concerns(*setting, arm)).map(|(_, reach)| *reach).collect()
@@ -155,14 +158,15 @@ impl<'a> Switch<'a> {
         changes || self.compared.as_ref().is_none_or(|compared| compared.contains(&setting))
     }
 
-    /// Applies an arm, and reads back that its values are in effect. If a setting needs it, the server opens new sockets or restarts. This
-    /// is done for every compared arm, so that all take the same path.
+    /// Applies an arm, and reads back that its values are in effect.
+    /// The server opens new sockets or restarts if a setting needs this.
+    /// The switch does this for every compared arm, so that all arms switch in the same way.
     ///
     /// # Errors
-    /// If the kernel or the server refuses, or if a value did not take effect.
+    /// Fails if the kernel or the server refuses, or if a value did not take effect.
     pub fn to(&mut self, arm: &Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
         let widest = self.ways(arm).last().copied().unwrap_or(Reach::AtOnce);
-        // A server that restarts or opens new sockets may lose settings that were applied while it ran. So they are applied again.
+        // A server that restarts or opens new sockets may lose settings that were applied while it ran. So apply those settings again.
         let configures =
             widest > Reach::AtOnce || self.of_workload.iter().any(|(setting, _)| self.concerns(*setting, arm));
         // If a step fails, the state of the host is unknown.
@@ -187,7 +191,7 @@ impl<'a> Switch<'a> {
             Reach::NewSockets => workload.reopen()?,
             Reach::Restart => workload.restart()?,
         }
-        // The workload's own properties were read back before. They stay unless they are set again.
+        // The workload's own properties were read back before. They stay in effect unless they are set again.
         self.read_back.retain(|(knob, _)| !configures && setting_name(knob).is_some());
         if configures {
             self.configure(arm, workload)?;
@@ -206,7 +210,7 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
-    /// Sets the workload's own properties. The workload may restart for this, so properties of its process are set afterwards.
+    /// Sets the workload's own properties. The workload may restart for this, so the properties of its process are set later.
     fn configure(&mut self, arm: &Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
         let settings: Vec<(&str, Option<&str>)> = self
             .of_workload
@@ -253,10 +257,10 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
-    /// Restores every value, and records that in the journal.
+    /// Restores every value, and records this in the journal.
     ///
     /// # Errors
-    /// If a value could not be restored. `evenkeel revert` can try again.
+    /// Fails if a value could not be restored. `evenkeel revert` can try again.
     pub fn end(mut self) -> Result<(), TrialError> {
         self.held = None;
         let Some(session) = self.session.take() else { return Ok(()) };

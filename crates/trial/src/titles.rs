@@ -49,8 +49,8 @@ pub struct Titles {
     pub same_already: Vec<String>,
     /// The workload as text.
     pub workload: String,
-    /// The part of the workload's text that is the same at every start, by which a resume recognizes it. None if that is the whole text,
-    /// and in sessions of older versions.
+    /// The part of the workload's text that is the same at every start.
+    /// A resume recognizes the workload by this part. None if the part is the whole text, and in sessions of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_identity: Option<String>,
     /// How many events per second the workload's metric measures, such as the tick rate. None if unknown.
@@ -61,7 +61,7 @@ pub struct Titles {
     pub identity: Identity,
 }
 
-/// How far an arm is from the current configuration. Among equally good arms, the nearest one is advised.
+/// How far an arm is from the current configuration. Among equally good arms, the advice is the nearest arm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Away {
@@ -69,7 +69,7 @@ pub struct Away {
     pub knobs: Vec<String>,
     /// The number of the arm's settings whose values were not already in effect.
     pub settings: usize,
-    /// The sum over the arm's settings of |ln((value + 1) / (current value + 1))|. None if one of them is not a number of at least zero.
+    /// The sum over the arm's settings of |ln((value + 1) / (current value + 1))|. None if a value is not a number of at least zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub way: Option<f64>,
 }

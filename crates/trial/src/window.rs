@@ -1,4 +1,4 @@
-//! Measures one window: of a trial, a search, a boot, or the short windows that find the settle time.
+//! Measures one window of a trial, a search or a boot, or a short window that helps to find the settle time.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::error::TrialError;
 /// The result of one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// When the window began, on the watch's clock. This is after the settle time.
+    /// When the window began, on the watch's clock. The window begins after the settle time.
     pub begun: Duration,
-    /// The workload's values. None if the window has no value; the conditions then say why.
+    /// The workload's values. None if the window has no value. The conditions then have the reason.
     pub sample: Option<Sample>,
     /// The state and counters of the machine during the window.
     pub conditions: Conditions,
@@ -22,7 +22,7 @@ impl Watch {
     /// Lets the machine settle, and measures one window.
     ///
     /// # Errors
-    /// If the workload fails. A window without CPU time or without a value is not an error.
+    /// Fails if the workload fails. A window without CPU time or without a value is not an error.
     pub fn measure(
         &self,
         workload: &mut dyn Workload,

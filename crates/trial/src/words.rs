@@ -50,7 +50,7 @@ pub fn change(ratio: f64) -> (String, ChangeWay) {
         return (format!("{ratio:.digits$} times"), ChangeWay::TimesAsHigh);
     }
     let percent = (ratio - 1.0) * 100.0;
-    // Near 100 % lower, two digits are needed: 99.9 % and 99.99 % lower differ by a factor of ten.
+    // Near 100 % lower, two digits are needed, because 99.9 % and 99.99 % lower differ by a factor of ten.
     let digits = match percent.abs() {
         size if percent < 0.0 && size > 99.99 => return ("more than 99.99 %".to_owned(), ChangeWay::Lower),
         size if percent < 0.0 && size > 99.0 => 2,

@@ -1,8 +1,8 @@
-//! The load generator alone, on a running memcached, to compare it with other generators (`lab/load-beside-peers.sh`).
+//! Runs the load generator alone on a running memcached, to compare it with other generators (`lab/load-beside-peers.sh`).
 //!
 //! usage: load ADDRESS CONNECTIONS RATE SECONDS KEYS KEY_BYTES VALUE_BYTES
 //!
-//! With RATE 0, the load is a closed loop. The program prints the window's values as one line of JSON.
+//! With RATE 0, the load is a closed loop. The program prints the values of the window as one line of JSON.
 
 use std::error::Error;
 use std::sync::Arc;

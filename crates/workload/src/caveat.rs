@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why the values may be limited by something other than the server, or are missing something that was requested.
+/// Why something other than the server may limit the values, or why the values lack something that was requested.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 pub enum WorkloadCaveat {
@@ -10,7 +10,7 @@ pub enum WorkloadCaveat {
     LoadThreadFull { share: f64 },
     /// The CPUs of the load were full. `by_server` is 0 if the server may also run on other CPUs.
     LoadCpusFull { by_load: f64, by_server: f64 },
-    /// The load of a window runs for such a short time that its start is a large part of it.
+    /// The load of a window runs so briefly that its start takes a large part of the time.
     LoadShort { share: f64 },
     /// The load generator was busy most of the time.
     GeneratorBusy { share: f64, server: &'static str },

@@ -1,5 +1,6 @@
-//! `Clock`: the time of a trial. On a real machine it is the machine's clock. With the `simulated` workload, time passes only while a
-//! window is simulated. So a trial of an hour takes milliseconds and gives the same result on a busy machine.
+//! `Clock`: the time of a trial. On a real machine, this is the machine's clock.
+//! With the `simulated` workload, time passes only while a window is simulated.
+//! So a trial of an hour takes milliseconds and gives the same result on a busy machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,12 +33,12 @@ impl Clock {
     }
 }
 
-/// A simulated machine: its clock, the number of simulated windows, and the conditions of the last one. Clones share this state, so a
-/// restarted workload continues where the last one ended.
+/// A simulated machine: its clock, the number of simulated windows, and the conditions of the last window.
+/// Clones share this state, so a restarted workload continues where the last workload ended.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedMachine(Arc<Inner>);
 
-/// The simulated disturbance of a window. None means no disturbance of that kind.
+/// The simulated disturbance of a window. None means that a kind of disturbance is absent.
 #[derive(Clone, Debug, Default)]
 pub struct Disturbance {
     /// The longest delay of a waking thread.

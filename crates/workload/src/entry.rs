@@ -16,7 +16,7 @@ use crate::metric::Metric;
 use crate::placement::Placement;
 use crate::workload::Workload;
 
-/// The options of all workloads. Each workload uses those that it needs.
+/// The options of all workloads. Each workload uses only the options that it needs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The folder of evenkeel's own programs.
@@ -31,9 +31,9 @@ pub struct Options {
     pub command: Vec<String>,
     /// The user's settings by `--set NAME=VALUE`. An unknown name is an error.
     pub set: BTreeMap<String, String>,
-    /// Set when the user asks to stop. Every wait then ends.
+    /// A flag that is set when the user asks to stop. Every wait then ends.
     pub stop: Arc<AtomicBool>,
-    /// Finds the function that a server calls once per tick, by its name. None if names cannot be looked up here.
+    /// Finds the function that a server calls once per tick, by its name. None if this build cannot look up names.
     pub tick_function: Option<ReadFunction>,
     /// The simulated machine, for a workload that simulates one.
     pub simulated: SimulatedMachine,
@@ -45,7 +45,7 @@ pub struct Entry {
     pub name: &'static str,
     /// A short description.
     pub title: &'static str,
-    /// The command that installs the server. It is for a person to run; evenkeel never runs it. None if no server must be installed.
+    /// The command that installs the server. The user runs it. evenkeel never does. None if no server must be installed.
     pub install: Option<&'static str>,
     /// The settings for `--set`, each as `NAME=VALUE` with the default value, and a description.
     pub settings: &'static [(&'static str, &'static str)],
@@ -73,10 +73,10 @@ where
     })
 }
 
-/// Parses a setting that has one of two values. Returns whether it is the second.
+/// Parses a setting that has one of two values. Returns whether the value is the second one.
 ///
 /// # Errors
-/// If the value is neither of them.
+/// Fails if the value is neither of the two.
 pub(crate) fn one_of(name: &str, value: &str, [first, second]: [&str; 2]) -> Result<bool, WorkloadError> {
     match value == second {
         false if value != first => Err(WorkloadError::setting(name, value, format!("expected {first} or {second}"))),

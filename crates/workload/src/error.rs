@@ -31,7 +31,7 @@ pub enum WorkloadError {
         /// The length of the window in milliseconds.
         span_ms: u64,
     },
-    /// A window ended without a value and is dropped. Many consecutive ones end a trial.
+    /// A window ended without a value and is dropped. Many consecutive windows without a value end a trial.
     #[error("measure {program}: {why}")]
     NoValue {
         /// The program that should have given the value.
@@ -63,7 +63,7 @@ pub enum WorkloadError {
     Options(String),
 }
 
-/// A setting of a workload that does not accept its value. It is named as in `--set`.
+/// A setting of a workload that does not accept its value. The setting is named as in `--set`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("set {name}={value}: {why}")]
 pub struct InvalidSetting {
@@ -82,7 +82,7 @@ impl WorkloadError {
     }
 }
 
-/// Defines an error that is only a sentence. It is shown, and no code depends on its contents.
+/// Defines an error that is only a sentence. evenkeel shows the sentence, and no code depends on its contents.
 macro_rules! only_shown {
     ($(#[$about:meta])* $name:ident) => {
         $(#[$about])*

@@ -1,8 +1,9 @@
 //! Servers under load, measured window by window, and the sources of their values.
 //!
-//! A [`Workload`] is a server with load: one of evenkeel's own, a preset of a real server, or any command. [`ALL`] lists those with a name.
-//! Each yields one [`Sample`] per window. Its numbers come from the load ([`load`]) or from a [`source`]: the server's output, its metrics
-//! endpoint, or its tick as the kernel sees it from outside.
+//! A [`Workload`] is a server with load: a server of evenkeel, a preset of a real server, or any command.
+//! [`ALL`] lists the workloads that have a name. Each workload yields one [`Sample`] per window.
+//! The numbers come from the load ([`load`]) or from a [`source`]:
+//! the server's output, its metrics endpoint, or its tick as the kernel sees it from outside.
 
 mod caveat;
 mod clock;

@@ -1,5 +1,6 @@
-//! `Metric`: describes a value that each window has. Built-in workloads define theirs as constants. For a program's output or a Prometheus
-//! page, the user gives the names.
+//! `Metric`: describes a value that each window has.
+//! Built-in workloads define their metrics as constants.
+//! For a program's output or a Prometheus page, the user gives the names.
 
 use std::borrow::Cow;
 
@@ -31,15 +32,15 @@ impl Metric {
         Metric::new(name, title, "us", Direction::Lower)
     }
 
-    /// The smallest effect that matters, as a share, unless the user gives one. For lateness and jitter it is larger: on a healthy machine
-    /// they are some tens of microseconds, and nobody notices a change of 5 % of that.
+    /// The smallest effect that matters, as a share, unless the user gives one. It is larger for lateness and jitter.
+    /// On a healthy machine these are some tens of microseconds, and nobody notices a change of 5 % of that.
     pub fn smallest_effect_ratio(&self) -> f64 {
         let is_deviation = ["lateness", "jitter"].iter().any(|part| self.name.contains(part));
         if is_deviation { 0.10 } else { 0.05 }
     }
 
-    /// A time of 0 means that it was shorter than the clock's resolution of a nanosecond. One nanosecond is returned instead, which has a
-    /// ratio to other times.
+    /// A time of 0 was shorter than the clock's resolution of a nanosecond.
+    /// This function returns one nanosecond instead, which can form a ratio with other times.
     pub fn at_resolution(&self, value: f64) -> f64 {
         let resolution = match self.unit.as_ref() {
             "us" => 1e-3,
@@ -50,7 +51,7 @@ impl Metric {
         if value == 0.0 { resolution } else { value }
     }
 
-    /// How many times worse a value is than another, if this is their ratio.
+    /// How many times worse a value is than another value, if this is their ratio.
     pub fn times_worse(&self, ratio: f64) -> f64 {
         match self.better {
             Direction::Lower => ratio,
@@ -58,12 +59,12 @@ impl Metric {
         }
     }
 
-    /// Whether the metric describes the tail of a distribution. Its value depends on the length of the window.
+    /// Whether the metric describes the tail of a distribution. The value of such a metric depends on the length of the window.
     pub fn is_tail(&self) -> bool {
         ["_p9", "_max"].iter().any(|part| self.name.contains(part))
     }
 
-    /// A metric that a user named. The title is the name.
+    /// A metric that a user named. Its title is its name.
     pub fn named(name: String, unit: String, better: Direction) -> Metric {
         Metric { title: Cow::Owned(name.clone()), name: Cow::Owned(name), unit: Cow::Owned(unit), better }
     }

@@ -7,12 +7,12 @@ use evenkeel_sys::{CpuSet, thread};
 /// How CPUs are assigned to a server and its load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// The first half of this process's CPUs for the server, and the rest for its load. If there is only one CPU, neither is pinned.
+    /// The server gets the first half of this process's CPUs, and the load the rest. With only one CPU, neither is pinned.
     #[default]
     Apart,
     /// Server and load both run on the first of this process's CPUs.
     Together,
-    /// Neither is pinned.
+    /// Neither server nor load is pinned.
     Free,
 }
 
@@ -33,7 +33,7 @@ impl Placement {
         [Placement::Apart, Placement::Together, Placement::Free].into_iter().find(|known| known.to_string() == text)
     }
 
-    /// The CPUs of the server, and of its load. An empty set means not pinned.
+    /// The CPUs of the server, and the CPUs of its load. An empty set means that a process is not pinned.
     pub fn cpus(self) -> (CpuSet, CpuSet) {
         let ours = thread::affinity().unwrap_or_default();
         let first: CpuSet = ours.iter().take(1).collect();

@@ -1,5 +1,5 @@
-//! The knobs of the server's own process, set from outside in each of its threads while it runs. The kernel allows users to do this with
-//! their own processes. So no support in the server is needed, and it need not restart.
+//! The knobs of the server's own process. evenkeel sets them from outside in each of the server's threads while the server runs.
+//! The kernel allows users to do this with their own processes. So the server needs no support for it and no restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use evenkeel_sys::{CpuSet, Errno, thread};
 
 use crate::error::WorkloadError;
 
-/// The maximum number of threads of one process that are set.
+/// The maximum number of threads of one process to set.
 const THREADS_MAX: usize = 4096;
-/// How often to look for new threads. A server may start threads while its threads are being set, and a new thread inherits the old value
-/// of the thread that created it.
+/// How often to look for new threads. A server may start threads while evenkeel sets its threads.
+/// A new thread inherits the old value of the thread that created it.
 const LOOKS_MAX: usize = 8;
 /// `SCHED_RR` of sched(7).
 const ROUND_ROBIN: Policy = Policy::Unnamed(2);
@@ -58,7 +58,7 @@ fn right_for(errno: Errno) -> &'static str {
     }
 }
 
-/// Whether a knob is such a property.
+/// Whether a knob is a property that evenkeel can set in a running process.
 pub fn can_set(knob: &str) -> bool {
     Property::by_knob(knob).is_some()
 }
@@ -67,18 +67,19 @@ pub fn can_set(knob: &str) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct ProcessKnobs {
     before: BTreeMap<(Property, u32), String>,
-    /// The properties that have a value of ours, each with the server's first process. Processes that are started meanwhile inherit our
-    /// values.
+    /// The properties to which evenkeel gave a value, each with the server's first process.
+    /// Processes that start in the meantime inherit evenkeel's values.
     given: BTreeMap<Property, u32>,
 }
 
 impl ProcessKnobs {
-    /// Sets a knob in every thread of these processes. `None` restores the value that each thread had when evenkeel first saw it. Returns
-    /// the value that is then in effect in all of them.
+    /// Sets a knob in every thread of these processes.
+    /// `None` restores the value that each thread had when evenkeel first saw the thread.
+    /// Returns the value that is then in effect in all threads.
     ///
     /// # Errors
-    /// If the knob is not such a property, the value is invalid, no thread has the property (real-time threads have neither slack nor
-    /// slice), the kernel refuses, or a value did not take effect.
+    /// Fails if the knob is not such a property, if the value is invalid, if the kernel refuses, or if a value did not take effect.
+    /// Also if no thread has the property: real-time threads have neither slack nor slice.
     pub(crate) fn set(&mut self, pids: &[u32], knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         let error = |why: NotSet| WorkloadError::Switch {
             knob: knob.to_owned(),
@@ -107,15 +108,15 @@ impl ProcessKnobs {
                 if value.is_some_and(|value| !property.is_same(value, &found)) {
                     return Err(error(NotSet::ReadsOtherwise { pid, tid, found }));
                 }
-                // The value of the first thread is reported for all of them, even if the threads had different original values.
+                // The result is the value of the first thread, even if the threads had different original values.
                 in_force.get_or_insert(found);
             }
         }
         Err(error(NotSet::ThreadsChange))
     }
 
-    /// Remembers the original value of a process that was started while a value of ours was set. Without it, the process would have
-    /// inherited the value of the first process.
+    /// Remembers the original value of a process that was started while evenkeel's value was set.
+    /// Without evenkeel's value, the process would have inherited the value of the first process.
     fn note_late(&mut self, property: Property, first: u32, pid: u32) {
         if !self.before.contains_key(&(property, pid))
             && let Some(of_first) = self.before.get(&(property, first)).cloned()
@@ -124,8 +125,8 @@ impl ProcessKnobs {
         }
     }
 
-    /// Sets the property in one thread, and returns the value that is then in effect. None if the thread does not have the property, or has
-    /// ended.
+    /// Sets the property in one thread, and returns the value that is then in effect.
+    /// None if the thread does not have the property, or has ended.
     fn set_one(
         &mut self,
         property: Property,
@@ -140,7 +141,8 @@ impl ProcessKnobs {
             Err(errno) if errno.is_absence() => return Ok(None),
             Err(errno) => return Err(refused(errno)),
         };
-        // A thread that was created later has inherited a value that may be ours. Then its original value is that of the first thread.
+        // A thread that was created later has inherited a value that may be evenkeel's.
+        // Then the thread's original value is that of the first thread.
         let before = self.before.get(&(property, pid)).cloned().unwrap_or(now);
         let before = self.before.entry((property, tid)).or_insert(before);
         let set = match value {
@@ -170,7 +172,7 @@ impl Property {
     fn read(self, tid: u32) -> Result<Option<String>, Errno> {
         Ok(match self {
             Property::TimerSlack => match sched::policy_of(tid)? {
-                // Real-time threads have no timer slack, and it cannot be set.
+                // Real-time threads have no timer slack, and nobody can set it.
                 Policy::Fifo | ROUND_ROBIN => None,
                 _ => {
                     let text = std::fs::read_to_string(slack_file(tid)).map_err(|error| Errno::from(&error))?;
@@ -183,7 +185,7 @@ impl Property {
                 Policy::Other => "other".to_owned(),
                 Policy::Fifo => "fifo".to_owned(),
                 ROUND_ROBIN => "rr".to_owned(),
-                // The server itself chose the class idle, batch or deadline for this thread, so it is kept.
+                // The server itself chose the class idle, batch or deadline for this thread, so that class stays.
                 Policy::Idle | Policy::Unnamed(_) => return Ok(None),
             }),
         })
@@ -211,7 +213,7 @@ impl Property {
 
     fn put_back(self, tid: u32, before: &str) -> Result<(), Errno> {
         if self == Property::Slice {
-            // If a thread has no slice of its own, it follows the kernel's default slice, even when that changes.
+            // A thread without a slice of its own follows the kernel's default slice, even when that changes.
             sched::set_slice_ns_of(tid, None)?;
             if self.read(tid)?.as_deref() == Some(before) {
                 return Ok(());
@@ -228,12 +230,12 @@ impl Property {
     }
 }
 
-/// The kernel has this file also for threads, although their folders below /proc/PID/task do not list it.
+/// The kernel has this file for threads too, although their folders below /proc/PID/task do not list it.
 fn slack_file(tid: u32) -> String {
     format!("/proc/{tid}/timerslack_ns")
 }
 
-/// All threads of these processes, each with its process. The first thread of a process comes first; it has the number of the process.
+/// All threads of these processes, each with its process. The first thread of a process comes first. It has the number of the process.
 fn threads(pids: &[u32]) -> Result<Vec<(u32, u32)>, NotSet> {
     let mut found = Vec::new();
     for pid in pids {
@@ -255,7 +257,7 @@ mod tests {
 
     use super::*;
 
-    /// A server without any support for evenkeel. It is killed when the test ends.
+    /// A server without any support for evenkeel. The server is killed when the test ends.
     struct Server(Child);
 
     impl Server {
@@ -327,7 +329,7 @@ mod tests {
         let tid = reports.recv().unwrap();
         let mut knobs = ProcessKnobs::default();
         let property = Property::TimerSlack;
-        // Simulates that the first thread had another value before this thread was created.
+        // Simulate that the first thread had another value before this thread was created.
         knobs.before.insert((property, std::process::id()), "70000".to_owned());
         if let Err(error) = knobs.set_one(property, std::process::id(), tid, Some("1000")) {
             evenkeel_testkit::skipped(format_args!("{error}"));

@@ -1,4 +1,4 @@
-//! Processes in /proc: which of them belong to a program that evenkeel started, and how much they use in a window.
+//! Processes in /proc: which processes belong to a program that evenkeel started, and how much they use in a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use evenkeel_sys::{clock, foreign_process, schedstat};
 
 use crate::workload::Sample;
 
-/// The maximum number of processes that are read.
+/// The maximum number of processes to read.
 const PROCESSES_MAX: usize = 65_536;
 /// The maximum number of threads of one process whose context switches are counted.
 const THREADS_MAX: usize = 4096;
@@ -22,12 +22,12 @@ pub(crate) fn all() -> Vec<ProcessStat> {
     proc::processes().take(PROCESSES_MAX).filter_map(ProcessStat::read).collect()
 }
 
-/// The name of an environment variable that identifies the programs that we start. Their children inherit it. So a process can be found
-/// even if it has left its parent, group and session.
+/// The name of an environment variable that identifies the programs that evenkeel starts. Their children inherit it.
+/// So evenkeel finds a process even if the process has left its parent, group and session.
 pub(crate) const MARK: &str = "EVENKEEL_WORKLOAD";
-/// The maximum number of program files that are remembered for one command.
+/// The maximum number of program files to remember for one command.
 const FILES_MAX: usize = 64;
-/// The maximum length of an environment that is searched for the mark, in bytes.
+/// The maximum length of an environment to search for the mark, in bytes.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 
 /// A value of the mark that no other program of this run has.
@@ -36,8 +36,9 @@ pub(crate) fn fresh_mark() -> String {
     format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The processes of a program that we started as a group leader: the program itself, all descendants, its group, and former members that
-/// now have another parent. Orphans are found only if [`foreign_process::adopt_orphans`] was called before.
+/// The processes of a program that evenkeel started as a group leader: the program itself,
+/// all descendants, its group, and former members that now have another parent.
+/// Orphans are found only if [`foreign_process::adopt_orphans`] was called before.
 #[derive(Clone, Debug)]
 pub(crate) struct Family {
     root: u32,
@@ -46,28 +47,29 @@ pub(crate) struct Family {
     seen: BTreeMap<u32, u64>,
     /// The program files that members run.
     files: BTreeSet<PathBuf>,
-    /// Whether each orphan without a mark must be a member, because no other program's orphans can become our children.
+    /// Whether each orphan without a mark must be a member, because orphans of other programs cannot become children of evenkeel.
     knows_orphans: bool,
     takes_orphans: bool,
 }
 
 impl Family {
-    /// The family of process `root`, which leads its group and has `mark` in its environment. `knows_orphans` must be true only if there
-    /// were no [others' children](has_others_children) just before the process was started.
+    /// The family of process `root`, which leads its group and has `mark` in its environment.
+    /// Set `knows_orphans` only if there were no [others' children](has_others_children) just before the process was started.
     pub(crate) fn new(root: u32, mark: String, knows_orphans: bool) -> Family {
         let seen = ProcessStat::read(root).map(|stat| (root, stat.start_ticks)).into_iter().collect();
         let files = file_of(root).into_iter().collect();
         Family { root, mark, seen, files, knows_orphans, takes_orphans: false }
     }
 
-    /// From now on also includes unmarked orphans: processes that became our children since the first process began, left parent, group and
-    /// session, and have neither the mark nor a known program file. They can only be ours if everything that we started in that time has
-    /// ended. If orphans of other programs may become our children too, none is included.
+    /// From now on also includes unmarked orphans. These processes became children of evenkeel since the first process began.
+    /// Unmarked orphans have left parent, group and session, and have neither the mark nor a known program file.
+    /// Unmarked orphans belong to this program only if everything else that evenkeel started in that time has ended.
+    /// If orphans of other programs may become children of evenkeel too, no orphan is included.
     pub(crate) fn take_orphans(&mut self) {
         self.takes_orphans = self.knows_orphans;
     }
 
-    /// The living members, the first process first. New members are remembered.
+    /// The living members, with the first process first. New members are remembered.
     pub(crate) fn alive(&mut self, all: &[ProcessStat]) -> Vec<ProcessStat> {
         let Some(first_started) = self.seen.get(&self.root).copied() else { return Vec::new() };
         let us = std::process::id();
@@ -103,7 +105,7 @@ impl Family {
         alive
     }
 
-    /// Reaps members that became our children and have ended. Nobody else waits for them.
+    /// Reaps members that became children of evenkeel and have ended. No other code waits for them.
     pub(crate) fn reap(&self, all: &[ProcessStat]) {
         let us = std::process::id();
         for stat in all.iter().filter(|stat| stat.parent == us && !stat.is_alive() && stat.pid != self.root) {
@@ -113,13 +115,13 @@ impl Family {
         }
     }
 
-    /// Whether an orphan belongs to this family, by its mark. A program that changes its title overwrites its environment; such an orphan
-    /// is recognized by its program file.
+    /// Whether an orphan belongs to this family, by its mark.
+    /// A program that changes its title overwrites its environment. Such an orphan is recognized by its program file.
     fn is_marked(&self, pid: u32) -> bool {
         match mark_of(pid) {
             Ok(Some(mark)) => mark == self.mark.as_bytes(),
             Ok(None) => file_of(pid).is_some_and(|file| {
-                // If a process in another session runs our own program, it is the guard, which outlives the processes that it guards.
+                // A process in another session that runs evenkeel's own program is the guard, which outlives the processes that it guards.
                 self.files.contains(&file) || (self.takes_orphans && file_of(std::process::id()) != Some(file))
             }),
             Err(_) => false,
@@ -127,16 +129,17 @@ impl Family {
     }
 }
 
-/// Whether orphans may become our children that are not from our commands. The first process of a container gets all orphans of the
-/// container. If a shell became this process by exec, it may have left children. Check this before a program is started, because the
-/// program may leave an orphan at once.
+/// Whether orphans of other programs may become children of evenkeel.
+/// The first process of a container gets all orphans of the container.
+/// A shell that became this process by exec may have left children.
+/// Check this before a program is started, because the program may leave an orphan at once.
 pub(crate) fn has_others_children(all: &[ProcessStat]) -> bool {
     let us = std::process::id();
     let prefix = format!("{us}-");
     let program = file_of(us);
     let is_ours = |pid: u32| {
         let is_marked = mark_of(pid).ok().flatten().is_some_and(|mark| mark.starts_with(prefix.as_bytes()));
-        // The guard runs our own program.
+        // The guard runs evenkeel's own program.
         is_marked || file_of(pid) == program
     };
     us == 1 || all.iter().any(|stat| stat.parent == us && stat.is_alive() && !is_ours(stat.pid))
@@ -152,10 +155,10 @@ fn mark_of(pid: u32) -> std::io::Result<Option<Vec<u8>>> {
     Ok(entries.find_map(|entry| entry.strip_prefix(name.as_bytes())).map(<[u8]>::to_vec))
 }
 
-/// Kills the servers that process `owner` started and left behind, with all their descendants. They are recognized by the mark.
+/// Kills the servers that process `owner` started and left behind, with all their descendants. The mark identifies these servers.
 ///
 /// # Errors
-/// The numbers of the processes that are still alive after `limit`.
+/// Returns the numbers of the processes that are still alive after `limit`.
 pub fn end_left_by(owner: u32, limit: Duration) -> Result<(), Vec<u32>> {
     let until = Instant::now() + limit;
     let prefix = format!("{owner}-");
@@ -183,7 +186,7 @@ fn file_of(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// How much processes have used since each of them started.
+/// How much each of these processes has used since its start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Used {
     at_ns: u64,
@@ -193,16 +196,15 @@ pub(crate) struct Used {
 #[derive(Clone, Debug, Default)]
 struct Counts {
     cpu_ns: Option<u64>,
-    /// The switches of each thread. If only the sum were kept, it would decrease when a thread ends, which would hide the use of the
-    /// others.
+    /// The switches of each thread. A sum alone would decrease when a thread ends, which would hide the switches of the other threads.
     switches: Option<BTreeMap<u32, Switches>>,
     minor_faults: u64,
     major_faults: u64,
 }
 
 impl Used {
-    /// The usage of these processes so far. If a process has ended meanwhile, it is left out, so that servers which start many processes
-    /// can be measured.
+    /// The usage of these processes so far.
+    /// A process that has ended in the meantime is left out, so that servers which start many processes can be measured.
     pub(crate) fn until_now(of: &[ProcessStat]) -> Used {
         let counts = |stat: &ProcessStat| {
             let (cpu_ns, switches) = (foreign_process::cpu_ns(stat.pid).ok(), switches_of(stat.pid));
@@ -216,12 +218,12 @@ impl Used {
         Used { at_ns: clock::monotonic_ns(), of }
     }
 
-    /// The CPU time since `before`, in nanoseconds. None if that of a process cannot be read.
+    /// The CPU time since `before`, in nanoseconds. None if the CPU time of any process is unknown.
     pub(crate) fn cpu_ns_since(&self, before: &Used) -> Option<u64> {
         self.sum_since(before, |counts| counts.cpu_ns)
     }
 
-    /// Adds the usage since `before` to a sample. Processes that have ended since are left out.
+    /// Adds the usage since `before` to a sample. Processes that have ended since then are left out.
     pub(crate) fn put_since(&self, before: &Used, sample: &mut Sample) {
         let span_s = self.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
         if span_s <= 0.0 || self.of.is_empty() {
@@ -252,7 +254,8 @@ impl Used {
         self.of.iter().map(since).sum()
     }
 
-    /// The number of switches of one kind since `before`. None if that of a process cannot be read. Threads that have ended are left out.
+    /// The number of switches of one kind since `before`. None if the switches of any process are unknown.
+    /// Threads that have ended are left out.
     fn switches_since(&self, before: &Used, kind: impl Fn(&Switches) -> u64) -> Option<u64> {
         let since = |(who, counts): (&(u32, u64), &Counts)| {
             let before = match before.of.get(who) {
@@ -268,18 +271,18 @@ impl Used {
     }
 }
 
-/// The switches of all living threads of a process. None if they cannot be read; empty if the process has ended.
+/// The switches of all living threads of a process. None if they cannot be read. The map is empty if the process has ended.
 fn switches_of(pid: u32) -> Option<BTreeMap<u32, Switches>> {
     let mut switches = BTreeMap::new();
     for tid in proc::threads(pid).take(THREADS_MAX) {
-        // If the thread has ended since its folder was listed, that is no error.
+        // A thread may have ended since its folder was listed. That is no error.
         let Ok(status) = fs::read(format!("/proc/{pid}/task/{tid}/status")) else { continue };
         switches.insert(tid, parse_switches(&String::from_utf8_lossy(&status))?);
     }
     (!switches.is_empty()).then_some(switches)
 }
 
-/// The run time of each thread of these processes in nanoseconds, by thread number. It may be a scheduler tick too old.
+/// The run time of each thread of these processes in nanoseconds, by thread number. The figures may be one scheduler tick old.
 pub(crate) fn ran_ns(of: &[ProcessStat]) -> BTreeMap<u32, u64> {
     let threads = of.iter().flat_map(|stat| proc::threads(stat.pid).take(THREADS_MAX));
     threads.filter_map(|tid| Some((tid, schedstat::of_thread(tid)?.0))).collect()

@@ -1,5 +1,6 @@
-//! `Settable`: a workload whose settings can be changed during a trial. If a setting cannot be changed while the workload runs, the
-//! workload restarts. So anything that `--set` accepts can be compared like a knob of the host.
+//! `Settable`: a workload whose settings can be changed during a trial.
+//! If a setting cannot be changed while the workload runs, the workload restarts.
+//! So a trial can compare anything that `--set` accepts like a knob of the host.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::error::WorkloadError;
 use crate::metric::Metric;
 use crate::workload::{SETTING_PREFIX, Sample, Workload};
 
-/// The maximum number of caveats that are kept from earlier starts.
+/// The maximum number of caveats to keep from earlier starts.
 const CAVEATS_MAX: usize = 20;
 
 /// A running workload with its options.
@@ -29,16 +30,16 @@ impl Settable {
     /// Starts the workload, and waits until it is ready.
     ///
     /// # Errors
-    /// The errors of the workload's start.
+    /// Returns the error of the workload's start.
     pub fn start(entry: &'static Entry, options: &Options) -> Result<Settable, WorkloadError> {
         let inner = (entry.start)(options)?;
         Ok(Settable { entry, asked: options.clone(), now: options.set.clone(), inner, caveats: Vec::new() })
     }
 
-    /// Restarts the workload with these settings. If that fails, restarts it with the settings before, and returns the error.
+    /// Restarts the workload with these settings. If that fails, restarts it with the previous settings, and returns the error.
     ///
     /// # Errors
-    /// If the workload does not start with the settings before either.
+    /// Fails if the workload does not start with the previous settings either.
     fn start_with(&mut self, set: BTreeMap<String, String>) -> Result<Option<WorkloadError>, WorkloadError> {
         self.keep_caveats();
         self.inner.stop();
@@ -56,7 +57,7 @@ impl Settable {
         }
     }
 
-    /// Changes a setting while the workload runs, and returns the value that is then in effect. None if the workload must restart for it.
+    /// Changes a setting while the workload runs, and returns the value that is then in effect. None if the change needs a restart.
     fn live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, WorkloadError> {
         self.inner.set_live(name, value).map_err(|error| match error {
             WorkloadError::Setting(invalid) => refused(name, value, invalid.to_string()),
@@ -73,7 +74,7 @@ impl Settable {
         }
     }
 
-    /// Whether the user has already seen the same caveat. Caveats count as the same if their rounded figures look equal.
+    /// Whether the user has already seen the same caveat. Two caveats count as the same if their rounded figures look equal.
     fn has(&self, caveat: &WorkloadCaveat) -> bool {
         self.caveats.iter().any(|known| known.to_string() == caveat.to_string())
     }

@@ -1,5 +1,5 @@
-//! Finds the ports on which a program listens, from /proc in the program's own network namespace. Unlike connecting to a port, this does
-//! not disturb the program.
+//! Finds the ports on which a program listens, from /proc in the program's own network namespace.
+//! Unlike a connection to a port, this does not disturb the program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +28,7 @@ pub enum Protocol {
 /// A port to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// The protocol. None means any.
+    /// The protocol. None means any protocol.
     pub protocol: Option<Protocol>,
     /// The port number, from 1 to 65535.
     pub number: u16,
@@ -82,7 +82,7 @@ pub(crate) fn serving(text: &str, protocol: Protocol) -> impl Iterator<Item = So
     rows.map(|row| Socket { port: row.port, inode: row.inode })
 }
 
-/// Who has a port.
+/// The owner of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// One of the given processes.
@@ -93,7 +93,7 @@ pub(super) enum Holder {
     Nobody,
 }
 
-/// Who has the port, in the network namespace of these processes.
+/// The owner of the port, in the network namespace of these processes.
 pub(super) fn holder(of: &[ProcessStat], port: Port) -> Holder {
     let mut namespaces = BTreeSet::new();
     let mut inodes = BTreeSet::new();
@@ -107,7 +107,7 @@ pub(super) fn holder(of: &[ProcessStat], port: Port) -> Holder {
     if inodes.is_empty() {
         return Holder::Nobody;
     }
-    // If we may not read the open files of a process, assume that it has the port.
+    // If we may not read the open files of a process, assume that the process has the port.
     let has =
         |stat: &ProcessStat| open_sockets(stat.pid).is_none_or(|open| open.iter().any(|inode| inodes.contains(inode)));
     if of.iter().any(has) { Holder::Them } else { Holder::Another }
@@ -196,7 +196,7 @@ mod tests {
             assert_eq!(holder(&parent, tcp), Holder::Another);
         }
         drop(listener);
-        // Another test may just be starting a child, which also has the listener until it calls exec.
+        // Another test may just be starting a child. The child also has the listener until it calls exec.
         let dropped = Instant::now();
         while holder(&us, tcp) == Holder::Another && dropped.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));

@@ -1,10 +1,10 @@
-//! `UnclearTick`: the error that evenkeel could not find a server's tick. It lists the server's loops and threads.
+//! `UnclearTick`: the error for a server whose tick evenkeel could not find. It lists the server's loops and threads.
 
 use evenkeel_measure::meters::ticks::choice::{Choice, Unclear};
 use evenkeel_measure::meters::ticks::loops::TickLoop;
 use evenkeel_measure::meters::ticks::stream::Stream;
 
-/// The maximum number of loops, or of threads, that are listed.
+/// The maximum number of loops, and of threads, to list.
 const NAMED_MAX: usize = 4;
 
 /// evenkeel could not find the server's tick.
@@ -12,7 +12,7 @@ const NAMED_MAX: usize = 4;
 pub struct UnclearTick {
     /// Why the tick is unclear.
     pub why: Unclear,
-    /// The loops that were found, the one with the most work first.
+    /// The loops that were found, with the most work first.
     pub loops: Vec<TickLoop>,
     /// The busiest threads. Each has a name, number, share of a CPU, and wakes per second.
     pub threads: Vec<(String, u32, f64, f64)>,

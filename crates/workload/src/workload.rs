@@ -19,16 +19,16 @@ pub trait Workload {
     /// A description for the report: programs, versions, players, rates, placement.
     fn describe(&self) -> String;
 
-    /// The part of [`Workload::describe`] that is the same at every start of the workload, without thread numbers and other details of one
-    /// start.
+    /// The part of [`Workload::describe`] that is the same at every start of the workload.
+    /// Thread numbers and other details of one start are left out.
     fn identity(&self) -> String {
         self.describe()
     }
 
-    /// The metrics that may decide a trial, the default first.
+    /// The metrics that may decide a trial, with the default first.
     fn metrics(&self) -> &[Metric];
 
-    /// How many of the events that the default metric measures happen per second. None if unknown. A window should contain several.
+    /// How many of the events that the default metric measures happen per second. None if unknown. A window should contain several events.
     fn events_per_s(&self) -> Option<f64> {
         None
     }
@@ -43,7 +43,8 @@ pub trait Workload {
         false
     }
 
-    /// Whether a window of a quarter of a second can be measured as well as one of a second. Only then, arms may alternate within a window.
+    /// Whether a window of a quarter of a second gives as good a value as a window of one second.
+    /// Only then may arms alternate within a window.
     /// False if values arrive rarely, as lines and pages of other programs do.
     fn takes_turns(&self) -> bool {
         false
@@ -59,31 +60,34 @@ pub trait Workload {
         None
     }
 
-    /// Sets a property of the server's own process (`process.timer_slack_ns`). `None` restores the default. Returns the value that is then
-    /// in effect.
+    /// Sets a property of the server's own process (`process.timer_slack_ns`). `None` restores the default.
+    /// Returns the value that is then in effect.
     ///
     /// # Errors
-    /// If the property cannot be set, or if the value did not take effect.
+    /// Fails if the property cannot be set, or if the value did not take effect.
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         let why = format!("{} has no way to set it while it runs", self.describe());
         Err(WorkloadError::Switch { knob: knob.to_owned(), wanted: value.unwrap_or("the default").to_owned(), why })
     }
 
-    /// Changes a setting of the workload itself while it runs, as `--set NAME=VALUE` does. `None` restores its start value. Returns the
-    /// value that is then in effect. None if the workload must restart for the change.
+    /// Changes a setting of the workload itself while it runs, as `--set NAME=VALUE` does at the start.
+    /// `None` restores the start value. Returns the value that is then in effect.
+    /// The result is None if the change needs a restart.
     ///
     /// # Errors
-    /// If the workload rejects the value, or does not answer.
+    /// Fails if the workload rejects the value, or does not answer.
     fn set_live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, WorkloadError> {
         let _ = (name, value);
         Ok(None)
     }
 
-    /// Changes settings of the workload itself, all at once. `None` restores a start value. If any setting cannot change while it runs, the
-    /// workload restarts for all values, so that all arms take the same path. Returns the values that are then in effect.
+    /// Changes settings of the workload itself, all at once. `None` restores a start value.
+    /// If any setting cannot change while the workload runs,
+    /// the workload restarts for all values, so that all arms switch in the same way.
+    /// Returns the values that are then in effect.
     ///
     /// # Errors
-    /// If the workload has no such setting, rejects the value, or does not start again.
+    /// Fails if the workload has no such setting, rejects the value, or does not start again.
     fn configure(&mut self, settings: &[(&str, Option<&str>)]) -> Result<Vec<String>, WorkloadError> {
         match settings.first() {
             None => Ok(Vec::new()),
@@ -103,7 +107,7 @@ pub trait Workload {
     /// Makes the server open new sockets, for knobs that affect only new sockets. The default restarts the server.
     ///
     /// # Errors
-    /// If the server does not start again.
+    /// Fails if the server does not start again.
     fn reopen(&mut self) -> Result<(), WorkloadError> {
         self.restart()
     }
@@ -111,16 +115,16 @@ pub trait Workload {
     /// Restarts server and load, for knobs that affect only new processes.
     ///
     /// # Errors
-    /// If the workload cannot restart, or does not start again.
+    /// Fails if the workload cannot restart, or does not start again.
     fn restart(&mut self) -> Result<(), WorkloadError> {
         Err(WorkloadError::Program { program: self.describe(), why: "it cannot be restarted during a trial".into() })
     }
 
-    /// Runs the load for `settle` and then for `window`, and returns the window's values. Values from `settle` are discarded. `begin` is
-    /// called when the window begins.
+    /// Runs the load for `settle` and then for `window`, and returns the window's values.
+    /// Values from `settle` are discarded. Calls `begin` when the window begins.
     ///
     /// # Errors
-    /// If the server or its load ended, hung, or answered unexpectedly.
+    /// Fails if the server or its load ended, hung, or answered unexpectedly.
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError>;
 
     /// Caveats of the workload itself, such as a load at its own limit.

@@ -1,5 +1,5 @@
-//! Processes without a mark that a command leaves behind. This is a separate test program, because in the others servers of other tests are
-//! children too. Then orphans without a mark are not included.
+//! Processes without a mark that a command leaves behind. This is a separate test program.
+//! In other test programs, servers of other tests are children too. Then orphans without a mark are not included.
 
 #![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
 
@@ -14,7 +14,7 @@ use evenkeel_workload::Workload;
 use evenkeel_workload::command::{Command, Ending, Ready, Settings};
 use evenkeel_workload::{Options, Placement};
 
-/// Whether a living process has this among its arguments.
+/// Whether a living process has this argument.
 fn lives(argument: &str) -> bool {
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries
@@ -24,8 +24,9 @@ fn lives(argument: &str) -> bool {
 
 #[test]
 fn an_unmarked_orphan_is_ended_too() {
-    // A process in its own session, without parent and environment, that ignores SIGTERM and runs another program. Its creator continues
-    // only after it exists, even on a busy machine. If the test fails, the process remains for at most a minute.
+    // A process in its own session, without parent and environment, that ignores SIGTERM and runs another program.
+    // The creator of this process continues only after the process exists, even on a busy machine.
+    // If the test fails, the process remains for at most a minute.
     let argument = format!("60.{:09}", std::process::id());
     let script = format!(
         "(setsid sh -c 'trap \"\" TERM; exec env -i sleep {argument}' >/dev/null 2>&1 &) ; exec tail -f /dev/null"

@@ -120,7 +120,7 @@ fn what_is_wrong_with_a_server_is_said_and_nothing_is_left() {
             "--",
             &["evenkeel-no-such-server"],
             4,
-            "failed to start evenkeel-no-such-server: no such file or directory (ENOENT); no folder of PATH has it",
+            "failed to start evenkeel-no-such-server: no such file or directory (ENOENT); no folder in PATH contains it",
         ),
         (
             "--",

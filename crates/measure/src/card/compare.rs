@@ -1,4 +1,5 @@
-//! Compares two cards. A difference counts when it exceeds the spread of each machine: the ranges over their rounds do not overlap.
+//! Compares two cards.
+//! A difference counts when it exceeds the spread of each machine, which means that the ranges over their rounds do not overlap.
 
 use std::fmt;
 
@@ -10,15 +11,15 @@ use super::{Better, Card, Line};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
-    /// The numbers that both have.
+    /// The numbers that both cards have.
     pub lines: Vec<Compared>,
-    /// Numbers that only the first has, or that the second has in another unit.
+    /// Numbers that only the first card has, or that the second card has in another unit.
     pub only_a: Vec<String>,
-    /// Numbers that only the second has, or that the first has in another unit.
+    /// Numbers that only the second card has, or that the first card has in another unit.
     pub only_b: Vec<String>,
-    /// How many lines are better on the first, beyond the spread.
+    /// How many numbers are better on the first card, beyond the spread.
     pub a_better: usize,
-    /// How many lines are better on the second, beyond the spread.
+    /// How many numbers are better on the second card, beyond the spread.
     pub b_better: usize,
     /// Caveats of the comparison.
     pub caveats: Vec<CardCaveat>,
@@ -27,28 +28,28 @@ pub struct Comparison {
     pub by_chance: Option<f64>,
 }
 
-/// A caveat of the comparison of two cards. In JSON it is its sentence.
+/// A caveat of the comparison of two cards. The JSON form is the sentence.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum CardCaveat {
     /// The two cards were taken at different paces.
     #[error("the first has the pace {first}, the second {second}: a longer run shows more rare events")]
     Paces {
-        /// The pace of the first.
+        /// The pace of the first card.
         first: String,
-        /// The pace of the second.
+        /// The pace of the second card.
         second: String,
     },
     /// One card is incomplete.
     #[error("the {card} was stopped early")]
     Interrupted {
-        /// Which card.
+        /// The incomplete card.
         card: WhichCard,
     },
     /// A meter failed on one of the cards.
     #[error("{meter} of the {card} failed: {why}")]
     Failed {
-        /// Which card.
+        /// The card.
         card: WhichCard,
         /// The meter.
         meter: String,
@@ -58,9 +59,9 @@ pub enum CardCaveat {
     /// Different versions of evenkeel took the two cards.
     #[error("they were made by different versions: {first} and {second}")]
     Versions {
-        /// The version that made the first.
+        /// The version that made the first card.
         first: String,
-        /// The version that made the second.
+        /// The version that made the second card.
         second: String,
     },
 }
@@ -92,7 +93,7 @@ impl fmt::Display for WhichCard {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compared {
-    /// The meter that measured it.
+    /// The meter that measured the number.
     pub meter: String,
     /// The number's identifier, as on both cards.
     pub id: String,
@@ -132,11 +133,11 @@ pub struct Figure {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Better on the first, beyond the spread.
+    /// The number is better on the first card, beyond the spread.
     ABetter,
-    /// Better on the second, beyond the spread.
+    /// The number is better on the second card, beyond the spread.
     BBetter,
-    /// Different beyond the spread. Neither direction of this number is better.
+    /// The number differs beyond the spread. Neither direction of this number is better.
     Different,
     /// The ranges of the rounds overlap.
     WithinSpread,
@@ -150,7 +151,7 @@ impl Figure {
     }
 }
 
-/// Compares two cards, in the order of the first.
+/// Compares two cards. The result has the order of the first card.
 pub fn compare(a: &Card, b: &Card) -> Comparison {
     let in_b = |line: &Line| b.lines().find(|(_, other)| other.id == line.id && other.unit == line.unit);
     let in_a = |line: &Line| a.lines().any(|(_, other)| other.id == line.id && other.unit == line.unit);
@@ -202,11 +203,11 @@ fn compared(meter: &str, a: &Line, b: &Line) -> Compared {
     }
 }
 
-/// a and b rounds can come in C(a + b, a) orders. In exactly two of them the ranges of the cards do not overlap.
+/// The rounds of the two cards can come in C(a + b, a) orders. In exactly two of these orders the ranges of the cards do not overlap.
 fn by_chance(lines: &[Compared]) -> Option<f64> {
     let of = |line: &Compared| {
         let (a, b) = (line.a.rounds.min(1000), line.b.rounds.min(1000));
-        // 2 / C(a + b, a).
+        // The result is 2 / C(a + b, a).
         (1..=a).fold(2.0, |share, i| share * f64::from(i) / f64::from(b + i))
     };
     let shares: Vec<f64> = lines.iter().filter(|line| line.outcome != Outcome::NoSpread).map(of).collect();

@@ -1,5 +1,6 @@
-//! The machine's card: the main numbers of all meters on one page, each with its spread over several rounds. Cards of two machines can be
-//! compared. Cards also come from strangers: reading one never trusts it.
+//! The machine's card: the main numbers of all meters on one page, each with its spread over several rounds.
+//! Cards of two machines can be compared.
+//! A card may come from a stranger, so the reader never trusts its content.
 
 mod compare;
 pub mod table;
@@ -15,11 +16,11 @@ use crate::Unit;
 
 pub use compare::{CardCaveat, Compared, Comparison, Figure, Outcome, WhichCard, compare};
 
-/// The format number that is written, and the only one that is read.
+/// The format number that evenkeel writes, and the only one that it reads.
 pub const FORMAT: u64 = 1;
 /// The value of `kind` that marks a JSON object as a card.
 pub const KIND: &str = "evenkeel-card";
-/// The largest card that is read. A normal one has some 20 kB.
+/// The maximum size of a card to read. A normal card has some 20 kB.
 pub const MAX_CARD_BYTES: usize = 4 << 20;
 
 const PARTS_MAX: usize = 256;
@@ -32,7 +33,7 @@ const TEXT_BYTES_MAX: usize = 4096;
 pub struct Card {
     /// The constant text [`KIND`], which marks a card.
     pub kind: String,
-    /// How and when it was taken.
+    /// How and when the card was taken.
     pub taken: Taken,
     /// The machine's properties: names with values, in reading order.
     pub host: Vec<Trait>,
@@ -44,11 +45,11 @@ pub struct Card {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Taken {
-    /// When the card was taken, in UTC.
+    /// The time when the card was taken, in UTC.
     pub at: String,
     /// The program and its version.
     pub by: String,
-    /// full or quick: cards of different paces measured for different times.
+    /// `full` or `quick`. Cards of different paces were measured for different times.
     pub pace: String,
     /// How many rounds each meter ran.
     pub rounds: u32,
@@ -76,7 +77,7 @@ pub struct MeterResults {
     pub meter: String,
     /// The numbers that the meter measured.
     pub lines: Vec<Line>,
-    /// Why numbers are missing, in all rounds or in some.
+    /// Why numbers are missing, in all rounds or in some rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
@@ -85,7 +86,7 @@ pub struct MeterResults {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
-    /// The identifier, the same on every machine. It ends with the unit.
+    /// The identifier, which is the same on every machine. It ends with the unit.
     pub id: String,
     /// What the number measures, in words.
     pub title: String,
@@ -99,7 +100,7 @@ pub struct Line {
     pub low: f64,
     /// The highest value of a round.
     pub high: f64,
-    /// The number of rounds that measured it.
+    /// The number of rounds that measured this number.
     pub rounds: u32,
     /// A published figure for another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,7 +167,7 @@ pub enum CardError {
 }
 
 impl MeterResults {
-    /// The lines of one meter, built from the results of each round. Numbers that are missing in the first round come last.
+    /// Builds the lines of one meter from the results of each round. Numbers that are missing in the first round come last.
     pub fn of_rounds(meter: &str, rounds: &[Vec<CardLine>], failed: Option<String>) -> MeterResults {
         let mut ids: Vec<&str> = Vec::new();
         for line in rounds.iter().flatten() {
@@ -201,7 +202,7 @@ impl Card {
     /// Reads a card.
     ///
     /// # Errors
-    /// If the text is not a card, has another format, or has invalid numbers.
+    /// Fails if the text is not a card, has another format, or has invalid numbers.
     pub fn parse(text: &str) -> Result<Card, CardError> {
         if text.len() > MAX_CARD_BYTES {
             return Err(CardError::Other(format!("it has more than {MAX_CARD_BYTES} bytes")));

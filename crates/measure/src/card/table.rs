@@ -1,5 +1,5 @@
-//! Combines the cards of many machines into one table by generation (machines with the same traits): medians, spreads, and how many
-//! machines meet all limits.
+//! Combines the cards of many machines into one table by generation (machines with the same traits).
+//! The table has medians, spreads, and how many machines meet all limits.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ pub const TIME_SLICES: &str = "time slices";
 /// The traits, limits and numbers that the user asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableAsked {
-    /// The traits that make a generation.
+    /// The traits that define a generation.
     pub by: Vec<String>,
-    /// Numbers with a maximum for each machine, or a minimum if more is better.
+    /// Numbers with a maximum for each machine, or with a minimum if higher is better.
     pub limits: Vec<(String, f64)>,
     /// Numbers that the user wants to see.
     pub lines: Vec<String>,
@@ -26,9 +26,9 @@ pub struct TableAsked {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GenerationTable {
-    /// The traits that make a generation.
+    /// The traits that define a generation.
     pub by: Vec<String>,
-    /// The generations, those with most machines first.
+    /// The generations, with the largest generations first.
     pub generations: Vec<Generation>,
     /// What to consider before you use the answer.
     pub caveats: Vec<String>,
@@ -38,11 +38,11 @@ pub struct GenerationTable {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Generation {
-    /// The traits that they share, in the order of [`GenerationTable::by`].
+    /// The traits that these machines share, in the order of [`GenerationTable::by`].
     pub traits: Vec<Trait>,
     /// The files of their cards.
     pub cards: Vec<String>,
-    /// How many machines meet all limits, how many do not, and how many have no such number.
+    /// How many machines meet all limits, how many do not, and how many lack a number that has a limit.
     pub holds: Holds,
     /// Every number that at least one of the machines has.
     pub lines: Vec<Spread>,
@@ -68,7 +68,7 @@ pub struct Holds {
     pub held: usize,
     /// Machines that exceed at least one limit.
     pub broken: usize,
-    /// Machines whose card lacks a number that has a limit, and that meet the other limits.
+    /// Machines that meet the other limits, but whose card lacks a number that has a limit.
     pub unknown: usize,
 }
 
@@ -86,7 +86,7 @@ pub struct Spread {
     pub better: Better,
     /// How many machines of the generation have this number.
     pub machines: usize,
-    /// The median over the machines, of each machine's median.
+    /// The median of the machines' medians.
     pub median: f64,
     /// The lowest median of a machine.
     pub low: f64,
@@ -110,7 +110,7 @@ enum Caveat {
     NoSuchTrait(String),
 }
 
-/// Makes the table of cards, each with the name of its file.
+/// Makes the table of cards. Each card comes with the name of its file.
 pub fn table(cards: &[(String, Card)], asked: &TableAsked) -> GenerationTable {
     let mut groups: BTreeMap<Vec<String>, Vec<&(String, Card)>> = BTreeMap::new();
     for card in cards {
@@ -164,7 +164,7 @@ fn spread(lines: &[&Line]) -> Option<Spread> {
     })
 }
 
-/// The value of a trait; `unknown` for a card without it.
+/// The value of a trait. It is `unknown` for a card without this trait.
 fn trait_of(card: &Card, name: &str) -> String {
     if name == TIME_SLICES {
         return time_slices(card).to_owned();
@@ -173,7 +173,7 @@ fn trait_of(card: &Card, name: &str) -> String {
     found.map_or_else(|| "unknown".to_owned(), |one| one.value.clone())
 }
 
-/// How the hypervisor gives CPU time, by the numbers of `quantum`: `fixed slots`, `irregular`, `none` or `unknown`.
+/// How the hypervisor gives CPU time, from the numbers of `quantum`: `fixed slots`, `irregular`, `none` or `unknown`.
 pub fn time_slices(card: &Card) -> &'static str {
     match (number(card, "quantum_slots_ppm"), number(card, "quantum_irregular_ppm")) {
         (None, _) | (_, None) => "unknown",
@@ -191,8 +191,9 @@ fn line<'a>(card: &'a Card, id: &str) -> Option<&'a Line> {
     card.lines().map(|(_, line)| line).find(|line| line.id == id)
 }
 
-/// Whether a machine meets all limits. If it exceeds one of them, a missing number does not change that. None if a number is missing and the
-/// machine meets the others.
+/// Whether a machine meets all limits.
+/// If the machine exceeds one limit, a missing number does not change the result.
+/// None if a number is missing and the machine meets the other limits.
 fn is_held(card: &Card, limits: &[(String, f64)]) -> Option<bool> {
     let held = |(id, limit): &(String, f64)| {
         let line = line(card, id)?;

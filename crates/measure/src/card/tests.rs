@@ -1,4 +1,4 @@
-//! Cards as data: which are read, which are refused, and what their comparison says.
+//! Tests cards as data: the accepted cards, the refused cards, and the results of comparisons.
 
 use expect_test::{expect, expect_file};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn said(id: &str, better: Better, value: f64) -> CardLine {
     CardLine { id: id.into(), title: id.replace('_', " "), unit: Unit::Ps, better, value, reference }
 }
 
-/// A card of two rounds a meter.
+/// A card with two rounds of each meter.
 fn card(scale: f64) -> Card {
     let round = |of: f64| {
         vec![
@@ -122,7 +122,7 @@ fn only_differences_beyond_the_spread_count() {
     assert_eq!((comparison.only_a, comparison.only_b), (vec!["switches".to_owned()], vec!["switches".to_owned()]));
     assert_eq!((comparison.lines[1].ratio, comparison.lines[1].outcome), (None, Outcome::ABetter));
     assert_eq!((comparison.a_better, comparison.b_better), (1, 0));
-    // Two rounds per card can come in six orders.
+    // The rounds of two cards with two rounds each can come in six orders.
     assert!((comparison.by_chance.unwrap() - 2.0 / 6.0).abs() < 1e-12);
     expect![[r#"
         [

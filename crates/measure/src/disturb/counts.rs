@@ -3,7 +3,7 @@
 use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::parse_per_cpu;
 
-/// The current sum of the rows `labels` for each CPU. None for a CPU that has no such row.
+/// The current sum of the rows `labels` for each CPU. None for a CPU without such a row.
 pub(super) fn now(file: &str, labels: &[&str], cpus: &[usize]) -> Vec<Option<u64>> {
     let text = Root::live().text(file).unwrap_or_default();
     let table = parse_per_cpu(&text);

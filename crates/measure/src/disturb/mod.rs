@@ -1,7 +1,9 @@
-//! The disturbers, one file each: disturbances of a known shape. All are limited in time and report what they really did. Nothing remains
-//! after them: threads end with their process, and a guard removes everything else.
+//! The disturbers, one file each: disturbances of a known shape.
+//! All disturbers have a time limit and report what they really did.
+//! Nothing remains afterwards: threads end with their process, and a guard removes everything else.
 //!
-//! Each has `Settings`, `start(&Settings, until_ns)`, which gives a `Running`, and `Running::stop`, which gives the `Report`.
+//! Each disturber has `Settings` and a function `start(&Settings, until_ns)` that gives a `Running`.
+//! `Running::stop` gives the `Report`.
 
 mod counts;
 pub mod memory;
@@ -25,7 +27,7 @@ pub use worker_group::{all_cpus, check_cpus};
 use evenkeel_sys::CpuSet;
 use serde::Serializer;
 
-/// A set of CPUs as the kernel's list: `0-3,8`.
+/// Writes a set of CPUs as the kernel's list: `0-3,8`.
 fn as_list<S: Serializer>(cpus: &CpuSet, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(cpus)
 }

@@ -1,5 +1,5 @@
-//! `PingPong`: two threads on one CPU that wake each other alternately and count the rounds. Each wake is a switch from one thread to the
-//! other, even if other threads run there.
+//! `PingPong`: two threads on one CPU that wake each other alternately and count the rounds.
+//! Each wake is a switch from one thread to the other, even if further threads run on the CPU.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use evenkeel_sys::{CpuSet, Errno, clock, thread};
 
 use crate::error::MeterError;
 
-/// Round trips between two clock readings.
+/// The number of round trips between two clock readings.
 const TURNS_A_LOOK: u64 = 16;
 /// After this time without an answer, the partner counts as gone.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -28,13 +28,13 @@ pub struct PingPong {
 /// The counts of both threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Played {
-    /// Round trips: two wake-ups each.
+    /// The number of round trips, with two wakes each.
     pub rounds: u64,
-    /// From the first to the last round trip, in nanoseconds.
+    /// The time from the first to the last round trip, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Voluntary switches of both threads, by the kernel's counts; 0 if the kernel does not count them.
+    /// Voluntary switches of both threads, by the kernel's counts. It is 0 if the kernel does not count them.
     pub voluntary_switches: u64,
-    /// Involuntary switches: the partner or another thread preempted one of the two.
+    /// Involuntary switches: the partner or another thread preempted one of the two threads.
     pub involuntary_switches: u64,
 }
 
@@ -42,7 +42,7 @@ impl PingPong {
     /// Plays until the time is over. The caller is one of the two threads.
     ///
     /// # Errors
-    /// If a thread may not run on the CPU, or no socket pair can be opened.
+    /// Fails if a thread may not run on the CPU, or no socket pair can be opened.
     pub fn play(&self) -> Result<Played, MeterError> {
         let refused =
             |error: std::io::Error| MeterError::refused("make two threads wake each other", Errno::from(&error));
@@ -65,7 +65,7 @@ impl PingPong {
         if let Ok(before) = before {
             let _ = thread::set_affinity(&before);
         }
-        // The partner reads the end of the stream and ends.
+        // The partner then reads the end of the stream and ends.
         drop(ours);
         let theirs = partner.join().unwrap_or_default();
         let ours = switches();
@@ -96,7 +96,8 @@ fn switches() -> Switches {
 
 /// Echoes everything until the stream ends.
 fn answer(mut stream: UnixStream, set: &CpuSet) {
-    // On another CPU it would still answer, but it would not measure what the caller asked for. The closed stream reports the failure.
+    // On another CPU the thread would still answer, but it would not measure what the caller asked for.
+    // The closed stream reports the failure.
     if thread::set_affinity(set).is_err() {
         return;
     }
@@ -113,7 +114,7 @@ mod tests {
         let before = thread::affinity().unwrap();
         let cpu = before.iter().last().unwrap();
         let mut until_ns = 0;
-        // Both threads must first reach that CPU. On a busy machine this may use up the whole time, so try again.
+        // Both threads must first reach this CPU. On a busy machine that may use up the whole time, so try again.
         let played = (1..=5).map(|nth| {
             until_ns = clock::monotonic_ns() + nth * 20_000_000;
             let played = PingPong { cpu, until_ns }.play().unwrap();

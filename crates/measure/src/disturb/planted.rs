@@ -1,5 +1,5 @@
-//! `Planted`: a real-time thread that takes one CPU away for a list of stretches. Tests compare the gaps meter with its record, so the
-//! thread does all its own work within the recorded stretches.
+//! `Planted`: a real-time thread that takes one CPU away for a list of stretches.
+//! Tests compare the gaps meter with the thread's record, so the thread does all its own work within the recorded stretches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use evenkeel_sys::{CpuSet, clock, sched, thread};
 use crate::error::MeterError;
 use crate::pinned::not_there;
 
-/// One stretch to take.
+/// One stretch in which the thread takes the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// When the stretch begins, on the monotonic clock.
@@ -20,19 +20,21 @@ pub struct Stretch {
     pub busy_ns: u64,
 }
 
-/// A stretch that was taken, by the thread's own clock.
+/// A stretch in which the thread had the CPU, by the thread's own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planting {
     /// When the thread began to run.
     pub start_ns: u64,
     /// When the thread released the CPU.
     pub end_ns: u64,
-    /// CPU time that the thread used outside its records, by its thread clock: since the previous stretch or until the next, whichever is
-    /// more. This is the cost to fall asleep and to wake, with the interrupts in between. The record may be off by this much.
+    /// CPU time that the thread used outside its records, by its thread clock:
+    /// since the previous stretch or until the next, whichever is more.
+    /// The value is the cost to fall asleep and to wake, with the interrupts in between.
+    /// The record may be off by this amount.
     pub unrecorded_ns: u64,
 }
 
-/// The running thread. It ends when this is dropped.
+/// The running thread. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct Planted {
     stop: Arc<AtomicBool>,
@@ -43,11 +45,13 @@ impl Planted {
     /// Takes `cpu` for each stretch, with this real-time priority.
     ///
     /// # Errors
-    /// If the thread may not be real-time, may not run there, or two stretches overlap.
+    /// Fails if the thread may not be real-time, may not run there, or two stretches overlap.
     pub fn start(cpu: usize, priority: u8, stretches: Vec<Stretch>) -> Result<Planted, MeterError> {
         if let Some(pair) = stretches.windows(2).find(|pair| pair[0].at_ns + pair[0].busy_ns >= pair[1].at_ns) {
-            let why =
-                format!("{} ns from {} on leave nothing before {}", pair[0].busy_ns, pair[0].at_ns, pair[1].at_ns);
+            let why = format!(
+                "a stretch of {} ns from {} on leaves no time before the next one at {}",
+                pair[0].busy_ns, pair[0].at_ns, pair[1].at_ns
+            );
             return Err(MeterError::wrong_use("take a CPU away", why));
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -107,7 +111,7 @@ fn take(stretches: &[Stretch], alarm: &Alarm, stop: &AtomicBool) -> Vec<Planting
         }
         let start_ns = clock::monotonic_ns();
         let unrecorded_ns = clock::thread_cpu_ns().saturating_sub(cpu_ns);
-        // Set the timer while the CPU is taken. Setting it afterwards would take the CPU for some microseconds more than the record shows.
+        // Set the timer while the thread has the CPU. A later setting would take the CPU for some microseconds more than the record shows.
         is_set = stretches.get(at + 1).map_or(Ok(()), |next| alarm.set(next.at_ns));
         let end_ns = stretch.at_ns + stretch.busy_ns;
         while clock::monotonic_ns() < end_ns {
@@ -122,7 +126,7 @@ fn take(stretches: &[Stretch], alarm: &Alarm, stop: &AtomicBool) -> Vec<Planting
             taken.push(Planting { start_ns, end_ns: clock::monotonic_ns(), unrecorded_ns });
         }
     }
-    // A thread takes 100 us or more to end. Right after a stretch, that would make the stretch longer than its record.
+    // A thread takes 100 us or more to end. An end right after a stretch would make the stretch longer than its record.
     if was_taken && alarm.set(clock::monotonic_ns() + 1_000_000).and_then(|()| alarm.wait()).is_ok() {
         let unrecorded_ns = clock::thread_cpu_ns().saturating_sub(cpu_ns);
         if let Some(last) = taken.last_mut() {
@@ -140,7 +144,10 @@ mod tests {
     fn stretches_that_overlap_are_refused() {
         let stretches = vec![Stretch { at_ns: 5, busy_ns: 10 }, Stretch { at_ns: 15, busy_ns: 1 }];
         let refused = Planted::start(0, 50, stretches).unwrap_err();
-        assert_eq!(refused.to_string(), "take a CPU away: 10 ns from 5 on leave nothing before 15");
+        assert_eq!(
+            refused.to_string(),
+            "take a CPU away: a stretch of 10 ns from 5 on leaves no time before the next one at 15"
+        );
     }
 
     #[test]

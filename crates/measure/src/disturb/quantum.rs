@@ -1,5 +1,6 @@
-//! `quantum`: takes CPUs away in fixed slots, as a hypervisor does when it runs another guest. Each CPU has one [`RtHog`]. All use the same
-//! period, and each is shifted by a phase against the one before.
+//! `quantum`: takes CPUs away in fixed slots, as a hypervisor does when it runs another guest.
+//! Each CPU has one [`RtHog`].
+//! All hogs use the same period, and each hog is shifted by a phase against the previous one.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::{CpuSet, clock};
@@ -10,11 +11,11 @@ use super::worker_group::{check_cpus, no_real_time};
 use crate::error::MeterError;
 use crate::{Lost, Samples, Unit};
 
-/// From the start to the first slot: enough time for every thread to reach its CPU.
+/// The time from the start to the first slot. It is enough for every thread to reach its CPU.
 const LEAD_NS: u64 = 20_000_000;
 
-/// Bounds of a period. In shorter periods the scheduler's own work would blur the slots. In longer ones the disturber could not be stopped
-/// soon.
+/// The bounds of a period. In shorter periods the scheduler's own work would blur the slots.
+/// In longer periods the disturber could not be stopped soon.
 pub const PERIOD_NS: std::ops::RangeInclusive<u64> = 200_000..=1_000_000_000;
 
 /// The settings of the disturber.
@@ -25,9 +26,9 @@ pub struct Settings {
     #[serde(serialize_with = "super::as_list")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
-    /// From the beginning of one slot to the next, in nanoseconds.
+    /// The time from the beginning of one slot to the beginning of the next, in nanoseconds.
     pub period_ns: u64,
-    /// The share of each period that is left to others, between 0 and 1: the share that a meter of the quantum reports.
+    /// The share of each period that the disturber leaves to others, between 0 and 1. A meter of the quantum reports this share.
     pub share_left: f64,
     /// The phase shift from each CPU to the next, in nanoseconds.
     pub phase_ns: u64,
@@ -57,7 +58,7 @@ pub struct Report {
 pub struct Cpu {
     /// The CPU's number.
     pub cpu: usize,
-    /// Slots that were taken.
+    /// The number of slots that the disturber took.
     pub turns: u64,
     /// Slots that the disturber missed completely because another thread had the CPU.
     pub missed_turns: u64,
@@ -65,7 +66,7 @@ pub struct Cpu {
     pub taken_ns: u64,
     /// The CPU time taken, divided by the length of all periods.
     pub share_taken: f64,
-    /// The share of the time that was left to others: 1 minus `share_taken`.
+    /// The share of the time that the disturber left to others: 1 minus `share_taken`.
     pub share_left: f64,
     /// The mean time from one slot to the next, in nanoseconds. None with fewer than two slots.
     pub period_ns_mean: Option<f64>,
@@ -73,11 +74,11 @@ pub struct Cpu {
     pub start_ns: u64,
     /// How late each slot began.
     pub late: Samples,
-    /// Whether the CPU went offline during the run, which ends it.
+    /// Whether the CPU went offline during the run, which ended the run.
     pub went_offline: bool,
 }
 
-/// A running disturber. Dropping it stops it.
+/// A running disturber. Dropping this value stops the disturber.
 #[derive(Debug)]
 pub struct Running {
     settings: Settings,
@@ -88,7 +89,7 @@ pub struct Running {
 /// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU does not exist or is not allowed, if the thread may not be real-time, or if the settings leave nothing or take nothing.
+/// Fails if a CPU does not exist or is not allowed, if the thread may not be real-time, or if the settings leave nothing or take nothing.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse(settings, real_time_limit())?;
     check_cpus(&settings.cpus)?;
@@ -134,7 +135,7 @@ fn cpu_report(cpu: usize, start_ns: u64, account: &Account) -> Cpu {
     late.lost = Lost::new(account.missed, "something else had the CPU for the whole slot");
     let turns = account.turns;
     let span_ns = account.last_start_ns.saturating_sub(account.first_start_ns);
-    // Missed slots lie between two that were taken, so they count as steps of the grid.
+    // Missed slots lie between two taken slots, so they count as steps of the grid.
     let steps = (turns + account.missed_between).saturating_sub(1);
     let share_taken = account.cpu_ns as f64 / account.covered_ns.max(1) as f64;
     Cpu {
@@ -171,7 +172,7 @@ fn refuse(settings: &Settings, limit: Option<f64>) -> Result<(), MeterError> {
         return Err(MeterError::wrong_use("choose a period", why));
     }
     if settings.jitter_ns.saturating_mul(2) >= settings.period_ns {
-        let why = format!("{} ns either way are more than the period", settings.jitter_ns);
+        let why = format!("{} ns in either direction exceed the period", settings.jitter_ns);
         return Err(MeterError::wrong_use("choose a jitter", why));
     }
     if !settings.drift_ppm.is_finite() || settings.drift_ppm.abs() > 100_000.0 {
@@ -183,7 +184,7 @@ fn refuse(settings: &Settings, limit: Option<f64>) -> Result<(), MeterError> {
     Ok(())
 }
 
-/// How much of each second real-time threads may have. None without a limit, or if it cannot be read.
+/// How much of each second real-time threads may have. None without a limit, or if the limit cannot be read.
 fn real_time_limit() -> Option<f64> {
     let root = Root::live();
     let read = |name: &str| root.text(&format!("/proc/sys/kernel/{name}")).ok()?.trim().parse::<f64>().ok();
@@ -226,7 +227,7 @@ mod tests {
             (Settings { period_ns: 5, ..well.clone() }, "choose a period: 5 ns is not between 0.2 ms and 1 s"),
             (
                 Settings { jitter_ns: 5_000_000, ..well.clone() },
-                "choose a jitter: 5000000 ns either way are more than the period",
+                "choose a jitter: 5000000 ns in either direction exceed the period",
             ),
             (Settings { priority: 0, ..well }, "choose a real-time priority: expected 1 to 99"),
         ];

@@ -1,7 +1,8 @@
-//! `quantum --by quota`: limits the CPU time of a command's own control group, as container engines do. The limit is a token bucket that is
-//! filled once per period. The kernel counts in steps of its tick, so short periods come out coarser than requested.
+//! `quantum --by quota`: limits the CPU time of a command's own control group, as container engines do.
+//! The limit is a token bucket that is filled once per period.
+//! The kernel counts in steps of its tick, so short periods are coarser than requested.
 //!
-//! [`Group::make`] makes the group. Before that, register [`Group::path`] with a guard, which removes the group even after a crash.
+//! [`Group::make`] makes the group. First register [`Group::path`] with a guard, which removes the group even after a crash.
 
 use std::path::{Path, PathBuf};
 
@@ -36,19 +37,19 @@ pub struct Settings {
 pub struct Report {
     /// The folder of the group, which is removed after the run.
     pub group: PathBuf,
-    /// The quota: what fills the bucket each period, in microseconds.
+    /// The quota with which the kernel fills the bucket each period, in microseconds.
     pub quota_us: u64,
     /// The period, in microseconds.
     pub period_us: u64,
-    /// Periods in which the command ran. None if the kernel did not report them.
+    /// The number of periods in which the command ran. None if the kernel did not report it.
     pub periods: Option<u64>,
-    /// Periods in which the command was throttled. None if the kernel did not report them.
+    /// The number of periods in which the command was throttled. None if the kernel did not report it.
     pub throttled_periods: Option<u64>,
     /// How long the group's run queues were throttled in all, in nanoseconds. None if the kernel did not report it.
     pub throttled_ns: Option<u64>,
 }
 
-/// A control group, before and after it is made.
+/// A control group. The value exists before the group is made.
 #[derive(Clone, Debug)]
 pub struct Group {
     path: PathBuf,
@@ -58,10 +59,10 @@ pub struct Group {
 }
 
 impl Group {
-    /// Chooses the path of the group. It changes nothing yet.
+    /// Chooses the path of the group. This changes nothing yet.
     ///
     /// # Errors
-    /// For settings that leave nothing or take nothing, or if this process cannot set such limits here.
+    /// Fails for settings that leave nothing or take nothing, or if this process cannot set such limits here.
     pub fn plan(settings: &Settings, root: &Root) -> Result<Group, MeterError> {
         let (quota_us, period_us) = refuse(settings)?;
         let tried = "find a control group to limit the command in";
@@ -90,7 +91,7 @@ impl Group {
     /// Makes the group with its limit. The command then enters it by writing `0` to its `cgroup.procs`.
     ///
     /// # Errors
-    /// The kernel's error. If the folder exists by then, the guard removes it.
+    /// Returns the kernel's error. If the folder already exists then, the guard removes it.
     pub fn make(&self) -> Result<(), MeterError> {
         let tried = || format!("make the control group {}", self.path.display());
         std::fs::create_dir(&self.path).map_err(|error| MeterError::refused(tried(), &error))?;
@@ -105,7 +106,7 @@ impl Group {
     /// Removes the limit for the rest of the command's run.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Returns the kernel's error.
     pub fn lift(&self) -> Result<(), MeterError> {
         if self.is_v2 { self.write("cpu.max", "max") } else { self.write("cpu.cfs_quota_us", "-1") }
     }
@@ -136,8 +137,10 @@ impl Group {
     }
 }
 
-/// The parent of our group. In version 2 a group with processes cannot have child groups with controllers, so we take the nearest ancestor
-/// that enables the controller. In version 1 it is our own group.
+/// The parent of our group.
+/// In version 2 a group with processes cannot have child groups with controllers.
+/// So we take the nearest ancestor that enables the controller.
+/// In version 1 the parent is our own group.
 fn parent(place: &Place, read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let mut upwards = place.levels()?.into_iter();
     if !place.is_v2 {
@@ -149,7 +152,7 @@ fn parent(place: &Place, read: impl Fn(&str) -> Option<String>) -> Option<String
     })
 }
 
-/// The quota and the period, in microseconds.
+/// Returns the quota and the period, in microseconds.
 fn refuse(settings: &Settings) -> Result<(u64, u64), MeterError> {
     let left = settings.share_left;
     let tried = format!("leave {left} of each period");

@@ -1,5 +1,6 @@
-//! `RtHog`: a real-time thread that takes one CPU away at known times. An ordinary thread on that CPU loses it as if the hypervisor ran
-//! another guest. The hog records what it took.
+//! `RtHog`: a real-time thread that takes one CPU away at known times.
+//! An ordinary thread on that CPU loses it as if the hypervisor ran another guest.
+//! The hog records the time that it took.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use super::worker_group::is_off;
 use crate::error::MeterError;
 use crate::pinned::not_there;
 
-/// The maximum number of stretches in its record: a quarter of an hour at a period of 1 ms.
+/// The maximum number of stretches in the hog's record: a quarter of an hour at a period of 1 ms.
 const TAKEN_MAX: usize = 1 << 20;
 
 /// When the hog takes the CPU.
@@ -22,7 +23,7 @@ const TAKEN_MAX: usize = 1 << 20;
 pub struct Schedule {
     /// The beginning of the first stretch, on the monotonic clock.
     pub start_ns: u64,
-    /// The time from the beginning of one stretch to that of the next.
+    /// The time from the beginning of one stretch to the beginning of the next.
     pub period_ns: u64,
     /// The length of a stretch.
     pub busy_ns: u64,
@@ -30,7 +31,7 @@ pub struct Schedule {
     pub jitter_ns: u64,
     /// Whether each stretch is timed from the previous one. Then the jitter adds up and no fixed times remain.
     pub jitter_adds_up: bool,
-    /// The period grows by this many parts per million, because a hypervisor has a clock of its own.
+    /// The period grows by this many parts per million, because a hypervisor has its own clock.
     pub drift_ppm: f64,
     /// The seed of the jitter.
     pub seed: u64,
@@ -56,7 +57,7 @@ pub struct Taken {
 /// The totals of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
-    /// Each stretch, at most a million.
+    /// The stretches that the hog took, at most a million.
     pub taken: Vec<Taken>,
     /// How many stretches the hog took.
     pub turns: u64,
@@ -70,9 +71,9 @@ pub struct Account {
     pub late_ns: Histogram,
     /// CPU time that the hog used, by its thread clock.
     pub cpu_ns: u64,
-    /// When the first stretch began that the hog took.
+    /// When the first stretch that the hog took began.
     pub first_start_ns: u64,
-    /// When the last stretch began that the hog took.
+    /// When the last stretch that the hog took began.
     pub last_start_ns: u64,
     /// The total length of the periods in which the hog took or missed a stretch.
     pub covered_ns: u64,
@@ -80,7 +81,7 @@ pub struct Account {
     pub was_moved: bool,
 }
 
-/// A running hog. Dropping it stops it.
+/// A running hog. Dropping this value stops the hog.
 #[derive(Debug)]
 pub struct RtHog {
     stop: Arc<AtomicBool>,
@@ -88,13 +89,13 @@ pub struct RtHog {
 }
 
 impl RtHog {
-    /// Takes `cpu` away by `schedule`, with this real-time priority, until it is stopped or the monotonic clock reaches `until_ns`.
+    /// Takes `cpu` away by `schedule`, with this real-time priority, until the hog is stopped or the monotonic clock reaches `until_ns`.
     ///
     /// # Errors
-    /// If the thread may not be real-time, may not run there, or the schedule leaves no time to others.
+    /// Fails if the thread may not be real-time, may not run there, or the schedule leaves no time to others.
     pub fn start(cpu: usize, priority: u8, schedule: Schedule, until_ns: u64) -> Result<RtHog, MeterError> {
         if schedule.busy_ns >= schedule.period_ns {
-            let why = format!("{} ns of every {} ns leave nothing", schedule.busy_ns, schedule.period_ns);
+            let why = format!("{} ns of every {} ns leave no time to others", schedule.busy_ns, schedule.period_ns);
             return Err(MeterError::wrong_use("take a CPU away", why));
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -130,7 +131,7 @@ impl RtHog {
         self.end()
     }
 
-    /// Asks the hog to end at its next stretch, without waiting for it. So several hogs can be stopped together.
+    /// Asks the hog to end at its next stretch, and does not wait for the end. So several hogs can be stopped together.
     pub fn ask_to_end(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -241,13 +242,13 @@ mod tests {
             seed: 1,
         };
         let refused = RtHog::start(0, 50, schedule, u64::MAX).unwrap_err();
-        assert_eq!(refused.to_string(), "take a CPU away: 10 ns of every 10 ns leave nothing");
+        assert_eq!(refused.to_string(), "take a CPU away: 10 ns of every 10 ns leave no time to others");
     }
 
     #[test]
     fn it_takes_what_it_reports() {
         let cpu = thread::affinity().unwrap().first().unwrap();
-        // A stretch that is over before the thread runs is skipped. If the machine stalls, all may be skipped, so try again.
+        // The hog skips a stretch that is over before the thread runs. If the machine stalls, it may skip all stretches, so try again.
         let is_taken = (0..5).any(|_| {
             let start_ns = clock::monotonic_ns() + 2_000_000;
             let (period_ns, busy_ns, jitter_ns) = (5_000_000, 200_000, 100_000);

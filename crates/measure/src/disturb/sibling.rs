@@ -1,5 +1,5 @@
-//! `sibling`: imitates a neighbour on the other hyperthread of a core. It walks through more memory than the caches hold, and keeps the
-//! scalar and vector floating-point units busy.
+//! `sibling`: imitates a neighbour on the other hyperthread of a core.
+//! The disturber's thread walks through more memory than the caches hold, and keeps the scalar and vector floating-point units busy.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::{CpuSet, clock};
@@ -13,14 +13,14 @@ use crate::error::MeterError;
 const LINE_BYTES: usize = 64;
 const WORDS: usize = LINE_BYTES / size_of::<u32>();
 
-/// Cache lines to touch between two clock readings. This takes about 50 us.
+/// The number of cache lines to touch between two clock readings. This takes about 50 us.
 const LINES_A_LOOK: usize = 4096;
 
 /// The settings of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
-    /// One thread on each of these.
+    /// The CPUs. Each CPU gets one thread.
     #[serde(serialize_with = "super::as_list")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
@@ -42,7 +42,7 @@ pub struct Report {
 pub struct Cpu {
     /// The CPU's number.
     pub cpu: usize,
-    /// Lines of 64 bytes that were read and written.
+    /// The number of lines of 64 bytes that were read and written.
     pub lines: u64,
     /// How often the thread walked through the whole working set.
     pub passes: f64,
@@ -52,20 +52,20 @@ pub struct Cpu {
     pub taken_ns: u64,
     /// CPU time of the disturbing thread, divided by its run time.
     pub share_taken: f64,
-    /// Whether the CPU went offline during the run, which ends it.
+    /// Whether the CPU went offline during the run, which ended the run.
     pub went_offline: bool,
 }
 
-/// A running disturber. Dropping it stops it.
+/// A running disturber. Dropping this value stops the disturber.
 #[derive(Debug)]
 pub struct Running {
     workers: WorkerGroup<Cpu>,
 }
 
-/// The other hyperthreads of the core that `cpu` is on.
+/// The other hyperthreads of the core to which `cpu` belongs.
 ///
 /// # Errors
-/// If the core has no other hyperthreads, or this machine does not report them.
+/// Fails if the core has no other hyperthreads, or this machine does not report them.
 pub fn siblings_of(cpu: usize) -> Result<CpuSet, MeterError> {
     let tried = format!("find the sibling of CPU {cpu}");
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -83,7 +83,7 @@ pub fn siblings_of(cpu: usize) -> Result<CpuSet, MeterError> {
 /// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU does not exist or is not allowed, or the working sets exceed half of the free memory.
+/// Fails if a CPU does not exist or is not allowed, or the working sets exceed half of the free memory.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     check_cpus(&settings.cpus)?;
     let words = refuse_size(settings.working_set_bytes, settings.cpus.len(), headroom(&Root::live()))?;

@@ -1,5 +1,5 @@
-//! `spinner`: ordinary threads that keep CPUs busy: always, for a share of the time, or on and off at random as a neighbour does. The
-//! report compares the CPU time that they requested with the CPU time that the scheduler gave them.
+//! `spinner`: ordinary threads that keep CPUs busy: always, for a share of the time, or on and off at random as a neighbour does.
+//! The report compares the CPU time that they requested with the CPU time that the scheduler gave them.
 
 use evenkeel_sys::{CpuSet, clock};
 use rand::{RngExt, SeedableRng};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::worker_group::{Class, End, Post, THREADS_MAX, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 
-/// Bounds of a stretch of work or rest.
+/// The bounds of a stretch of work or rest.
 const STRETCH_NS: std::ops::RangeInclusive<u64> = 10_000..=60_000_000_000;
 
 /// When a thread is busy.
@@ -26,7 +26,7 @@ pub enum Duty {
         /// The period, in nanoseconds.
         period_ns: u64,
     },
-    /// Busy and idle in turn, for random lengths (exponential).
+    /// The thread is busy and idle in turn, for random lengths (exponential).
     Random {
         /// The mean of the busy times, in nanoseconds.
         busy_ns_mean: u64,
@@ -41,13 +41,14 @@ pub enum Duty {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
-    /// Thread number n runs on the n-th of these CPUs, starting over after the last. An empty list leaves the placement to the scheduler.
+    /// Thread number n runs on the n-th of these CPUs. After the last CPU, the numbering starts over.
+    /// With an empty list, the scheduler places the threads.
     #[serde(serialize_with = "super::as_list")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// The number of threads.
     pub threads: usize,
-    /// -20 to 19; values below 0 need privileges.
+    /// The nice value, from -20 to 19. Values below 0 need privileges.
     pub nice: i32,
     /// When the threads are busy.
     pub duty: Duty,
@@ -81,7 +82,7 @@ pub struct Thread {
     pub went_offline: bool,
 }
 
-/// A running disturber. Dropping it stops it.
+/// A running disturber. Dropping this value stops the disturber.
 #[derive(Debug)]
 pub struct Running {
     workers: WorkerGroup<Thread>,
@@ -90,7 +91,7 @@ pub struct Running {
 /// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU does not exist, a nice value is refused, or a duty is invalid.
+/// Fails if a CPU does not exist, a nice value is refused, or a duty is invalid.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse(settings)?;
     let held: Vec<usize> = settings.cpus.iter().collect();
@@ -168,7 +169,7 @@ fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
             went_offline = has_lost_its_cpu();
         }
         wanted_ns += busy_until_ns.min(now_ns.max(from_ns)) - from_ns;
-        // Do not make up for a late start: a neighbour whose work was delayed does not do it twice.
+        // Do not make up for a late start: a neighbour whose work was delayed does not do the work twice.
         from_ns = from_ns.saturating_add(whole_ns).max(now_ns);
         end.sleep_until_ns(from_ns);
     }

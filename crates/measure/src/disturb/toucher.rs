@@ -1,24 +1,24 @@
-//! `Toucher`: a thread that takes fresh memory and touches each page once, at a set rate. Each touch is a page fault.
+//! `Toucher`: a thread that takes new memory and touches each page once, at a set rate. Each touch is a page fault.
 
 use evenkeel_sys::clock;
 use evenkeel_sys::mapping::{Mapping, Pages};
 
 use crate::error::MeterError;
 
-/// The page size of the machines that we know. With larger pages there are fewer faults.
+/// The page size of most machines. With larger pages there are fewer faults.
 const PAGE_BYTES: usize = 4096;
-/// Memory is taken in chunks of this size. Each chunk is a separate mapping: an allocator may return memory that was touched before, and
-/// then the kernel has no fault to serve.
+/// Memory is taken in chunks of this size. Each chunk is a separate mapping.
+/// An allocator may return memory that was touched before, and then the kernel has no fault to serve.
 const PIECE_PAGES: usize = 256;
 /// The maximum number of chunks to hold at a time.
 const HELD_PIECES: usize = 64;
-/// The maximum rate, which is more than any machine serves.
+/// The maximum rate. No machine serves more faults.
 const FAULTS_PER_S_MAX: u64 = 10_000_000;
 
 /// How to touch.
 #[derive(Clone, Copy, Debug)]
 pub struct Toucher {
-    /// Pages a second.
+    /// The number of pages per second.
     pub pages_per_s: u64,
     /// When to end, on the monotonic clock in nanoseconds.
     pub until_ns: u64,
@@ -27,17 +27,17 @@ pub struct Toucher {
 /// The counts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
-    /// Pages that were touched for the first time.
+    /// The number of pages that were touched for the first time.
     pub pages: u64,
     /// How long the run took, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
 impl Toucher {
-    /// Touches pages on the calling thread until the time is over. It holds at most 64 MiB.
+    /// Touches pages on the calling thread until the time is over. The thread holds at most 64 MiB.
     ///
     /// # Errors
-    /// If the request is out of bounds, or the kernel has no memory.
+    /// Fails if the request is out of bounds, or the kernel has no memory.
     pub fn touch(&self) -> Result<Touched, MeterError> {
         if !(1..=FAULTS_PER_S_MAX).contains(&self.pages_per_s) {
             let why = format!("{} pages a second are not within 1 to {FAULTS_PER_S_MAX}", self.pages_per_s);
@@ -61,7 +61,7 @@ impl Toucher {
     }
 }
 
-/// A chunk of memory whose pages were all touched.
+/// A chunk of memory whose pages have all been touched.
 fn piece() -> Result<Mapping, MeterError> {
     let refused = |errno| MeterError::refused("take fresh memory", errno);
     let mut piece = Mapping::new(PIECE_PAGES * PAGE_BYTES, Pages::Small).map_err(refused)?;
@@ -82,7 +82,7 @@ mod tests {
         let wrong = Toucher { pages_per_s: 0, until_ns: 0 }.touch().unwrap_err();
         assert_eq!(wrong.to_string(), "touch fresh memory: 0 pages a second are not within 1 to 10000000");
         let touched = (1..=5).map(|nth| {
-            // If the machine stalls before the first page, no time is left to touch pages, so try a longer time.
+            // If the machine stalls before the first page, no time is left to touch pages. So try a longer time.
             let until_ns = clock::monotonic_ns() + nth * 5_000_000;
             Toucher { pages_per_s: 256_000, until_ns }.touch().unwrap()
         });

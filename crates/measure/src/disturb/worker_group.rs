@@ -1,5 +1,5 @@
-//! `WorkerGroup`: threads that disturb, each with its own CPUs and scheduling class. A flag or the clock ends them all together. They belong to the
-//! process that reports on them, so that no disturbance outlives it.
+//! `WorkerGroup`: threads that disturb, each with its own CPUs and scheduling class.
+//! A flag or the clock ends them all together. They belong to the process that reports on them, so no disturbance outlives that process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,16 +20,16 @@ pub(crate) const THREADS_MAX: usize = 1024;
 /// The scheduling class of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Ordinary, with this nice value.
+    /// An ordinary thread with this nice value.
     Ordinary { nice: i32 },
-    /// Real-time where that is allowed, otherwise ordinary: for work that should be on time but may be late.
+    /// A real-time thread where the system allows it, otherwise an ordinary thread. This is for work that should be on time but may be late.
     FifoIfAllowed { priority: u8 },
 }
 
 /// Where and how a thread runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
-    /// The CPUs to run on. An empty list allows all.
+    /// The CPUs to run on. An empty list allows all CPUs.
     pub(crate) cpus: CpuSet,
     pub(crate) class: Class,
 }
@@ -59,7 +59,7 @@ impl End {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Sleeps until then, or until the group ends.
+    /// Sleeps until this time, or until the group ends.
     pub(crate) fn sleep_until_ns(&self, at_ns: u64) {
         loop {
             let now_ns = clock::monotonic_ns();
@@ -82,7 +82,7 @@ impl<T: Send + 'static> WorkerGroup<T> {
     /// Starts one thread per post. `body` receives the index of the post and must return soon after the end.
     ///
     /// # Errors
-    /// If a thread cannot start or cannot be set up. Then no thread keeps running.
+    /// Fails if a thread cannot start or cannot be set up. Then no thread continues to run.
     pub(crate) fn start<F>(name: &str, posts: &[Post], end: &End, body: F) -> Result<WorkerGroup<T>, MeterError>
     where
         F: Fn(usize, &End) -> T + Send + Sync + 'static,
@@ -147,8 +147,8 @@ fn take_post(post: &Post) -> Result<(), MeterError> {
     }
 }
 
-/// Whether the kernel has moved the calling thread off its CPU, as it does when a CPU goes offline. Then the thread must stop, because it
-/// would disturb another CPU.
+/// Whether the kernel has moved the calling thread off its CPU, as it does when a CPU goes offline.
+/// Then the thread must stop, because it would disturb another CPU.
 pub(crate) fn is_off(cpu: usize) -> bool {
     thread::current_cpu() != cpu
 }
@@ -156,7 +156,7 @@ pub(crate) fn is_off(cpu: usize) -> bool {
 /// Checks that `cpus` exist and that this process may run on them.
 ///
 /// # Errors
-/// The first CPU that fails a check, and why.
+/// Returns the first CPU that fails a check, and why.
 pub fn check_cpus(cpus: &CpuSet) -> Result<(), MeterError> {
     let online = Root::live().text("/sys/devices/system/cpu/online").ok();
     let online = online.and_then(|text| CpuSet::parse_list(&text));
@@ -167,7 +167,7 @@ pub fn check_cpus(cpus: &CpuSet) -> Result<(), MeterError> {
 /// All CPUs that this process may run on.
 ///
 /// # Errors
-/// The kernel's error.
+/// Returns the kernel's error.
 pub fn all_cpus() -> Result<CpuSet, MeterError> {
     thread::affinity().map_err(|errno| MeterError::refused("ask for our CPUs", errno))
 }
@@ -193,7 +193,7 @@ fn refuse_cpus(cpus: &CpuSet, online: Option<&CpuSet>, allowed: &CpuSet) -> Resu
     Ok(())
 }
 
-/// Explains the kernel's refusal of a real-time thread. The kernel refuses root too if its control group has no real-time share.
+/// Explains why the kernel refused a real-time thread. The kernel refuses root too if root's control group has no real-time share.
 pub(crate) fn no_real_time(what: &str, errno: Errno) -> MeterError {
     if errno == Errno::PERM && process::is_root() {
         let why = "root may not either: its control group has no real-time share (cpu.rt_runtime_us), or CAP_SYS_NICE is missing";

@@ -1,4 +1,4 @@
-//! The meters, one file or folder each. Each has `Settings`, a `Report` and `run`.
+//! The meters, one file or folder each. Each meter has `Settings`, a `Report` and a function `run`.
 
 pub mod bandwidth;
 pub mod clock;

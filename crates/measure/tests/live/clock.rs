@@ -1,4 +1,4 @@
-//! Checks the clock meter: it must report the known cost of a call, even while the CPU is taken away.
+//! Checks the clock meter. It must report the known cost of a call, even while the CPU is taken away.
 
 use std::sync::atomic::AtomicBool;
 
@@ -88,7 +88,7 @@ fn an_rt_hog_takes_time_but_makes_no_call_slower() {
         assert!(!hog.stop().is_empty());
         let ratio = |call: &str| p50_ps(&robbed, call) / p50_ps(&quiet, call);
         let ratios = ["clock_gettime", "gettimeofday", "clock_gettime_by_system_call"].map(ratio);
-        // The hog was active: a batch that it interrupted took far longer.
+        // The hog was active, because a batch that it interrupted took far longer.
         let longest = cost(&robbed, "clock_gettime_by_system_call").histogram.max().unwrap() as f64;
         let robbed_p50 = p50_ps(&robbed, "clock_gettime_by_system_call");
         let is_unmoved = ratios.iter().all(|ratio| (ratio - 1.0).abs() < 0.1);

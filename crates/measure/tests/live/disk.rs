@@ -25,7 +25,7 @@ fn mean_ns(report: &Report) -> f64 {
 /// The mean time of a write while this thread may do this many operations per second on the device.
 fn mean_ns_at(group: &Group, device: &str, operations_per_s: u32) -> f64 {
     group.write("blkio.throttle.write_iops_device", &format!("{device} {operations_per_s}"));
-    // Some 300 operations, or six seconds.
+    // The measurement makes some 300 operations, or takes six seconds.
     mean_ns(&measured((300_000_000_000 / u64::from(operations_per_s)).clamp(1_500_000_000, 6_000_000_000)))
 }
 
@@ -39,7 +39,7 @@ fn a_limit_on_operations_is_read_back() {
     if !Path::new(GROUPS).join("blkio.throttle.write_iops_device").exists() {
         return not_judged("no control groups of the first version that limit disks");
     }
-    // A disk slower than the limits would hide them, so the limits are at most a quarter of its free rate.
+    // A disk slower than the limits would hide their effect, so the limits are at most a quarter of the disk's free rate.
     let free_ns = mean_ns(&free);
     let fast_per_s = (1e9 / (4.0 * free_ns)).min(200.0) as u32 / 2 * 2;
     if fast_per_s < 20 {
@@ -49,7 +49,7 @@ fn a_limit_on_operations_is_read_back() {
         Ok(group) => group,
         Err(why) => return not_judged(why),
     };
-    // A separate thread enters the group, and leaves it to measure the disk itself.
+    // A separate thread enters the group, and leaves the group to measure the disk itself.
     let body = || {
         let tid = fs::read_link("/proc/thread-self").unwrap();
         let tid = tid.file_name().unwrap().to_str().unwrap();
@@ -69,7 +69,7 @@ fn a_limit_on_operations_is_read_back() {
                 now_ns / 1e6
             );
             println!("{why}");
-            // If others slowed the disk meanwhile, it shows their load and not the limit.
+            // If others slowed the disk in the meantime, the result shows their load and not the limit.
             (now_ns < 2.0 * free_ns).then_some(Err(why))
         });
     };

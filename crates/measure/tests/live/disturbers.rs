@@ -1,8 +1,9 @@
-//! Each disturber must have the shape that it reports. We observe it from outside: with a thread on its CPU, with a port that receives its
-//! packets, or by the kernel's counts.
+//! Checks that each disturber has the shape that it reports.
+//! We observe the disturber from outside: with a thread on its CPU,
+//! with a port that receives its packets, or by the kernel's counts.
 //!
-//! These tests run on machines that pause and that others use too. So a test needs the shape in only one of a few runs. It compares that run
-//! with the disturber's own report of it, never with a clock alone.
+//! These tests run on machines that pause and have other users. So a test needs the shape in only one of a few runs.
+//! The test compares that run with the disturber's own report on the run, never with a clock alone.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -39,7 +40,7 @@ fn in_ms(ms: u64) -> u64 {
     clock::monotonic_ns() + ms * MS
 }
 
-/// The started disturber. None, recorded as not judged, if this user may not start it.
+/// The started disturber. If this user may not start it, records the check as not judged and returns None.
 fn allowed<T>(started: Result<T, MeterError>) -> Option<T> {
     match started {
         Ok(running) => Some(running),
@@ -133,12 +134,13 @@ fn a_quantum_jitters_and_drifts_as_it_is_asked_to() {
         let Some(running) = allowed(quantum::start(&settings, in_ms(500))) else { return Ok(()) };
         clock::sleep_until_ns(in_ms(520));
         let cpu = running.stop().cpus.remove(0);
-        // The jitter of both ends is at most 1 ms of some 460 ms each.
+        // The jitter of both ends is at most 1 ms each, in a run of some 460 ms.
         ensure(cpu.period_ns_mean.is_some_and(|ns| (ns / 5.1e6 - 1.0).abs() < 0.006), || {
             format!("period {:?} ns", cpu.period_ns_mean)
         })?;
-        // If the wake-up began a slot late, the slot is shorter, because its end is fixed. The reported times must add up, except for the
-        // overhead of each turn. On some hypervisors the overhead is as long as the shortest slots.
+        // If the wake-up came late in a slot, the slot is shorter, because its end is fixed.
+        // The reported times must add up, except for the overhead of each turn.
+        // On some hypervisors the overhead is as long as the shortest slots.
         let Some(bare) =
             allowed(quantum::start(&quantum::Settings { share_left: 0.9999, ..settings.clone() }, in_ms(300)))
         else {
@@ -169,7 +171,7 @@ fn spinners(threads: usize, duty: Duty) -> spinner::Settings {
     spinner::Settings { cpus: last_cpu(), threads, nice: 5, duty }
 }
 
-/// A spinner's report equals the kernel's counts. With a free CPU it gets all that it asks for.
+/// A spinner's report equals the kernel's counts. On a free CPU, the spinner gets all the CPU time that it requests.
 #[test]
 fn a_spinner_runs_as_much_as_it_says() {
     let _host = HostLock::take();
@@ -184,7 +186,7 @@ fn a_spinner_runs_as_much_as_it_says() {
         ensure(seen.len() == 2, || format!("{seen:?}"))?;
         for (thread, seen_ns) in report.threads.iter().zip(&seen) {
             assert_eq!(thread.cpu, cpu);
-            // The kernel updates a running thread's count at its tick.
+            // The kernel updates a running thread's count at the scheduler's tick.
             ensure(thread.taken_ns.abs_diff(*seen_ns) < 30 * MS, || format!("{thread:?} {seen_ns}"))?;
         }
         let both: f64 = report.threads.iter().map(|thread| thread.share_taken).sum();
@@ -207,7 +209,7 @@ fn a_spinner_rests_as_it_is_asked_to() {
             let thread = running.stop().threads.remove(0);
             let had = thread.wanted_ns as f64 / thread.elapsed_ns as f64;
             ensure((had - wanted).abs() < within && thread.turns > 20, || format!("{thread:?}"))?;
-            // Resting costs time too. On some hypervisors it costs much.
+            // Resting also costs time. On some hypervisors this cost is high.
             let turns_ns = 2 * thread.turns * Machine::seen_on(last_cpu().first().unwrap()).turn_ns;
             ensure(thread.taken_ns <= thread.wanted_ns + 20 * MS + turns_ns, || format!("{thread:?}"))
         });
@@ -223,7 +225,7 @@ fn resident_bytes() -> u64 {
 fn a_thrasher_walks_through_its_working_set() {
     let _host = HostLock::take();
     let settings = sibling::Settings { cpus: last_cpu(), working_set_bytes: 64 * MIB };
-    // Under two hypervisors, the first touch of a page may take tens of microseconds.
+    // With two nested hypervisors, the first touch of a page may take tens of microseconds.
     let mut for_ms = 100;
     in_one_of_some_runs(|| {
         for_ms *= 3;
@@ -364,7 +366,7 @@ fn a_storm_of_wakes_causes_interrupts_between_cpus() {
         clock::sleep_until_ns(in_ms(410));
         let seen = running.stop().cpus.remove(0);
         ensure((seen.sent + seen.missed).abs_diff(800) < 100 && seen.sent > 400, || format!("{seen:?}"))?;
-        // A sleeper that polls in its idle loop needs no interrupt, and one that woke late may have several wakes per interrupt.
+        // A sleeper that polls in its idle loop needs no interrupt, and a sleeper that woke late may have several wakes per interrupt.
         ensure(seen.woken * 10 >= seen.sent * 5 && seen.woken <= seen.sent + 20, || format!("{seen:?}"))?;
         ensure(seen.interrupts.is_none_or(|reported| reported * 10 >= seen.sent * 5), || format!("{seen:?}"))
     });
@@ -399,7 +401,7 @@ fn pressure_holds_what_it_reports_and_gives_it_back() {
     });
 }
 
-/// With a reserve of nearly all available memory, the disturber stops early. If another process takes memory, it gives some back.
+/// With a reserve of nearly all available memory, the disturber stops early. If another process takes memory, the disturber gives some back.
 #[test]
 fn pressure_leaves_its_reserve() {
     let _host = HostLock::take();
@@ -409,12 +411,12 @@ fn pressure_leaves_its_reserve() {
             not_judged(format_args!("{left} bytes of memory are left here"));
             return Ok(());
         }
-        // Recently freed pages wait on per-CPU lists, up to an eighth of all memory, and do not count as available. So much can be taken
-        // before the kernel's count of available memory changes.
+        // Recently freed pages wait on per-CPU lists, up to an eighth of all memory, and do not count as available.
+        // A process can take this amount before the kernel's count of available memory changes.
         let amount_bytes = (left / 4).clamp(300 * MIB, 3072 * MIB);
         let settings = pressure::Settings { amount_bytes, reserve_bytes: left - 150 * MIB };
         let running = pressure::start(&settings, in_ms(60_000)).unwrap();
-        // Wait until the disturber takes no more memory. The time depends on the cost of a page here.
+        // Wait until the disturber takes no more memory. The time depends on the cost of a page on this machine.
         let mut held = 0;
         for _ in 0..20 {
             clock::sleep_until_ns(in_ms(1000));

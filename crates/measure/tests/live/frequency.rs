@@ -1,5 +1,5 @@
-//! A CPU's clock while another thread uses the CPU: the clock must not change, and the delivered cycles must fall by the share that was
-//! taken.
+//! Checks a CPU's clock while another thread uses the CPU.
+//! The clock must not change, and the delivered cycles must fall by the share that the other thread took.
 
 use std::sync::atomic::AtomicBool;
 
@@ -54,7 +54,7 @@ fn time_taken_from_a_cpu_is_missing_in_delivered_cycles() {
         let unmoved = clock_khz(&robbed) / clock_khz(&quiet);
         let delivered = clock_of(&robbed, cpu).alone.delivered_khz as f64 / clock_khz(&robbed);
         println!("clock {:.0} kHz, robbed to clock {unmoved:.3}, delivered {delivered:.3}", clock_khz(&quiet));
-        // Two of every five milliseconds are taken. A neighbour on the machine can only take more.
+        // The hog takes two of every five milliseconds. A neighbour on the machine can only take more.
         let is_right = (0.95..1.05).contains(&unmoved) && (0.54..0.63).contains(&delivered);
         if is_right { Ok(()) } else { Err(format!("{unmoved} {delivered}")) }
     });
@@ -63,7 +63,7 @@ fn time_taken_from_a_cpu_is_missing_in_delivered_cycles() {
 #[test]
 fn a_multiplication_takes_three_additions() {
     let _host = HostLock::take();
-    // A change of the clock, or work on the same core, affects it.
+    // A change of the clock, or work on the same core, affects the result.
     fitness::one_of(3, &Needs::on_last_cpu().without_timers(), || is_as_expected(&measured()));
 }
 

@@ -1,5 +1,6 @@
-//! The gaps meter under a disturber of known shape: a real-time hog, an ordinary spinner, a control group's limit, timers that fire
-//! together. The disturber's own record is the truth for the meter.
+//! Checks the gaps meter under a disturber of known shape: a real-time hog,
+//! an ordinary spinner, a control group's limit, timers that fire together.
+//! The tests compare the meter's report with the disturber's own record.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,19 +32,19 @@ fn settings(cpus: &[usize], length_ns: u64) -> Settings {
     }
 }
 
-/// A busy neighbour may spoil one try; a fault of the meter spoils all three.
+/// A busy neighbour may spoil one attempt. A fault of the meter spoils all three.
 fn one_of_three(one: impl FnMut() -> Result<(), String>) {
     fitness::one_of(3, &Needs::on_last_cpu(), one);
 }
 
-/// Moves this process into a control group of its own, until this is dropped.
+/// Moves this process into its own control group, until this value is dropped.
 struct OwnGroup {
     before: PathBuf,
     group: Group,
 }
 
 impl OwnGroup {
-    /// None, recorded as not judged, if that is not possible.
+    /// Makes the group. If that is not possible, records the check as not judged and returns None.
     fn with(controller: &str, files: &[(&str, String)]) -> Option<OwnGroup> {
         let group = Group::with(controller, files).map_err(not_judged).ok()?;
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap();
@@ -129,10 +130,10 @@ const NEAR_NS: u64 = 10_000;
 struct Score {
     planted: usize,
     found: usize,
-    /// Both start and length are within the tolerance.
+    /// The number of gaps whose start and length are within the tolerance.
     near: usize,
     attributed: usize,
-    /// The found gaps whose own record is exact enough, by the hog's account of its CPU time.
+    /// The number of found gaps whose own record is exact enough, by the hog's account of its CPU time.
     exact: usize,
     exact_near: usize,
 }
@@ -185,10 +186,11 @@ fn planted_gaps_are_found() {
         let Some((taken, report)) = robbed(length_ns, seed) else { return Ok(()) };
         let score = score(&taken, &report);
         let share = |part: usize, of: usize| part as f64 / of.max(1) as f64;
-        // Without switch records a gap includes the interrupt before it and its switches, here 5 to 20 us.
+        // Without switch records, a gap includes the interrupt before it and its switches, here 5 to 20 us.
         let is_seen = report.cpus[0].takers.contains_key("evenkeel-rt-hog");
-        // On a shared machine the hog falls asleep slowly, which its record does not show. Then only stretches that the record marks as
-        // exact are judged. The record does not depend on the meter.
+        // On a shared machine the hog falls asleep slowly, which its record does not show.
+        // Then the test judges only stretches that the record marks as exact.
+        // The record does not depend on the meter.
         let near = if calibrates() { share(score.near, score.planted) } else { share(score.exact_near, score.exact) };
         let is_judged = is_seen && (calibrates() || score.exact > 20);
         if !is_judged {
@@ -259,7 +261,7 @@ fn timers_that_fire_together_are_interrupts() {
     let _host = HostLock::take();
     let cpu = last_cpu();
     one_of_three(|| {
-        // Under two hypervisors the kernel takes a tenth of a millisecond per timer.
+        // With two nested hypervisors, the kernel takes a tenth of a millisecond per timer.
         let from_ns = clock::monotonic_ns() + 2500 * MS;
         let times_ns: Vec<u64> = (0..40).map(|at| from_ns + at * 17 * MS + at * at % 7 * 100_000).collect();
         let times = times_ns.clone();
@@ -281,7 +283,7 @@ fn timers_that_fire_together_are_interrupts() {
         }
         let report = measured(&settings(&[cpu], left_ns + 800 * MS));
         drop(timers);
-        // The timers are due together, and the interrupt comes some microseconds later, like every interrupt here.
+        // The timers are due together, and the interrupt comes some microseconds later, like every interrupt on this machine.
         let gaps = &report.cpus[0].gaps;
         let held = |at_ns: &u64| {
             let is_it =
@@ -374,7 +376,7 @@ fn a_sample_costs_less_than_a_hundredth_of_one_cpu() {
     });
 }
 
-/// A sample of 6 s under an RT hog with this share of each period, and the share that the hog reports.
+/// A sample of 6 s under an RT hog that takes this share of each period, and the share that the hog reports.
 fn sampled_under_an_rt_hog(period_ns: u64, taken: f64) -> Option<(Sampled, f64)> {
     let (cpu, length_ns) = (last_cpu(), 6000 * MS);
     let start_ns = clock::monotonic_ns() + 10 * MS;
@@ -402,7 +404,7 @@ fn a_sample_shows_what_an_rt_hog_takes() {
             let Some((said, truth)) = sampled_under_an_rt_hog(period_ms * MS, taken) else { return Ok(()) };
             let words = format!("{truth:.3} of {period_ms} ms: {said:?}");
             println!("{words}");
-            // The time was taken by a thread of this machine, not by the hypervisor.
+            // A thread of this machine took the time, not the hypervisor.
             let is_apart = said.by_nobody_inside.share < 0.05 && said.by_threads.high >= truth;
             let is_right = said.missing.low <= truth && truth <= said.missing.high && is_apart;
             if is_right { Ok(()) } else { Err(words) }
@@ -435,7 +437,7 @@ fn a_cpu_that_goes_away_ends_its_probe_alone() {
         not_judged("one CPU");
         return;
     }
-    // If a group loses a CPU, the kernel moves its threads, as it does when a CPU goes offline. Nothing else is affected.
+    // When a group loses a CPU, the kernel moves the group's threads, as it does when a CPU goes offline. Nothing else is affected.
     let files = [("cpuset.cpus", allowed.to_string()), ("cpuset.mems", "0".to_owned())];
     let Some(group) = OwnGroup::with("cpuset", &files) else { return };
     let report = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! One of our own threads fills a CPU, and packets arrive on another. The meter must report both by name, with their shares.
+//! One of our own threads fills a CPU, and packets arrive on another CPU. The meter must report both by name, with their shares.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -66,7 +66,7 @@ fn packets_are_reported_as_softirqs_of_the_receiving_cpu() {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         one.connect(other.local_addr().unwrap()).unwrap();
         let sent = AtomicU64::new(0);
-        // Each packet arrives before the next one is sent: one softirq each.
+        // Each packet arrives before the next packet is sent, so each needs one softirq.
         let send = || {
             let mut bytes = [0; 8];
             if one.send(&bytes).is_ok() && other.recv(&mut bytes).is_ok() {

@@ -1,4 +1,4 @@
-//! Live checks of the meters: each meter measures a disturbance of known size and must report that size. They need a quiet CPU.
+//! Live checks of the meters. Each meter measures a disturbance of known size and must report that size. The checks need a quiet CPU.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "live checks: a panic is how one fails")]
 

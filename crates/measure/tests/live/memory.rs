@@ -1,5 +1,5 @@
-//! The memory meter under its disturbers: a thread that takes a known share of the CPU, a thread that also evicts the caches, and a known
-//! number of page faults.
+//! Checks the memory meter under its disturbers: a thread that takes a known share of the CPU,
+//! a thread that also evicts the caches, and a known number of page faults.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ fn little(largest_bytes: usize) -> Settings {
     Settings { largest_bytes, each_ns, bandwidth_ns, churn_ns, cpu: Some(last_cpu()) }
 }
 
-/// A test that depends on chance may be repeated: a pause of the machine or other work spoils one run, not three.
+/// A test that depends on chance may be repeated. A pause of the machine or other work spoils one run, but not three.
 fn in_one_of_three(holds: impl FnMut() -> Result<(), String>) {
     fitness::one_of(3, &Needs::on_last_cpu().without_timers(), holds);
 }
@@ -46,7 +46,7 @@ fn latency_grows_from_the_caches_to_memory() {
         println!("{seen:?}");
         assert_eq!((seen.first().unwrap().0, seen.last().unwrap().0), (16 << 10, 32 << 20));
         let falls = seen.windows(2).any(|pair| pair[1].1 < pair[0].1 * 0.8);
-        // If a prefetcher could predict the ring, or the compiler removed it, memory would be as fast as a cache.
+        // If a prefetcher could predict the ring, or if the compiler removed the ring, memory would be as fast as a cache.
         let rises = seen.last().unwrap().1 / seen.first().unwrap().1;
         if falls || rises < 3.0 { Err(format!("{seen:?}")) } else { Ok(()) }
     });
@@ -67,8 +67,8 @@ fn huge_pages_are_used_where_they_are_reported() {
         let most = report.latency.iter().filter_map(|set| set.huge_share).fold(0.0, f64::max);
         if most > 0.4 { Ok(()) } else { Err(format!("{most} of it has huge pages with {setting}")) }
     };
-    // If memory is fragmented, or the system is configured so, the kernel gives small pages instead. This also applies to our control
-    // mapping.
+    // If memory is fragmented, or the system is configured so, the kernel gives small pages instead.
+    // Small pages then also appear in the mapping with which we compare.
     let unmet = || {
         let share = bare_huge_share(16 << 20);
         (share <= 0.6).then(|| format!("the kernel gives huge pages to {share} of what asks for them"))
@@ -100,8 +100,9 @@ enum Takes {
 
 const PERIOD_NS: u64 = 2_000_000;
 const BUSY_NS: u64 = 800_000;
-/// The size of a working set that shows only lost time. Whether a ring as large as the cache fits depends on the places of its pages.
-/// Outside of the cache, other users of this host have an influence.
+/// The size of a working set that shows only lost time.
+/// Whether a ring as large as the cache fits into the cache depends on the places of its pages.
+/// Outside of the cache, other users of this host affect the result.
 const KEPT_BYTES: usize = 128 << 10;
 const SWEPT_BYTES: usize = 1 << 20;
 
@@ -140,14 +141,14 @@ fn robbed<T>(cpu: usize, takes: Takes, body: impl FnOnce() -> T) -> Result<T, Er
 fn an_rt_hog_and_a_thrasher_are_read_back() {
     let _host = HostLock::take();
     let settings = Settings { each_ns: 120_000_000, ..little(SWEPT_BYTES) };
-    // One set stays in the second-level cache wherever its pages are. The other fills it.
+    // One set stays in the second-level cache wherever its pages are. The other set fills this cache.
     let means_ps = || {
         let report = measured(settings);
         let of = |bytes| report.latency.iter().find(|set| set.working_set_bytes == bytes).unwrap();
         [KEPT_BYTES, SWEPT_BYTES].map(|bytes| of(bytes).small.histogram.mean().unwrap())
     };
-    // Three rounds, each compared with itself. Neighbours on the host share its caches. If quiet rounds differ by more than the allowed
-    // error, the machine cannot show the effect.
+    // Compare each of three rounds with itself. Neighbours on the host share its caches.
+    // If quiet rounds differ by more than the allowed error, the machine cannot show the effect.
     let rounds = std::cell::RefCell::new(Vec::new());
     let run = || {
         let cpu = last_cpu();
@@ -170,7 +171,7 @@ fn an_rt_hog_and_a_thrasher_are_read_back() {
         if (share - taken).abs() > 0.1 {
             return Err(format!("{share} was measured, but {taken} was taken"));
         }
-        // Both disturbers take the same time, but one also evicts the second-level cache each time.
+        // Both disturbers take the same time, but one disturber also evicts the second-level cache each time.
         let slower = middle(|[_, time, cache]| cache[1] / time[1]).unwrap();
         if slower < 1.1 { Err(format!("{slower} times as long with the caches swept")) } else { Ok(()) }
     };

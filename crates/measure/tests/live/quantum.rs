@@ -1,5 +1,7 @@
-//! `quantum` under an RT hog of known shape. The reported period, share and phase are compared with the hog's schedule, on an otherwise
-//! idle CPU and on one with an ordinary busy neighbour. Without a hog, the meter must report nothing.
+//! Checks `quantum` under an RT hog of known shape.
+//! The tests compare the reported period, share and phase with the hog's schedule,
+//! on an otherwise idle CPU and on a CPU with an ordinary busy neighbour.
+//! Without a hog, the meter must report nothing.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -16,10 +18,10 @@ use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
 const MS: f64 = 1e6;
-/// The hog's priority, above that of the probe.
+/// The hog's priority, which is above the probe's priority.
 const HOG_PRIORITY: u8 = 60;
 
-/// The measured CPU: the last one, where the least other work runs.
+/// The measured CPU: the last CPU, where the least other work runs.
 fn cpu() -> usize {
     thread::affinity().unwrap().iter().last().unwrap()
 }
@@ -32,8 +34,8 @@ enum CpuLoad {
 }
 
 impl CpuLoad {
-    /// Starts the load for one try. It must be gone before we measure what the machine takes by itself. On a machine with one CPU it would
-    /// otherwise excuse everything.
+    /// Starts the load for one attempt. It must have ended before we measure how much the machine itself takes.
+    /// On a machine with one CPU, the load would otherwise excuse every failure.
     fn start(self) -> Option<Neighbour> {
         (self == CpuLoad::Neighbour).then(|| Neighbour::on(cpu()))
     }
@@ -103,13 +105,14 @@ fn settings(class: Class, count: Count, method: Method) -> Settings {
     Settings { cpus: Some(CpuSet::from_iter([cpu()])), class, count, method, ..Settings::default() }
 }
 
-/// The requirements of a meter of that class for the measured CPU. For a real-time meter, a failure counts even if ordinary threads run on
-/// the CPU, including ours. It also counts if turns are expensive, because the hog's own record contains the cost of each turn.
+/// The requirements for the measured CPU, for a meter of this class.
+/// For a real-time meter, a failure counts even if ordinary threads run on the CPU, including ours.
+/// A failure also counts if turns are expensive, because the hog's own record contains the cost of each turn.
 fn needs(class: Class, missing: f64) -> Needs {
     Needs { missing, turn_ns: u64::MAX, is_real_time: class == Class::Fifo, ..Needs::on_cpu(cpu()) }
 }
 
-/// Runs the hog at `place` and returns what each of `settings` reports. None if this user may not start one.
+/// Runs the hog at `place` and returns the report for each of `settings`. None if this user may not start a hog.
 fn under_an_rt_hog<const N: usize>(place: Place, settings: [&Settings; N]) -> Option<[(Cpu, Option<Off>); N]> {
     let period_ns = (place.period_ms * MS) as u64;
     let schedule = Schedule {
@@ -140,12 +143,12 @@ fn under_an_rt_hog<const N: usize>(place: Place, settings: [&Settings; N]) -> Op
 
 fn off(schedule: &Schedule, taken: &[Taken], cpu: &Cpu) -> Option<Off> {
     let slots = cpu.slots?;
-    // The time that the hog took, by its own record. With late timers each turn takes less than requested.
+    // The time that the hog took, by its own record. With late timers, each turn takes less than requested.
     let mut busy_ns: Vec<u64> = taken.iter().map(|one| one.end_ns - one.start_ns).collect();
     busy_ns.sort_unstable();
     let busy_ns = busy_ns.get(busy_ns.len() / 2).map_or(schedule.busy_ns, |ns| (*ns).min(schedule.busy_ns));
     let period_ns = schedule.period_ns as f64 * (1.0 + schedule.drift_ppm / 1e6);
-    // Compare the reported start with the nearest true one.
+    // Compare the reported start with the nearest true start.
     let since = slots.share_start_ns.saturating_sub(schedule.start_ns + schedule.busy_ns) as f64;
     let late_ns = since - (since / period_ns).round() * period_ns;
     Some(Off {
@@ -171,8 +174,9 @@ fn word(off: Option<Off>) -> String {
     })
 }
 
-/// Checks the meter's errors at each place, in one of a few tries. Prints the result of the comparison method. A pause of the whole machine
-/// may spoil one try. If other guests take the CPU too, that is reported, and the place is not judged.
+/// Checks the meter's errors at each place, in one of a few attempts.
+/// Prints the result of the comparison method. A pause of the whole machine may spoil one attempt.
+/// If other guests take the CPU too, the check reports this, and does not judge the place.
 fn read_back(class: Class, load: CpuLoad, places: &[Place], tries: usize) {
     let _host = HostLock::take();
     if !may_start_an_rt_hog() {
@@ -218,7 +222,7 @@ fn an_rt_hog_next_to_a_neighbour_is_read_back() {
     read_back(Class::Fifo, CpuLoad::Neighbour, &few(), 3);
 }
 
-/// The whole grid, a check for each period.
+/// The whole grid, with a check for each period.
 macro_rules! grid {
     ($($name:ident $period_ms:literal),*) => {
         mod grid_alone {
@@ -239,8 +243,8 @@ macro_rules! grid {
 
 grid!(period_5_ms 5.0, period_8_ms 8.0, period_10_ms 10.0, period_15_6_ms 15.6, period_20_ms 20.0, period_30_ms 30.0);
 
-/// To an ordinary probe, a hog in the guest is also a competing thread. So without privileges there is no limit to check. This prints the
-/// results, also with a neighbour whose turns count.
+/// To an ordinary probe, a hog in the guest is also a competing thread. So without privileges there is no limit to check.
+/// This check prints the results, also with a neighbour whose turns count.
 #[test]
 #[ignore = "has no bar: prints what the meter sees without rights"]
 fn an_rt_hog_seen_without_privileges() {
@@ -255,8 +259,7 @@ fn an_rt_hog_seen_without_privileges() {
     }
 }
 
-/// With jitter, at fixed times and adding up. The period must be within 3 %, the share within 0.03, and the jitter within 1 % of the
-/// period.
+/// Tests jitter, at fixed times and adding up. The period must be within 3 %, the share within 0.03, and the jitter within 1 % of the period.
 fn read_back_with_jitter(load: CpuLoad) {
     let _host = HostLock::take();
     if !may_start_an_rt_hog() {
@@ -297,8 +300,8 @@ fn a_period_is_reported_with_its_jitter_next_to_a_neighbour() {
     read_back_with_jitter(CpuLoad::Neighbour);
 }
 
-/// An RT hog is a thread of this machine, so it does not take time from outside. The time reported as taken from outside must not grow with
-/// the hog.
+/// An RT hog is a thread of this machine, so it does not take time from outside.
+/// The time that the meter reports as taken from outside must not grow with the hog.
 #[test]
 fn a_thread_of_this_machine_is_not_counted_as_outside() {
     let _host = HostLock::take();
@@ -322,7 +325,7 @@ fn a_thread_of_this_machine_is_not_counted_as_outside() {
 
 /// Checks how often each class and count reports a period that does not exist.
 fn made_up(load: CpuLoad, kinds: &[(Class, Count)]) {
-    // A hypervisor that really takes slots may spoil one try. If it always does, a bare loop sees that too.
+    // A hypervisor that really takes slots may spoil one attempt. If it always takes slots, a bare loop detects this too.
     const RUNS: usize = 3;
     for (class, count) in kinds {
         let one = || {

@@ -11,7 +11,7 @@ use evenkeel_testkit::cgroup::Group;
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// The number of tries. On a busy machine a pause may spoil one.
+/// The number of attempts. On a busy machine a pause may spoil one attempt.
 const RUNS: usize = 3;
 
 fn measure(target: Target, for_ms: u64) -> Result<Report, MeterError> {
@@ -36,7 +36,7 @@ fn within(found: f64, expected: f64, share: f64) -> Result<(), String> {
     if is_so { Ok(()) } else { Err(format!("{found} is not within {share} of {expected}")) }
 }
 
-/// One of a few runs must be right.
+/// Repeats a run until it is right. One of a few runs must be right.
 fn one_of(run: impl Fn() -> Result<(), String>) {
     fitness::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
@@ -71,7 +71,7 @@ fn a_timeline_shows_when_it_began() {
             clock::sleep_until_ns(until_ns - 800_000_000);
             Toucher { pages_per_s: 50_000, until_ns }.touch().unwrap()
         });
-        // As many as requested, or as many as this machine can make.
+        // The meter must report as many faults as requested, or as many as this machine can make.
         let made = touched.pages as f64 * 1e9 / touched.elapsed_ns as f64;
         let of = |name: &str| report.spread.iter().find(|spread| spread.name == name).unwrap();
         let faults = of("minor_faults_per_s");

@@ -1,4 +1,4 @@
-//! Compares a thread that ticks and keeps its own record with the meter that sees it only from outside.
+//! Compares a thread that ticks and records its own ticks with the meter that observes the thread only from outside.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -16,7 +16,7 @@ use evenkeel_testkit::{HostLock, live::not_judged};
 const PERIOD_NS: u64 = 10_000_000;
 const WORK_NS: u64 = 1_500_000;
 
-/// The record of a tick: due, begun, done.
+/// The times of a tick in the thread's own record: due, begun, done.
 type Own = Vec<(u64, u64, u64)>;
 
 /// A thread that ticks until it is stopped.
@@ -26,7 +26,7 @@ struct Ticker {
 }
 
 impl Ticker {
-    /// Between the ticks it wakes `others` more times, with almost no work.
+    /// Starts the thread. Between the ticks, it wakes `others` more times, with almost no work.
     fn start(name: &str, others: u64) -> Ticker {
         let stop = std::sync::Arc::new(AtomicBool::new(false));
         let ended = std::sync::Arc::clone(&stop);
@@ -85,7 +85,7 @@ fn middle(mut values: Vec<u64>) -> f64 {
     values[values.len() / 2] as f64
 }
 
-/// Compare medians, because a pause of the machine changes the largest values in both records alike.
+/// Compares the medians, because a pause of the machine changes the largest values in both records alike.
 fn compare(report: &Report, own: &Own) -> Result<(), String> {
     let ticks = report.ticks.as_ref().ok_or_else(|| format!("no tick: {:?}", report.choice.unclear))?;
     let p50 =
@@ -101,13 +101,13 @@ fn compare(report: &Report, own: &Own) -> Result<(), String> {
             0.03,
         ),
     ];
-    // For the kernel, waking and going back to sleep belong to a tick, but the thread does not see them. Under a nested hypervisor they may
-    // be expensive, so allow as much as they cost any thread here.
+    // For the kernel, waking and going back to sleep belong to a tick, but the thread does not see them.
+    // With nested hypervisors they may be expensive, so allow as much time as they cost any thread on this machine.
     let around_ns = Machine::seen_on(thread::current_cpu()).turn_ns as f64;
     for (name, seen, recorded, within) in rows {
         let over_ns = if name == "interval" { 0.0 } else { around_ns };
         println!("{name}: seen {seen:.0} ns, recorded {recorded:.0} ns, {:+.2} %", (seen / recorded - 1.0) * 100.0);
-        // Without the thread's own requests the due time is a guess.
+        // Without the thread's own requests, the due time is a guess.
         if name == "due to done" && ticks.due == Due::Earliest {
             not_judged("the thread's requested times are not visible here");
             continue;
@@ -128,7 +128,7 @@ fn who(report: &Report) -> &str {
     report.choice.tick().ok().and_then(|tick| tick.carriers.first()).map_or("nobody", |carrier| &carrier.name)
 }
 
-/// A busy neighbour may spoil one try; a fault of the meter spoils all three.
+/// A busy neighbour may spoil one attempt. A fault of the meter spoils all three.
 fn one_of_three(one: impl FnMut() -> Result<(), String>) {
     fitness::one_of(3, &Needs::on_last_cpu(), one);
 }
@@ -145,7 +145,7 @@ fn the_meter_agrees_with_the_threads_own_record() {
         if chosen != "ek-ticks" {
             return Err(format!("the thread {chosen} was chosen"));
         }
-        // The calibration checks the reader's cost; here it must only be plausible.
+        // The calibration checks the reader's cost. Here the cost must only be plausible.
         if report.reader_cpu_share > 0.05 {
             return Err(format!("reading took {} of a CPU", report.reader_cpu_share));
         }
@@ -189,7 +189,7 @@ fn the_tick_is_found_among_a_thousand_threads() {
 #[test]
 fn ten_thousand_switches_a_second_are_no_tick_and_nothing_is_lost() {
     let _host = HostLock::take();
-    // If a reader gets no CPU for too long, it loses some records, and reports that.
+    // A reader that gets no CPU for too long loses some records, and reports the loss.
     one_of_three(|| match beside_many_switches() {
         Some(report) if !report.unseen.is_nothing() => Err(format!("{:?}", report.unseen)),
         _ => Ok(()),

@@ -1,5 +1,5 @@
-//! The UDP meters with a disturber. They must report the delay of a relay. The number of packets that fit must grow with the receive
-//! buffer, and the requested rate must be the rate that arrives.
+//! Checks the UDP meters with a disturber. They must report the delay of a relay.
+//! The number of packets that fit must grow with the receive buffer, and packets must arrive at the requested rate.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use evenkeel_testkit::HostLock;
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::relay::{Did, Play, Relay};
 
-/// Repeats until one run is right. A few wrong runs on a fit machine fail the check.
+/// Repeats until one run is right. A few wrong runs on a suitable machine fail the check.
 fn one_of_some_runs(run: impl FnMut() -> Result<(), String>) {
     fitness::one_of(3, &Needs::on_last_cpu(), run);
 }
@@ -59,7 +59,7 @@ fn with_server<T>(run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     })
 }
 
-/// Echoes through a relay. It is an error if another packet was lost too, as when the machine stalls for long.
+/// Measures echoes through a relay. It is an error if another packet was lost too, as when the machine stalls for long.
 fn through(there: Play, settings: &Settings) -> Result<(Echo, Did), String> {
     let ((report, (did_there, did_back)), _) = with_server(|at| {
         let relay = Relay::start(at, there, Play::Pass);
@@ -136,8 +136,8 @@ fn the_burst_that_fits_grows_with_the_receive_buffer() {
         let settings = Settings { receive_buffer_bytes: bytes, ..settings(None, &[UdpTest::Burst]) };
         run(&settings).burst.unwrap()
     };
-    // If the server is stopped while it waits for the end of a burst, it reads some packets too early. Then more packets fit than the
-    // buffer can hold.
+    // If the server is stopped while it waits for the end of a burst, it reads some packets too early.
+    // Then more packets fit than the buffer can hold.
     one_of_some_runs(|| {
         let (small, large) = (fits(Some(16 * 1024)), fits(Some(64 * 1024)));
         for (small, large) in small.fits.iter().zip(&large.fits) {
@@ -170,7 +170,7 @@ const GIVEN_BITS_PER_S: u64 = 20_000_000;
 
 fn stream(way: Direction, by: By) -> bandwidth::Settings {
     let bits_per_s = Some(BITS_PER_S);
-    // Long enough that a pause at one end is a small part of it.
+    // The run is long enough that a pause at one end is a small part of it.
     bandwidth::Settings { way, to: None, by, streams: 2, seconds: 1.5, bytes: None, bits_per_s, cpu: None }
 }
 
@@ -211,7 +211,7 @@ fn a_server_sends_as_much_as_requested() {
     });
 }
 
-/// Both ends agree on a stream that takes TCP a while.
+/// Both ends agree on a stream that takes TCP some time.
 #[test]
 fn a_server_fills_a_stream_back() {
     let _host = HostLock::take();

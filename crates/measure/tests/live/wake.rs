@@ -1,4 +1,4 @@
-//! Checks the wake meter: it must report a disturbance of known size with that size.
+//! Checks the wake meter. It must report a disturbance of known size with that size.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use evenkeel_sys::{clock, thread};
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// Machines pause, so one of three runs must succeed.
+/// The number of runs. Machines pause, so one of three runs must succeed.
 const TRIES: usize = 3;
 
 fn settings(kind: Kind, variants: &[Variant], gap_ns: u64) -> Settings {
@@ -41,16 +41,16 @@ fn quantile_ns(report: &Report, variant: Variant, q: f64) -> f64 {
     cell(report, variant).and_then(|cell| cell.latency.histogram.quantile(q)).map_or(f64::NAN, |ns| ns as f64)
 }
 
-/// Whether the machine is mostly idle otherwise. If not, the cost of leaving idle cannot be checked.
+/// Whether the machine is mostly idle apart from the test. If not, the cost of leaving idle cannot be checked.
 fn is_quiet() -> bool {
     let stat = || parse_stat(&std::fs::read_to_string("/proc/stat").unwrap()).unwrap();
     let before = stat();
     clock::sleep_until_ns(clock::monotonic_ns() + 500_000_000);
-    // 50 ticks of 10 ms on each CPU.
+    // The window has 50 ticks of 10 ms on each CPU.
     stat().all.unwrap().since(&before.all.unwrap()).idle > 35 * before.cpus.len() as u64
 }
 
-/// Repeats until it succeeds, in three tries during which other work did not keep the machine busy.
+/// Repeats a run until it succeeds, in three attempts during which other work did not keep the machine busy.
 fn one_of_three(what: &str, run: impl Fn() -> Result<(), String>) {
     let busy = || (!is_quiet()).then(|| "other work keeps this machine busy".to_owned());
     let unmet = || Needs::on_last_cpu().unmet().or_else(busy);
@@ -101,7 +101,7 @@ fn a_delayed_waker_is_late_by_its_delay() {
     }
 }
 
-/// The latencies of a sleeper under the stretches of an RT hog, by the hog's own record: sleeps of one gap, one after another.
+/// The latencies of a sleeper under the stretches of an RT hog, by the hog's own record. The sleeps have the same gap and follow one another.
 fn foreseen_ns(taken: &[Taken], gap_ns: u64) -> Vec<u64> {
     let (Some(first), Some(last)) = (taken.first(), taken.last()) else { return Vec::new() };
     let mut now_ns = first.start_ns;
@@ -136,7 +136,7 @@ fn an_rt_hog_delays_only_lower_priorities_as_predicted() {
             drift_ppm: 0.0,
             seed: 3,
         };
-        // Below the priority of the meter's real-time wait, which is 50.
+        // This priority is below the priority of the meter's real-time wait, which is 50.
         let hog = match RtHog::start(cpu, 20, schedule, start_ns + 10_000_000_000) {
             Ok(hog) => hog,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {

@@ -1,4 +1,4 @@
-//! The bandwidth meter: both ends count the same in both directions, and a server sends only to clients that asked and still answer.
+//! Tests the bandwidth meter. Both ends count the same in both directions, and a server sends only to clients that asked and still answer.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use evenkeel_testkit::{wait_for, wait_until};
 
 /// The maximum bit rate at which the UDP server in these tests sends to a client on request.
 const GIVEN_BITS_PER_S: u64 = 20_000_000;
-/// Two thousand packets of 200 bytes per second: the packets of 50 ms fit into any receive buffer.
+/// The rate of two thousand packets of 200 bytes per second. The packets of 50 ms fit into any receive buffer.
 const BITS_PER_S: f64 = 3.2e6;
 
 fn stream(by: By) -> Settings {
@@ -88,7 +88,7 @@ fn losses_in_a_relay_are_read_back() {
         let is_right = arrived.lost == Some(there.spoiled) && arrived.packets == Some(there.came - there.spoiled);
         (is_right && there.spoiled > 0).then_some(())
     });
-    // Nothing else loses packets: a hundred fit into our receive buffer.
+    // Nothing else loses packets, because a hundred packets fit into our receive buffer.
     wait_for("our count of all that the relay let come back", || {
         let ((lossy, (_, back_did)), _) = with_server(&|_, _| {}, |at| {
             let relay = Relay::start(at, Play::Pass, Play::Drop(10));
@@ -108,7 +108,7 @@ fn a_server_sends_no_more_than_its_limit() {
         run(&most).unwrap()
     });
     assert!((cut.cut_to_bits_per_s.unwrap() / GIVEN_BITS_PER_S as f64 - 1.0).abs() < 0.01, "{cut:?}");
-    // 50 ms of data, and the messages around it.
+    // The server sends 50 ms of data, and the messages before and after it.
     assert!(served.bytes_out < GIVEN_BITS_PER_S / 8 / 20 + 20_000, "{served:?}");
 }
 
@@ -124,7 +124,7 @@ fn a_client_that_goes_away_gets_no_more() {
         let (arrived_bytes, served) = with_server(&report, |at| {
             let stop = AtomicBool::new(false);
             let one = Settings { to: Some(at), streams: 1, seconds: 60.0, bytes: None, ..back(By::Udp) };
-            // After 0.3 s of the minute: at the first report, nothing may have come yet on a busy machine.
+            // Stop after 0.3 s of the minute. At the first report, nothing may have arrived yet on a busy machine.
             let leave = |share: f64, _: &str| stop.store(share > 0.005, Ordering::Relaxed);
             let settings = Settings { bits_per_s: Some(10e6), ..one };
             let report = bandwidth::run(&settings, &Watch::new(&stop, &leave)).unwrap();
@@ -169,7 +169,7 @@ fn a_stream_of_a_stranger_costs_nothing() {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
         let mut said = Vec::new();
-        // The server closes with our bytes unread, which resets the connection. Either way it sends nothing.
+        // The server closes with our bytes unread, which resets the connection. Either way the server sends nothing.
         let _ = stream.read_to_end(&mut said);
         assert_eq!(said, b"");
         stop.store(true, Ordering::Relaxed);

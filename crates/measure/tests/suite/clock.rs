@@ -23,7 +23,7 @@ fn every_call_has_a_cost_and_clocks_are_bounded_from_both_sides() {
         if let Some(offset_ns) = apart.offset_ns.filter(|_| apart.throws > 0) {
             assert!(apart.round_trip_ns_min > 0.0, "{apart:?}");
             assert!(apart.bound_ns <= apart.round_trip_ns_min / 2.0 + 1.0, "{apart:?}");
-            // Clocks in step never go back.
+            // Clocks that are in step never go back.
             assert!(apart.steps_back > 0 || offset_ns.abs() <= apart.bound_ns + 1.0, "{apart:?}");
         }
     }

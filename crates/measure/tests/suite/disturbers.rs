@@ -1,4 +1,4 @@
-//! Disturbers keep consistent accounts, end by themselves, and leave nothing behind.
+//! Tests that disturbers keep consistent accounts, end by themselves, and leave nothing behind.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ pub(crate) fn threads_named(name: &str) -> usize {
     tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)).count()
 }
 
-/// The started disturber. None, recorded as skipped, if this user may not start it.
+/// The started disturber. If this user may not start it, records the test as skipped and returns None.
 fn allowed<T>(started: Result<T, MeterError>) -> Option<T> {
     match started {
         Ok(running) => Some(running),
@@ -62,7 +62,7 @@ fn a_spinner_ends_by_its_time_and_not_before_and_leaves_no_thread() {
     assert!(both <= elapsed_ns + MS, "two threads had {both} ns of {elapsed_ns} ns of one CPU");
 }
 
-/// Runs something for longer and longer until it has done enough.
+/// Runs a function for longer and longer until it has done enough.
 fn long_enough<T>(what: &str, mut run: impl FnMut(u64) -> Option<T>) -> T {
     let mut for_ms = 10;
     wait_for(what, || {

@@ -1,4 +1,4 @@
-//! The frequency meter reports every CPU. It ends when it is stopped.
+//! Tests that the frequency meter reports every CPU, and ends when it is stopped.
 
 use std::sync::atomic::AtomicBool;
 

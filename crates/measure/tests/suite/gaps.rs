@@ -1,4 +1,4 @@
-//! The gaps meter refuses invalid requests, and ends with consistent sums when it is stopped.
+//! Tests that the gaps meter refuses invalid requests, and ends with consistent sums when it is stopped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
-//! Meters and disturbers on the real kernel, independent of timing: their counts, their refusals, and how they end. `tests/live` checks
-//! their measurements.
+//! Tests meters and disturbers on the real kernel, independent of timing: their counts, their refusals, and how they end.
+//! `tests/live` checks their measurements.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test fails")]
 

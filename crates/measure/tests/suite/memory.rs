@@ -1,4 +1,4 @@
-//! Compares the memory meter's counts with the kernel's own figures. Also tests how it ends.
+//! Compares the memory meter's counts with the kernel's own figures. Also tests how the meter ends.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,4 +1,4 @@
-//! The rates meter ends with its process and when it is stopped. It finds a control group by its directory.
+//! Tests that the rates meter ends with its process and when it is stopped, and finds a control group by its directory.
 
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -45,7 +45,7 @@ fn it_ends_when_asked() {
     assert_eq!(report.readings, 2, "the readings up to the stop are reported");
 }
 
-/// Each interval of a timeline is counted once, as zero or not, and the timeline covers the whole time.
+/// Each interval of a timeline is counted once, as zero or as another rate, and the timeline covers the whole time.
 #[test]
 fn a_timeline_has_every_interval() {
     let report = measure(Target::Process(std::process::id()), 50).unwrap();

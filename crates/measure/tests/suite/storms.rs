@@ -1,4 +1,4 @@
-//! Storms of packets: every counted packet arrives. A peer that does not consent, or goes away, gets none.
+//! Tests storms of packets. Every counted packet arrives. A peer that does not consent, or goes away, gets no packets.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use evenkeel_testkit::{wait_for, wait_until};
 
 use crate::disturbers::{in_ms, last_cpu, threads_named};
 
-/// A minute ends a hanging test.
+/// The length of a storm. A minute ends a hanging test.
 const LONG_MS: u64 = 60_000;
 
-/// Storms run one at a time: a test that looks for the threads of its own storm must not see those of another.
+/// Runs storms one at a time. A test that looks for the threads of its own storm must not find those of another storm.
 fn one_at_a_time<T>(run: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ fn a_peer_that_agrees_counts_the_same_packets() {
         let served = std::thread::scope(|scope| {
             let serving = scope.spawn(|| server.run(&Watch::new(&stop, &|_, _| {})).unwrap());
             wait_for("a storm that had its CPU", || {
-                // Send only as many as fit into the peer's receive buffer, because it may not read meanwhile.
+                // Send only as many packets as fit into the peer's receive buffer, because the peer may not read in the meantime.
                 let running = packets::start(&settings(to, 1000, 77), in_ms(100)).unwrap();
                 wait_until("the storm's end", || threads_named("evenkeel-packet") == 0);
                 let report = running.stop();
@@ -98,7 +98,7 @@ fn a_peer_that_agrees_counts_the_same_packets() {
     });
 }
 
-/// This takes three seconds, mostly asleep: both ends ask fifteen times.
+/// This test takes three seconds, mostly asleep, because both ends ask fifteen times.
 #[test]
 fn a_peer_that_does_not_answer_gets_nothing_and_a_meter_says_that_nobody_answers() {
     let (heard, peer) = own_port();
@@ -140,7 +140,7 @@ fn a_peer_that_goes_away_ends_the_storm() {
             serving.join().unwrap();
             running
         });
-        // The port closes.
+        // The port closes when the server is dropped.
         drop(server);
         wait_until("the storm's end", || threads_named("evenkeel-packet") == 0);
         let report = running.stop();

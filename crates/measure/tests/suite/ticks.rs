@@ -1,4 +1,4 @@
-//! The watcher of a tick's thread notices its end, and a missing process is named.
+//! Tests that the watcher of a tick's thread notices the thread's end, and that the error for a missing process names it.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;

@@ -1,7 +1,8 @@
-//! The UDP meter behind a relay. It counts the packets that the relay drops, swaps and duplicates on purpose. Delays never make an answer
-//! look faster, and strangers get nothing from the server.
+//! Tests the UDP meter behind a relay.
+//! The meter counts the packets that the relay drops, swaps and duplicates on purpose.
+//! Delays never make an answer look faster, and strangers get nothing from the server.
 //!
-//! A run sends a hundred packets, which fit into any receive buffer, so no machine loses one by being slow.
+//! A run sends a hundred packets, which fit into any receive buffer. So no machine loses a packet because it is slow.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +34,7 @@ fn run(settings: &Settings) -> Result<Report, MeterError> {
     udp::run(settings, &Watch::new(&AtomicBool::new(false), &|_, _| {}))
 }
 
-/// Runs until it has reported progress after its start, which takes a tenth of a second of packets.
+/// Runs the meter until it has reported progress after its start, which takes a tenth of a second of packets.
 fn run_for_a_moment(settings: &Settings) -> Report {
     let stop = AtomicBool::new(false);
     let progress = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
@@ -60,7 +61,7 @@ fn with_server<T>(run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     })
 }
 
-/// Echoes through a relay. Repeats the run if another packet was lost too, as when the machine stalls for a second.
+/// Measures echoes through a relay. Repeats the run if another packet was lost too, as when the machine stalls for a second.
 fn through(there: Play, back: Play, settings: &Settings) -> (Echo, Did, Did) {
     wait_for("a run in which only the relay lost packets", || {
         let ((report, (did_there, did_back)), _) = with_server(|at| {
@@ -114,7 +115,7 @@ fn reordering_is_read_back() {
         assert_eq!((way_there.counts.reordered, way_there.counts.extent_max, way_there.lost), (11, 1, 0));
         assert_eq!((way_back.counts.reordered, way_back.lost), (14, 0));
         assert_eq!(echo.from_due_ns.histogram.count(), PACKETS);
-        // The relay holds the last packet for a later one that never comes.
+        // The relay holds the last packet for a later packet that never comes.
         let (echo, _, back) = through(Play::Pass, Play::Swap(5), &echoes);
         let way_back = echo.back.unwrap();
         assert_eq!((back.spoiled, way_back.counts.reordered, way_back.lost), (20, 19, 1));
@@ -147,8 +148,8 @@ fn no_answer_is_faster_than_the_delay() {
     assert!(echo.from_send_ns.histogram.min() >= Some(DELAY_NS) && echo.from_due_ns.histogram.min() >= Some(DELAY_NS));
 }
 
-/// A client that waits for each answer before the next question would see one long time among short ones. This client does not wait. Of a
-/// hundred packets at two thousand per second, 41 were due in the first 20 ms of a 40 ms stall. They waited 20 ms or more.
+/// A client that waits for each answer before the next question would see one long time among short ones. This client does not wait.
+/// Of a hundred packets at two thousand per second, 41 were due in the first 20 ms of a 40 ms stall. They waited 20 ms or more.
 #[test]
 fn a_stall_is_felt_by_all_that_were_due_in_it() {
     for pace in [Pace::Sleep, Pace::Awake] {
@@ -254,8 +255,8 @@ fn strangers_get_nothing() {
         stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut bytes = [0; 2000];
         let mut nonce = 0;
-        // Send batches that fit into the receive buffer. The server answers in order. If the first answer after a batch is for the hello
-        // behind it, the batch got no answer.
+        // Send batches that fit into the receive buffer. The server answers in order.
+        // If the first answer after a batch is for the hello behind the batch, the batch got no answer.
         for lot in hostile.chunks(20) {
             for packet in lot {
                 stranger.send(packet).unwrap();

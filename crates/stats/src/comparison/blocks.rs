@@ -1,8 +1,8 @@
 //! The order of more than two arms: every block has each arm once, in random order.
 //!
-//! As with the coin of a [`PairDesign`](crate::PairDesign), either of any two arms of a block is equally likely to come first, whatever
-//! places the other arms have. So the windows of two arms, block by block, are pairs for [`Sequential`](crate::Sequential), as if the other
-//! arms did not exist.
+//! Of any two arms of a block, each is equally likely to come first, wherever the other arms are.
+//! The same holds for the two arms of a [`PairDesign`](crate::PairDesign). So the windows of two arms form one pair per block.
+//! [`Sequential`](crate::Sequential) can compare these pairs as if the blocks had no other arms.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::comparison::error::StatsError;
 use crate::comparison::limits::MAX_ARMS;
 
-/// The words of the key stream per block: two for each arm.
+/// How many words of the key stream a block uses: two for each arm.
 const WORDS_A_BLOCK: u128 = 2 * MAX_ARMS as u128;
 
 /// A run of blocks, each with all arms in a random order.
@@ -20,7 +20,7 @@ const WORDS_A_BLOCK: u128 = 2 * MAX_ARMS as u128;
 /// use evenkeel_stats::BlockDesign;
 ///
 /// let design = BlockDesign::new(3, 10, 7)?;
-/// // The arms in the order in which they are measured; the same seed gives the same.
+/// // The arms in the order of measurement. The same seed gives the same order.
 /// let order = design.order_of_block(4);
 /// assert_eq!(order, BlockDesign::new(3, 5, 7)?.order_of_block(4));
 /// assert_eq!(order[design.place_of(4, 2).unwrap()], 2);
@@ -35,11 +35,12 @@ pub struct BlockDesign {
 }
 
 impl BlockDesign {
-    /// A design of this many blocks of this many arms. Log the seed: it reproduces the same orders in this release and in later ones. Draw
-    /// the seed before anything is measured and independently of it.
+    /// A design of this many blocks of this many arms.
+    /// Log the seed: it reproduces the same orders in this release and in later ones.
+    /// Draw the seed before anything is measured and independently of it.
     ///
     /// # Errors
-    /// With fewer than 2 arms or more than [`MAX_ARMS`].
+    /// Fails with fewer than 2 arms or more than [`MAX_ARMS`].
     pub fn new(arms: usize, blocks: u64, seed: u64) -> Result<BlockDesign, StatsError> {
         if !(2..=MAX_ARMS).contains(&arms) {
             return Err(StatsError::Arms { arms });
@@ -65,12 +66,13 @@ impl BlockDesign {
         self.seed
     }
 
-    /// The arms of the block with this index, from 0, in the order of measurement. The stream has no end: if a rule that looks at no value
-    /// drops a block, the next block beyond the plan replaces it.
+    /// The arms of the block with this index, from 0, in the order of measurement.
+    /// The stream of blocks has no end.
+    /// If a rule that ignores the measured values drops a block, the next block beyond the plan replaces the dropped block.
     #[must_use]
     pub fn order_of_block(&self, block: u64) -> Vec<usize> {
-        // The shuffle of Fisher and Yates, written out, so that no library release can change the meaning of a logged seed. The remainder
-        // of 64 random bits favours no arm by more than 1 in 2^58.
+        // This is the shuffle of Fisher and Yates, written out so that no library release can change the meaning of a logged seed.
+        // The remainder of 64 random bits favours no arm by more than 1 in 2^58.
         let mut chance = ChaCha8Rng::seed_from_u64(self.seed);
         chance.set_word_pos(u128::from(block) * WORDS_A_BLOCK);
         let mut order: Vec<usize> = (0..self.arms).collect();
@@ -93,7 +95,7 @@ mod tests {
     use expect_test::expect;
     use proptest::prelude::*;
 
-    /// Logged seeds are in reports that people keep.
+    /// Logged seeds must stay valid, because people keep the reports that contain them.
     #[test]
     fn a_logged_seed_replays() {
         let rows = [(2, 0), (3, 1), (5, 42), (8, u64::MAX)].map(|(arms, seed)| {
@@ -117,7 +119,7 @@ mod tests {
         assert_eq!(BlockDesign::new(1, 1, 1).unwrap_err().to_string(), "a block of 1 arms is not one of 2 to 64");
     }
 
-    /// Each of the 24 orders of four arms: binomial with mean 1000 and standard deviation 31.
+    /// The count of each of the 24 orders of four arms is binomial, with mean 1000 and standard deviation 31.
     #[test]
     fn every_order_is_as_likely() {
         let design = BlockDesign::new(4, 24_000, 5).unwrap();
@@ -129,7 +131,7 @@ mod tests {
         assert!(counts.values().all(|count| (count - 1000).abs() < 140), "{counts:?}");
     }
 
-    /// Why two arms of a block are a pair: for a given place of the third, the coin is fair and independent of the previous block.
+    /// For each place of the third arm, a fair coin decides the order of the other two, independently of the previous block.
     #[test]
     fn two_arms_of_a_block_are_a_pair_with_a_fair_coin() {
         let design = BlockDesign::new(3, 30_000, 9).unwrap();
@@ -143,7 +145,7 @@ mod tests {
             as_before += i32::from(before == Some(a_first));
             before = Some(a_first);
         }
-        // Binomial: means 5000 and 15000, standard deviations 50 and 87.
+        // The counts are binomial: means 5000 and 15000, standard deviations 50 and 87.
         assert!(first.iter().all(|count| (count - 5000).abs() < 250), "{first:?}");
         assert!((as_before - 15_000).abs() < 400, "{as_before}");
     }

@@ -2,15 +2,19 @@
 //!
 //! # Assumptions
 //!
-//! Boots come in blocks of four, A-B-B-A or B-A-A-B, as a coin decides. So an even drift cancels within every block. There are far too few
-//! blocks to base a test on the coin alone (four boots have one toss). So from eight boots on, the p-value is that of the permutation test
-//! over all assignments of half of the boots to B. It is exact if the effects of single boots are exchangeable. If neighbouring boots are
-//! alike (a lasting neighbour on the host, a slow drift), chance makes A and B differ less in this order than in others. Then the test errs
-//! less often than promised. It fails for noise that comes and goes in step with the order.
+//! A coin decides the order of each block of four boots: A-B-B-A or B-A-A-B. So a steady drift cancels within every block.
+//! There are too few blocks to base a test on the coin alone, because four boots have one toss.
+//! So from eight boots on, the p-value is that of the permutation test over all assignments of half of the boots to B.
+//! The test is exact if the effects of single boots are exchangeable.
+//! If neighbouring boots are alike (a lasting neighbour on the host, a slow drift),
+//! chance makes A and B differ less in this order than in others. Then the test errs less often than promised.
+//! The test fails for noise that is periodic in step with the order.
 //!
-//! Four boots have six assignments, so chance alone could never give more than one in three. Here we also assume that the effect of a boot
-//! on the logarithm of the number is normal, and use Student's test with two degrees of freedom. A claim then needs all boots of B on one
-//! side of all boots of A. So it errs at most one time in three even if the assumption is false.
+//! Four boots have six assignments, so a permutation test cannot give a p-value below one in three.
+//! Here we also assume that the effect of a boot on the logarithm of the number is normal.
+//! We then use Student's test with two degrees of freedom.
+//! A claim also needs all boots of B on one side of all boots of A.
+//! So a claim errs at most one time in three even if the assumption is false.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +33,7 @@ pub const BOOTS_MAX: usize = 16;
 /// The maximum share of comparisons of equal arms that claim a difference.
 pub const BOOTS_ERROR: f64 = 0.05;
 
-/// The maximum number of bisections for an end of the interval: more than the bits of a double.
+/// The maximum number of bisections for an end of the interval: more than a double's mantissa has bits.
 const BISECTIONS: u32 = 64;
 
 /// A boot and its measured number.
@@ -53,7 +57,7 @@ pub struct BootsComparison {
     pub low: f64,
     /// The upper end of the interval.
     pub high: f64,
-    /// The confidence of the interval: how often it contains the true ratio, at least.
+    /// The confidence of the interval: at least this share of intervals contains the true ratio.
     pub confidence: f64,
     /// How often equal arms would differ this much, in either direction.
     pub p_value: f64,
@@ -76,7 +80,7 @@ pub fn boot_order(boots: usize, seed: u64) -> Vec<bool> {
 /// Compares boots in the order of measurement. An incomplete last block is ignored.
 ///
 /// # Errors
-/// If there is no complete block, if a block is not two boots of each arm, or if a number is not positive.
+/// Fails if there is no complete block, if a block is not two boots of each arm, or if a number is not positive.
 pub fn compare_boots(boots: &[Boot], options: Options) -> Result<BootsComparison, StatsError> {
     let whole = &boots[..boots.len().min(BOOTS_MAX) / BOOTS_BLOCK * BOOTS_BLOCK];
     if whole.is_empty() {
@@ -132,7 +136,7 @@ fn is_apart(boots: &[Boot]) -> bool {
     a.1 < b.0 || b.1 < a.0
 }
 
-/// Student's test of two boots against two.
+/// Student's test that compares two boots of B with two boots of A.
 struct Normal {
     /// Mean log of B minus mean log of A.
     difference: f64,
@@ -203,7 +207,7 @@ impl Relabelled {
         }
     }
 
-    /// How often a random assignment differs at least as much as the true one, after `shift` is subtracted from B's logs.
+    /// How often a random assignment differs at least as much as the true assignment, after `shift` is subtracted from B's logs.
     fn p_value(&self, shift: f64) -> f64 {
         let seen = (self.seen - shift * self.half).abs();
         let slack = self.slack + 1e-9 * shift.abs();
@@ -211,12 +215,12 @@ impl Relabelled {
         as_far as f64 / self.ways.len() as f64
     }
 
-    /// The shifts that the test does not reject at this error.
+    /// The range of shifts that the test does not reject at this error rate.
     fn interval(&self, error: f64) -> (f64, f64) {
         let centre = self.seen / self.half;
         let end = |towards: f64| {
-            // The centre is never rejected: its p-value is 1. Far from the centre, only the true assignment and its mirror image differ as
-            // much.
+            // The centre is never rejected: its p-value is 1.
+            // Far from the centre, only the true assignment and its mirror image differ as much.
             let (mut held, mut step) = (0.0, self.slack.max(1e-9));
             while step < 1e6 && self.p_value(centre + towards * step) > error + 1e-12 {
                 held = step;
@@ -265,7 +269,8 @@ mod tests {
         let rows: [([f64; 4], Verdict, bool); 6] = [
             ([100.0, 80.0, 82.0, 101.0], Verdict::Better, true),
             ([80.0, 100.0, 101.0, 82.0], Verdict::Worse, true),
-            // The arms do not overlap, which equal arms do 1 time in 3. But they are not far enough apart for a claim.
+            // The arms do not overlap here.
+            // Equal arms do so 1 time in 3, and these arms are not far enough apart for a claim.
             ([100.0, 80.0, 95.0, 120.0], Verdict::Undecided, true),
             ([100.0, 80.0, 104.0, 101.0], Verdict::Undecided, false),
             ([100.0, 100.5, 99.8, 100.1], Verdict::Same, false),
@@ -293,7 +298,8 @@ mod tests {
         assert_eq!((same.p_value, same.verdict), (1.0, Verdict::Same));
     }
 
-    /// The promise from eight boots on, counted exactly: whatever the numbers are, no larger share of all assignments leads to a claim.
+    /// Checks the error rate from eight boots on by exact counting.
+    /// For any numbers, at most the allowed share of all assignments leads to a claim.
     #[test]
     fn no_more_assignments_lead_to_a_claim_than_promised() {
         let heaps = |at: usize| [0.0, 0.0, 0.3, 5.0][at % 4] + at as f64 * 1e-3;
@@ -348,7 +354,7 @@ mod tests {
             let excludes = found.low > 1.0 || found.high < 1.0;
             prop_assert_eq!(excludes, found.p_value <= BOOTS_ERROR + 1e-9, "{:?}", found);
             prop_assert!(found.is_apart || !excludes || order.len() > 4, "{:?}", found);
-            // The names of the arms do not matter.
+            // Exchanging the names of the arms changes no result but the direction.
             let mirrored: Vec<bool> = order.iter().map(|b| !b).collect();
             let other = compare_boots(&boots(&mirrored, &values), Options::new(Direction::Higher)).unwrap();
             prop_assert!((found.ratio * other.ratio - 1.0).abs() < 1e-9);

@@ -1,5 +1,5 @@
-//! The effects that a machine can show, from an A/A phase, in which both arms are equal. It finds how often noise alone makes the test
-//! claim a difference. It also finds how large an effect must be to be detected within a number of pairs.
+//! Evaluates an A/A phase, in which both arms are equal. It finds how often noise alone makes the test claim a difference.
+//! The function also finds how large an effect must be to be detected within a number of pairs.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -25,8 +25,9 @@ const FOUND_IN: f64 = 0.8;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Calibration {
-    /// The test's result on the A/A phase itself. "Better" or "worse" here is a false claim. At a confidence of 0.95, one in twenty phases
-    /// may have one. False claims in two phases mean that the order of the arms affects the server somehow.
+    /// The test's result on the A/A phase itself. "Better" or "worse" here is a false claim.
+    /// At a confidence of 0.95, one in twenty phases may have a false claim.
+    /// False claims in two phases mean that the order of the arms affects the server somehow.
     pub stretch: Look,
     /// The pairs of each simulated run, evaluated after every pair.
     pub pairs_planned: usize,
@@ -36,16 +37,17 @@ pub struct Calibration {
     pub claims: usize,
     /// `claims` divided by `runs`: at most 1 - confidence, apart from chance over this many runs.
     pub claim_rate: f64,
-    /// The smallest effect, as a share, that four in five of the runs would have detected in B. Infinite if no effect is detectable that
-    /// often.
+    /// The smallest effect, as a share, that four in five of the runs would have detected in B.
+    /// Infinite if no effect is detectable that often.
     pub smallest_visible_ratio: f64,
 }
 
-/// Summarises an A/A phase for a trial of this many pairs (at most 400 are simulated). The phase may be short; 20 pairs or more make the figures
-/// useful. The seed determines the random choices of the simulated runs.
+/// Summarises an A/A phase for a trial of this many pairs (at most 400 are simulated).
+/// The phase may be short; 20 pairs or more make the figures useful.
+/// The seed determines the random choices of the simulated runs.
 ///
 /// # Errors
-/// The same as [`Sequential::add`], and [`StatsError::NoPairs`] if the phase is empty or nothing is planned.
+/// Fails as [`Sequential::add`] does, and [`StatsError::NoPairs`] if the phase is empty or nothing is planned.
 pub fn calibrate(stretch: &[Pair], planned: usize, options: Options, seed: u64) -> Result<Calibration, StatsError> {
     let mut measured = Sequential::new(options)?;
     for pair in stretch {
@@ -65,8 +67,8 @@ pub fn calibrate(stretch: &[Pair], planned: usize, options: Options, seed: u64) 
             claimed |= matches!(run.verdict(), Verdict::Better | Verdict::Worse);
         }
         claims += usize::from(claimed);
-        // If B's numbers were larger by a factor, the bound would move by the same factor. So the smallest detectable factor is the one
-        // that moves the bound to "no difference".
+        // If B's numbers were larger by a factor, the bound would move by the same factor.
+        // So the smallest detectable factor is the one that moves the bound to "no difference".
         visible.extend([1.0, -1.0].map(|way| (-run.bound(way)).max(0.0)));
     }
     visible.sort_unstable_by(f64::total_cmp);
@@ -81,7 +83,8 @@ pub fn calibrate(stretch: &[Pair], planned: usize, options: Options, seed: u64) 
     })
 }
 
-/// The pairs of the phase in pieces of neighbours, because bad seconds come in groups. The arms of each pair are assigned by a new coin.
+/// Builds a run from pieces of neighbouring pairs of the phase, because bad seconds come in groups.
+/// A new coin toss assigns the arms of each pair.
 fn made_up(stretch: &[Pair], planned: usize, random: &mut ChaCha8Rng) -> Vec<Pair> {
     let piece = stretch.len().isqrt();
     let mut pairs = Vec::with_capacity(planned + piece);
@@ -101,7 +104,7 @@ mod tests {
     use super::*;
     use crate::Direction;
 
-    /// Equal except for a random difference of this many percent in each pair.
+    /// Both arms are equal except for a random difference of this many percent in each pair.
     fn stretch(pairs: u32, wobble: f64) -> Vec<Pair> {
         let wave = |at: u32| 100.0 * (wobble / 100.0 * (f64::from(at) * 2.399).sin()).exp();
         (0..pairs).map(|pair| Pair { a: wave(2 * pair), b: wave(2 * pair + 1) }).collect()
@@ -120,7 +123,7 @@ mod tests {
         let times = wild.smallest_visible_ratio.ln_1p() / calm.smallest_visible_ratio.ln_1p();
         assert!((times - 10.0).abs() < 0.01, "{times}");
         for one in [calm, wild, long] {
-            // Binomial over 200 runs at 5 % or less: 20 is over three standard deviations above.
+            // The count is binomial over 200 runs at 5 % or less, so 20 is over three standard deviations above its mean.
             assert!(one.claims <= 20, "{one:?}");
         }
     }

@@ -8,11 +8,11 @@ use crate::comparison::signed_rank::{critical_rank, two_sided_p_value};
 use crate::comparison::verdict::{Direction, LogEffect, Verdict};
 use crate::comparison::walsh::WalshAverages;
 
-/// Two neighbouring windows, one of each arm, each reduced to one number: a mean, a p99, a rate. Both have the same unit and lie within
-/// [`VALUE_RANGE`].
+/// Two neighbouring windows, one of each arm, each reduced to one number: a mean, a p99, a rate.
+/// Both numbers have the same unit and lie within [`VALUE_RANGE`].
 ///
-/// Use one number per window, never one per request: the requests of a window share its luck. Counting each as an independent observation
-/// makes any two windows differ "significantly".
+/// Use one number per window, never one per request, because a disturbance affects all requests of a window alike.
+/// If each request counts as an independent observation, any two windows differ "significantly".
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
     /// The window of arm A, the reference.
@@ -26,8 +26,8 @@ pub struct Pair {
 pub struct Options {
     /// Confidence of the interval, strictly between 0 and 1.
     pub confidence: f64,
-    /// The smallest effect that matters, as a share: 0.05 is 5 %, a ratio of 1.05 or its reciprocal. 0 or more. At 0 every difference
-    /// matters, and no two arms are ever the same.
+    /// The smallest effect that matters, as a share: 0.05 is 5 %, a ratio of 1.05 or its reciprocal.
+    /// 0 or more. At 0 every difference matters, and no two arms are ever the same.
     pub smallest_effect_ratio: f64,
     /// Which direction is better.
     pub better: Direction,
@@ -57,31 +57,36 @@ pub struct Comparison {
     pub high: f64,
     /// The requested confidence of the interval. The actual one is equal or slightly higher.
     pub confidence: f64,
-    /// Two-sided p-value of "B has no effect" by the signed-rank test. It is informative: the verdict follows the interval alone, which is
-    /// slightly stricter on tied data.
+    /// Two-sided p-value of "B has no effect" by the signed-rank test.
+    /// The p-value is informative: the verdict follows the interval alone, which is slightly stricter on tied data.
     pub p_value: f64,
     /// The verdict.
     pub verdict: Verdict,
     /// The requested smallest effect that matters.
     pub smallest_effect_ratio: f64,
-    /// The smallest detectable effect of this run, as a share like `smallest_effect_ratio`: half the width of the interval on the log
-    /// scale. Infinite with too few pairs. It distinguishes an "undecided" that was close from one that had no chance.
+    /// The smallest detectable effect of this run, as a share like `smallest_effect_ratio`.
+    /// The effect is half the width of the interval on the log scale, and infinite with too few pairs for the confidence.
+    /// The figure shows whether an "undecided" run was close to a decision or had no chance.
     pub smallest_visible_ratio: f64,
 }
 
-/// Compares two arms by pairs of windows. The result is valid because the pairs were measured in the random order of a
-/// [`PairDesign`](crate::PairDesign).
+/// Compares two arms by pairs of windows.
+/// The result is valid because the pairs were measured in the random order of a [`PairDesign`](crate::PairDesign).
 ///
-/// Each pair gives ln(b / a). The estimate is the median of their Walsh averages (Hodges & Lehmann, "Estimates of Location Based on Rank
-/// Tests", 1963), which is robust against a few outliers. The interval inverts Wilcoxon's signed-rank test, so it needs no normal noise. If
-/// B multiplies every window by one factor, the interval contains that factor with the requested confidence, for any noise. The
-/// distribution is exact up to 200 pairs, normal beyond. Ties and zeros only widen the interval, because its ends belong to it. With fewer
-/// than 6 pairs at 0.95, no interval has the confidence. It is then (0, ∞), and the verdict is undecided.
+/// Each pair gives ln(b / a). The estimate is the median of the Walsh averages of these logarithms.
+/// The median is robust against a few outliers
+/// (Hodges & Lehmann, "Estimates of Location Based on Rank Tests", 1963).
+/// The interval inverts Wilcoxon's signed-rank test, so it does not assume normal noise.
+/// If B multiplies every window by one factor, the interval contains that factor with the requested confidence, for any noise.
+/// The distribution is exact up to 200 pairs, and normal beyond 200.
+/// Ties and zeros only widen the interval, because the interval includes its ends.
+/// With fewer than 6 pairs at 0.95, no finite interval reaches the confidence.
+/// The interval is then (0, ∞), and the verdict is undecided.
 ///
 /// # Errors
 ///
-/// [`StatsError`] when there are no pairs or more than [`MAX_PAIRS`], when a value is outside [`VALUE_RANGE`] (named by
-/// its pair and arm), and when an option is outside its range.
+/// Fails with a [`StatsError`] when there are no pairs or more than [`MAX_PAIRS`], and when an option is outside its range.
+/// It also fails when a value is outside [`VALUE_RANGE`]. The error then names the pair and the arm of the value.
 ///
 /// ```
 /// use evenkeel_stats::{Direction, Options, Pair, Verdict, compare};
@@ -144,11 +149,11 @@ pub(crate) fn log_ratio(index: usize, pair: &Pair) -> Result<f64, StatsError> {
     Ok(pair.b.ln() - pair.a.ln())
 }
 
-/// `k - 1` or fewer Walsh averages at or below the truth happen with a probability of at most half the error, so the
-/// `k`-th smallest is the lower end; the upper one mirrors it.
+/// With a probability of at most half the error, `k - 1` or fewer Walsh averages are at or below the truth.
+/// So the `k`-th smallest average is the lower end of the interval, and the `k`-th largest is the upper end.
 ///
-/// An average equal to the true value counts as on its far side. That makes ties and zeros safe: any way of breaking them would leave
-/// no more averages there.
+/// An average that equals the true value counts as beyond that value.
+/// This rule makes ties and zeros safe: no way of breaking ties would leave more averages on that side.
 fn log_effect(log_ratios: &[f64], confidence: f64) -> LogEffect {
     let averages = WalshAverages::new(log_ratios);
     let estimate = averages.median();
@@ -332,7 +337,7 @@ pub(crate) mod tests {
             prop_assert_eq!(one.verdict, mirrored(other.verdict));
         }
 
-        /// The unit does not matter, nor does the level of the day, because each pair is compared within itself.
+        /// Neither the unit nor the level on that day matters, because the test compares only the two windows of each pair.
         #[test]
         fn a_factor_on_both_arms_changes_nothing(pairs in pairs(), factor in 1e-9..1e9f64, options in options()) {
             let scaled: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.a * factor, b: p.b * factor }).collect();

@@ -1,19 +1,21 @@
-//! Many knobs and many claims: corrections that limit the error of all claims together. Twenty settings without effect, each tested at
-//! 5 %, give a false winner in 64 runs of 100.
+//! Corrections that limit the error of many claims together, for example about many knobs.
+//! Twenty settings without effect, each tested at 5 %, give a false winner in 64 runs of 100.
 
 use crate::comparison::error::StatsError;
 
-/// Which of the e-values may be claimed, in their order, so that the expected share of false claims is at most `error` (0.05 is usual). It
-/// claims the k largest, for the largest k for which each is at least n / (k error) (R. Wang, A. Ramdas, "False discovery rate control with
-/// e-values", JRSS B 2022). This needs no assumption about their dependence, so one baseline may serve all.
+/// Returns for each e-value, in the given order, whether it may be claimed.
+/// The expected share of false claims is at most `error` (0.05 is usual).
+/// The function claims the k largest e-values, for the largest k for which each of the k is at least n / (k error)
+/// (R. Wang, A. Ramdas, "False discovery rate control with e-values", JRSS B 2022).
+/// The e-values may depend on each other in any way, so all tests may share one baseline.
 ///
 /// # Errors
-/// When a value is negative or not a number, or `error` is not strictly between 0 and 1.
+/// Fails when a value is negative or not a number, or `error` is not strictly between 0 and 1.
 ///
 /// ```
 /// use evenkeel_stats::e_benjamini_hochberg;
 ///
-/// // A single e-value of 25 is enough at 5 %. Among four e-values, one must reach 80, or two must reach 40.
+/// // A single e-value of 25 is enough at 5 %. Among four e-values, one must reach 80, or two must reach 40 each.
 /// assert_eq!(e_benjamini_hochberg(&[25.0, 0.1, 1.0, 0.5], 0.05)?, [false; 4]);
 /// assert_eq!(e_benjamini_hochberg(&[45.0, 0.1, 41.0, 0.5], 0.05)?, [true, false, true, false]);
 /// # Ok::<(), evenkeel_stats::StatsError>(())
@@ -29,16 +31,18 @@ pub fn e_benjamini_hochberg(e_values: &[f64], error: f64) -> Result<Vec<bool>, S
     falling.sort_unstable_by(|x, y| y.total_cmp(x));
     let count = e_values.len() as f64;
     let last = falling.iter().enumerate().rev().find(|&(before, value)| value * (before + 1) as f64 * error >= count);
-    // Equal values are claimed together: if one is large enough for its k, the others are for a larger k.
+    // Equal values are claimed together: if one of them is large enough for its k, the others are large enough for a larger k.
     Ok(e_values.iter().map(|value| last.is_some_and(|(_, least)| value >= least)).collect())
 }
 
-/// Which of the p-values may be claimed, in their order, so that the probability of any false claim is at most `error`. In rising order, it
-/// claims as long as the k-th of n is at most error / (n - k + 1) (S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure",
-/// 1979). This needs no assumption about their dependence. An e-value above 1 gives the p-value 1 / e.
+/// Returns for each p-value, in the given order, whether it may be claimed.
+/// The probability of any false claim is at most `error`.
+/// In rising order, the function claims p-values as long as the k-th of n is at most error / (n - k + 1)
+/// (S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979).
+/// The p-values may depend on each other in any way. An e-value above 1 gives the p-value 1 / e.
 ///
 /// # Errors
-/// When a value is not from 0 to 1, or `error` is not strictly between 0 and 1.
+/// Fails when a value is not from 0 to 1, or `error` is not strictly between 0 and 1.
 ///
 /// ```
 /// # use evenkeel_stats::holm;
@@ -55,7 +59,7 @@ pub fn holm(p_values: &[f64], error: f64) -> Result<Vec<bool>, StatsError> {
     let left = (1..=p_values.len()).rev();
     let first_kept =
         rising.iter().zip(left).find(|&(value, left)| value * left as f64 > error).map(|(value, _)| *value);
-    // Equal values are claimed together: later steps are only easier, but the first failure ends them.
+    // Equal values are claimed together, because the bound rises with each step. The first value that fails ends the claims.
     Ok(p_values.iter().map(|value| first_kept.is_none_or(|kept| *value < kept)).collect())
 }
 
@@ -97,7 +101,7 @@ mod tests {
         }
     }
 
-    /// By the definition of a self-consistent set: the largest set in which each is at least n / (k error).
+    /// The definition of a self-consistent set: the largest set in which each value is at least n / (k error).
     fn largest_consistent(e_values: &[f64], error: f64) -> usize {
         let sets = 0_u32..1 << e_values.len();
         let consistent = |set: &u32| {
@@ -108,8 +112,8 @@ mod tests {
         sets.filter(consistent).map(|set| set.count_ones() as usize).max().unwrap_or(0)
     }
 
-    /// By the closed test: a hypothesis is rejected if every set that contains it is rejected, a set by its smallest p-value times its
-    /// size.
+    /// The closed test: it rejects a hypothesis if it rejects every set that contains the hypothesis.
+    /// The closed test tests a set by the smallest p-value in the set times the size of the set.
     fn closed_bonferroni(p_values: &[f64], error: f64, at: usize) -> bool {
         (0_u32..1 << p_values.len()).filter(|set| set >> at & 1 == 1).all(|set| {
             let members = || (0..).zip(p_values).filter(move |(i, _)| set >> i & 1 == 1).map(|(_, value)| *value);

@@ -1,5 +1,5 @@
-//! The comparison of measurements: orders of windows, verdicts, designs, intervals, corrections for many claims. A server that only counts
-//! its own ticks needs none of this, nor the random numbers that it uses.
+//! The comparison of measurements: orders of windows, verdicts, designs, intervals, corrections for many claims.
+//! A server that only counts its own ticks needs neither this module nor its random number generator.
 
 mod blocks;
 mod boots;

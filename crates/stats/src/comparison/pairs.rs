@@ -1,16 +1,19 @@
-//! The order of two arms. This coin toss is the only randomness that the verdict relies on. So it has its own module and can be replayed
-//! from a logged seed.
+//! The order of two arms. This coin toss is the only randomness that the verdict relies on.
+//! So the coin has its own module, and a logged seed replays it.
 //!
 //! # Why a coin makes the test exact
 //!
-//! A pair is two neighbouring windows of time. Suppose B has no effect. Then the machine gives the two windows some two numbers, whatever
-//! its drift, autocorrelation and neighbours, and the same two numbers in either order of the arms. Only the coin decides which of them is
-//! called `b`. So the sign of `ln(b / a)` is a coin toss, its size is fixed, and the signs of different pairs are independent because the
-//! tosses are. The signed-rank distribution needs nothing more: there is no assumption about the noise. Fixed orders lose this. In A…A B…B,
-//! drift looks like an effect; in ABAB… a steady drift or anything periodic does.
+//! A pair is two neighbouring windows of time. Suppose B has no effect.
+//! Then the machine gives the two windows the same two numbers in either order of the arms.
+//! The two numbers are the same whatever the machine's drift, autocorrelation and neighbours are.
+//! Only the coin decides which of the two numbers is called `b`. So the sign of `ln(b / a)` is a coin toss, and its size is fixed.
+//! The signs of different pairs are independent because the tosses are independent.
+//! The signed-rank distribution needs nothing more: there is no assumption about the noise.
+//! Fixed orders lose this property. In A…A B…B, a drift looks like an effect.
+//! In ABAB…, a steady drift or a periodic disturbance looks like an effect.
 //!
-//! The tosses are not balanced to equal numbers of each order, because that would make them dependent. Drift widens the interval but does
-//! not bias it.
+//! The tosses are not balanced to equal numbers of each order, because balanced tosses would depend on each other.
+//! So drift widens the interval, but it does not bias the interval.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -27,8 +30,9 @@ pub enum Order {
     BFirst,
 }
 
-/// A run of pairs, each measured in an order that a fair coin decides. Both arms of a pair are measured before the next
-/// pair begins, so no run of two pairs or more has all of A before all of B.
+/// A run of pairs, each measured in an order that a fair coin decides.
+/// Both arms of a pair are measured before the next pair begins.
+/// So no run of two pairs or more has all of A before all of B.
 ///
 /// ```
 /// use evenkeel_stats::{Order, PairDesign};
@@ -36,7 +40,7 @@ pub enum Order {
 /// let design = PairDesign::new(20, 7);
 /// let planned: Vec<Order> = design.orders().collect();
 /// assert_eq!(planned.len(), 20);
-/// // The same seed gives the same orders, and there is always another pair to take the place of a dropped one.
+/// // The same seed gives the same orders, and there is always another pair to replace a dropped pair.
 /// assert_eq!(PairDesign::new(5, 7).order_of_pair(3), planned[3]);
 /// let _spare: Order = design.order_of_pair(20);
 /// ```
@@ -68,11 +72,12 @@ impl PairDesign {
         self.seed
     }
 
-    /// The order of the pair with this index, from 0. The stream has no end, and does not depend on the planned number of pairs. If a rule
-    /// that looks at neither arm's value drops a pair, the next pair beyond the plan replaces it.
+    /// The order of the pair with this index, from 0.
+    /// The stream of orders has no end, and does not depend on the planned number of pairs.
+    /// If a rule that ignores both arms' values drops a pair, the next pair beyond the plan replaces the dropped pair.
     #[must_use]
     pub fn order_of_pair(&self, pair: u64) -> Order {
-        // One word of the key stream per pair, addressed by its index, so that a pair's order does not depend on earlier calls.
+        // Each pair uses one word of the key stream, addressed by the pair's index. So the order does not depend on earlier calls.
         let mut coin = ChaCha8Rng::seed_from_u64(self.seed);
         coin.set_word_pos(u128::from(pair));
         if coin.next_u32() & 1 == 0 { Order::AFirst } else { Order::BFirst }
@@ -118,8 +123,8 @@ mod tests {
         let _end_of_the_index = short.order_of_pair(u64::MAX);
     }
 
-    /// Fair over pairs, over seeds, and from one pair to the next. Each count is binomial with mean 5000 and standard deviation 50: 200 is
-    /// four of them.
+    /// The coin is fair over pairs, over seeds, and from one pair to the next.
+    /// Each count is binomial with mean 5000 and standard deviation 50. The limit of 200 is four standard deviations.
     #[test]
     fn the_coin_is_fair_and_has_no_memory() {
         let fair = |heads: usize| heads.abs_diff(5000) < 200;

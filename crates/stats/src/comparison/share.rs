@@ -1,7 +1,8 @@
 //! A share with its interval, from windows at random moments: the mean of numbers from 0 to 1, each with a weight.
 //!
-//! The interval is that of Clopper and Pearson, with the sum of the numbers in place of the count of successes. Numbers between 0 and 1
-//! vary less than a coin with the same mean, so it contains the true share at least as often as promised.
+//! The interval is that of Clopper and Pearson, with the sum of the numbers in place of the count of successes.
+//! Numbers between 0 and 1 vary less than a coin with the same mean.
+//! So the interval contains the true share at least as often as promised.
 
 use serde::Serialize;
 
@@ -49,7 +50,7 @@ impl ShareSum {
         self.sum += other.sum;
     }
 
-    /// These windows, with a mean of at least this.
+    /// The same windows, with their mean raised to `mean` if the mean was lower.
     #[must_use]
     pub fn with_mean_of_at_least(&self, mean: f64) -> ShareSum {
         ShareSum { sum: self.sum.max(self.weight * mean.clamp(0.0, 1.0)), ..*self }
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_printed_intervals_come_out() {
-        // From sums of the binomial distribution, by another program.
+        // Another program computed this table from sums of the binomial distribution.
         let table = [(0, 10, 0.0, 0.308_497), (1, 10, 0.002_529, 0.445_016), (5, 10, 0.187_086, 0.812_914)];
         let more = [(10, 10, 0.691_503, 1.0), (36, 120, 0.219_756, 0.390_396)];
         for (hits, windows, low, high) in table.into_iter().chain(more) {

@@ -1,18 +1,21 @@
-//! Wilcoxon's signed-rank distribution: the distribution of the rank sum of the positive differences if each sign is a fair coin. With a
-//! [`PairDesign`](crate::PairDesign) this holds if B has no effect.
+//! Wilcoxon's signed-rank distribution: the distribution of the rank sum of the positive differences when each sign is a fair coin.
+//! With a [`PairDesign`](crate::PairDesign), the signs are fair coins if B has no effect.
 //!
-//! Up to [`EXACT_PAIRS`] pairs the distribution is enumerated exactly, including ties, over the sign flips of the given ranks. Beyond, it
-//! is normal with the same mean and variance and a continuity correction. At 200 pairs the two differ by less than 0.0005 in probability.
+//! Up to [`EXACT_PAIRS`] pairs, the distribution is enumerated exactly over the sign flips of the given ranks, including ties.
+//! Beyond that number, we use a normal distribution with the same mean and variance and a continuity correction.
+//! At 200 pairs the two distributions differ by less than 0.0005 in probability.
 //!
-//! Equal sizes share their average rank. Zeros keep their place in the ranking but count for neither side (J. W. Pratt, "Remarks on Zeros
-//! and Ties in the Wilcoxon Signed Rank Procedures", JASA 1959). If they were dropped first, many windows without a difference plus a few
-//! small ones could look like evidence. Ranks are doubled throughout, so that averages are whole.
+//! Differences of equal size share their average rank.
+//! Zeros keep their place in the ranking but count for neither side
+//! (J. W. Pratt, "Remarks on Zeros and Ties in the Wilcoxon Signed Rank Procedures", JASA 1959).
+//! Suppose zeros were dropped first. Then many windows without a difference plus a few small differences could look like evidence.
+//! Ranks are doubled throughout, so that average ranks are whole numbers.
 
 /// The maximum number of pairs for exact enumeration: 200 take about 4 million additions.
 pub(crate) const EXACT_PAIRS: usize = 200;
 
-/// Two-sided p-value of finite differences: how often sign flips of these sizes would give a rank sum this far from its mean. 1 if all are
-/// zero.
+/// Two-sided p-value of finite differences: how often sign flips of these sizes would give a rank sum this far from its mean.
+/// The p-value is 1 if all differences are zero.
 pub(crate) fn two_sided_p_value(differences: &[f64]) -> f64 {
     let (mut ranks, mut positive) = (Vec::with_capacity(differences.len()), 0);
     let mut by_size = differences.to_vec();
@@ -34,8 +37,9 @@ pub(crate) fn two_sided_p_value(differences: &[f64]) -> f64 {
     (2.0 * RankSum::from_ranks(&ranks).at_most(nearer)).min(1.0)
 }
 
-/// The largest `k` for which the rank sum of `pairs` untied differences is below `k` with a probability of at most `tail`: the `k`-th
-/// smallest and `k`-th largest Walsh average then bound the interval of confidence `1 - 2 tail`. 0 with too few pairs.
+/// The largest `k` for which the rank sum of `pairs` untied differences is below `k` with a probability of at most `tail`.
+/// The `k`-th smallest and `k`-th largest Walsh average then bound the interval of confidence `1 - 2 tail`.
+/// The result is 0 with too few pairs.
 pub(crate) fn critical_rank(pairs: usize, tail: f64) -> usize {
     let ranks: Vec<usize> = (1..=pairs).map(|rank| 2 * rank).collect();
     let rank_sum = RankSum::from_ranks(&ranks);
@@ -66,7 +70,7 @@ impl RankSum {
         if doubled_ranks.len() <= EXACT_PAIRS { Self::exact(doubled_ranks) } else { Self::normal(doubled_ranks) }
     }
 
-    /// Adds one rank after the other, each with its coin: in or out.
+    /// Adds one rank after another. A coin decides for each rank whether the sum includes it.
     fn exact(doubled_ranks: &[usize]) -> Self {
         let mut probability = vec![0.0; doubled_ranks.iter().sum::<usize>() + 1];
         probability[0] = 1.0;
@@ -114,8 +118,8 @@ mod tests {
     use expect_test::expect;
     use proptest::prelude::*;
 
-    /// Printed tables give a critical value that is one less ("reject at T or less"): Wilcoxon & Wilcox
-    /// 1964 for two-sided 5 % and 1 %.
+    /// Printed tables give a critical value that is one less ("reject at T or less"):
+    /// Wilcoxon & Wilcox 1964 for two-sided 5 % and 1 %.
     #[test]
     fn critical_ranks_are_those_of_the_tables() {
         let mut rows = String::new();
@@ -140,7 +144,8 @@ mod tests {
         .assert_eq(&rows);
     }
 
-    /// By hand: 2 / 2^5; 4 / 2^6; 2 / 2^9; no evidence; likewise; 2 / 2^4; with all ranks equal, 3 of 4 heads or worse.
+    /// Computed by hand: 2 / 2^5; 4 / 2^6; 2 / 2^9; no evidence in the fourth and fifth case; 2 / 2^4.
+    /// In the last case all ranks are equal, and the p-value is that of 3 of 4 heads or worse.
     #[test]
     fn p_values() {
         let rows = [
@@ -178,7 +183,7 @@ mod tests {
     }
 
     proptest! {
-        /// All sign flips, one by one: the definition. Small whole numbers give ties and zeros.
+        /// The definition: enumerates all sign flips. Small whole numbers give ties and zeros.
         #[test]
         fn p_value_is_the_share_of_sign_flips_as_extreme(sizes in prop::collection::vec(-5i32..=5, 1..9)) {
             let sizes: Vec<f64> = sizes.into_iter().map(f64::from).collect();

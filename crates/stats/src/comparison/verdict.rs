@@ -1,6 +1,6 @@
-//! How the tests of `compare` and `boots` make a verdict from an interval; `Sequential` has a rule of its own. The interval is compared
-//! with two lines, "no difference" and "the smallest difference that matters", because a long enough run makes any difference significant
-//! and a short one hides all.
+//! How the tests of `compare` and `boots` make a verdict from an interval; `Sequential` has a rule of its own.
+//! The interval is compared with two lines, "no difference" and "the smallest difference that matters".
+//! One line alone would not do: a long enough run makes any difference significant, and a short run hides all differences.
 //!
 //! On the log scale let the interval be `[low, high]`, the estimate `e`, and `L = ln(1 + smallest effect)`:
 //!
@@ -11,14 +11,18 @@
 //! | `high < 0` and `e <= -L` | b is lower | likewise |
 //! | otherwise | undecided | this run cannot decide |
 //!
-//! Two cases need an argument. An interval that excludes 0 but lies wholly within ±L is *same*: a real difference that is too small is no
-//! reason to change a host. An interval that excludes 0 and reaches beyond L, while its estimate does not, is *undecided*: the difference
-//! is real, but whether it matters is still open. A stricter rule (the whole interval beyond L) would forever reject a true effect of L or
-//! slightly more. A weaker rule would claim effects that the user called too small.
+//! Two cases need an argument.
+//! An interval that excludes 0 but lies wholly within ±L is *same*,
+//! because a real difference that is too small is no reason to change a host.
+//! An interval that excludes 0 and reaches beyond L, while its estimate does not,
+//! is *undecided*: the difference is real, but whether it matters is still open.
+//! A stricter rule (the whole interval beyond L) would forever reject a true effect of L or slightly more.
+//! A weaker rule would claim effects that the user called too small.
 //!
-//! Both claims need the interval to exclude 0. So two equal arms are called different at most as often as the interval errs, whatever the
-//! smallest effect. *Same* errs if the truth is L or more and the interval still lies within ±L, which is an error of one of its ends: at
-//! most half as often.
+//! Both claims need the interval to exclude 0.
+//! So two equal arms are called different at most as often as the interval errs, whatever the smallest effect.
+//! *Same* errs if the truth is L or more but the interval lies within ±L.
+//! In that case one end of the interval is wrong, which happens at most half as often.
 
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +88,7 @@ mod tests {
 
     const SMALLEST: f64 = 0.05;
 
-    /// Ratios, as a reader thinks of them.
+    /// Builds the effect from ratios, which are easier to read than logarithms.
     fn effect(low: f64, estimate: f64, high: f64) -> LogEffect {
         LogEffect { estimate: estimate.ln(), low: low.ln(), high: high.ln() }
     }

@@ -1,5 +1,5 @@
-//! Order statistics of the Walsh averages: the means of all pairs of differences, each with itself included. Their
-//! median is the Hodges–Lehmann estimate, and two of them are the ends of its interval.
+//! Order statistics of the Walsh averages: the means of all pairs of differences, including the pair of each difference with itself.
+//! The median of the averages is the Hodges–Lehmann estimate, and two of the averages are the ends of its interval.
 
 /// The averages `(x[i] + x[j]) / 2`, `i <= j`, of finite differences, without storing them: 10,000 differences have 50 million.
 pub(crate) struct WalshAverages {
@@ -7,7 +7,7 @@ pub(crate) struct WalshAverages {
 }
 
 impl WalshAverages {
-    /// Takes the differences in any order; all must be finite, and there must be one.
+    /// Takes the differences in any order. All must be finite, and there must be at least one difference.
     pub(crate) fn new(differences: &[f64]) -> Self {
         debug_assert!(!differences.is_empty() && differences.iter().all(|d| d.is_finite()));
         let mut sorted = differences.to_vec();
@@ -43,8 +43,8 @@ impl WalshAverages {
         value(low)
     }
 
-    /// How many averages are at most `limit`. As the first index grows, the last second index that still fits moves down, so both walk the
-    /// list once. The rounded average grows with both, just as the true one does.
+    /// How many averages are at most `limit`. As the first index grows, the largest second index that fits falls.
+    /// So both indices walk the list once. The rounded average grows with both indices, as the true average does.
     fn count_up_to(&self, limit: f64) -> usize {
         let (mut count, mut end) = (0, self.sorted.len());
         for (start, &first) in self.sorted.iter().enumerate() {
@@ -64,8 +64,9 @@ fn average(x: f64, y: f64) -> f64 {
     (x + y) / 2.0
 }
 
-/// Maps doubles to integers of the same order (that of [`f64::total_cmp`]): negative ones have all bits flipped, the others only the sign.
-/// They are unsigned, because the midpoint of negative integers rounds up and the bisection would not end.
+/// Maps doubles to integers of the same order (that of [`f64::total_cmp`]).
+/// Negative doubles have all bits flipped, the others only the sign.
+/// The integers are unsigned, because the midpoint of negative integers rounds up and the bisection would not end.
 fn key(value: f64) -> u64 {
     let bits = value.to_bits();
     if value.is_sign_negative() { !bits } else { bits ^ SIGN }
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Half of them on a coarse grid, so that ties and zeros occur.
+    /// Half of the differences lie on a coarse grid, so that ties and zeros occur.
     fn differences() -> impl Strategy<Value = Vec<f64>> {
         let one = prop_oneof![(-4i32..=4).prop_map(|i| f64::from(i) / 4.0), -1e3..1e3f64];
         prop::collection::vec(one, 1..24)

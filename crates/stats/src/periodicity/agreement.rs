@@ -1,9 +1,10 @@
-//! How well a train of gaps agrees with the observation: Cohen's kappa over the watched time. Chance is 0. So a wrong model does not score
-//! well on a CPU that is almost always available, or almost never.
+//! How well a train of gaps agrees with the observation: Cohen's kappa over the watched time.
+//! A model that agrees by chance scores 0.
+//! So a wrong model does not score well on a CPU that is almost always available, or almost never.
 
 use super::observed::Observed;
 
-/// The CPU is gone for `gone_ns` from `from_ns`, every `period_ns`.
+/// A model of a CPU that is gone for `gone_ns` from `from_ns`, every `period_ns`.
 #[derive(Clone, Copy)]
 pub(super) struct Train {
     pub(super) from_ns: f64,

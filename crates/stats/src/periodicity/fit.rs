@@ -1,5 +1,5 @@
-//! Refines an approximate period. It fits straight lines to starts and ends of gaps over their turn number, without outliers, over
-//! increasing parts of the time.
+//! Refines an approximate period by straight lines through the starts and ends of gaps over their turn numbers.
+//! The fit ignores outliers, and uses a longer part of the time in each step.
 
 use super::agreement::{Train, kappa};
 use super::gap::middle_of;
@@ -7,7 +7,7 @@ use super::observed::Observed;
 
 /// Bins of one period, used to find where edges concentrate.
 const BINS: usize = 64;
-/// The widest gate: an edge further than this from the line is ignored, as a share of the period.
+/// The widest gate, as a share of the period. The fit ignores an edge that is further than this from the line.
 const GATE: f64 = 0.12;
 /// The gate in standard deviations of the edges, and its minimum in nanoseconds.
 const GATE_DEVIATIONS: f64 = 4.0;
@@ -84,7 +84,7 @@ pub(super) fn refine(observed: &Observed, period_ns: f64, room: &mut Room) -> Op
             begin.residuals(starts, period, span, of_starts);
             end.residuals(ends, period, span, of_ends);
             let change = common_slope(of_starts, of_ends)?;
-            // If the period moves far from the candidate, this fit belongs to another candidate.
+            // If the period moves far from the candidate, the fit belongs to another candidate.
             if !(0.97..=1.03).contains(&((period + change) / period_ns)) {
                 return None;
             }
@@ -117,7 +117,7 @@ pub(super) fn refine(observed: &Observed, period_ns: f64, room: &mut Room) -> Op
     })
 }
 
-/// Where most edges lie within a period.
+/// The point within a period where most edges lie.
 fn crowd(edges: &[f64], period: f64) -> f64 {
     let mut bins = [0_u32; BINS];
     for edge in edges {

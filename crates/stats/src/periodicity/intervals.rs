@@ -1,8 +1,9 @@
 //! From the intervals between gaps to a period without a stable phase.
 //!
-//! If every interval of a train varies a little, the train loses its phase within some dozens of turns, and a spectrum over seconds shows
-//! nothing. Its intervals are still similar. They are measured between consecutive gaps within one stretch of watched time. Gaps much
-//! shorter than most of the missing time are ignored as foreign.
+//! If every interval of a train varies a little, the train loses its phase within some dozens of turns.
+//! A spectrum over seconds then shows nothing, but the intervals of the train are still similar.
+//! We measure intervals between consecutive gaps within one stretch of watched time.
+//! Gaps much shorter than most of the missing time are ignored as foreign.
 
 use super::gap::{PERIOD_MAX_NS, PERIOD_MIN_NS, middle_of};
 use super::observed::Observed;
@@ -65,7 +66,7 @@ pub(super) fn cycle(observed: &Observed, room: &mut Room) -> Option<Cycle> {
         apart.clear();
         apart.extend(intervals.iter().map(|interval| (interval - mean).abs()));
         let deviation = NORMAL * middle_of(apart)?;
-        // If nearly all are equal, the resolution of the clock limits the precision.
+        // If nearly all intervals are equal, the resolution of the clock limits the precision.
         let bound = (NEAR_DEVIATIONS * deviation).max(1000.0);
         intervals.retain(|interval| (interval - mean).abs() <= bound);
     }

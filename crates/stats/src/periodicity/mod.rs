@@ -1,22 +1,23 @@
 //! Whether a CPU that is sometimes unavailable is taken away periodically: the period, our share of it, and when our slice begins.
 //!
-//! A spinning thread records every gap in which it did not run. A single gap says nothing: a neighbour's time slice can be as long as a
-//! hypervisor's. So all gaps of a few seconds are folded over one another, and time without gaps counts as much as gaps do. The model must
-//! predict when the CPU is available and when not, and is accepted only as far as it agrees with the observation.
+//! A spinning thread records every gap in which it did not run.
+//! A single gap is no evidence: a neighbour's time slice can be as long as a hypervisor's.
+//! So all gaps of a few seconds are folded over one another, and time without gaps counts as much as gaps do.
+//! The model must predict when the CPU is available and when not. It is accepted only as far as it agrees with the observation.
 //!
 //! | step | where |
 //! |---|---|
 //! | gaps that count, time that was watched | `observed` |
-//! | periods worth a try: peaks of the spectrum of "gone" over watched time | `spectrum` |
+//! | candidate periods: peaks of the spectrum of "gone" over watched time | `spectrum` |
 //! | period, beginning and length by least squares without outliers | `fit` |
-//! | how far the model and what was seen agree (Cohen's kappa) | `agreement` |
-//! | where gaps come with jitter: the intervals between them | `intervals` |
+//! | how well the model agrees with the observation (Cohen's kappa) | `agreement` |
+//! | the intervals between gaps, for gaps with jitter | `intervals` |
 //! | following a known model gap by gap, at no cost | [`Tracker`] |
 //!
-//! [`detect`] takes `5 * seconds * (1/PERIOD_MIN - 1/PERIOD_MAX) * (2 * gaps + 2 * windows)` steps of four multiplications, for at most
-//! [`SEARCH_NS`] of time and [`SEARCH_GAPS`] gaps: about 10 ms for two seconds, and at most 150 ms. It allocates some vectors of the length
-//! of the gaps and of the spectrum, which a [`Detector`] reuses. Do not call it during a tick. [`Tracker::observe`] is suitable there: a
-//! dozen operations, no allocation.
+//! [`detect`] takes `5 * seconds * (1/PERIOD_MIN - 1/PERIOD_MAX) * (2 * gaps + 2 * windows)` steps of four multiplications.
+//! The function uses at most [`SEARCH_NS`] of time and [`SEARCH_GAPS`] gaps: about 10 ms for two seconds, and at most 150 ms.
+//! The function allocates some vectors of the length of the gaps and of the spectrum, which a [`Detector`] reuses.
+//! Do not call it during a tick. [`Tracker::observe`] is suitable during a tick: it takes a dozen operations and no allocation.
 
 mod agreement;
 mod fit;
@@ -47,8 +48,8 @@ const SEEN_MIN: u64 = 6;
 const SEEN_SHARE_MIN: f64 = 0.6;
 /// Gaps whose starts vary more than this, as a share of the period, are not slots.
 const SPREAD_MAX: f64 = 0.08;
-/// Minimum share of the missing time in gaps that begin near their predicted time. This and the next constants are for gaps with strong
-/// jitter. Their lengths vary so much that `AGREEMENT_MIN` would reject them.
+/// Minimum share of the missing time in gaps that begin near their predicted time.
+/// This and the next constants are for gaps with strong jitter, whose lengths vary so much that `AGREEMENT_MIN` would reject them.
 const IN_TIME_MIN: f64 = 0.8;
 /// Minimum share of the expected gaps that must be observed, with strong jitter.
 const SEEN_SHARE_MIN_JITTER: f64 = 0.8;
@@ -60,8 +61,8 @@ const INTERVALS_MIN: u64 = 10;
 const JITTER_MAX: f64 = 0.13;
 /// Starts that vary less than this share of the period count as fixed times.
 const WANDER_MIN: f64 = 0.01;
-/// If starts vary more than this many times as much as the intervals between them, their times are not fixed. Independent starts vary 0.71
-/// times as much.
+/// If the starts vary more than this many times as much as the intervals between them, their times are not fixed.
+/// Independent starts vary 0.71 times as much as their intervals.
 const WANDER_RATIO: f64 = 1.1;
 /// The period fitted to the times and the period of the intervals may differ by this share.
 const SAME_PERIOD: f64 = 0.05;
@@ -101,8 +102,8 @@ pub struct Known {
     pub count: Count,
     /// The CPU limit on the thread, if there is one.
     pub limit: Option<Limit>,
-    /// The scheduler's tick in nanoseconds, if counted gaps may be time slices of other threads in the same guest. The scheduler ends
-    /// slices at its tick, so these are periodic too. None for a real-time thread.
+    /// The scheduler's tick in nanoseconds, if counted gaps may be time slices of other threads in the same guest.
+    /// The scheduler ends slices at its tick, so such slices are periodic too. `None` for a real-time thread.
     pub turns_end_at_ns: Option<u64>,
 }
 
@@ -152,7 +153,7 @@ impl Slots {
     }
 }
 
-/// A period with its jitter. If the gaps come at set times there are [`Slots`] too.
+/// A period with its jitter. If the gaps come at fixed times, there are [`Slots`] too.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Period {
@@ -162,8 +163,9 @@ pub struct Period {
     pub period_error_ns: f64,
     /// The available share of the period, from 0 to 1.
     pub share: f64,
-    /// The standard deviation of the starts as a share of the period: around their fixed times, or, without fixed times, around one period
-    /// after the previous start. Uniform jitter of up to J in each direction has 0.58 J.
+    /// The standard deviation of the starts as a share of the period.
+    /// Starts are compared with their fixed times or, without fixed times, with one period after the previous start.
+    /// Uniform jitter of up to J in each direction gives 0.58 J.
     pub jitter: f64,
 }
 
@@ -175,9 +177,9 @@ pub enum Reason {
     Unwatched,
     /// Too little time is missing.
     LittleMissing,
-    /// The gaps come at set times.
+    /// The gaps come at fixed times.
     Periodic,
-    /// The gaps come one period after another, but not at set times.
+    /// The gaps come one period after another, but not at fixed times.
     Wandering,
     /// No period explains the gaps.
     NoPeriod,
@@ -215,8 +217,8 @@ pub struct Periodicity {
     pub model: Model,
     /// The period of [`Model::FixedSlot`]. None for others.
     pub period: Option<Period>,
-    /// The slots of [`Model::FixedSlot`]. None unless they had fixed times while watched. With [`Reason::Wandering`] those times will soon
-    /// change.
+    /// The slots of [`Model::FixedSlot`]. `None` unless the slots had fixed times during the observation.
+    /// With [`Reason::Wandering`] those times will soon change.
     pub slots: Option<Slots>,
     /// The confidence in the model, from 0 to 1.
     pub confidence: f64,
@@ -304,8 +306,8 @@ fn judged(
     let of_limit = |fit: Fit| limit.is_some_and(|limit| fit.is_multiple(limit.period_ns));
     let (model, why, confidence) = match (found, cycle) {
         _ if observed.watched_ns() <= 0.0 && limit.is_none() => (Model::None, Reason::Unwatched, 0.0),
-        // An active limit takes the CPU with its own period. So gaps at that period are expected, even if it is a multiple of the
-        // scheduler's tick.
+        // An active limit takes the CPU with its own period.
+        // So gaps at that period are expected, even if it is a multiple of the scheduler's tick.
         (Some(fit), _) if of_limit(fit) => (Model::TokenBucket, Reason::LimitBites, 0.9),
         (Some(_), _) | (None, Some(_)) if is_own_tick => (Model::Irregular, Reason::OwnTick, 0.5),
         (Some(fit), cycle) => {
@@ -316,7 +318,7 @@ fn judged(
         (None, None) if limit.is_some() => (Model::TokenBucket, Reason::LimitBites, 0.9),
         (None, Some(cycle)) => (Model::FixedSlot, Reason::Wandering, cycle.confidence()),
         (None, None) => {
-            // A long observation without a result is more certain than a short one. A period that almost fits makes it less certain.
+            // A long observation without a result is more certain than a short one. A period that almost fits lowers the certainty.
             let sure = (1.0 - (-observed.watched_ns() / 3e8).exp()) * (1.0 - agreement.max(0.0));
             match lost_share < LOST_MIN {
                 true => (Model::None, Reason::LittleMissing, sure),
@@ -339,7 +341,7 @@ fn judged(
     }
 }
 
-/// Whether the limit explains the missing time. Counts all gaps with a cause inside the guest or an unknown one.
+/// Whether the limit explains the missing time. Counts all gaps whose cause is unknown or inside the guest.
 fn bites(windows: &[Window], gaps: &[Gap], limit: &Limit) -> bool {
     if limit.quota_ns >= limit.period_ns || limit.throttled == Some(0) {
         return false;
@@ -358,7 +360,7 @@ fn is_periodic(fit: &Fit) -> bool {
         && fit.spread_ns <= SPREAD_MAX * fit.period_ns
 }
 
-/// The same as [`is_periodic`], for gaps that jitter by a large part of their length, so that the agreement in time is low.
+/// Like [`is_periodic`], for gaps that jitter by a large part of their length. Their agreement in time is low.
 fn is_periodic_with_jitter(fit: &Fit, cycle: &Cycle) -> bool {
     fit.in_time >= IN_TIME_MIN
         && fit.seen >= INTERVALS_MIN

@@ -47,7 +47,7 @@ impl Observed {
                 }
                 if counts(gap.label) && (gap.length_ns as f64) < PERIOD_MAX_NS {
                     match observed.gaps.last_mut() {
-                        // Two reports that touch are one gap, reported in two parts by who took the CPU.
+                        // Two touching reports are one gap. The reporter divided the gap by who took the CPU.
                         Some(last) if start <= last.1 && last.0 >= from => last.1 = stop,
                         _ => observed.gaps.push((start, stop)),
                     }

@@ -1,7 +1,7 @@
 //! Candidate periods: the spectrum of "the CPU is gone" over the watched time.
 //!
-//! The fundamental of a train of gaps is always the strongest line, whatever our share is, so no harmonic is mistaken for the period. The
-//! mean is subtracted only in watched time: unwatched time is neither gone nor available, and contributes nothing.
+//! The fundamental of a train of gaps is always the strongest line, whatever our share is. So no harmonic is mistaken for the period.
+//! The mean is subtracted only in watched time: unwatched time is neither gone nor available, and contributes nothing.
 
 use std::f64::consts::TAU;
 
@@ -102,7 +102,7 @@ fn make_power(edges: &mut [Edge], low_hz: f64, step_hz: f64, count: usize, power
             (edge.re, edge.im) =
                 (edge.re * edge.turn_re - edge.im * edge.turn_im, edge.re * edge.turn_im + edge.im * edge.turn_re);
         }
-        // The integral over a stretch is the difference of its edges' phasors divided by the frequency.
+        // The integral over a stretch is the difference of the phasors of its two edges, divided by the frequency.
         let hz = low_hz + at as f64 * step_hz;
         power.push((re * re + im * im) / (hz * hz));
     }

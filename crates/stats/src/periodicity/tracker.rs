@@ -1,8 +1,9 @@
-//! `Tracker`: follows known slots gap by gap, for as long as a server runs. A dozen operations per gap, and no allocation.
+//! `Tracker`: follows known slots gap by gap, for as long as a server runs. It takes a dozen operations per gap, and no allocation.
 
 use super::Slots;
 
-/// How much of a gap's lateness corrects the phase and the period. The second is far smaller, because a period hardly changes.
+/// The share of a gap's lateness that corrects the phase, and the share that corrects the period.
+/// The share for the period is far smaller, because a period hardly changes.
 const PHASE_GAIN: f64 = 0.1;
 const PERIOD_GAIN: f64 = 0.004;
 /// A gap belongs to the slots if it ends within this share of the period around the predicted time.
@@ -10,11 +11,11 @@ const GATE: f64 = 0.12;
 /// How fast older gaps lose weight in the share of fitting gaps.
 const MEMORY: f64 = 0.02;
 
-/// Slots that are being followed.
+/// The slots that a server follows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tracker {
     period_ns: f64,
-    /// The last slice start, observed or predicted, in whole nanoseconds and the rest.
+    /// The last slice start, observed or predicted, in whole nanoseconds plus a fraction.
     start_ns: u64,
     rest_ns: f64,
     fits: f64,
@@ -26,8 +27,9 @@ impl Tracker {
         Tracker { period_ns: slots.period_ns, start_ns: slots.share_start_ns, rest_ns: 0.0, fits: 1.0 }
     }
 
-    /// Records a gap that ended at `end_ns`. Report gaps in order of time. The caller decides which ones (long enough, foreign); one that
-    /// does not fit only lowers the confidence. A gap that goes back in time is ignored.
+    /// Records a gap that ended at `end_ns`. Report gaps in order of time.
+    /// The caller decides which gaps to report (long enough, foreign). A gap that does not fit only lowers the confidence.
+    /// A gap that goes back in time is ignored.
     pub fn observe(&mut self, end_ns: u64) {
         let Some(since) = end_ns.checked_sub(self.start_ns) else { return };
         let since = since as f64 - self.rest_ns;
@@ -57,7 +59,7 @@ impl Tracker {
         self.period_ns
     }
 
-    /// The share of the last fifty or so gaps that came at the predicted time, from 0 to 1. Below one half, detect again.
+    /// The share of the last fifty or so gaps that came at the predicted time, from 0 to 1. If it is below one half, detect again.
     pub fn fits(&self) -> f64 {
         self.fits
     }

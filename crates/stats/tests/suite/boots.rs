@@ -10,7 +10,7 @@ use evenkeel_testkit::noise;
 const RUNS: u64 = 5000;
 /// A boot's number is the median of this many windows, as in `prove boots`.
 const WINDOWS: usize = 20;
-/// The windows from one boot's first window to the next one's: 20 are measured, then the machine reboots and settles.
+/// The number of windows from one boot's first window to the next boot's: 20 are measured, then the machine reboots and settles.
 const EVERY: usize = 60;
 
 /// A series of boots with equal arms.
@@ -19,13 +19,13 @@ fn numbers(noise: &noise::Noise, boots: usize, random: &mut ChaCha8Rng) -> Vec<f
     windows.chunks(EVERY).filter_map(|boot| median(&boot[..WINDOWS])).collect()
 }
 
-/// The results of this many boots with equal arms.
+/// A function that gives the results of this many boots with equal arms.
 type Numbers = fn(&noise::Noise, usize, &mut ChaCha8Rng) -> Vec<f64>;
 
-/// The numbers of the run with this seed.
+/// Draws the numbers of the run with this seed.
 fn run(noise: &noise::Noise, numbers: Numbers, boots: usize, seed: u64) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    // Use another random stream than the coin's.
+    // Use another random stream than the one that the coin uses.
     random.set_stream(1);
     numbers(noise, boots, &mut random)
 }
@@ -40,7 +40,7 @@ fn claim(numbers: &[f64], seed: u64, ratio: f64) -> Option<Verdict> {
     matches!(found, Verdict::Better | Verdict::Worse).then_some(found)
 }
 
-/// How often a difference was claimed if B multiplies a boot's number by `ratio`: this verdict, or either.
+/// The share of runs that claimed this verdict (`None`: any difference) if B multiplies a boot's number by `ratio`.
 fn claims(noise: &noise::Noise, numbers: Numbers, boots: usize, ratio: f64, verdict: Option<Verdict>) -> f64 {
     let claimed = (0..RUNS).filter(|seed| {
         let found = claim(&run(noise, numbers, boots, *seed), *seed, ratio);
@@ -93,17 +93,18 @@ fn never_too_often(is_meant: fn(&noise::Noise) -> bool) {
 fn real_effects_are_found_with_their_direction() {
     let all = noise::all();
     let quiet = all.iter().find(|noise| noise.name == "independent, 5 %").unwrap();
-    // One window per boot, and a fifth less, where boots differ by 5 %: eight boots almost always claim it, four half of the time.
+    // Each boot has one window, boots differ by 5 %, and B takes a fifth less.
+    // Eight boots almost always claim the effect, four boots in half of the runs.
     assert!(claims(quiet, noise::Noise::windows, 4, 0.8, Some(Verdict::Better)) > 0.5);
     assert!(claims(quiet, noise::Noise::windows, 8, 0.8, Some(Verdict::Better)) > 0.9);
     assert!(claims(quiet, noise::Noise::windows, 8, 1.25, Some(Verdict::Worse)) > 0.9);
     assert_eq!(claims(quiet, noise::Noise::windows, 8, 0.8, Some(Verdict::Worse)), 0.0);
-    // A boot measured as usual, and an effect of a tenth: four boots find it.
+    // With all windows of a boot and an effect of a tenth, four boots find the effect.
     assert!(claims(quiet, numbers, 4, 0.9, Some(Verdict::Better)) > 0.9);
 }
 
-/// A coin decides between two kinds of boots, which differ by a third. This violates the assumption of Student's test, so it errs more
-/// often than promised. It still claims a difference only if the arms are separated.
+/// A coin decides between two kinds of boots, which differ by a third. This violates the assumption of Student's test.
+/// So the test errs more often than promised. It still claims a difference only if the arms are separated.
 #[test]
 fn four_boots_fail_with_two_kinds_of_boots() {
     let kinds: Numbers = |noise, boots, random| {

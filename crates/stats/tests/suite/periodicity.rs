@@ -1,5 +1,6 @@
-//! Simulates a CPU that is taken away periodically, at random, by the scheduler's tick or by a budget, and counts how often the detector is
-//! right. The seeds are fixed, so each run gives the same rates.
+//! Simulates a CPU that is taken away periodically, at random,
+//! by the scheduler's tick or by a budget, and counts how often the detector is right.
+//! The seeds are fixed, so each run gives the same rates.
 
 use std::fmt::Write as _;
 
@@ -67,7 +68,7 @@ impl Machine {
         for turn in 0..(self.seconds * 1e9 / period) as u64 {
             let at = first + turn as f64 * period;
             let off = if self.jitter > 0.0 { random.random_range(-1.0..1.0) * self.jitter * period } else { 0.0 };
-            // Lateness is not made up for, and every gap needs some microseconds to begin.
+            // A late gap ends on time, and every gap needs some microseconds to begin.
             taken.push((at + off + random.random_range(0.0..8_000.0), at + off + gone, Label::Foreign));
             starts.push(at + gone);
             if self.adds_up {
@@ -132,7 +133,7 @@ impl SimulatedGaps {
         detect(&self.windows, &self.gaps, known)
     }
 
-    /// The errors of the result: period (ratio), share, and phase in the middle of the time, in nanoseconds.
+    /// The errors of the result: period (as a ratio), share, and phase in the middle of the time (in nanoseconds).
     fn errors(&self, machine: &Machine, said: &Periodicity) -> Option<(f64, f64, f64)> {
         let slots = said.slots?;
         let period = machine.period_ms * MS * (1.0 + machine.drift_ppm / 1e6);
@@ -149,12 +150,12 @@ impl SimulatedGaps {
     }
 }
 
-/// Runs per place of the grid.
+/// How often each point of the grid is run.
 const RUNS_OF_EACH: u64 = 4;
-/// The number of runs for a change of the detector.
+/// How often each point of the grid is run to check a change of the detector.
 const MANY_RUNS_OF_EACH: u64 = 20;
 
-/// Runs the grid. Returns how many results are right, out of how many, and the wrong ones.
+/// Runs the grid. Returns the number of right results, the number of runs, and a list of the wrong results.
 fn grid(machine: impl Fn(Machine) -> Machine, known: &Known, runs_of_each: u64) -> (u64, u64, String) {
     let (mut right, mut runs, mut wrong) = (0, 0, String::new());
     for period_ms in [5.0, 7.3, 8.0, 10.0, 12.0, 15.6, 20.0, 30.0] {
@@ -232,7 +233,7 @@ fn no_period_is_made_up(runs_of_each: u64) {
     assert_eq!(made_up, "");
 }
 
-/// The results for machines whose slots have jitter, against the truth.
+/// The results for machines whose slots have jitter, compared with the truth.
 #[derive(Default)]
 struct Score {
     runs: u32,
@@ -241,7 +242,7 @@ struct Score {
     near: u32,
     /// Period and share within 10 %.
     fair: u32,
-    /// Results with the answer that the gaps come at set times.
+    /// The number of results that report gaps at fixed times.
     in_phase: u32,
     jitter: f64,
 }
@@ -290,7 +291,7 @@ fn a_period_is_reported_with_its_jitter() {
             let score = Score::simulate(machines(&[0.2, 0.4, 0.55, 0.8, 0.9], like, seeds));
             println!("jitter {jitter}, adds up: {adds_up}: {}", score.row());
             assert_eq!((score.found, score.near), (score.runs, score.runs), "{}", score.row());
-            // Uniform in both directions.
+            // The jitter is uniform in both directions.
             let sd = jitter / 3_f64.sqrt();
             assert!((score.jitter - sd).abs() <= 0.1 * sd + 0.001, "{sd}: {}", score.row());
             let out_of_phase = adds_up && jitter >= 0.02;
@@ -306,7 +307,7 @@ fn a_period_is_reported_with_its_jitter() {
     }
 }
 
-/// An ordinary thread on the same CPU. Its time slices and those of the test end at the scheduler's tick, and last about one tick each.
+/// An ordinary thread on the same CPU. Its time slices and the test's end at the scheduler's tick, and last about one tick each.
 fn neighbour(seed: u64, label: Label, steady: bool) -> SimulatedGaps {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut at, mut taken) = (random.random_range(0.0..4.0) * MS, Vec::new());
@@ -325,7 +326,7 @@ fn an_ordinary_neighbour_is_not_reported_as_a_hypervisor() {
         for steady in [true, false] {
             let preempted = neighbour(seed, Label::Preempted, steady).detect(&Known::default());
             assert_eq!((preempted.model, preempted.counted), (Model::None, 0), "{preempted:?}");
-            // Without labels its slices look like slots, and only the tick reveals them.
+            // Without labels, the slices of this thread look like slots, and only the tick reveals them.
             let known = Known { turns_end_at_ns: Some(4_000_000), ..Known::default() };
             let unknown = neighbour(seed, Label::Unknown, steady).detect(&known);
             assert_eq!(unknown.model, Model::Irregular, "{unknown:?}");

@@ -1,5 +1,5 @@
-//! Checks the guarantees of the sequential test. It simulates whole trials on noise with known truth, with a test after every pair. The
-//! seeds are fixed. `docs/statistics.md` states the rates, and the last test here compares it.
+//! Checks the guarantees of the sequential test. It simulates whole trials on noise with known truth, with a test after every pair.
+//! The seeds are fixed. `docs/statistics.md` states the error rates, and the last test of this file compares them.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ const EFFECTS: [f64; 4] = [0.02, 0.05, 0.10, 0.20];
 const NO_LINE: Options = Options { confidence: 0.95, smallest_effect_ratio: 0.0, better: Direction::Lower };
 const LINE: Options = Options { smallest_effect_ratio: 0.05, ..NO_LINE };
 
-/// The first verdict that stops a trial, and the number of pairs by then.
+/// The first verdict that stops a trial, and the number of pairs up to that moment.
 fn stopped(noise: &Noise, ratio: f64, options: Options, seed: u64) -> Result<Option<(Verdict, usize)>, StatsError> {
     let mut test = Sequential::new(options)?;
     for (pair, count) in noise.pairs(PAIRS, ratio, seed).into_iter().zip(1..) {
@@ -37,12 +37,12 @@ fn stopped(noise: &Noise, ratio: f64, options: Options, seed: u64) -> Result<Opt
     Ok(None)
 }
 
-/// The ends of trials with one truth.
+/// How the trials with one true effect ended.
 struct Ends {
     trials: u64,
-    /// The pairs of each trial that ended with the expected verdict, rising.
+    /// The number of pairs of each trial that ended with the expected verdict, rising.
     found: Vec<usize>,
-    /// How many ended with another verdict.
+    /// How many trials ended with another verdict.
     otherwise: usize,
 }
 
@@ -70,7 +70,7 @@ impl Ends {
         count as f64 / self.trials as f64
     }
 
-    /// The pairs of the median trial. `None` if fewer than half found it.
+    /// The number of pairs of the median trial. `None` if fewer than half of the trials found the effect.
     fn median(&self) -> Option<usize> {
         self.found.get(self.trials as usize / 2).copied()
     }
@@ -115,7 +115,7 @@ fn equal_arms_differ_in_at_most_one_run_of_twenty_in_10_000_trials() -> Result<(
     Ok(())
 }
 
-/// An ordinary test after every pair violates the guarantee by far. So the simulation can detect a violation.
+/// An ordinary test after every pair violates the guarantee by far. This shows that the simulation can detect a violation.
 #[test]
 fn an_ordinary_test_with_the_same_looks_claims_far_more() -> Result<(), StatsError> {
     let noise = &noise::all()[0];
@@ -140,7 +140,7 @@ fn planted_effects_are_found_with_their_direction() -> Result<(), StatsError> {
     for noise in noise::all() {
         for (ratio, expected) in [(1.0 / 1.2, Verdict::Better), (1.2, Verdict::Worse)] {
             let ends = Ends::simulate(&noise, ratio, NO_LINE, expected, PLANTED)?;
-            // Without any effect, a wrong side occurs in at most 2.5 %. Three standard deviations for 200 trials are 3.3 %.
+            // Without any effect, a claim for the wrong side occurs in at most 2.5 %. Three standard deviations for 200 trials are 3.3 %.
             assert!(ends.share(ends.otherwise) <= 0.05, "{}: {} wrong", noise.name, ends.otherwise);
         }
     }
@@ -160,7 +160,7 @@ fn the_interval_covers_the_truth_at_every_look() -> Result<(), StatsError> {
             let look = test.look();
             covered += u32::from(look.low <= ratio && ratio <= look.high);
         }
-        // 190 are promised, and 3 standard deviations are 9.
+        // The test promises 190 trials, and three standard deviations are 9.
         assert!(covered >= 181, "{}: {covered} of {trials}", noise.name);
     }
     Ok(())
@@ -176,8 +176,8 @@ fn an_effect_that_matters_is_seldom_called_the_same() -> Result<(), StatsError> 
     Ok(())
 }
 
-/// The summary of an A/A phase names the smallest detectable effect. Such an effect is found in about four of five trials on the same
-/// noise.
+/// The summary of an A/A phase names the smallest detectable effect.
+/// An effect of this size is found in about four of five trials on the same noise.
 #[test]
 fn effects_that_the_calibration_calls_detectable_are_found() -> Result<(), StatsError> {
     for noise in noise::all().into_iter().filter(|noise| noise.name.starts_with("independent")) {
@@ -198,8 +198,8 @@ fn effects_that_the_calibration_calls_detectable_are_found() -> Result<(), Stats
     Ok(())
 }
 
-/// A preview of ten A/A pairs for this many planned pairs, divided by the half-width of the interval after `had` pairs: the median of 40
-/// trials.
+/// The smallest effect that ten A/A pairs predict for this many planned pairs,
+/// divided by the half-width of the interval after `had` pairs: the median of 40 trials.
 fn preview(noise: &Noise, planned: usize, had: usize) -> Result<f64, StatsError> {
     let mut ratios = Vec::new();
     for seed in 0..40 {
@@ -215,7 +215,7 @@ fn preview(noise: &Noise, planned: usize, had: usize) -> Result<f64, StatsError>
     Ok(evenkeel_stats::median(&ratios).unwrap_or(f64::NAN))
 }
 
-/// For each kind of noise, the preview divided by the final result is in this range.
+/// For each kind of noise, the predicted effect divided by the final one is in this range.
 fn previews_are_within(planned: usize, had: usize, range: std::ops::Range<f64>) -> Result<(), StatsError> {
     for noise in noise::all() {
         let ratio = preview(&noise, planned, had)?;
@@ -225,7 +225,8 @@ fn previews_are_within(planned: usize, had: usize, range: std::ops::Range<f64>) 
     Ok(())
 }
 
-/// The preview on a page before the first pair is not smaller than the result after the last pair, for the pairs that fit.
+/// A prediction for the pairs that fit into the budget is made before the first pair.
+/// The prediction is not smaller than the result after the last pair.
 #[test]
 fn a_preview_of_ten_pairs_is_not_better_than_the_interval_in_the_end() -> Result<(), StatsError> {
     previews_are_within(10, 10, 0.9..4.0)
@@ -236,7 +237,8 @@ fn a_preview_of_thirty_pairs_is_not_better_than_the_interval_in_the_end() -> Res
     previews_are_within(30, 30, 0.9..2.0)
 }
 
-/// If only ten pairs fit into the budget, a preview for a hundred would promise too much. So the preview is for the pairs that fit.
+/// If only ten pairs fit into the budget, a prediction for a hundred pairs promises too much.
+/// So the prediction is for the pairs that fit.
 #[test]
 fn a_preview_of_a_hundred_pairs_is_better_than_ten_can_be() -> Result<(), StatsError> {
     previews_are_within(100, 10, 0.0..0.7)

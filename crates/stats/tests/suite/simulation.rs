@@ -1,5 +1,5 @@
 //! Simulates whole trials on noise with known truth, and counts wrong verdicts. The seeds are fixed, so each run gives the same rates.
-//! `docs/statistics.md` states them, and the last test here compares it.
+//! `docs/statistics.md` states the rates, and the last test of this file compares them.
 
 use std::f64::consts::TAU;
 use std::fmt::Write as _;
@@ -11,9 +11,9 @@ use rand_chacha::ChaCha8Rng;
 /// Trials per rate.
 const TRIALS: u64 = 1000;
 
-/// Three standard deviations of a rate over [`TRIALS`]. With fixed seeds the slack covers one draw, not the luck of each run. If the seeds
-/// are ever changed, a right method fails a given assertion with odds of about 1 in 700. A method that errs in 8 % of trials instead of 5 %
-/// is caught with odds of 6 in 7.
+/// Three standard deviations of a rate over [`TRIALS`]. With fixed seeds the slack covers one draw, not a draw for each run.
+/// If the seeds are ever changed, a right method fails a given assertion with odds of about 1 in 700.
+/// A method that errs in 8 % of trials instead of 5 % is caught with odds of 6 in 7.
 fn slack(rate: f64) -> f64 {
     3.0 * (rate * (1.0 - rate) / TRIALS as f64).sqrt()
 }
@@ -23,8 +23,8 @@ fn slack(rate: f64) -> f64 {
 enum Noise {
     /// Independent and normal, with this standard deviation.
     LogNormal(f64),
-    /// Autoregressive with lag-1 correlation 0.9 and a standard deviation of 0.10, on a machine that gets 1 % slower
-    /// with each window.
+    /// Autoregressive with lag-1 correlation 0.9 and a standard deviation of 0.10.
+    /// The machine also gets 1 % slower with each window.
     Drifting,
     /// Student's t with 2 degrees of freedom, scale 0.05: its variance is infinite.
     HeavyTailed,
@@ -66,7 +66,7 @@ struct Trial {
 
 impl Trial {
     fn windows(&self, seed: u64) -> Vec<f64> {
-        // Use another random stream than the coin's, because the machine does not know the coin.
+        // Use another random stream than the coin uses, because the machine does not know the coin.
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(1);
         self.noise.windows(2 * self.pairs, &mut random)
@@ -116,15 +116,15 @@ fn says(verdict: Verdict) -> impl Fn(&Comparison) -> bool {
     move |comparison| comparison.verdict == verdict
 }
 
-/// An A/A trial. Without a smallest effect, every interval that excludes 1 is a claim. This is the hardest case, because a smallest effect
-/// only removes claims.
+/// An A/A trial. Without a smallest effect, every interval that excludes 1 is a claim.
+/// The case without a smallest effect is the hardest, because a smallest effect only removes claims.
 const fn alike(noise: Noise) -> Trial {
     Trial { noise, pairs: 20, ratio: 1.0, smallest_effect_ratio: 0.0 }
 }
 
 const NOISES: [Noise; 3] = [Noise::LogNormal(0.10), Noise::Drifting, Noise::HeavyTailed];
 
-/// The calm machine of the acceptance rates: 24 pairs, windows 5 % apart.
+/// A calm machine: 24 pairs, whose windows differ by 5 %.
 const CALM: Trial = Trial { noise: Noise::LogNormal(0.05), pairs: 24, ratio: 1.0, smallest_effect_ratio: 0.10 };
 const CALM_TENTH_LESS: Trial = Trial { ratio: 0.9, smallest_effect_ratio: 0.05, ..CALM };
 
@@ -133,13 +133,13 @@ fn equal_arms_differ_no_more_often_than_promised() {
     for noise in NOISES {
         let rate = alike(noise).rate(claims);
         assert!(rate <= 0.05 + slack(0.05), "{noise:?}: {rate}");
-        // A method that always gave an infinite interval would never err. With 20 pairs an error of 0.048 is possible, and the method
-        // should use it.
+        // A method that always gave an infinite interval would never err.
+        // With 20 pairs, an error rate of 0.048 is possible, and the method should reach that rate.
         assert!(rate >= 0.048 - slack(0.048), "{noise:?}: {rate}");
     }
 }
 
-/// The reason for the design: under drift, more pairs make the naive order worse, not better.
+/// This is the reason for the design: under drift, more pairs make the naive order worse, not better.
 #[test]
 fn the_naive_order_makes_far_more_false_claims() {
     let trial = alike(Noise::Drifting);
@@ -164,8 +164,8 @@ fn a_planted_tenth_is_found_with_its_direction() {
     }
 }
 
-/// An effect of exactly the smallest size must not be called the same. For that, the interval would have to miss it on one side, which is
-/// half its error.
+/// An effect of exactly the smallest size must not be called the same.
+/// The verdict *same* needs an interval that misses the effect on one side, which happens in half of the interval's errors.
 #[test]
 fn an_effect_that_matters_is_seldom_called_the_same() {
     for noise in [Noise::LogNormal(0.05), Noise::Drifting] {
@@ -188,7 +188,7 @@ fn coverage(noise: Noise) -> f64 {
     Trial { ratio, ..alike(noise) }.rate(|c| c.low <= ratio && ratio <= c.high)
 }
 
-/// More pairs than the exact distribution covers.
+/// This trial has more pairs than the exact distribution covers.
 #[test]
 fn beyond_the_exact_distribution_the_rate_holds() {
     let rate = Trial { pairs: 201, ..alike(Noise::Drifting) }.rate(claims);

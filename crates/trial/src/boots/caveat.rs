@@ -8,22 +8,22 @@ use crate::arm::ArmName;
 use crate::caveat::Caveat;
 use crate::words::as_change;
 
-/// A caveat: a reason to doubt an answer, or a limit of it. Boots are numbered from 1.
+/// A caveat: a reason to question an answer, or a limit of the answer. Boots are numbered from 1.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum BootsCaveat {
     /// A caveat that a trial without reboots may have too.
     OfTrial(Caveat),
-    /// A boot does not count, for this reason.
+    /// A boot does not count. `why` has the reason.
     Missed { boot: usize, why: String },
     /// The machine or evenkeel went down while the boot was measured.
     CutOff { boot: usize },
-    /// An extra boot was not measured, because it was not prepared for the due arm.
+    /// An extra boot was not measured, because it was not prepared for the planned arm.
     Passed { boot: usize },
-    /// Many windows of a boot were dropped: `dropped` of `of`.
+    /// Many windows of a boot were dropped: `dropped` out of `of`.
     Dropped { boot: usize, dropped: usize, of: usize },
-    /// The machine was not the same in all boots that count: `seen` are the different values.
+    /// The machine was not the same in all boots that count. `seen` has the different values.
     Differ { what: Part, seen: Vec<String> },
     /// The boots of one arm had several command lines.
     CommandLines { arm: ArmName },
@@ -49,7 +49,7 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 pub enum GuardUnknown {
-    /// Only `have` of `boots` boots have a value of the guard.
+    /// Only `have` out of `boots` boots have a value of the guard.
     Missing { have: usize, boots: usize },
     /// The medians of the guard have no ratio, for example because one is zero.
     NoRatio,
@@ -57,7 +57,7 @@ pub enum GuardUnknown {
     Overlap { ratio: f64 },
 }
 
-/// One sentence, without a full stop.
+/// Prints one sentence, without a full stop.
 impl fmt::Display for BootsCaveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

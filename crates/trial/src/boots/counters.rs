@@ -19,7 +19,7 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct BootCounters {
     /// Whether the workload's packets passed a network device or stayed on loopback.
     pub network: NetworkPath,
-    /// How often CPUs went idle, per second. This and the next two values are absent unless a setting concerns idling.
+    /// How often CPUs went idle, per second. This value and the next two are absent unless a setting concerns idling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_entries_per_s: Option<f64>,
     /// The mean exit latency of the idle states that were entered, in microseconds.
@@ -60,7 +60,7 @@ impl BootCounters {
             idle_polling_share: middle(|window| window.idle_polling_share),
             busy_share: middle(|window| window.busy_share),
             cpu_pressure_share: middle(|window| window.cpu_pressure_share),
-            // Counters of only some CPUs would not represent the machine. So if there are too many, all are left out.
+            // Counters of only some CPUs would not represent the machine. So if there are too many counters, all are left out.
             counters: if counters.len() > BOOT_COUNTERS_MAX { BTreeMap::new() } else { counters },
         }
     }

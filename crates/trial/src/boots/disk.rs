@@ -1,4 +1,4 @@
-//! The state on disk. It is written whole, synced and renamed, so that a power cut leaves either the old or the new state.
+//! The state on disk. Each write replaces the whole file, syncs it and renames it, so a power cut leaves either the old or the new state.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -40,10 +40,10 @@ pub enum BootsFileError {
     },
 }
 
-/// Reads the state file. None if it does not exist. It contains commands that root runs, so its owner must be root or this user.
+/// Reads the state file. None if it does not exist. The file contains commands that root runs, so its owner must be root or this user.
 ///
 /// # Errors
-/// If the file can't be read, if other users can write to it, or if its content is invalid.
+/// Fails if the file can't be read, if other users can write to it, or if its content is invalid.
 pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
     let named = || path.display().to_string();
     let io = |doing, why| BootsFileError::Io { doing, path: named(), why };
@@ -69,15 +69,15 @@ pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
     parse(&bytes).map(Some).map_err(|why| BootsFileError::Damaged { path: named(), why })
 }
 
-/// Replaces the state file. The new content is on disk when this returns.
+/// Replaces the state file. The new content is on disk when this function returns.
 ///
 /// # Errors
-/// If the file can't be written. The earlier file then remains.
+/// Fails if the file can't be written. The earlier file then remains.
 pub fn write(path: &Path, state: &BootsState) -> Result<(), BootsFileError> {
     let io = |doing, why| BootsFileError::Io { doing, path: path.display().to_string(), why };
     let text = state.text().map_err(|why| BootsFileError::Damaged { path: path.display().to_string(), why })?;
     let new = path.with_extension("new");
-    // This file may be left from an evenkeel that was killed. It is removed and created again, so that a link at its path is not followed.
+    // A killed evenkeel may have left this file. Remove and create it, so that a link at its path is not followed.
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(io("remove the old temporary file of", error));

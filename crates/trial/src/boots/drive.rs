@@ -10,7 +10,7 @@ use super::guards::medians;
 use super::next::{Action, BootStatus, next};
 use super::state::{Armed, BootOutcome, BootsDesign, BootsEnded, BootsState};
 
-/// The maximum number of actions in one boot. A boot needs two (measure it, prepare the next one), plus some in reserve.
+/// The maximum number of actions in one boot. A boot needs two (measure this boot, prepare the next one), plus some in reserve.
 const PASSES_MAX: usize = 16;
 
 /// The measurements of one boot.
@@ -29,40 +29,40 @@ pub trait Machine {
     /// The machine's current status.
     ///
     /// # Errors
-    /// If the boot id or the license in the journal can't be read.
+    /// Fails if the boot id or the license in the journal can't be read.
     fn status(&mut self) -> Result<BootStatus, BootsError>;
 
     /// Stores the state so that it survives a power cut.
     ///
     /// # Errors
-    /// If the state can't be written.
+    /// Fails if the state can't be written.
     fn keep(&mut self, state: &BootsState) -> Result<(), BootsError>;
 
     /// Checks that the settings have the values of this arm in this boot.
     ///
     /// # Errors
-    /// The first setting that differs.
+    /// Returns the first setting that differs.
     fn reads_back(&mut self, arm: ArmName) -> Result<(), BootsError>;
 
     /// Waits until the machine has settled, and measures the windows. None if the run should stop.
     ///
     /// # Errors
-    /// The reason why there are no values.
+    /// Returns the reason why there are no values.
     fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, BootsError>;
 
-    /// Prepares the next boot for this arm; `anew` writes the files of the arm again, because the existing ones may be wrong.
+    /// Prepares the next boot for this arm. With `anew`, it writes the arm's files again, because the existing files may be wrong.
     ///
     /// # Errors
-    /// If the change fails. Then either nothing of it remains, or the journal lists it.
+    /// Fails if the change fails. Then no part of the change remains, or the journal lists it.
     fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), BootsError>;
 
-    /// Whether the run should stop, because of a user or because the machine shuts down.
+    /// Whether the run should stop, because the user stopped it or because the machine shuts down.
     fn is_stopped(&mut self) -> bool;
 
-    /// Restores all settings, and removes the unit. A second call does no harm.
+    /// Restores all settings, and removes the unit. You can call it twice.
     ///
     /// # Errors
-    /// What could not be restored.
+    /// Names the settings that could not be restored.
     fn put_back(&mut self) -> Result<(), BootsError>;
 }
 
@@ -77,7 +77,7 @@ pub enum Ending {
     Ended {
         /// How the trial ended.
         ended: BootsEnded,
-        /// Whether the running kernel still has values of an arm, so that one more reboot is needed.
+        /// Whether the running kernel still has values of an arm, so that the host needs one more reboot.
         reboot_left: bool,
     },
 }
@@ -85,7 +85,7 @@ pub enum Ending {
 /// Carries out actions until the machine must reboot, the run is stopped, or the trial has ended.
 ///
 /// # Errors
-/// If the host could not be restored, or the machine can't be read.
+/// Fails if the host could not be restored, or the machine can't be read.
 pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending, BootsError> {
     for _ in 0..PASSES_MAX {
         let status = machine.status()?;
@@ -105,7 +105,7 @@ pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending
                 let armed = Armed { slot, boot_id: status.boot_id };
                 match get_ready(state, machine, (arm, anew), armed) {
                     Ok(()) => continue,
-                    // A shutdown also ends programs that write the boot menu. The failure may be due to that, so the next boot tries again.
+                    // A shutdown also ends programs that write the boot menu. The failure may have this cause, so the next boot tries again.
                     Err(_) if machine.is_stopped() => return Ok(Ending::Stopped),
                     Err(error) => given_up(&error),
                 }
@@ -135,7 +135,7 @@ fn ask(state: &mut BootsState, machine: &mut dyn Machine) -> Result<(), BootsErr
 
 /// Measures this boot and stores the result. Returns whether to continue.
 fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> Result<bool, BootsError> {
-    // Store the start first. So a machine that crashes under this load does not measure again endlessly.
+    // Store the start first, so that a machine that crashes under this load does not measure again endlessly.
     machine.keep(state)?;
     let measured = machine.reads_back(arm).and_then(|()| machine.measure(&state.design));
     let outcome = match measured {
@@ -150,7 +150,7 @@ fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> R
     Ok(true)
 }
 
-/// The part of a boot's windows that is stored: the value of each window, but only the median of each guard, so that the state stays small.
+/// The part of a boot's windows that the state stores: the value of each window, but only the median of each guard. So the state stays small.
 fn outcome(design: &BootsDesign, windows: &Windows) -> BootOutcome {
     let number = |sample: &Sample| sample.get(design.metric.name.as_ref()).copied().filter(|value| value.is_finite());
     let counting: Vec<&Sample> = windows.samples.iter().filter(|sample| number(sample).is_some()).collect();
@@ -177,7 +177,7 @@ fn get_ready(
     machine.keep(state)
 }
 
-/// Stores the end before anything is restored. If evenkeel is killed in between, the next start restores the rest.
+/// Stores the end before it restores anything. If evenkeel is killed in between, the next start restores the rest.
 fn end(state: &mut BootsState, machine: &mut dyn Machine, ended: BootsEnded) -> Result<Ending, BootsError> {
     state.ended = Some(ended.clone());
     let kept = machine.keep(state);

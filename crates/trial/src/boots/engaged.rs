@@ -1,5 +1,5 @@
-//! Decides whether the settings were engaged in the boots, by the counters and rules of a trial that switches at run time. A boot counts
-//! as one window, with the mean of its windows' counters and the median of their rates and shares.
+//! Decides whether the settings were engaged in the boots. It uses the counters and rules of a trial that switches at run time.
+//! A boot counts as one window, with the mean of its windows' counters and the median of their rates and shares.
 
 use evenkeel_host::Setting;
 
@@ -10,7 +10,8 @@ use crate::session::NetworkPath;
 
 use super::state::{BootOutcome, BootsState};
 
-/// For each setting's knob, whether it was engaged, by its counter in the boots. Empty if there are no counters, or boots of one arm only.
+/// Returns for each setting's knob whether its counter shows that the knob was engaged.
+/// Empty without counters, or with boots of one arm only.
 pub(super) fn mechanisms(state: &BootsState) -> Vec<Mechanism> {
     let counted = state.measured().filter_map(|(boot, _)| match &boot.outcome {
         BootOutcome::Measured { counted: Some(counted), .. } => Some((boot.arm, counted.network, counted.conditions())),

@@ -5,7 +5,7 @@ use evenkeel_host::PlanError;
 
 use super::disk::BootsFileError;
 
-/// Why a trial over boots can't continue. The message is a sentence, or continues one that begins with "failed to".
+/// Why a trial over boots can't continue. The message is a sentence, or continues a sentence that begins with "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum BootsError {
     /// Another evenkeel has locked a file that must be written or restored.
@@ -74,12 +74,12 @@ pub enum BootsError {
         /// The setting.
         setting: String,
     },
-    /// The trial requested more reboots than the machine made, so its boots cannot be counted.
+    /// The trial requested more reboots than the machine made, so the trial cannot count its boots.
     #[error("it asked for {asked} reboots, but the machine booted only {boots} times")]
     TooManyReboots {
         /// The number of requested reboots.
         asked: usize,
-        /// The number of boots that were seen.
+        /// The number of boots that the trial saw.
         boots: usize,
     },
     /// The kernel reports no boot id.

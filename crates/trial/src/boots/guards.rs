@@ -1,5 +1,5 @@
-//! The guards of a trial over boots, as pure functions. A boot gives one value per guard. With so few boots, a guard counts as worse only
-//! if every boot of B is worse than every boot of A.
+//! The guards of a trial over boots, as pure functions. A boot gives one value per guard. There are few boots.
+//! So a guard counts as worse only if every boot of B is worse than every boot of A.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct GuardOfBoots {
     pub margin: f64,
     /// The values in the boots of A, each the median of the boot's windows. Boots without a value are left out.
     pub a: Vec<f64>,
-    /// The values in the boots of B, likewise.
+    /// The values in the boots of B, also medians.
     pub b: Vec<f64>,
     /// The median of B's boots divided by the median of A's. None if it cannot be computed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ impl GuardOfBoots {
         let middle = |values: &[f64]| median(values).filter(|middle| VALUE_RANGE.contains(middle));
         let ratio = middle(&a).zip(middle(&b)).map(|(a, b)| b / a);
         let mut found = GuardOfBoots { metric, margin, a, b, ratio, is_harmed: false };
-        // A missing value might have overlapped with the values of the other arm.
+        // A missing value might have overlapped with the values of the other arm, so the result is unknown.
         let boots = state.measured().count();
         found.is_harmed = boots >= BOOTS_BLOCK && found.has_all(boots) && found.is_apart() && found.is_beyond();
         found
@@ -73,7 +73,7 @@ impl GuardOfBoots {
         self.ratio.is_some_and(|ratio| self.metric.times_worse(ratio) >= 1.0 + self.margin)
     }
 
-    /// How the guard got worse, as the end of a sentence that begins with "in every boot of B". None if it did not.
+    /// How the guard got worse, as the end of a sentence that begins with "in every boot of B". None if the guard did not get worse.
     pub(super) fn harm(&self) -> Option<String> {
         let ratio = self.ratio.filter(|_| self.is_harmed)?;
         Some(format!("{} is {}", self.metric.name, as_change(ratio)))
@@ -101,8 +101,9 @@ pub(super) fn guards(state: &BootsState) -> Vec<GuardOfBoots> {
     state.design.guards.iter().map(|guard| GuardOfBoots::new(guard, state)).collect()
 }
 
-/// The median of each guard over the windows of a boot. If a guard has values in fewer than half of the windows, it is left out. Otherwise
-/// it would represent other windows than the primary metric.
+/// The median of each guard over the windows of a boot.
+/// A guard with values in fewer than half of the windows is left out.
+/// The median of such a guard would represent other windows than the primary metric does.
 pub(super) fn medians(guards: &[Guard], windows: &[&Sample]) -> BTreeMap<String, f64> {
     let of = |guard: &Guard| {
         let name = guard.metric.name.as_ref();

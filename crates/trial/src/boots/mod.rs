@@ -1,13 +1,15 @@
-//! A trial over boots compares settings that take effect after a reboot. It runs the arms A-B-B-A, one boot each, and continues by itself
-//! after each boot.
+//! A trial over boots compares settings that take effect after a reboot.
+//! The trial runs the arms A-B-B-A, one boot each, and continues by itself after each boot.
 //!
-//! `state` is everything that is known, as one checksummed line on disk. `next` is a pure function that chooses the action for the
-//! current boot. `drive` carries it out through a [`Machine`]. `transactions` changes the host, each change as a transaction of the
-//! journal, so `evenkeel revert` always restores the host. `report` has the result, `guards` the vetoes, and `engaged` whether the
-//! settings were engaged at all.
+//! `state` is everything that the trial knows, as one checksummed line on disk.
+//! `next` is a pure function that chooses the action for the current boot.
+//! `drive` carries out the action through a [`Machine`]. `transactions` changes the host.
+//! Each change is a transaction of the journal, so `evenkeel revert` always restores the host.
+//! `report` has the result, `guards` has the vetoes, and `engaged` decides whether the settings were engaged at all.
 //!
-//! A kill at any moment leaves one of two things. Either the state does not yet contain the last action, which is then safely repeated. Or
-//! the journal has an interrupted transaction, which is reverted before the next one begins.
+//! A kill at any moment leaves one of two cases.
+//! Either the state does not yet contain the last action, which can then safely be repeated.
+//! Or the journal has an interrupted transaction, which evenkeel reverts before the next one begins.
 
 mod caveat;
 mod counters;

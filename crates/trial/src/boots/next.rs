@@ -11,7 +11,7 @@ pub struct BootStatus {
     pub boot_id: String,
     /// The wall clock, in seconds since 1970 UTC.
     pub now_s: u64,
-    /// Whether the transaction of the unit is still in force in the journal. If the user reverted it, the trial ends.
+    /// Whether the transaction of the unit is still in force in the journal. The trial ends if the user reverted this transaction.
     pub is_licensed: bool,
     /// The kernel, processor and CPUs of this boot.
     pub machine: BootWords,
@@ -20,7 +20,7 @@ pub struct BootStatus {
 /// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// This boot was prepared: check that the arm's values are in force, and measure.
+    /// This boot was prepared: check that the arm's values are in force, and measure this boot.
     Measure {
         /// The arm of this boot.
         arm: ArmName,
@@ -31,7 +31,7 @@ pub enum Action {
         slot: usize,
         /// The arm of the planned boot.
         arm: ArmName,
-        /// Whether to write the arm's files again, because its last boot had other values.
+        /// Whether to write the arm's files again, because the arm's last boot had other values.
         anew: bool,
     },
     /// The next boot is prepared: the machine must reboot.
@@ -74,7 +74,7 @@ pub fn next(state: &mut BootsState, status: &BootStatus) -> Action {
     if !may_boot {
         let counted = state.measured().count();
         return give_up(format!(
-            "{boots_max} boots are the most that it may take, and {counted} of {} count",
+            "it may take at most {boots_max} boots, and {counted} of {} count",
             state.design.boots
         ));
     }
@@ -91,9 +91,9 @@ fn arrive(state: &mut BootsState, status: &BootStatus) -> Result<(), Action> {
     }
     let Some((slot, arm)) = state.next_slot() else { return Ok(()) };
     if state.seen.len() >= state.boots_max() {
-        return Err(give_up(format!("{} boots are the most that it may take", state.boots_max())));
+        return Err(give_up(format!("it may take at most {} boots", state.boots_max())));
     }
-    // A boot is measured only if it was prepared for the slot that is due. After an interrupted boot, the preparation is still valid.
+    // A boot is measured only if it was prepared for the planned slot. After an interrupted boot, the preparation is still valid.
     let is_ready = state.armed.as_ref().is_some_and(|armed| armed.slot == slot && armed.boot_id != status.boot_id);
     let outcome = if is_ready { BootOutcome::Begun } else { BootOutcome::Passed };
     let machine = status.machine.clone();
@@ -101,7 +101,7 @@ fn arrive(state: &mut BootsState, status: &BootStatus) -> Result<(), Action> {
     Ok(())
 }
 
-/// Prepares the next boot, unless that was already done.
+/// Prepares the next boot, unless the next boot is already prepared.
 fn ready(state: &BootsState, status: &BootStatus) -> Action {
     let Some((slot, arm)) = state.next_slot() else { return Action::End(BootsEnded::Whole) };
     let now = Armed { slot, boot_id: status.boot_id.clone() };

@@ -7,16 +7,16 @@ use super::error::BootsError;
 /// The maximum total wait. The watchdog of `apply --try` has the same limit.
 const LIMIT: Duration = Duration::from_secs(600);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// The maximum pause between attempts. Each pause is longer than the last, because each failed attempt adds a transaction to the journal.
+/// The maximum pause between attempts. Pauses get longer, because each failed attempt adds a transaction to the journal.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Shows the reason and waits this long. Returns false if the wait should end instead.
+/// Shows the reason and waits for this duration. Returns false if the caller should stop waiting.
 pub type Wait<'w> = dyn FnMut(&str, Duration) -> bool + 'w;
 
 /// Calls a function again while it fails because another evenkeel has locked a file.
 ///
 /// # Errors
-/// Any other error. If the time is over or the wait was ended, the error names who has the lock.
+/// Returns any other error. If the time is over or the wait was ended, the error names the process that has the lock.
 pub(super) fn patiently(
     wait: &mut Wait<'_>,
     mut attempt: impl FnMut() -> Result<(), BootsError>,
@@ -65,8 +65,8 @@ mod tests {
         }
     }
 
-    /// Runs attempts with these results. Returns the number of attempts, the time waited, and the result. `end` returns whether the wait
-    /// should end.
+    /// Runs attempts with these results. Returns the number of attempts, the time waited, and the result.
+    /// `end` returns whether the wait should end.
     fn retried(tries: &[Try], mut end: impl FnMut(Duration) -> bool) -> (usize, Duration, Result<(), BootsError>) {
         let (mut tried, mut waited) = (0, Duration::ZERO);
         let mut wait = |why: &str, pause: Duration| {
@@ -94,13 +94,13 @@ mod tests {
         // `end` ends the wait after two seconds.
         let (tried, waited, done) = retried(&[Try::Busy], |waited| waited > seconds(2));
         assert!((tried, waited) == (2, seconds(3)) && done.is_err_and(|error| error.is_held()));
-        // If the lock is never released, the wait is limited and attempts are rare. The error names who has the lock.
+        // If the lock is never released, the wait is limited and attempts are rare. The error names the process that has the lock.
         let (tried, waited, done) = retried(&[Try::Busy], never);
         assert!((10..=30).contains(&tried) && waited >= LIMIT && waited < LIMIT + PAUSE_MAX, "{tried} {waited:?}");
         assert!(done.is_err_and(|error| error.to_string().contains("process 7, journal in /x")));
     }
 
-    /// Opening the journal is also retried, because that fails while another process has locked it.
+    /// Opening the journal fails while another process has locked it, so evenkeel retries this too.
     #[test]
     fn a_journal_that_is_held_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();

@@ -26,8 +26,8 @@ pub struct ArmOfBoots {
     /// The spread between the arm's boots: the highest value minus the lowest, as a share of their median. None if it cannot be computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub between_boots_share: Option<f64>,
-    /// The spread of windows within a boot: the width of their middle half, as a share of their median. This is the largest spread of all
-    /// boots of the arm.
+    /// The spread of windows within a boot: the width of their middle half, as a share of their median.
+    /// The value is the largest spread of all boots of the arm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_boot_share: Option<f64>,
 }
@@ -58,7 +58,7 @@ pub struct BootsReport {
     /// The verdict in one word, as in a trial without reboots. None without a comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// The guard that changed the verdict from *better* to *worse*, if one did.
+    /// The guard that changed the verdict from *better* to *worse*. None if no guard did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
     /// The guards: metrics that must not get worse.
@@ -72,13 +72,13 @@ pub struct BootsReport {
     /// How the trial ended. None while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<BootsEnded>,
-    /// Whether all settings are restored. None unless the trial has ended and the journal was read, because the report is made before the
-    /// restore.
+    /// Whether all settings are restored.
+    /// None until the trial has ended and the journal was read, because the report is made before the restore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_put_back: Option<bool>,
 }
 
-/// The verdict as in a trial without reboots, and the guard that vetoed it.
+/// The verdict as in a trial without reboots, and the guard that vetoed *better*.
 fn decided(seen: Verdict, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> (Outcome, Option<String>) {
     verdict(Found {
         seen: seen.into(),
@@ -89,8 +89,8 @@ fn decided(seen: Verdict, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> (
     })
 }
 
-/// The verdict with the number of boots, because there are far fewer values than in a trial that switches at run time. It includes each
-/// guard that got worse, and if no setting was engaged, the reason.
+/// The verdict with the number of boots, because there are far fewer values than in a trial that switches at run time.
+/// The text names each guard that got worse. If no setting was engaged, the text gives the reason.
 pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> String {
     let Some(found) = comparison else { return "nothing is known yet".to_owned() };
     let (outcome, _) = decided(found.verdict, &[], mechanism);
@@ -118,7 +118,7 @@ fn claims(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Better | Verdict::Worse)
 }
 
-/// Why each knob was not engaged.
+/// For each knob, the reason why it was not engaged.
 fn whys(mechanism: &[Mechanism]) -> Vec<String> {
     let why = |knob: &Mechanism| match &knob.engaged {
         Engaged::No { why } if mechanism.len() > 1 => Some(format!("of {}, {why}", knob.knob)),
@@ -157,8 +157,8 @@ impl BootsState {
         let is_better = comparison.is_some_and(|found| found.verdict == Verdict::Better);
         caveats.extend(guards.iter().filter_map(|guard| guard.caveat(is_better, boots.len())));
         let (outcome, vetoed_by) = decided.map_or((None, None), |(outcome, guard)| (Some(outcome), guard));
-        // As in a trial without reboots, the comparison's own verdict also becomes *worse*. So programs that read only the comparison do
-        // not see an improvement.
+        // As in a trial without reboots, the comparison's own verdict also becomes *worse*.
+        // So programs that read only the comparison see no improvement.
         if let (Some(found), true) = (&mut comparison, vetoed_by.is_some()) {
             found.verdict = Verdict::Worse;
         }

@@ -14,10 +14,11 @@ use super::counters::BootCounters;
 
 /// The value of the state's field `format`.
 const FORMAT: u32 = 1;
-/// The maximum length of a state file that is read, in bytes. It is far above the length of the largest valid state.
+/// The maximum length of a state file to read, in bytes. The largest valid state is far shorter.
 pub(super) const BYTES_MAX: u64 = 4 << 20;
-/// The maximum number of extra boots, which replace boots that were interrupted or did not have the arm's values. If more are needed, the
-/// trial gives up, so that a machine does not reboot endlessly.
+/// The maximum number of extra boots.
+/// Extra boots replace boots that were interrupted or did not have the arm's values.
+/// If the trial needs more, it gives up, so that a machine does not reboot endlessly.
 pub const EXTRA_BOOTS: usize = 3;
 /// The maximum number of windows of a boot.
 pub const WINDOWS_MAX: usize = 1000;
@@ -25,11 +26,11 @@ pub const WINDOWS_MAX: usize = 1000;
 pub const BOOT_GUARDS_MAX: usize = 8;
 /// The maximum number of dropped windows that a valid state has for a boot.
 const DROPPED_MAX: usize = 10 * WINDOWS_MAX;
-/// The maximum number of measurements that are started in one boot, because the unit may be started again. After that, the boot does not
-/// count.
+/// The maximum number of measurements that the trial starts in one boot, because systemd may start the unit again.
+/// After that number of attempts, the boot does not count.
 pub(super) const TRIES_MAX: u32 = 3;
 
-/// Why a state or a design is invalid. evenkeel shows the text, and uses nothing of the state.
+/// Why a state or a design is invalid. evenkeel shows the text, and does not use the state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidBoots(String);
@@ -52,7 +53,7 @@ pub struct BootsDesign {
     pub settings: Vec<String>,
     /// The primary metric, which decides.
     pub metric: Metric,
-    /// Metrics that must not get worse. Each can veto a *better*.
+    /// Metrics that must not get worse. Each metric can veto a *better*.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<Guard>,
     /// The smallest effect that matters, as a share: 0.05 is 5 %.
@@ -67,7 +68,7 @@ pub struct BootsDesign {
     pub settle_ms: u64,
     /// The seed of the order of the arms.
     pub seed: u64,
-    /// Whether evenkeel reboots the machine by itself; otherwise it waits for the user.
+    /// Whether evenkeel reboots the machine by itself. Otherwise evenkeel waits for the user to reboot it.
     pub reboots: bool,
     /// The maximum duration of the trial in seconds.
     pub limit_s: u64,
@@ -82,7 +83,7 @@ impl BootsDesign {
     /// Checks the design.
     ///
     /// # Errors
-    /// Says what is invalid.
+    /// Describes what is invalid.
     pub fn check(&self) -> Result<(), InvalidBoots> {
         let settings = &self.settings;
         if settings.is_empty() || settings.len() > 64 || !settings.iter().all(|setting| is_line(setting, 1000)) {
@@ -229,8 +230,7 @@ pub struct BootsState {
     pub begun_boot: String,
     /// The design, decided before the first boot.
     pub design: BootsDesign,
-    /// The arguments that name the workload, in shell syntax. They are not in the unit file, because systemd expands variables in its
-    /// lines.
+    /// The arguments that name the workload, in shell syntax. They are not in the unit file, because systemd expands variables there.
     pub workload: String,
     /// The workload in words.
     pub workload_words: String,
@@ -239,8 +239,8 @@ pub struct BootsState {
     /// The preparation of the next boot, if it is prepared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub armed: Option<Armed>,
-    /// How often the trial requested a reboot. This detects a machine whose boots all have the same id, so that it does not reboot
-    /// endlessly.
+    /// How often the trial requested a reboot.
+    /// This count detects a machine whose boots all have the same id, so that the machine does not reboot endlessly.
     #[serde(default)]
     pub asked: usize,
     /// Every boot since the trial began.
@@ -316,7 +316,7 @@ impl BootsState {
         let mut slot = 0;
         for (at, boot) in self.seen.iter().enumerate() {
             if boot.slot != slot || boot.slot > order.len() || order.get(slot).is_some_and(|arm| *arm != boot.arm) {
-                return invalid(format!("boot {at} is not the one that its order asks for"));
+                return invalid(format!("boot {at} does not fit the planned order"));
             }
             if self.seen[..at].iter().any(|other| other.boot_id == boot.boot_id) {
                 return invalid(format!("boot {at} is there twice"));
@@ -344,7 +344,7 @@ impl BootsState {
     /// The text of the file: one line with a checksum, as in the journal, followed by JSON.
     ///
     /// # Errors
-    /// If a number has no JSON form, such as NaN.
+    /// Fails if a number has no JSON form, such as NaN.
     pub fn text(&self) -> Result<String, InvalidBoots> {
         let json = serde_json::to_string(self).map_err(|error| InvalidBoots::from(error.to_string()))?;
         Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
@@ -354,7 +354,7 @@ impl BootsState {
 /// Parses the text of [`BootsState::text`]. Any bytes give either a valid state or an error.
 ///
 /// # Errors
-/// Says what is invalid.
+/// Describes what is invalid.
 pub fn parse(bytes: &[u8]) -> Result<BootsState, InvalidBoots> {
     if bytes.len() as u64 > BYTES_MAX {
         return invalid(format!("it has more than {BYTES_MAX} bytes"));
@@ -362,8 +362,8 @@ pub fn parse(bytes: &[u8]) -> Result<BootsState, InvalidBoots> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not a text")?;
     let line = text.strip_suffix('\n').ok_or("it has no end")?;
     let (sum, json) = line.split_once(' ').ok_or("it has no checksum")?;
-    // Compare the checksum's exact spelling. Parsing it as a number would accept several spellings, and a flipped bit can turn one into
-    // another.
+    // Compare the checksum's exact spelling.
+    // A parser of numbers would accept several spellings, and a flipped bit can turn one spelling into another.
     if sum != format!("{:08x}", crc32fast::hash(json.as_bytes())) {
         return invalid("the checksum does not match");
     }
@@ -373,7 +373,7 @@ pub fn parse(bytes: &[u8]) -> Result<BootsState, InvalidBoots> {
 /// Parses a state without a checksum. The fields must be valid.
 ///
 /// # Errors
-/// Says what is invalid.
+/// Describes what is invalid.
 pub fn parse_json(json: &str) -> Result<BootsState, InvalidBoots> {
     #[derive(Deserialize)]
     struct Format {

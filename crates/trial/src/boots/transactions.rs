@@ -1,5 +1,6 @@
-//! The changes that a trial over boots makes to the host: its unit, and the settings of arm B. Each change is a transaction of the journal,
-//! which is found by its owner. The changes are recorded nowhere else, so a damaged state or `evenkeel revert` loses nothing.
+//! The changes that a trial over boots makes to the host: its unit, and the settings of arm B.
+//! Each change is a transaction of the journal, found by its owner.
+//! The changes are recorded only there, so a damaged state or `evenkeel revert` loses nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,7 @@ impl<'a> BootTransactions<'a> {
     /// The changes of trial `id` on the host at `root`, whose journal is in `dir`.
     ///
     /// # Errors
-    /// If the root can't be changed.
+    /// Fails if the root can't be changed.
     pub fn new(
         root: &'a Root,
         dir: &Path,
@@ -85,11 +86,11 @@ impl<'a> BootTransactions<'a> {
     /// Makes the plan that persists the settings of arm B. The host is not changed.
     ///
     /// # Errors
-    /// If a setting cannot be set on this host, or cannot persist over a boot.
+    /// Fails if a setting cannot be set on this host, or cannot persist over a boot.
     pub fn plan(root: &Root, log: &Log, settings: &[Setting], title: &str) -> Result<PlanFile, BootsError> {
         let facts = Facts::probe(root);
         let (own_arguments, before) = (log.own_arguments(), log.lasting_settings(None));
-        // The plan has no unit that verifies settings after boots, because it would be another difference between the arms.
+        // The plan has no unit that verifies settings after boots. Such a unit would be another difference between the arms.
         let context = PersistContext {
             facts: &facts,
             unit: None,
@@ -112,7 +113,7 @@ impl<'a> BootTransactions<'a> {
     /// Writes the unit that continues the trial after each boot.
     ///
     /// # Errors
-    /// If the unit can't be written. No part of it remains then.
+    /// Fails if the unit can't be written. No part of the unit remains then.
     pub fn begin(&self, program: &str, file: &Path, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         let facts = Facts::probe(self.root);
         let persist = boots_unit(&facts, program, &self.dir, file).map_err(|why| BootsError::NoUnit { why })?;
@@ -126,20 +127,20 @@ impl<'a> BootTransactions<'a> {
         })
     }
 
-    /// Whether the unit's transaction is in force. If it was reverted, the trial must not continue.
+    /// Whether the unit's transaction is in force. If the transaction was reverted, the trial must not continue.
     ///
     /// # Errors
-    /// If the journal can't be read.
+    /// Fails if the journal can't be read.
     pub fn is_licensed(&self) -> Result<bool, BootsError> {
         let log = Log::read(&self.dir)?;
         Ok(self.open_ones(&log).iter().any(|done| self.is_unit(done) && done.status == Status::InForce))
     }
 
-    /// Whether the unit was written and then reverted: the user ended the trial. False at the beginning, before the
-    /// transaction exists.
+    /// Whether the unit was written and then reverted, which means that the user ended the trial.
+    /// False at the beginning, before the transaction exists.
     ///
     /// # Errors
-    /// If the journal can't be read.
+    /// Fails if the journal can't be read.
     pub fn is_put_back(&self) -> Result<bool, BootsError> {
         let log = Log::read(&self.dir)?;
         let ended = |done: &Transaction| matches!(done.status, Status::Reverted | Status::RolledBack);
@@ -149,7 +150,7 @@ impl<'a> BootTransactions<'a> {
     /// Prepares the next boot for this arm. If another evenkeel has locked the journal or a file, it retries for a while.
     ///
     /// # Errors
-    /// If the boot can't be prepared, or if another evenkeel keeps a file locked for too long.
+    /// Fails if the boot can't be prepared, or if another evenkeel keeps a file locked for too long.
     pub fn arm(&self, arm: ArmName, anew: bool, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         self.patiently(wait, |state| self.arm_once(state, arm, anew))
     }
@@ -185,11 +186,12 @@ impl<'a> BootTransactions<'a> {
         Ok(())
     }
 
-    /// Reverts all changes of this trial. The unit is removed last, because while it exists, the next boot can revert the rest. An empty id
-    /// restores all trials over boots. If another evenkeel has locked a file, it retries for a while.
+    /// Reverts all changes of this trial. It removes the unit last, because while the unit exists, the next boot can revert the rest.
+    /// An empty id restores all trials over boots.
+    /// If another evenkeel has locked a file, it retries for a while.
     ///
     /// # Errors
-    /// Says what could not be restored, and who has the lock.
+    /// Names what could not be restored, and who has the lock.
     pub fn put_back(&self, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         self.patiently(wait, |state| {
             for done in self.open_ones(state.log()) {
@@ -207,10 +209,10 @@ impl<'a> BootTransactions<'a> {
         }
     }
 
-    /// Checks that the settings have the values of the arm: in B they are active, and in A those that need a boot are not.
+    /// Checks that the settings have the values of the arm. In B the settings are active. In A the settings that need a boot are not active.
     ///
     /// # Errors
-    /// The first setting that differs.
+    /// Returns the first setting that differs.
     pub fn reads_back(&self, arm: ArmName) -> Result<(), BootsError> {
         let facts = Facts::probe(self.root);
         let plan = PlanFile::new(self.root, &facts, &self.settings, "", None)?;

@@ -1,4 +1,4 @@
-//! `ArmTest`: tests an arm against the unchanged machine, pair by pair, until it is decided and no guard looks worse.
+//! `ArmTest`: tests an arm against the unchanged machine, pair by pair, until the arm is decided and no guard looks worse.
 
 use evenkeel_stats::{Pair, Verdict};
 
@@ -14,7 +14,7 @@ pub(crate) struct ArmTest {
     pub(crate) judge: Judge,
     /// The comparisons of the guards.
     pub(crate) guards: GuardSet,
-    /// The number of pairs when the arm was first decided. None if it was not decided yet.
+    /// The number of pairs when the arm was first decided. None if the arm is undecided.
     decided_at: Option<usize>,
 }
 
@@ -27,14 +27,14 @@ impl ArmTest {
     /// Adds a pair, with the guards' values in both of its windows.
     ///
     /// # Errors
-    /// If a value of the primary metric has no ratio, such as zero.
+    /// Fails if a value of the primary metric cannot form a ratio, such as zero.
     pub(crate) fn add(&mut self, pair: Pair, guards: [&GuardNumbers; 2]) -> Result<(), TrialError> {
         self.judge.add(pair)?;
         self.guards.add(guards);
         Ok(())
     }
 
-    /// Notes the number of pairs when the arm is first decided. With fewer than `pairs_min` pairs, it is not decided.
+    /// Records the number of pairs when the arm is first decided. An arm with fewer than `pairs_min` pairs is never decided.
     pub(crate) fn note_decision(&mut self, pairs_min: usize) {
         let pairs = self.judge.pairs();
         if self.decided_at.is_none() && pairs >= pairs_min && self.judge.verdict() != Verdict::Undecided {
@@ -52,14 +52,15 @@ impl ArmTest {
         self.was_decided() && self.judge.verdict() == Verdict::Better
     }
 
-    /// Whether the arm continues although it is better, because a guard looks worse and more pairs may show whether it is.
+    /// Whether the arm continues although it is better, because a guard looks worse and more pairs may clarify this.
     pub(crate) fn waits_for_guards(&self) -> bool {
         self.is_better()
             && self.decided_at.is_some_and(|at| self.judge.pairs() < at.saturating_mul(GUARD_PATIENCE))
             && self.guards.looks_harmed()
     }
 
-    /// The estimated ratio to the unchanged machine. It is inverted if higher values are better, so that less is better.
+    /// The estimated ratio to the unchanged machine.
+    /// If higher values are better, the ratio is inverted, so that a lower cost is always better.
     pub(crate) fn cost(&self) -> f64 {
         self.judge.look().map_or(f64::INFINITY, |seen| self.judge.cost(seen.ratio))
     }

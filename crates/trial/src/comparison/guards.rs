@@ -7,7 +7,7 @@ use crate::design::{Guard, Stop};
 use crate::error::TrialError;
 use evenkeel_workload::Sample;
 
-/// The value of each guard in one window. None if the value has no ratio to another, such as zero loss.
+/// The value of each guard in one window. None if the value cannot form a ratio, such as a loss of zero.
 pub(crate) type GuardNumbers = Vec<Option<f64>>;
 
 /// The values of the guards in a window.
@@ -24,7 +24,7 @@ impl GuardSet {
     /// The guards of one of several comparisons. The error rate of the verdict is divided among all guards of all comparisons.
     ///
     /// # Errors
-    /// If the options of their tests are invalid.
+    /// Fails if the options of the guards' tests are invalid.
     pub(crate) fn new(
         guards: &[Guard],
         confidence: f64,
@@ -44,11 +44,11 @@ impl GuardSet {
         GuardSet(guards.iter().map(judged).collect())
     }
 
-    /// Adds the guards' values in the two windows of a pair. If a guard has no value in one of them, it skips this pair.
+    /// Adds the guards' values in the two windows of a pair. A guard without a value in one of the two windows skips this pair.
     pub(crate) fn add(&mut self, [a, b]: [&GuardNumbers; 2]) {
         for ((_, judge), (a, b)) in self.0.iter_mut().zip(a.iter().zip(b)) {
             if let Some((a, b)) = a.zip(*b) {
-                // If a value has no ratio, the guard skips this pair.
+                // If a value cannot form a ratio, the guard skips this pair.
                 let _ = judge.add(Pair { a, b });
             }
         }
@@ -80,7 +80,7 @@ impl GuardSet {
     }
 }
 
-/// The confidence of each guard's test, if the error is divided among all guards of all comparisons.
+/// The confidence of each guard's test when the error is divided among all guards of all comparisons.
 fn part_of(guards: &[Guard], confidence: f64, comparisons: usize) -> f64 {
     1.0 - (1.0 - confidence) / (guards.len() * comparisons).max(1) as f64
 }

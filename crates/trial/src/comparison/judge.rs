@@ -1,5 +1,5 @@
-//! Compares one metric over the pairs of a phase, for each way in which a design can stop. The session uses it after every pair, and the
-//! report at the end. So both have the same result.
+//! Compares one metric over the pairs of a phase, for each way in which a design can stop.
+//! The session uses the judge after every pair, and the report uses it at the end. So session and report have the same result.
 
 use evenkeel_stats::{Comparison, Direction, Look, Options, Pair, Sequential, StatsError, Verdict, compare};
 
@@ -15,7 +15,7 @@ pub(crate) struct Judge {
 }
 
 enum TestKind {
-    /// All pairs, which are tested once at the end with the signed-rank interval.
+    /// All pairs. They are tested once at the end with the signed-rank interval.
     Once(Vec<Pair>),
     /// The test that can be evaluated after every pair.
     Always(Box<Sequential>),
@@ -73,11 +73,12 @@ impl PairEffect {
 }
 
 impl Judge {
-    /// The judge of the primary metric in one of several comparisons. The error of one comparison is divided among all of them. So all
-    /// intervals are valid together and at any time, whichever comparison ends early.
+    /// The judge of the primary metric in one of several comparisons.
+    /// The error of one comparison is divided among all comparisons.
+    /// So all intervals are valid together and at any time, whichever comparison ends early.
     ///
     /// # Errors
-    /// If the options are invalid.
+    /// Fails if the options are invalid.
     pub(crate) fn of_metric(design: &Design, comparisons: usize) -> Result<Judge, TrialError> {
         let confidence = match comparisons {
             0 | 1 => design.confidence,
@@ -89,7 +90,7 @@ impl Judge {
     /// The judge of a metric.
     ///
     /// # Errors
-    /// As [`Judge::of_metric`].
+    /// Fails as [`Judge::of_metric`] does.
     pub(crate) fn new(
         metric: &Metric,
         smallest_effect_ratio: f64,
@@ -113,7 +114,7 @@ impl Judge {
     /// Adds a pair.
     ///
     /// # Errors
-    /// If a value of the pair has no ratio, such as zero.
+    /// Fails if a value of the pair cannot form a ratio, such as zero.
     pub(crate) fn add(&mut self, pair: Pair) -> Result<(), TrialError> {
         let added = match &mut self.kind {
             TestKind::Once(pairs) => compare(&[pair], self.options).map(|_| pairs.push(pair)),
@@ -146,7 +147,7 @@ impl Judge {
         }
     }
 
-    /// A ratio, inverted if higher values are better, so that less is better.
+    /// A ratio, inverted if higher values are better, so that a lower result is always better.
     pub(crate) fn cost(&self, ratio: f64) -> f64 {
         match self.options.better {
             Direction::Lower => ratio,

@@ -1,5 +1,6 @@
-//! Compares two arms, however their windows were measured: the primary metric (`judge`), the guards (`guards`), and whether an arm is
-//! decided (`arm_test`). Trials of two or more arms use this, and so does the confirmation of a search.
+//! Compares two arms, however their windows were measured: the primary metric
+//! (`judge`), the guards (`guards`), and whether an arm is decided (`arm_test`).
+//! Trials of two or more arms use this module, and so does the confirmation of a search.
 
 mod arm_test;
 mod guards;

@@ -16,7 +16,7 @@ pub(crate) const IDLE_STATES: &str = "idle_states";
 pub(crate) struct IdleEntries {
     /// How often the states were entered, by exit latency in microseconds.
     entries: BTreeMap<u64, u64>,
-    /// The time in the states that poll, in microseconds.
+    /// The time in the polling states, in microseconds.
     polled_us: Option<u64>,
     /// The number of CPUs with idle statistics.
     cpus: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Idled {
     pub(crate) entries: u64,
     /// The mean exit latency of the states entered, in microseconds.
     pub(crate) exit_latency_us: Option<f64>,
-    /// The time in the states that poll, in microseconds of one CPU.
+    /// The time in the polling states, in microseconds of one CPU.
     pub(crate) polled_us: Option<f64>,
     pub(crate) cpus: usize,
     /// The number of idle states.
@@ -48,7 +48,7 @@ impl IdleEntries {
                 let (latency_us, usage) = (number(format!("{at}/latency"))?, number(format!("{at}/usage"))?);
                 let sum: &mut u64 = idle.entries.entry(latency_us).or_default();
                 *sum = sum.saturating_add(usage);
-                // A polling state has an exit latency of 0. No other state has.
+                // Only a polling state has an exit latency of 0.
                 if latency_us == 0
                     && let Some(time_us) = number(format!("{at}/time"))
                 {

@@ -1,5 +1,6 @@
-//! The kernel's counters that show whether a knob was engaged: which ones belong to each [`Counter`], and how their text is read. Only
-//! the counters of the trial's knobs are read, twice a window.
+//! The kernel's counters that show whether a knob was engaged.
+//! The file has the values that belong to each [`Counter`], and the parsers of their text.
+//! The trial reads only the counters of its knobs, twice a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,7 +155,7 @@ impl Wanted {
 /// The table in which a counter is found.
 #[derive(Clone, Copy)]
 enum Table {
-    /// In no table: the counter is among the conditions of every window, or is read back from the server.
+    /// No table: the counter is among the conditions of every window, or the server reports it.
     Conditions,
     Netstat,
     Softnet,
@@ -232,7 +233,7 @@ impl Sign {
         Sign { table, moved, stood_still }
     }
 
-    /// The names of this counter in windows that read all of `counted`.
+    /// The names of this counter's values in windows that read all of `counted`.
     pub(crate) fn names<'c>(&self, counted: impl Iterator<Item = &'c String>) -> Vec<String> {
         let fixed: Vec<&str> = match self.table {
             Table::Conditions => Vec::new(),

@@ -1,5 +1,6 @@
-//! Decides whether a knob was engaged. For example, if other programs keep the CPUs awake, no idle knob has an effect. "No effect" would
-//! then be a false answer; the true one is "not engaged".
+//! Decides whether a knob was engaged.
+//! For example, if other programs keep the CPUs awake, no idle knob has an effect.
+//! The answer "no effect" would then be false, and the true answer is "not engaged".
 
 mod observed;
 
@@ -20,13 +21,13 @@ use observed::median_of;
 const ENTRIES_A_SECOND_MIN: f64 = 100.0;
 /// Above this share of busy time the CPUs hardly ever idle, so an idle knob has nothing to act on.
 const BUSY_SHARE_MAX: f64 = 0.9;
-/// The name of the reading that says how busy the CPUs were.
+/// The name of the reading that shows how busy the CPUs were.
 const BUSY_SHARE: &str = "busy_share";
-/// An idle knob was engaged if the mean exit latency of the entered states differs between the arms by more than this share.
+/// An idle knob was engaged if the mean exit latency of the entered states differs by more than this share between the arms.
 const EXIT_LATENCY_RATIO_MIN: f64 = 0.05;
-/// If threads wait for a CPU for a smaller share of the time, a scheduler setting is not engaged.
+/// A scheduler setting is not engaged if threads wait for a CPU for a smaller share of the time.
 const WAITING_SHARE_MIN: f64 = 0.001;
-/// If frequencies, or shares of interrupts, differ by less than this, they count as equal.
+/// Frequencies, or shares of interrupts, that differ by less than this count as equal.
 const DIFFERENCE_MIN: f64 = 0.01;
 
 /// Whether a knob was engaged, with the counters that show it.
@@ -96,7 +97,7 @@ pub(crate) fn none_engaged(mechanism: &[Mechanism]) -> bool {
     !mechanism.is_empty() && mechanism.iter().all(|knob| matches!(knob.engaged, Engaged::No { .. }))
 }
 
-/// The caveats for this verdict about knobs that were not engaged, or hardly engaged.
+/// The caveats about knobs that were not engaged or hardly engaged, for this verdict.
 pub(crate) fn caveats(mechanism: &[Mechanism], verdict: Outcome) -> Vec<Caveat> {
     let caveat = |seen: &Mechanism| {
         let knob = (mechanism.len() > 1).then(|| seen.knob.clone());
@@ -104,8 +105,9 @@ pub(crate) fn caveats(mechanism: &[Mechanism], verdict: Outcome) -> Vec<Caveat> 
             Engaged::No { why } if verdict == Outcome::NotEngaged => {
                 Some(Caveat::NotEngaged { knob, why: why.clone() })
             }
-            // A counter covers only one path by which a knob acts. If it stood still, a measured difference may still be real. If there is
-            // no difference, another path may still have a small effect.
+            // A counter covers only one path by which a knob acts.
+            // If the counter did not move, a measured difference may still be real.
+            // Without a difference, another path may still have a small effect.
             Engaged::No { why } => Some(Caveat::MechanismUnseen { knob, why: why.clone() }),
             Engaged::Yes if counter_of(&seen.knob) == Some(Counter::IdleStates) => {
                 let busy = seen.readings.iter().find(|reading| reading.name == BUSY_SHARE)?;
@@ -214,7 +216,7 @@ fn waiting(windows: &[Observed<'_>]) -> Engaged {
     }
 }
 
-/// Whether the interrupts went to other CPUs in one arm than in the other.
+/// Whether the interrupts went to different CPUs in the two arms.
 fn interrupts(windows: &[Observed<'_>]) -> Engaged {
     let names = Sign::from_counter(Counter::InterruptsByCpu).names(counted(windows));
     let sums = |arm| -> Vec<f64> {
@@ -248,7 +250,7 @@ fn idleness(windows: &[Observed<'_>]) -> Engaged {
     let has_no_state = |window: &Observed<'_>| window.conditions.counters.get(IDLE_STATES) == Some(&0.0);
     let without = windows.iter().filter(|window| has_no_state(window)).count();
     if without > 0 && without < windows.len() {
-        // One arm has no idle driver. In a trial over boots, a kernel argument may remove it.
+        // One arm has no idle driver. In a trial over boots, a kernel argument may remove the driver.
         return Engaged::Yes;
     }
     if without > 0 {
@@ -259,8 +261,8 @@ fn idleness(windows: &[Observed<'_>]) -> Engaged {
     }
     let exit_us = |arm| median_of(windows, arm, |window| window.conditions.idle_exit_latency_us);
     let exits = exit_us(ArmName::A).zip(exit_us(ArmName::B));
-    // A knob of idle states is engaged if the entered states differ, even if the CPUs are busy. If they idle too rarely for that to matter,
-    // the trial's result shows it.
+    // A knob of idle states is engaged if the entered states differ, even if the CPUs are busy.
+    // The CPUs may idle too rarely for an effect. The trial's result shows that.
     if entries.is_some() && exits.is_some_and(|(a, b)| (a - b).abs() > EXIT_LATENCY_RATIO_MIN * a.max(b)) {
         return Engaged::Yes;
     }

@@ -1,4 +1,4 @@
-//! `Observed`: the conditions of an arm in a window or a boot. The counters of a knob are judged by them.
+//! `Observed`: the conditions of an arm in a window or a boot. They are the input for judging the counters of a knob.
 
 use evenkeel_stats::median;
 
@@ -14,7 +14,7 @@ pub(crate) struct Observed<'a> {
     pub(crate) conditions: &'a Conditions,
 }
 
-/// The median of a number over the windows of an arm in which it is known.
+/// The median of a number over the windows of an arm that have this number.
 pub(super) fn median_of(
     windows: &[Observed<'_>],
     arm: ArmName,

@@ -42,7 +42,7 @@ const PRICES: [Price; 6] = [
     ("own_cpu_us", "CPU time of evenkeel itself in a window", |window| window.conditions.own_cpu_us),
 ];
 
-/// The number of windows that have no value for this reason, by arm. They may be the worst windows of their arm.
+/// The number of windows without a value for this reason, by arm. They may be the worst windows of their arm.
 #[derive(Clone, Copy)]
 struct Lost {
     no_cpu: ByArm,
@@ -56,10 +56,10 @@ impl Lost {
 }
 
 impl Record {
-    /// Makes the report of the first arm other than A.
+    /// Makes the report of arm B, the first arm after A.
     ///
     /// # Errors
-    /// If the value of a window can't be compared (zero, negative or not finite).
+    /// Fails if the value of a window can't be compared (zero, negative or not finite).
     pub fn report(self, design: &Design, titles: Titles) -> Result<Report, TrialError> {
         let mut answers = self.answers(design, titles)?;
         match answers.reports.is_empty() {
@@ -71,7 +71,7 @@ impl Record {
     /// Makes the report of each arm against A, and chooses the best of several arms.
     ///
     /// # Errors
-    /// As [`Record::report`].
+    /// Fails as [`Record::report`] does.
     pub fn answers(self, design: &Design, titles: Titles) -> Result<Answers, TrialError> {
         let test = MultiArmTest::from_record(design, &self)?;
         let had = test.further().iter().map(|state| state.test.judge.pairs()).max().unwrap_or(0);
@@ -107,7 +107,7 @@ impl Record {
                 view.windows.extend(two.into_iter().map(|window| Window { arm: named(window.arm), ..window.clone() }));
             }
         }
-        // Count a dropped pair once, even if a rule rejects both of its windows.
+        // Count a dropped pair once, even if the rules reject both of its windows.
         let mut seen = BTreeSet::new();
         for dropped in &self.dropped {
             let concerns = dropped.stretch != Stretch::Trial || (is_in(dropped.arm) && dropped.pair <= last);
@@ -120,7 +120,7 @@ impl Record {
         if let Some(away) = titles.away.get(state.name as usize) {
             view.knobs.retain(|knob| away.knobs.contains(knob));
         }
-        // An arm that was decided earlier is not affected by the end of the session.
+        // The end of the session does not affect an arm that was decided earlier.
         let is_cut =
             matches!(view.ended, Ended::Whole | Ended::OutOfTime | Ended::OutOfSpares | Ended::Stopped | Ended::CutOff);
         if test.further().len() > 1 && is_cut && test.is_settled(state) {
@@ -213,7 +213,7 @@ impl Record {
 }
 
 impl Report {
-    /// If there are several arms, gives the arm its own name again instead of B.
+    /// Gives the arm its own name again instead of B, if there are several arms.
     fn name(&mut self, arm: ArmName) {
         let own = |name: &mut ArmName| {
             if *name == ArmName::B {
@@ -228,8 +228,8 @@ impl Report {
     }
 }
 
-/// Whether the session ended before it had the minimum number of pairs. Then a counter that stood still proves nothing either, because with
-/// few windows this can be chance.
+/// Whether the session ended before it had the minimum number of pairs.
+/// Then a counter that did not move proves nothing either, because with few windows this can be chance.
 fn is_too_short(ended: &Ended, design: &Design, pairs: usize) -> bool {
     !matches!(ended, Ended::Whole | Ended::Decided) && pairs < design.stop.pairs_min()
 }

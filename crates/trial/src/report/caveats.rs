@@ -14,18 +14,18 @@ use crate::outcome::Outcome;
 use crate::rules::DropReason;
 use crate::session::{Dropped, Ended, Left, LeftWhy, Stretch, Window, pairs_of};
 
-/// If more than this share of pairs was dropped, a caveat says that the machine was too unsteady.
+/// A caveat reports an unsteady machine if more than this share of pairs was dropped.
 const DROPPED_SHARE_CAVEAT: f64 = 0.2;
-/// If the median window has more than this share of stolen time, a caveat names the hypervisor.
+/// A caveat names the hypervisor if the median window has more than this share of stolen time.
 const STEAL_SHARE_CAVEAT: f64 = 0.02;
-/// The share above which the CPU time of other programs gets a caveat, and likewise the time in which some task waited for a CPU.
+/// Other programs' CPU time gets a caveat above this share, and so does the time in which some task waited for a CPU.
 const OTHERS_SHARE_CAVEAT: f64 = 0.5;
 const PRESSURE_SHARE_CAVEAT: f64 = 0.25;
-/// A server fills a CPU, or all of them, if its CPU time is below the maximum by at most this share.
+/// A server fills one CPU or all CPUs if its CPU time is below the maximum by at most this share.
 const FULL_SHARE: f64 = 0.05;
-/// If the noise of a single pair is at least this multiple of the smallest effect that matters, it gets a caveat.
+/// The noise of a single pair gets a caveat if it is at least this multiple of the smallest effect that matters.
 const NOISE_TIMES_CAVEAT: f64 = 3.0;
-/// The minimum number of pairs without any difference that gets a caveat: before that, chance can be the reason.
+/// The minimum number of pairs without any difference that gets a caveat. With fewer pairs, chance can be the reason.
 const CONSTANT_PAIRS_MIN: usize = 3;
 /// The factor from the median absolute deviation to the standard deviation of a normal distribution.
 const MAD_TO_SD: f64 = 1.4826;
@@ -40,12 +40,12 @@ pub(super) fn caveats(report: &Report, no_value: ByArm) -> Vec<Caveat> {
     if let Some(control) = report.control_stretch.as_ref().filter(|control| control.is_claimed) {
         caveats.push(Caveat::ControlClaimed { verdict: control.verdict });
     }
-    // Even a few such windows are reported. They were the worst of their arm, and no other number includes them.
+    // Even a few such windows are reported. They were the worst windows of their arm, and no other number includes them.
     let ByArm { a, b } = report.no_cpu_by_arm;
     if a + b > 0 {
         caveats.push(Caveat::NoCpu { with: b, without: a });
     }
-    // This is reported only if one arm alone has such windows. If both have, the caveat on dropped pairs covers it.
+    // The caveat appears only if one arm alone has such windows. If both arms have them, the caveat on dropped pairs covers them.
     caveats.extend(no_value.only().map(|arm| {
         let windows = if arm == ArmName::A { no_value.a } else { no_value.b };
         Caveat::NoValue { arm, windows }
@@ -133,14 +133,14 @@ fn of_effect(report: &Report, caveats: &mut Vec<Caveat>) {
     }
 }
 
-/// A rate, a latency or a size of a real server differs at least in its last digits from window to window.
+/// Finds a constant metric. A rate, a latency or a size of a real server differs from window to window, at least in its last digits.
 fn constant(report: &Report) -> Option<Caveat> {
     let value = report.windows.first()?.value;
     let is_constant = report.pairs >= CONSTANT_PAIRS_MIN && report.windows.iter().all(|window| window.value == value);
     is_constant.then(|| Caveat::Constant { metric: report.metric.name.to_string(), value })
 }
 
-/// The other trials that ran during each window. Dropped windows are included, because another trial may have disturbed them.
+/// The other trials that ran during each window. Dropped windows are included, because another trial may have disturbed them too.
 fn others(report: &Report) -> impl Iterator<Item = &[String]> {
     let control = report.control_stretch.iter().flat_map(|control| &control.windows);
     let counted = report.windows.iter().chain(control).map(|window| &window.conditions.other_trials[..]);
@@ -187,8 +187,9 @@ fn others_share(window: &Window) -> Option<f64> {
     Some((*busy_share)? - known / f64::from((*cpus)?.max(1)))
 }
 
-/// The number of ticks that a window should have for the quantile in this metric's name: twice the number at which one tick is beyond the
-/// quantile. 0 for metrics without a quantile.
+/// The number of ticks that a window should have for the quantile in this metric's name.
+/// The result is twice the number at which one tick is beyond the quantile.
+/// The result is 0 for metrics without a quantile.
 pub fn ticks_wanted(metric: &str) -> f64 {
     let beyond = [("_p999", 1000.0), ("_p99", 100.0), ("_p95", 20.0), ("_p90", 10.0)];
     beyond.iter().find(|(tail, _)| metric.ends_with(tail)).map_or(0.0, |(_, ticks)| 2.0 * ticks)

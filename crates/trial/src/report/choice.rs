@@ -1,5 +1,6 @@
-//! Chooses one of several arms. Arms that are better than the unchanged machine are compared with each other, on the blocks that have both.
-//! If several do not differ, the one with the smallest change is chosen.
+//! Chooses one of several arms.
+//! Arms that are better than the unchanged machine are compared with each other, on the blocks that have both arms.
+//! If several arms do not differ, the arm with the smallest change is chosen.
 
 use std::cmp::Ordering;
 
@@ -17,14 +18,14 @@ use crate::titles::Titles;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Choice {
-    /// One minus the probability that any of the comparisons with A is wrong. The comparisons among the other arms have the same
-    /// confidence, and so have the guards.
+    /// One minus the probability that any of the comparisons with A is wrong.
+    /// The comparisons among the other arms have the same confidence. The guards have this confidence too.
     pub confidence: f64,
     /// The arms that are better than A, sorted by their estimates, the best first.
     pub better: Vec<ArmName>,
-    /// Those of the better arms that no other arm beats.
+    /// The better arms that no other arm beats.
     pub alike: Vec<ArmName>,
-    /// The advised arm. If several arms are alike, it is the one nearest to the unchanged machine. If no arm is better, it is A.
+    /// The advised arm. Among arms that are alike, this is the arm nearest to the unchanged machine. If no arm is better, this is A.
     pub advised: ArmName,
     /// The comparisons between arms other than A.
     pub between: Vec<Between>,
@@ -60,7 +61,7 @@ impl Choice {
         let better: Vec<ArmName> = better.into_iter().map(|(name, _)| name).collect();
         let unbeaten = |arm: &&ArmName| !better.iter().any(|by| test.is_beaten(**arm, *by));
         let mut alike: Vec<ArmName> = better.iter().filter(unbeaten).copied().collect();
-        // Every arm is beaten by another one, so the comparisons contradict each other. Then no arm is the best.
+        // Every arm is beaten by another arm, so the comparisons contradict each other. Then no arm is the best.
         if alike.is_empty() {
             alike.clone_from(&better);
         }
@@ -86,8 +87,9 @@ impl Choice {
     }
 }
 
-/// Orders two arms by how little they change. The number of settings that differ from the machine's counts first, then how near the values
-/// are to the machine's, then the order of the request.
+/// Orders two arms by how little they change.
+/// First counts the number of settings that differ from the machine's.
+/// Next counts how near the values are to the machine's, and last the order of the request.
 fn nearer(one: ArmName, other: ArmName, titles: &Titles) -> Ordering {
     let away = |arm: ArmName| titles.away.get(arm as usize);
     let (Some(of_one), Some(of_other)) = (away(one), away(other)) else { return one.cmp(&other) };

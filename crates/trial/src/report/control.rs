@@ -1,5 +1,6 @@
-//! The result of the A/A phase, which compares the machine with itself just before the trial, by the same path as the trial. It shows the
-//! machine's noise, and the smallest effect that a trial of the planned length can detect.
+//! The result of the A/A phase, which compares the machine with itself just before the trial.
+//! The phase switches in the same way as the trial.
+//! The result shows the machine's noise, and the smallest effect that a trial of the planned length can detect.
 
 use evenkeel_stats::calibrate;
 use serde::{Deserialize, Serialize};
@@ -24,15 +25,15 @@ pub struct ControlReport {
     pub verdict: Outcome,
     /// Whether the phase claimed a difference, which is a false alarm.
     pub is_claimed: bool,
-    /// The share of simulated trials that claim a difference by chance. They have the noise of this phase, and test after every pair. None
-    /// if not simulated.
+    /// The share of simulated trials that claim a difference by chance.
+    /// The simulated trials have the noise of this phase, and test after every pair. None without a simulation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_share: Option<f64>,
     /// The smallest effect that a trial of `detectable_pairs` pairs could detect with this noise, as a share. None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_visible_ratio: Option<f64>,
-    /// The number of pairs that `smallest_visible_ratio` assumes: those of the trial, or of this phase if the trial had none. None if
-    /// unknown.
+    /// The number of pairs that `smallest_visible_ratio` assumes:
+    /// the pairs of the trial, or of this phase if the trial had no pairs. None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detectable_pairs: Option<usize>,
     /// The windows of the phase.
@@ -51,12 +52,12 @@ impl ControlReport {
             return Ok(None);
         }
         let mut judge = Judge::of_metric(design, 1)?;
-        // A session of an older version may contain values without a ratio. Leave out those pairs.
+        // A session of an older version may contain values that cannot form a ratio. Leave out those pairs.
         let mut pairs = pairs_of(windows, |window| Some(window.value));
         pairs.retain(|pair| judge.add(*pair).is_ok());
         let seen = judge.look();
         let verdict = seen.map_or(Outcome::Undecided, |seen| seen.verdict.into());
-        // The simulated trials use the same test as this trial. If there are several arms, this is the test of each arm.
+        // The simulated trials use the same test as this trial. If there are several arms, they use the test of one arm.
         let made_up = match judge.is_sequential() {
             true => {
                 let options = Judge::of_metric(design, comparisons)?.options();

@@ -1,5 +1,5 @@
-//! `Report`: the verdict of a session with its interval, the guards, the cost of each arm, whether the knobs were engaged, what was
-//! dropped, and the caveats.
+//! `Report`: the verdict of a session with its interval, the guards, the cost of each arm,
+//! whether the knobs were engaged, what was dropped, and the caveats.
 
 mod build;
 mod caveats;
@@ -33,7 +33,7 @@ pub struct Report {
     pub title: String,
     /// The primary metric, which decided.
     pub metric: Metric,
-    /// The two arms. The report calls the second one B, whatever its name among several arms is.
+    /// The two arms. The report calls the second arm B, whatever its name is among several arms.
     pub arms: Vec<ArmReport>,
     /// The number of counted pairs.
     pub pairs: usize,
@@ -42,7 +42,7 @@ pub struct Report {
     pub effect: Option<Effect>,
     /// The answer.
     pub verdict: Outcome,
-    /// The guard that changed the verdict from *better* to *worse*, if one did.
+    /// The guard that changed the verdict from *better* to *worse*. None if no guard did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
     /// The guards: metrics that must not get worse.
@@ -54,7 +54,7 @@ pub struct Report {
     /// Whether each knob was engaged, and the evidence.
     #[serde(default)]
     pub mechanism: Vec<Mechanism>,
-    /// The A/A phase, which was measured before the first pair. None if there was none.
+    /// The A/A phase, which was measured before the first pair. None if the trial had no A/A phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_stretch: Option<ControlReport>,
     /// The dropped pairs and the reasons, including those of the A/A phase.
@@ -62,10 +62,11 @@ pub struct Report {
     /// The number of dropped pairs, by the arm whose window a rule rejected.
     #[serde(default)]
     pub dropped_by_arm: ByArm,
-    /// The number of windows in which the server got no CPU, by arm. This includes windows whose pair was dropped because of the other arm.
+    /// The number of windows in which the server got no CPU, by arm.
+    /// The number includes windows whose pair was dropped because of the other arm.
     #[serde(default, skip_serializing_if = "ByArm::is_none")]
     pub no_cpu_by_arm: ByArm,
-    /// Why this arm had no further windows, in a session of several arms. None if it stayed to the end.
+    /// Why this arm had no further windows, in a session of several arms. None if the arm stayed to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
     /// The caveats, the most serious first.
@@ -76,7 +77,7 @@ pub struct Report {
     pub seed: u64,
     /// The design of the trial.
     pub design: Design,
-    /// The settle time after a switch, and how it was found.
+    /// The settle time after a switch, and how the trial found it.
     pub settle: SettleSeen,
     /// How the session ended.
     pub ended: Ended,
@@ -127,7 +128,7 @@ pub struct GuardReport {
     /// The ratio of B to A. None if no pair has values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// The verdict on this metric. If it is *worse*, B is rejected.
+    /// The verdict on this metric. B is rejected if the verdict is *worse*.
     pub verdict: Outcome,
 }
 
@@ -159,7 +160,7 @@ impl ByArm {
         *self == ByArm::default()
     }
 
-    /// The only arm with such windows, if it has more than one. A single window may be chance.
+    /// The only arm with such windows, if that arm has more than one such window. A single window may be chance.
     fn only(self) -> Option<ArmName> {
         match (self.a, self.b) {
             (2.., 0) => Some(ArmName::A),

@@ -1,5 +1,6 @@
-//! The verdict of a report, of windows or of boots. It is the verdict of the comparison, unless something overrules it. The first row
-//! that fits decides:
+//! The verdict of a report on windows or on boots.
+//! The verdict is that of the comparison, unless something overrules it.
+//! The first row that fits decides:
 //!
 //! | the comparison says | and | the verdict is |
 //! |---|---|---|
@@ -10,8 +11,9 @@
 //! | same | the counters of all settings show that none could act | not engaged |
 //! | anything | | the verdict of the comparison |
 //!
-//! A vetoed *better* counts as *worse* in the rows below it. *Not engaged* needs both: a counter that stood still says nothing about an
-//! effect by another path, so the interval must also exclude an effect that matters, which is what *same* means.
+//! A vetoed *better* counts as *worse* in the rows below. *Not engaged* needs two conditions.
+//! A counter that did not move does not exclude an effect by another path.
+//! So the interval must also exclude an effect that matters, which is the meaning of *same*.
 
 use crate::arm::ArmName;
 use crate::outcome::Outcome;
@@ -23,7 +25,7 @@ pub(crate) struct Found<'a> {
     pub(crate) seen: Outcome,
     /// Whether the trial ended too early for any verdict.
     pub(crate) is_too_short: bool,
-    /// The guard that got worse, if one did.
+    /// The guard that got worse. None if no guard did.
     pub(crate) harmed_guard: Option<&'a str>,
     /// The arm with windows without a value, if only one arm has them.
     pub(crate) arm_without_numbers: Option<ArmName>,
@@ -31,7 +33,7 @@ pub(crate) struct Found<'a> {
     pub(crate) none_acted: bool,
 }
 
-/// The verdict, and the guard that vetoed a *better*, if one did.
+/// The verdict, and the guard that vetoed a *better*. None if no guard did.
 pub(crate) fn verdict(found: Found<'_>) -> (Outcome, Option<String>) {
     if found.is_too_short {
         return (Outcome::Undecided, None);

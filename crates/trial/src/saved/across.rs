@@ -1,10 +1,12 @@
-//! Compares reports of several machines: the result of a setting on each machine, and whether the results agree. An effect on one machine
-//! is only a guess on the next, so a disagreement is a result, not noise. Nothing is averaged over machines.
+//! Compares reports of several machines: the result of a setting on each machine, and whether the results agree.
+//! An effect on one machine does not predict the effect on the next.
+//! So a disagreement is a result, not noise, and nothing is averaged over machines.
 //!
-//! If the intervals of two machines do not overlap, the effect differs between them. Each interval may miss the truth, and with more
-//! machines one of them is likelier to. So each interval is computed again with its share of the error (Bonferroni): of equal machines, at
-//! most `1 - confidence` of the comparisons report a difference. If all intervals overlap, their intersection contains the common effect,
-//! if there is one, with the same confidence.
+//! If the intervals of two machines do not overlap, the effect differs between the machines.
+//! Each interval may miss the truth, and with more machines it is more likely that one interval does.
+//! So each interval is computed again with its share of the error (Bonferroni).
+//! Of equal machines, at most `1 - confidence` of the comparisons then report a difference.
+//! If all intervals overlap and the machines have a common effect, the intersection contains that effect with the same confidence.
 
 use evenkeel_stats::Pair;
 use serde::{Serialize, Serializer};
@@ -14,8 +16,9 @@ use crate::comparison::Judge;
 use crate::outcome::Outcome;
 use crate::report::Report;
 
-/// If a trial has more pairs than this, its reported interval is used as it is. With so many pairs, the smaller error hardly changes it.
-/// And a file of unknown origin must not keep the machine busy.
+/// If a trial has more pairs than this, the comparison uses the reported interval.
+/// With more pairs than this, the smaller error hardly changes the interval.
+/// This limit also keeps a file of unknown origin from using too much CPU time.
 const ANEW_MAX: usize = 2_000;
 
 /// One report among several.
@@ -88,12 +91,12 @@ pub struct Asked {
     pub control: bool,
     /// The metric's name.
     pub metric: String,
-    /// The metric in plain words.
+    /// The metric's title for people.
     pub title: String,
     /// The largest of the machines' smallest effects that matter. None if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smallest_effect_ratio: Option<f64>,
-    /// One cell for each machine that measured this.
+    /// One cell for each machine that measured this question.
     pub cells: Vec<Cell>,
     /// Whether the machines agree.
     pub agreement: Agreement,
@@ -101,7 +104,7 @@ pub struct Asked {
     pub caveats: Vec<AcrossCaveat>,
 }
 
-/// Why machines can't be compared directly. In JSON, it is the sentence.
+/// Why machines can't be compared directly. The JSON form is the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum AcrossCaveat {
@@ -133,7 +136,7 @@ pub struct Cell {
     /// The two ends of the interval. None unless both are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
-    /// The guard that changed the verdict from *better* to *worse*, if one did.
+    /// The guard that changed the verdict from *better* to *worse*. None if no guard did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
     /// The number of counted pairs.
@@ -151,25 +154,25 @@ pub struct Cell {
 pub enum Agreement {
     /// Fewer than two machines have an interval.
     TooFew,
-    /// All intervals overlap. Their common range is this.
+    /// All intervals overlap. `low` and `high` are the ends of their common range.
     Agree {
         /// The lower end of the common range, as a ratio.
         low: f64,
         /// The upper end of the common range, as a ratio.
         high: f64,
-        /// The confidence that the common effect, if there is one, is within this range.
+        /// The confidence that this range contains the common effect, if the machines have a common effect.
         confidence: f64,
     },
     /// The effect differs between machines.
     Differ {
         /// The pairs of machines whose intervals do not overlap, by index. The machine with the lower effect comes first.
         apart: Vec<(usize, usize)>,
-        /// One minus the probability that equal machines are reported to differ.
+        /// One minus the probability that a comparison of equal machines reports a difference.
         confidence: f64,
     },
 }
 
-/// Compares reports. Each has a name for its machine.
+/// Compares reports. Each report comes with the name of its machine.
 pub fn across(reports: &[(String, RunReport)]) -> Across {
     let machines = reports.iter().map(|(name, saved)| Machine::from_report(name, saved)).collect();
     let mut groups: Vec<Vec<(usize, &TrialEntry)>> = Vec::new();
@@ -219,7 +222,8 @@ fn cell(machine: usize, trial: &TrialEntry) -> Cell {
     }
 }
 
-/// If a setting was never engaged on a machine, the machine's result shows nothing about the setting. So it neither agrees nor differs.
+/// If a setting was never engaged on a machine, the machine's result shows nothing about the setting.
+/// So such a machine neither agrees nor differs.
 fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
     let heard: Vec<(usize, &TrialEntry)> =
         group.iter().filter(|(_, trial)| trial.report.verdict != Outcome::NotEngaged).copied().collect();
@@ -250,8 +254,8 @@ fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
     }
 }
 
-/// The interval of a trial with its share of the error, and the error of that interval. It is computed from the trial's windows if
-/// possible, else taken from the report with the report's own error.
+/// The interval of a trial with its share of the error, and the error of that interval.
+/// The interval is computed from the trial's windows if possible. Otherwise it is taken from the report with the report's own error.
 fn interval(trial: &TrialEntry, among: usize) -> Option<((f64, f64), f64)> {
     let effect = trial.report.effect?;
     let share = (1.0 - effect.confidence) / among.max(1) as f64;
@@ -262,7 +266,7 @@ fn interval(trial: &TrialEntry, among: usize) -> Option<((f64, f64), f64)> {
     }
 }
 
-/// Computes the interval from the trial's pairs again, with the test that the trial used: one look at the end, or a look after every pair.
+/// Computes the interval from the trial's pairs again. It uses the test that the trial used: one test at the end, or a test after every pair.
 fn anew(trial: &TrialEntry, confidence: f64) -> Option<(f64, f64)> {
     let Report { metric, design, pairs, .. } = &trial.report;
     let all = trial.report.pairs_of_windows();

@@ -1,5 +1,6 @@
-//! `RunReport`: everything that one run reports. It is written to `report.json`, and read from there for the page and to compare machines.
-//! It reads every format written so far (`upgrade`). A file may come from anywhere, so nothing in it is trusted (`validate`).
+//! `RunReport`: everything that one run reports. evenkeel writes it to `report.json`,
+//! and reads that file to make the page and to compare machines. It reads every format written so far (`upgrade`).
+//! A file may come from anywhere, so nothing in the file is trusted (`validate`).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,9 +20,9 @@ mod validate;
 pub use across::{Across, AcrossCaveat, Agreement, Asked, Cell, Machine, across};
 pub use numbers::{by_arm, numbers};
 
-/// The newest format, which is written. All formats from 1 on are read.
+/// The newest format, which evenkeel writes. evenkeel reads all formats from 1 on.
 pub const FORMAT_MAX: u64 = 2;
-/// The maximum length of a file that is read, in bytes. A trial of the maximum number of pairs, with all its windows, takes about a tenth.
+/// The maximum length of a file to read, in bytes. A trial of the maximum number of pairs, with all its windows, takes about a tenth.
 pub const BYTES_MAX: usize = 64 << 20;
 
 /// Why a file is not a report.
@@ -30,7 +31,7 @@ pub enum SavedError {
     /// The file is longer than [`BYTES_MAX`].
     #[error("it is longer than {} MiB", BYTES_MAX >> 20)]
     TooLong,
-    /// The file is not JSON, or has another structure. The text says where.
+    /// The file is not JSON, or has another structure. The text names the place.
     #[error("{0}")]
     Shape(String),
     /// A later version wrote the file.
@@ -49,8 +50,9 @@ pub enum SavedError {
     },
 }
 
-/// Everything that one run reports. `F` is the type of the machine's facts, and `A` the type of a finding of `audit`. If the file does not
-/// have a value, it is None or empty.
+/// Everything that one run reports.
+/// `F` is the type of the machine's facts, and `A` is the type of a finding of `audit`.
+/// A value that the file does not have is None or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunReport<F = Value, A = AdviceLine> {
@@ -74,19 +76,19 @@ pub struct RunReport<F = Value, A = AdviceLine> {
     #[serde(default = "Vec::new")]
     #[cfg_attr(feature = "schema", schemars(!default))]
     pub advice: Vec<A>,
-    /// The trials in the order in which they ran. If a session had several arms, there is one trial for each arm against A.
+    /// The trials in the order in which they ran. A session of several arms gives one trial for each arm against A.
     #[serde(default)]
     pub trials: Vec<TrialEntry>,
-    /// The choice among several arms. None unless the session had several; the trials are then its arms.
+    /// The choice among several arms. None unless the session had several arms. The trials are then the arms of that session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ChoiceEntry>,
-    /// Settings that were not tried, with the reasons.
+    /// Settings that the run did not try, with the reasons.
     #[serde(default)]
     pub not_tried: Vec<NotTried>,
     /// The files of settings, with their contents before and after.
     #[serde(default)]
     pub settings: Vec<SettingText>,
-    /// Whether all files of settings have the same contents as before. None if this was not checked.
+    /// Whether all files of settings have the same contents as before. None if the run did not check this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_as_before: Option<bool>,
 }
@@ -167,7 +169,7 @@ pub struct SettingText {
 }
 
 impl RunReport {
-    /// A fact as text, by its path in JSON such as `/kernel/release`. `None` if it is unknown.
+    /// A fact as text, by its path in JSON such as `/kernel/release`. `None` if the fact is unknown.
     pub fn fact(&self, path: &str) -> Option<String> {
         match self.facts.pointer(path)? {
             Value::String(text) => Some(text.clone()),

@@ -1,4 +1,4 @@
-//! The other metrics of a window by name, so that pages show all of them without code for each.
+//! The other metrics of a window by name, so that pages show all metrics without code for each.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::arm::ArmName;
 use crate::report::Report;
 use crate::session::Window;
 
-/// The maximum number of different names of numbers that are read from a report's windows.
+/// The maximum number of different names of numbers to read from a report's windows.
 const NAMES_MAX: usize = 256;
 
-/// The numbers in the JSON object of a value. A number in an inner object has the name `outer.inner`.
+/// The numbers in the JSON form of a value. A number in an inner object has the name `outer.inner`.
 pub fn numbers(of: &impl Serialize) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     let Ok(Value::Object(object)) = serde_json::to_value(of) else { return found };
@@ -33,7 +33,8 @@ pub fn numbers(of: &impl Serialize) -> BTreeMap<String, f64> {
     found
 }
 
-/// For each number that `of` finds in a window, the medians of A and of the other arm. A median is None if the arm never has the number.
+/// For each number that `of` finds in a window, the medians of A and of the other arm.
+/// A median is None if no window of the arm has the number.
 pub fn by_arm(report: &Report, of: impl Fn(&Window) -> BTreeMap<String, f64>) -> BTreeMap<String, [Option<f64>; 2]> {
     let mut seen: BTreeMap<String, [Vec<f64>; 2]> = BTreeMap::new();
     for window in &report.windows {

@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::{BYTES_MAX, FORMAT_MAX, RunReport, SavedError, upgrade};
 
 impl RunReport {
-    /// Reads a report of any format so far, as `--report` or `prove --json` wrote it.
+    /// Reads a report in any format so far, as `--report` or `prove --json` wrote it.
     ///
     /// # Errors
-    /// If the text is longer than [`BYTES_MAX`], is not a report, has a later format, or has values that no run can have.
+    /// Fails if the text is longer than [`BYTES_MAX`], is not a report, has a later format, or has values that no run can have.
     pub fn parse(text: &str) -> Result<RunReport, SavedError> {
         #[derive(Deserialize)]
         struct Head {
@@ -39,10 +39,10 @@ impl RunReport {
 }
 
 impl RunReport<Facts, Advice> {
-    /// The report as it would be read back from a file, with the facts and the advice as pages show them.
+    /// The report in the form in which a reader of its file gets it, with the facts and the advice as pages show them.
     ///
     /// # Errors
-    /// If the report has values that no run can have.
+    /// Fails if the report has values that no run can have.
     pub fn as_read(&self) -> Result<RunReport, SavedError> {
         let shape = |error: serde_json::Error| SavedError::Shape(json_words::plain(&error));
         let report = RunReport {

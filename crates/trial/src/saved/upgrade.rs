@@ -39,7 +39,7 @@ pub(super) fn read(mut file: Value) -> Result<RunReport, SavedError> {
     Ok(report)
 }
 
-/// JSON cannot represent infinite numbers, so they are written as null. Removing nulls makes these fields None.
+/// JSON cannot represent infinite numbers, so the file has null for them. Without the nulls, these fields become None.
 fn without_nulls(value: &mut Value) {
     match value {
         Value::Array(list) => {
@@ -95,7 +95,7 @@ fn unless_known<T: for<'de> Deserialize<'de>>(object: &mut Object, field: &str, 
     }
 }
 
-/// Keeps the sentences of the file, even if this version would word the same figures differently.
+/// Keeps the sentences of the file, even if this version would write other sentences for the same figures.
 fn caveats(entry: &mut Object) {
     let other = |what: &Value| json!({ "kind": "other", "what": what.as_str().unwrap_or_default() });
     let written = entry.get("caveats").and_then(Value::as_array).cloned().unwrap_or_default();

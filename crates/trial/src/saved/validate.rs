@@ -1,4 +1,4 @@
-//! Refuses values that no run can have. A report may come from anywhere, and code that shows or compares it relies on these checks.
+//! Refuses values that no run can have. A report may come from anywhere, and code that shows or compares reports relies on these checks.
 
 use super::{RunReport, SavedError};
 use crate::arm::ARMS_MAX;
@@ -24,7 +24,7 @@ impl RunReport {
     /// Checks that a run can have all values of this report.
     ///
     /// # Errors
-    /// The first field whose value no run can have.
+    /// Returns the first field whose value no run can have.
     pub fn validate(&self) -> Result<(), SavedError> {
         self.wrong().map_or(Ok(()), |(at, why)| Err(SavedError::Impossible { at, why }))
     }
@@ -87,7 +87,7 @@ fn choice(choice: &Choice) -> Option<Wrong> {
 
 fn too_long(lists: &[(&str, usize, usize)]) -> Option<Wrong> {
     let (name, count, most) = lists.iter().find(|(_, count, most)| count > most)?;
-    Some(((*name).to_owned(), format!("{count} are more than the {most} that there can be")))
+    Some(((*name).to_owned(), format!("{count} entries, but at most {most} are possible")))
 }
 
 fn metric(metric: &Metric) -> Option<Wrong> {

@@ -19,13 +19,13 @@ pub(super) fn ratios(before: &[Sample], after: &[Sample]) -> BTreeMap<String, f6
     names.into_iter().filter_map(ratio).filter(|(_, ratio)| ratio.is_finite()).collect()
 }
 
-/// The numbers whose change is significant over pairs of windows. A median of a few hits per second may change by half through chance
-/// alone, and must not be shown as a cost.
+/// The numbers whose change is significant over pairs of windows.
+/// A median of a few hits per second may change by half through chance alone, and must not appear as a cost.
 pub(super) fn shown(before: &[Sample], after: &[Sample]) -> BTreeSet<String> {
     let options = Options { confidence: CONFIDENCE, smallest_effect_ratio: 0.0, better: Direction::Lower };
     let is_shown = |name: &String| {
         let pair = |(a, b): (&Sample, &Sample)| Some(Pair { a: *a.get(name)?, b: *b.get(name)? });
-        // A window without a hit has no ratio, so it is left out.
+        // A window without a hit cannot form a ratio, so it is left out.
         let has_ratio = |pair: &Pair| VALUE_RANGE.contains(&pair.a) && VALUE_RANGE.contains(&pair.b);
         let pairs: Vec<Pair> = before.iter().zip(after).filter_map(pair).filter(has_ratio).collect();
         compare(&pairs, options).is_ok_and(|found| found.low > 1.0 || found.high < 1.0)
@@ -37,7 +37,7 @@ pub(super) fn shown(before: &[Sample], after: &[Sample]) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    /// A number's name, its values before and after, the ratio of their medians, and whether it is shown.
+    /// A number's name, its values before and after, the ratio of their medians, and whether the answer shows the number.
     type Row = (&'static str, &'static [f64], &'static [f64], Option<f64>, bool);
 
     const STEADY: [f64; 7] = [10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1];

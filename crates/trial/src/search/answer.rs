@@ -1,4 +1,4 @@
-//! `Answer`: the result of a search, for every knob and for the remaining set, with its certainty.
+//! `Answer`: the result of a search, for every knob and for the set, with the certainty of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,7 @@ use crate::comparison::{GuardSet, PairEffect};
 use crate::design::Guard;
 use crate::engaged::Mechanism;
 
-/// The number of standard errors on either side of an estimate that make an interval of about 95 %, for the minimum degrees of freedom of a
-/// screening.
+/// An interval of about 95 % has this many standard errors on either side of an estimate, for the minimum degrees of freedom of a screening.
 const ERRORS_95: f64 = 2.2;
 /// The factor from the median absolute deviation to the standard deviation, for normal noise.
 const MAD_TO_SD: f64 = 1.4826;
@@ -31,24 +30,24 @@ pub struct Answer {
     pub verdict: Verdict,
     /// How the search ended.
     pub ended: Ended,
-    /// The smallest set that helps. Empty unless the verdict is *better*. If the search ended before the confirmation, it is the set that
-    /// would be confirmed next.
+    /// The smallest set that helps. Empty unless the verdict is *better*.
+    /// If the search ended before the confirmation, this is the set that would be confirmed next.
     pub set: Vec<Chosen>,
-    /// The effect of the set against the unchanged machine, from separate pairs of windows. None if it was not measured.
+    /// The effect of the set against the unchanged machine, from separate pairs of windows. None if the search did not measure the effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Measure>,
-    /// All candidates together against the unchanged machine. None unless this was compared first.
+    /// All candidates together against the unchanged machine. None unless the search began with this comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<Whole>,
-    /// The guard that vetoed the set, if any.
+    /// The guard that vetoed the set. None if no guard did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub veto: Option<String>,
     /// The guards, in the pairs of the confirmation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<GuardAnswer>,
-    /// For every other measured number, the ratio of its medians with and without the set. It shows costs of the set.
+    /// For every other measured number, the ratio of its medians with and without the set. The ratios show costs of the set.
     pub along: BTreeMap<String, f64>,
-    /// The numbers in `along` whose change is significant. Each is tested separately.
+    /// The numbers in `along` whose change is significant. Each number has a test of its own.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub along_shown: BTreeSet<String>,
     /// Every knob, in the order of the candidates.
@@ -63,7 +62,7 @@ pub struct Answer {
     /// The standard deviation between windows of the unchanged machine, as a share. None if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_ratio: Option<f64>,
-    /// The undecided knobs, and the budget that would decide them. None if all are decided, or if more time would not help.
+    /// The undecided knobs, and the budget that would decide them. None if all knobs are decided, or if more time would not help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_time: Option<MoreTime>,
     /// The caveats.
@@ -71,7 +70,7 @@ pub struct Answer {
     pub caveats: Vec<SearchCaveat>,
 }
 
-/// The comparison of all candidates together with the unchanged machine. A search among a guide's settings begins with it.
+/// The comparison of all candidates together with the unchanged machine. A search among a guide's settings begins with this comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Whole {
@@ -139,7 +138,7 @@ pub enum Ended {
     Whole,
     /// The budget was used up.
     OutOfBudget,
-    /// The user stopped it.
+    /// The user stopped the search.
     Stopped,
     /// An error ended the search.
     Failed {
@@ -154,9 +153,9 @@ pub enum Ended {
 pub struct Chosen {
     /// The candidate's settings, as `KNOB=VALUE`.
     pub settings: Vec<String>,
-    /// Whether the search showed that the set is worse without this knob. If it is the only knob, the confirmation of the set shows this.
+    /// Whether the search showed that the set is worse without this knob. For a set of one knob, the confirmation shows this.
     pub is_shown: bool,
-    /// The set with the knob against the set without it. None if not compared.
+    /// The set with the knob against the set without it. None if the search did not compare them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without: Option<Measure>,
 }
@@ -169,7 +168,7 @@ pub struct GuardAnswer {
     pub metric: String,
     /// The set is rejected if the metric gets worse by at least this share.
     pub harm_ratio: f64,
-    /// The ratio of the metric with the set to that without.
+    /// The ratio of the metric with the set to the metric without it.
     pub ratio: f64,
     /// The lower end of the ratio's interval. None if the pairs do not bound it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,17 +191,17 @@ pub struct KnobAnswer {
     /// The outcome.
     #[serde(flatten, deserialize_with = "knob_outcome::read")]
     pub outcome: KnobOutcome,
-    /// The candidate's effect, estimated together with those of all other candidates. None if it was not screened.
+    /// The candidate's effect, estimated together with the effects of all other candidates. None if the candidate was not screened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub screening: Option<Measure>,
-    /// The set with the knob against the set without it. None if not compared.
+    /// The set with the knob against the set without it. None if the search did not compare them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without: Option<Measure>,
     /// Whether the search showed that the set is worse without this knob.
     pub is_shown: bool,
     /// The number of steps from the requested value to the value that the search chose.
     pub steps: usize,
-    /// The other values that were tried. Each was compared with the value before.
+    /// The other values that were tried. Each value was compared with the previous value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ladder: Vec<TriedValue>,
     /// The knob's counter in the windows with the knob and without it. None if the knob has no counter.
@@ -216,7 +215,7 @@ pub struct KnobAnswer {
 pub struct TriedValue {
     /// The value.
     pub value: String,
-    /// The set with this value against the set with the value before.
+    /// The set with this value against the set with the previous value.
     pub effect: Measure,
     /// Whether the search took this value.
     pub is_taken: bool,
@@ -246,15 +245,15 @@ pub struct Measure {
     /// The upper end of the ratio's interval. None if the windows do not bound it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// The number of pairs of windows from which it is estimated.
+    /// The number of pairs of windows in the estimate.
     pub pairs: usize,
-    /// The e-value against "no effect", from a test that may stop after any pair. None unless it was tested this way.
+    /// The e-value against "no effect", from a test that may stop after any pair. None without such a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e_value: Option<f64>,
-    /// The p-value of "no effect", without a correction for the number of knobs. None unless it was tested this way.
+    /// The p-value of "no effect", without a correction for the number of knobs. None without such a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_value: Option<f64>,
-    /// The change of the metric's logarithm, with the sign such that below 0 is better.
+    /// The change of the metric's logarithm. The sign is such that a value below 0 is better.
     #[serde(skip)]
     pub(super) cost: f64,
     /// The standard error of the effect.
@@ -263,8 +262,8 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Whether the whole interval is below the smallest effect that matters. Only then is it shown that the knob has no effect that
-    /// matters.
+    /// Whether the whole interval is below the smallest effect that matters.
+    /// Only such an interval shows that the knob has no effect that matters.
     pub fn is_within(&self, smallest_effect_ratio: f64) -> bool {
         let most = 1.0 + smallest_effect_ratio;
         self.low.is_some_and(|low| low >= 1.0 / most) && self.high.is_some_and(|high| high <= most)
@@ -353,7 +352,7 @@ impl Answer {
         self.take_outcomes(runner);
     }
 
-    /// Stores the outcome of each knob that was taken out.
+    /// Stores the outcome of each knob that left the search.
     pub(super) fn take_outcomes(&mut self, runner: &SearchRunner<'_>) {
         for (at, knob) in self.knobs.iter_mut().enumerate() {
             if let Some(outcome) = runner.outcome(at) {

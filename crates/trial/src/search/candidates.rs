@@ -1,4 +1,5 @@
-//! The knobs that a search can try on one machine: recommended ones, those with another promising value, or those that the user named.
+//! The knobs that a search can try on one machine: recommended knobs,
+//! knobs with another promising value, or knobs that the user named.
 //! Every other knob is left out with its reason.
 
 use std::collections::BTreeMap;
@@ -26,10 +27,10 @@ pub enum Wanted {
     All,
     /// All knobs, including those of network devices, which may interrupt the user's own connection.
     AllAndNetwork,
-    /// These knobs. If a knob has no value, the recommended or a promising value is used.
+    /// These knobs. A knob without a value gets the recommended value or a promising value.
     Named(Vec<(&'static Knob, Option<Setting>)>),
-    /// The settings of a guide, one group for each knob. Only these values are tried, because the guide is judged and no better value is
-    /// sought.
+    /// The settings of a guide, one group for each knob.
+    /// The search tries only these values, because it judges the guide and seeks no better value.
     Guide {
         /// The groups of settings, one for each knob.
         groups: Vec<Vec<Setting>>,
@@ -105,7 +106,7 @@ impl Offer {
         self.left_out.push(LeftOut { knob: knob.to_owned(), why });
     }
 
-    /// Checks a setting of the workload itself. Only the workload knows the current value, at which the ladder begins.
+    /// Checks a setting of the workload itself. Only the workload knows the current value, which is the first value of the ladder.
     fn try_setting(&mut self, at: usize, step: &Step, workload: &mut dyn Workload) -> Result<(), LeftOutReason> {
         let mut set = |value: Option<&str>| match setting_name(&step.knob) {
             None => workload.set_process(&step.knob, value),
@@ -125,7 +126,7 @@ impl Offer {
 
     /// Removes candidates that this workload can't switch because they need a process property, new sockets, or a restart.
     pub fn keep_what_reaches(&mut self, workload: &mut dyn Workload) {
-        // Ask the workload only once for each, because a restart takes long.
+        // Ask the workload only once for each kind, because a restart takes long.
         let (mut reopens, mut restarts) = (None::<Result<(), LeftOutReason>>, None::<Result<(), LeftOutReason>>);
         let mut at = 0;
         while at < self.plans.len() {
@@ -153,7 +154,7 @@ impl Offer {
     }
 }
 
-/// Converts an error of the workload to the reason why it can't switch a knob.
+/// Converts a workload's error to the reason why the workload can't switch a knob.
 fn words<T>(result: Result<T, WorkloadError>) -> Result<T, LeftOutReason> {
     result.map_err(|error| match error {
         WorkloadError::Program { why, .. } | WorkloadError::Switch { why, .. } => {
@@ -163,7 +164,7 @@ fn words<T>(result: Result<T, WorkloadError>) -> Result<T, LeftOutReason> {
     })
 }
 
-/// Replaces settings at every place by one setting without a place, if that is equivalent.
+/// Replaces settings at every place by an equivalent setting without a place, if all places have the same value.
 fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
     let Some(first) = settings.first() else { return Vec::new() };
     let whole = Setting { place: None, ..first.clone() };
@@ -172,7 +173,7 @@ fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
     if is_same { vec![whole] } else { settings.to_vec() }
 }
 
-/// The reason why a knob cannot have an effect here. None unless the advice says so for each place, and the user did not name the knob.
+/// The reason why a knob cannot have an effect here. None if the user named the knob, or if the advice does not say so for each place.
 fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<LeftOutReason> {
     let mut found = advice.iter().filter(|found| found.knob == knob.id);
     let first = found.clone().next().filter(|_| !wanted.is_named())?;
@@ -180,8 +181,9 @@ fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<LeftOutRe
     found.all(is_out).then(|| LeftOutReason::Advice(first.reason.clone()))
 }
 
-/// Knobs whose current value is right by all known facts, but for which another value may help some servers. Those with the largest known
-/// effects come first, and among equals those that are easiest to try.
+/// Knobs whose current value is right by all known facts, although another value may help some servers.
+/// Knobs with the largest known effects come first.
+/// Among equal knobs, those that are easiest to try come first.
 fn worth_a_trial() -> Vec<&'static Knob> {
     let mut found: Vec<&Knob> =
         knobs::ALL.iter().copied().filter(|knob| !knob.extras.worth_a_trial.is_empty()).collect();
@@ -189,7 +191,7 @@ fn worth_a_trial() -> Vec<&'static Knob> {
     found
 }
 
-/// The first value that is worth a trial and differs from the value in effect.
+/// The first value that is worth a trial and differs from the current value.
 fn first_value(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Setting>, LeftOutReason> {
     let setting = |value: &&str| Setting { knob, place: None, value: (*value).to_owned() };
     let is_so = |setting: &Setting| {
@@ -203,13 +205,13 @@ fn first_value(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Se
 /// Checks whether a trial can switch this setting of a guide here.
 ///
 /// # Errors
-/// The reason why not, as `tune` prints it for settings that it leaves out.
+/// Returns the reason why no trial can switch the setting, as `tune` prints it for settings that it leaves out.
 pub fn switchable(root: &Root, facts: &Facts, setting: &Setting, network_devices: bool) -> Result<(), LeftOutReason> {
     let wanted = Wanted::Guide { groups: Vec::new(), network_devices };
     possible(root, facts, &wanted, setting.knob, vec![setting.clone()]).map(|_| ())
 }
 
-/// The candidate of these settings, or why they can't be tried here.
+/// The candidate of these settings, or the reason why they can't be tried here.
 fn possible(
     root: &Root,
     facts: &Facts,
@@ -233,8 +235,8 @@ fn possible(
         if let Some(why) = planned.unseen.as_ref().or(planned.blocked.as_ref()) {
             return Err(LeftOutReason::Unreadable(why.clone()));
         }
-        // If the user named the knob, the user knows that another program sets it. Otherwise it is left out, because the other program may
-        // reset it during the search.
+        // If the user named the knob, the user knows that another program sets the knob.
+        // Otherwise the search leaves out the knob, because the other program may reset it during the search.
         if let (Some(owner), false) = (&planned.owned, wanted.is_named()) {
             return Err(LeftOutReason::Owned(owner.clone()));
         }
@@ -245,7 +247,7 @@ fn possible(
     let current = file.steps.first().and_then(|planned| planned.seen.as_deref());
     let sought = settings.first().filter(|_| !matches!(wanted, Wanted::Guide { .. }));
     let ways = sought.map_or_else(Vec::new, |setting| {
-        // A further value may exceed the machine's limits even if the requested one does not.
+        // A further value may exceed the machine's limits even if the requested value does not.
         let fits =
             |value: &String| Plan::from_settings(facts, &[Setting { value: value.clone(), ..setting.clone() }]).is_ok();
         let ways = rungs(knob, current, &setting.value).into_iter();
@@ -263,8 +265,9 @@ fn is_of_a_network_device(knob: &Knob) -> bool {
     )
 }
 
-/// Further values to try after the requested one. For numbers: halves and doubles within the knob's range, on the same side of the current
-/// value as the requested one. For words: each other word.
+/// Further values to try after the requested value.
+/// For numbers: halves and doubles within the knob's range, on the same side of the current value as the requested value.
+/// For words: each other word.
 pub fn rungs(knob: &'static Knob, current: Option<&str>, wanted: &str) -> Vec<Vec<String>> {
     match knob.values {
         Values::Number { min, max, .. } if max > 1 => numbers(min..=max, current, wanted),
@@ -328,7 +331,7 @@ end
         assert_eq!(offer.candidates.len(), offer.plans.len());
         let why = |knob: &str| offer.left_out.iter().find(|left| left.knob == knob).map(|left| &left.why);
         assert!(why("net.core.busy_read").is_some(), "{:?}", offer.left_out);
-        // The file exists even if the idle driver that would read it is not loaded. Then the setting has no effect.
+        // The file exists even without the idle driver that would read it. Then the setting has no effect.
         let without = HOST.replace("current_driver = haltpoll", "current_driver = none");
         let root = Root::captured(Capture::parse(&without).unwrap());
         let facts = Facts::probe(&root);

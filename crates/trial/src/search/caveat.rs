@@ -11,10 +11,10 @@ use crate::caveat::Caveat;
 use crate::concurrent_trials;
 use crate::rules::DropReason;
 
-/// If a larger share of windows is dropped, the answer has a caveat.
+/// The answer has a caveat if a larger share of windows is dropped.
 const DROPPED_SHARE_CAVEAT: f64 = 0.2;
 
-/// A caveat: a reason to doubt an answer, or a limit of it.
+/// A caveat: a reason to question an answer, or a limit of the answer.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "String")]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
@@ -26,7 +26,7 @@ pub enum SearchCaveat {
     Died { times: usize, why: String },
     /// Windows were dropped, with the reasons.
     Dropped { dropped: usize, of: usize, reasons: BTreeMap<&'static str, usize>, changed: Option<String> },
-    /// A counter stood still, but the knob made a difference.
+    /// A counter did not move, but the knob made a difference.
     NotEngaged { knob: String, why: String },
     /// The text of a caveat from a goal file.
     Stored(String),
@@ -69,7 +69,7 @@ impl fmt::Display for SearchCaveat {
     }
 }
 
-/// In JSON, a caveat is its sentence.
+/// The JSON form of a caveat is its sentence.
 impl Serialize for SearchCaveat {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -82,7 +82,7 @@ pub(super) fn of_windows(entries: &[Entry]) -> Vec<SearchCaveat> {
     concurrent.into_iter().map(SearchCaveat::OfTrial).chain(deaths(entries)).chain(drops(entries)).collect()
 }
 
-/// The caveat that the server ended during the search, with its last output.
+/// The caveat about a server that ended during the search, with the server's last output.
 fn deaths(entries: &[Entry]) -> Option<SearchCaveat> {
     let whys = entries.iter().filter_map(|entry| match &entry.seen {
         WindowResult::Died { why } => Some(why),
@@ -92,7 +92,7 @@ fn deaths(entries: &[Entry]) -> Option<SearchCaveat> {
     Some(SearchCaveat::Died { times: whys.len(), why: (*whys.last()?).clone() })
 }
 
-/// The caveat on dropped windows, by reason. None if there were few and the reasons are temporary.
+/// The caveat on dropped windows, by reason. None if few windows were dropped and the reasons are temporary.
 fn drops(entries: &[Entry]) -> Option<SearchCaveat> {
     let reasons = entries.iter().filter_map(|entry| match &entry.seen {
         WindowResult::Dropped { reason, .. } => reason.as_ref(),

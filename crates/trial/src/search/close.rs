@@ -40,8 +40,9 @@ impl Answer {
         self.more_time = more_time(self, runner);
     }
 
-    /// Handles a knob that moved the metric in the screening although its counter stood still. If the difference was confirmed, it counts,
-    /// with a caveat. Otherwise, the knob may still have an effect that was not detected.
+    /// Handles a knob that moved the metric in the screening although its counter did not move.
+    /// If the difference was confirmed, the knob counts, with a caveat.
+    /// Otherwise, the knob may still have an effect that the search did not detect.
     fn add_idle_caveats(&mut self, smallest_effect_ratio: f64) {
         for knob in &mut self.knobs {
             let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.engaged else { continue };
@@ -51,7 +52,7 @@ impl Answer {
                 KnobOutcome::InTheSet | KnobOutcome::Hurts => {
                     self.caveats.push(SearchCaveat::NotEngaged { knob: knob.name().to_owned(), why: why.clone() });
                 }
-                // "No effect" is claimed only if the interval excludes every effect that matters.
+                // Claim "no effect" only if the interval excludes every effect that matters.
                 KnobOutcome::LeftOut { .. } | KnobOutcome::NoEffect if self.veto.is_none() => {
                     let seen = knob.without.as_ref().or(knob.screening.as_ref());
                     match seen.is_some_and(|seen| seen.is_within(smallest_effect_ratio)) {

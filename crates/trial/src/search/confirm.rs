@@ -14,13 +14,13 @@ use crate::arm::Arm;
 use crate::comparison::{ArmTest, GuardNumbers};
 use crate::error::TrialError;
 
-/// The maximum number of pairs. On any usable machine, a difference that matters is visible before that.
+/// The maximum number of pairs. On any usable machine, fewer pairs show a difference that matters.
 const PAIRS_MAX: usize = 2000;
 
-/// The share of the budget for comparing all candidates together. The rest is for finding which of them matter.
+/// The share of the budget for comparing all candidates together. The rest is for finding the candidates that matter.
 const WHOLE_SHARE: f64 = 0.2;
 
-/// Compares all candidates together with the unchanged machine. Returns whether to find out which of them matter.
+/// Compares all candidates together with the unchanged machine. Returns whether to continue with finding the candidates that matter.
 pub(super) fn whole(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<bool, Halt> {
     if !runner.design.whole_first {
         return Ok(true);
@@ -52,7 +52,7 @@ fn members_in(runner: &SearchRunner<'_>) -> Vec<usize> {
     (0..runner.design.candidates.len()).filter(|knob| runner.is_in(*knob)).collect()
 }
 
-/// A comparison of a set with the unchanged machine, and its result so far.
+/// A comparison of a set with the unchanged machine, and the result so far.
 struct Compared {
     test: ArmTest,
     ended: Result<(), Halt>,
@@ -89,7 +89,8 @@ fn compare(
             }
         }
         if let Some(seen) = test.judge.look() {
-            runner.known = format!("the set is at {:.3} of what was after {} pairs", seen.ratio, seen.pairs);
+            runner.known =
+                format!("with the set, the metric is {:.3} times its old value ({} pairs)", seen.ratio, seen.pairs);
         }
         if test.judge.verdict() != Judged::Undecided && !test.waits_for_guards() {
             break;

@@ -19,7 +19,7 @@ use crate::switch::Reach;
 pub const CANDIDATES_MAX: usize = 100;
 /// The maximum number of windows of one search. With windows of one second, they take about a day.
 const WINDOWS_MAX: usize = 100_000;
-/// The minimum number of windows. With fewer, not even one knob can be screened and confirmed.
+/// The minimum number of windows. Fewer windows do not suffice to screen and confirm even one knob.
 pub(super) const WINDOWS_MIN: usize = 80;
 
 /// A candidate: one knob with its value, at one place or at several places with the same value.
@@ -28,8 +28,8 @@ pub(super) const WINDOWS_MIN: usize = 80;
 pub struct Candidate {
     /// The settings of the candidate as `KNOB=VALUE` or `KNOB@PLACE=VALUE`, all of the same knob.
     pub settings: Vec<String>,
-    /// Further values to try if the requested one helps, in the kernel's spelling. Each list is tried step by step as long as the metric
-    /// improves.
+    /// Further values to try if the requested value helps, in the kernel's spelling.
+    /// The search tries each list step by step as long as the metric improves.
     pub ways: Vec<Vec<String>>,
 }
 
@@ -81,26 +81,27 @@ pub struct SearchDesign {
     /// The guards: metrics that the set must not make worse. They are tested in the screening and in the confirmation.
     #[serde(default)]
     pub guards: Vec<Guard>,
-    /// An arm is never run again if a metric is more than this many times worse than on the unchanged machine: the primary metric in one
-    /// window, or a guard in two windows in a row.
+    /// An arm is never run again if a metric is more than this many times worse than on the unchanged machine.
+    /// For the primary metric one such window suffices, for a guard two such windows in a row.
     pub guard_ratio: f64,
     /// The limits of the search.
     pub budget: Budget,
-    /// The path of the workload's packets, which decides which counters show whether a knob was engaged.
+    /// The path of the workload's packets. It decides which counters show whether a knob was engaged.
     #[serde(default)]
     pub network: NetworkPath,
     /// The length of a window in milliseconds.
     pub window_ms: u64,
-    /// The settle time after a switch in milliseconds. If `settles` is not empty, this is the longest of them.
+    /// The settle time after a switch in milliseconds. If `settles` is not empty, this is the longest settle time in that list.
     pub settle_ms: u64,
-    /// The settle time of each kind of switch, and how it was found. Empty if the user gave the settle time.
+    /// The settle time of each kind of switch, and how the search found it. Empty if the user gave the settle time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settles: Vec<ClassSettle>,
-    /// The indices of candidates whose switch needs new sockets or a restart. If the budget is too small for all, these are left out first.
+    /// The indices of candidates whose switch needs new sockets or a restart.
+    /// If the budget is too small for all candidates, these are left out first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<usize>,
-    /// Whether to compare all candidates together with the unchanged machine first, as for a guide. If there is no difference that matters,
-    /// no candidate is screened.
+    /// Whether to compare all candidates together with the unchanged machine first, as for a guide.
+    /// If there is no difference that matters, the search screens no candidate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole_first: bool,
     /// The seed of all random orders.
@@ -131,7 +132,7 @@ impl SearchDesign {
     /// Checks the design.
     ///
     /// # Errors
-    /// If the design can never give a result.
+    /// Fails if the design can never give a result.
     pub fn check(&self) -> Result<(), TrialError> {
         let bad = |why: String| Err(TrialError::Design(why));
         if self.candidates.is_empty() || self.candidates.len() > CANDIDATES_MAX {
@@ -177,7 +178,7 @@ impl SearchDesign {
         }
     }
 
-    /// The number of windows that the budget allows, if they take as long as planned.
+    /// The number of windows that the budget allows if windows take as long as planned.
     pub fn windows(&self) -> usize {
         let each_ms = (self.window_ms + self.settle_ms).max(1);
         let by_time = self.budget.time_ms.map_or(usize::MAX, |ms| usize::try_from(ms / each_ms).unwrap_or(usize::MAX));
@@ -199,8 +200,8 @@ impl SearchDesign {
         Duration::from_millis(self.settle_ms)
     }
 
-    /// The time to wait after a switch of these kinds: the longest settle time found for any of them. If one kind was not measured
-    /// separately, the longest of all kinds.
+    /// The time to wait after a switch of these kinds: the longest settle time that was found for any of them.
+    /// If a kind was not measured separately, this is the longest settle time of all kinds.
     pub fn settle_after(&self, ways: &BTreeSet<Reach>) -> Duration {
         let of =
             |way: &Reach| self.settles.iter().find(|found| found.class == Some(*way)).map(|found| found.settle.time());
@@ -208,7 +209,7 @@ impl SearchDesign {
         found.and_then(|found| found.into_iter().max()).unwrap_or_else(|| self.settle())
     }
 
-    /// The logarithm of a window's value, negated if higher values are better, so that less is better.
+    /// The logarithm of a window's value, negated if higher values are better, so that a lower cost is always better.
     pub(super) fn cost(&self, value: f64) -> f64 {
         match self.metric.better {
             Direction::Lower => value.ln(),
@@ -232,7 +233,7 @@ impl SearchDesign {
     /// A sequential test for one of `of` knobs: it may be evaluated after every pair.
     ///
     /// # Errors
-    /// If the options of the test are invalid.
+    /// Fails if the options of the test are invalid.
     pub(super) fn judge(&self, of: usize) -> Result<Judge, TrialError> {
         let stop = Stop::Sequential { pairs_min: 1, pairs_max: usize::MAX, budget: None };
         Judge::new(&self.metric, self.smallest_effect_ratio, self.options(of).confidence, stop)

@@ -1,5 +1,5 @@
-//! Decides which knobs were engaged during a search, by the counters in every window and the rules of a trial of two arms. If a knob was
-//! never engaged and moved nothing, its effect is unknown: it is neither useless nor part of the set.
+//! Decides which knobs were engaged during a search, by the counters in every window and the rules of a trial of two arms.
+//! If a knob was never engaged and moved nothing, its effect is unknown. Such a knob is not called useless, and is not part of the set.
 
 use evenkeel_host::Counter;
 
@@ -11,11 +11,11 @@ use crate::arm::{ArmName, Level};
 use crate::counters::counter_of;
 use crate::engaged::{Engaged, Mechanism, Observed, mechanism};
 
-/// The minimum number of windows with a knob, and without it. With fewer, the counter cannot show that the knob was not engaged.
+/// The minimum number of windows with a knob, and without the knob. Fewer windows cannot show that the knob was not engaged.
 const WINDOWS_MIN: usize = 3;
 
-/// Takes out knobs that were never engaged and have no effect that matters, by the table in `report/verdict.rs`. A counter covers only one
-/// path of an effect, so the interval must also exclude an effect that matters.
+/// Takes out knobs that were never engaged and have no effect that matters, by the table in `report/verdict.rs`.
+/// A counter covers only one path of an effect, so the interval must also exclude an effect that matters.
 pub(super) fn take_out_idle(
     runner: &mut SearchRunner<'_>,
     knobs: usize,
@@ -31,11 +31,11 @@ pub(super) fn take_out_idle(
     }
 }
 
-/// Whether the windows so far show that a knob was engaged. `None` if it has no counter, or if there are too few windows.
+/// Whether the windows so far show that a knob was engaged. `None` if the knob has no counter, or if there are too few windows.
 pub(super) fn knob_mechanism(runner: &SearchRunner<'_>, knob: usize) -> Option<Mechanism> {
     let name = name_of(runner, knob)?;
     let counter = counter_of(name)?;
-    // If two knobs act on the same mechanism, the counter may be the same with and without each of them. But it still moves.
+    // If two knobs act on the same mechanism, the counter may be the same with and without each of the two. But the counter still moves.
     let likes: Vec<usize> = (0..runner.design.candidates.len())
         .filter(|other| *other != knob && name_of(runner, *other).and_then(counter_of) == Some(counter))
         .collect();
@@ -51,8 +51,8 @@ pub(super) fn knob_mechanism(runner: &SearchRunner<'_>, knob: usize) -> Option<M
     Some(mechanism(&windows, runner.design.network, name, false))
 }
 
-/// Whether this counter shows that a knob was engaged by a difference between windows with and without the knob. For other counters, any
-/// movement is enough.
+/// Whether this counter shows an engaged knob only by a difference between windows with and without the knob.
+/// For other counters, any movement is enough.
 fn compares(counter: Counter) -> bool {
     matches!(
         counter,

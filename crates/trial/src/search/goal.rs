@@ -1,5 +1,5 @@
-//! `GoalFile`: the set that a search found, as a plan for `evenkeel apply` that includes the evidence. So it can be checked again later,
-//! on another machine or another kernel.
+//! `GoalFile`: the set that a search found, as a plan for `evenkeel apply` that includes the evidence.
+//! With the goal file, the set can be checked again later, on another machine or another kernel.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -111,7 +111,7 @@ pub struct HostWords {
     pub instance_type: Option<String>,
 }
 
-/// Why a text is not a goal file. The message continues a sentence that begins with "failed to", except that of `Setting`.
+/// Why a text is not a goal file. Each message but that of `Setting` continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoalError {
     /// The file is not a plan.
@@ -146,7 +146,7 @@ impl GoalFile {
     /// Reads a goal file's text.
     ///
     /// # Errors
-    /// If the text is not a goal file, or has an unknown format.
+    /// Fails if the text is not a goal file, or has an unknown format.
     pub fn parse(text: &str) -> Result<GoalFile, GoalError> {
         if text.len() > MAX_PLAN_BYTES {
             return Err(GoalError::Text(format!("it has more than {MAX_PLAN_BYTES} bytes")));
@@ -182,12 +182,12 @@ impl GoalFile {
     /// The settings of the plan, checked as if a user had entered them.
     ///
     /// # Errors
-    /// The first invalid setting.
+    /// Returns the first invalid setting.
     pub fn settings(&self) -> Result<Vec<Setting>, GoalError> {
         Ok(self.plan.settings()?)
     }
 
-    /// The differences between `now` and the machine on which the set was found. A fact that both lack is no difference.
+    /// The differences between `now` and the machine on which the set was found. A fact that is missing in both is no difference.
     pub fn differences(&self, now: &HostWords) -> Vec<String> {
         let was = &self.evidence.host;
         let word = |name: &str, was: &Option<String>, now: &Option<String>| {
@@ -261,7 +261,7 @@ impl WorkloadSpec {
     /// The options to start the workload again. The caller adds the options that the file does not contain.
     ///
     /// # Errors
-    /// If the placement is invalid.
+    /// Fails if the placement is invalid.
     pub fn options(&self, programs: &Path, seed: u64) -> Result<Options, GoalError> {
         let placement = match self.placement.as_str() {
             "apart" => Placement::Apart,

@@ -1,5 +1,6 @@
-//! The guards of a search. If an arm with many knobs was stopped, they find the knob that caused it. They also find knobs, and sets, that
-//! make a guard's metric worse.
+//! The guards of a search.
+//! If an arm with many knobs was stopped, the guards find the knob that caused this.
+//! The guards also find knobs, and sets, that make a guard's metric worse.
 
 use evenkeel_stats::designs::{Run, Term, fit};
 
@@ -8,10 +9,10 @@ use super::rows::{ERRORS, Rows};
 use super::runner::{Halt, SearchRunner, WindowOutcome};
 use crate::arm::{Arm, Level};
 
-/// Halves the suspected knobs until one is left, and takes that one out of the search. If the machine or several knobs together were the
-/// cause, no knob is taken out, and only the arm stays forbidden.
+/// Halves the suspected knobs until one knob is left, and takes that knob out of the search.
+/// If the machine or several knobs together were the cause, no knob is taken out. Then only the arm stays forbidden.
 pub(super) fn find_culprit(runner: &mut SearchRunner<'_>, arm: &Arm) -> Result<(), Halt> {
-    // Each further end of the server costs a restart. The first two were no accident, so one end is enough now.
+    // Each further end of the server costs a restart. The first two ends were no accident, so one end is enough from now on.
     runner.believes_one_death = true;
     let found = halve(runner, arm);
     runner.believes_one_death = false;
@@ -43,7 +44,7 @@ fn halve(runner: &mut SearchRunner<'_>, arm: &Arm) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Whether the arm is stopped too if only these of its knobs are switched.
+/// Whether the arm is also stopped when it switches only these of its knobs.
 fn hurts(runner: &mut SearchRunner<'_>, arm: &Arm, knobs: &[usize]) -> Result<bool, Halt> {
     let mut fewer = runner.design.baseline();
     for knob in knobs {
@@ -52,8 +53,9 @@ fn hurts(runner: &mut SearchRunner<'_>, arm: &Arm, knobs: &[usize]) -> Result<bo
     Ok(runner.window(&fewer)? == WindowOutcome::Hurt)
 }
 
-/// Takes out the knobs that make a guard worse by at least its limit, estimated together with all others from all windows of the screening.
-/// Otherwise such a knob could enter the set, and the guard would reject the whole set.
+/// Takes out the knobs that make a guard worse by at least its limit.
+/// All knobs are estimated together from all windows of the screening.
+/// Otherwise a harmful knob could enter the set, and the guard would reject the whole set.
 pub(super) fn take_out_harmful(runner: &mut SearchRunner<'_>, seen: &Rows, knobs: usize) {
     let terms: Vec<Term> = (0..knobs).map(Term::Main).collect();
     let design = runner.design;
@@ -76,7 +78,10 @@ pub(super) fn take_out_harmful(runner: &mut SearchRunner<'_>, seen: &Rows, knobs
             let Some(found) = fit.get(Term::Main(knob)) else { continue };
             if found.effect >= harm && found.effect >= ERRORS * found.error {
                 let times = guard.metric.times_worse(found.effect.exp());
-                let why = format!("{} is {times:.2} times what it was, among all others", guard.metric.name);
+                let why = format!(
+                    "{} is worse by a factor of {times:.2}, estimated together with all other knobs",
+                    guard.metric.name
+                );
                 runner.take_out(knob, KnobOutcome::Vetoed { why });
             }
         }

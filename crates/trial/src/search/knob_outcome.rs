@@ -47,7 +47,7 @@ pub enum KnobOutcome {
     Unclear,
 }
 
-/// Reads an outcome from the fields of a knob's answer. In files of the first versions, the field is named `fate`.
+/// Reads an outcome from the fields of a knob's answer. In files of the first versions, this field is named `fate`.
 pub(super) fn read<'de, D: Deserializer<'de>>(fields: D) -> Result<KnobOutcome, D::Error> {
     let mut fields = Map::deserialize(fields)?;
     if let Some(outcome) = fields.remove("fate") {

@@ -12,14 +12,14 @@ use crate::comparison::{GuardNumbers, GuardSet};
 
 /// The share of the budget that may be used when this stage ends.
 const SHARE: f64 = 0.6;
-/// The number of blocks after which a value that does not look better is given up.
+/// After this many blocks, the search gives up a value that does not look better.
 const BLOCKS_FIRST: usize = 4;
-/// The number of blocks after which a value is judged.
+/// The number of blocks after which the search judges a value.
 const BLOCKS: usize = 10;
 /// The maximum number of steps of one knob.
 const STEPS_MAX: usize = 4;
 
-/// A value of a knob that is being tried.
+/// A value of a knob that the search tries.
 struct Rung {
     knob: usize,
     way: usize,
@@ -32,7 +32,7 @@ struct Rung {
 /// The value of the primary metric, and the guards' values.
 type Window = (f64, GuardNumbers);
 
-/// Tries all ladders of the set at once: the steps of all knobs share the windows of the current set.
+/// Tries all ladders of the set at once. The steps of all knobs share the windows of the current set.
 pub(super) fn climb(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
     runner.stage = Stage::Ladder;
     // The lists of values that may still be continued, each as knob and list.
@@ -68,8 +68,8 @@ fn rung(runner: &SearchRunner<'_>, set: &Set, knob: usize, way: usize, step: usi
     })
 }
 
-/// Measures blocks. Each block has one window of the set and one of every value. Returns the values that were given up because they do not
-/// look better.
+/// Measures blocks. Each block has one window of the set and one window of every value.
+/// Returns the values that were given up because they do not look better.
 fn measure(runner: &mut SearchRunner<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<Vec<Rung>, Halt> {
     let mut given_up = Vec::new();
     for block in 0..BLOCKS {
@@ -115,7 +115,7 @@ fn note(runner: &SearchRunner<'_>, answer: &mut Answer, rung: &Rung) {
     answer.knobs[rung.knob].ladder.push(TriedValue { value: value.clone(), effect, is_taken: false });
 }
 
-/// Sets each knob to its best value, if that is better than the current one. Returns the lists of values that may be continued.
+/// Sets each knob to its best value, if that value is better than the current one. Returns the lists of values that may be continued.
 fn best_of_each(
     runner: &SearchRunner<'_>,
     answer: &mut Answer,

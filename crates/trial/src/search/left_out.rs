@@ -12,7 +12,7 @@ pub struct LeftOut {
     pub why: LeftOutReason,
 }
 
-/// Why a knob is not tried. In JSON, it is the sentence.
+/// Why a knob is not tried. The JSON form is the sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum LeftOutReason {
@@ -28,7 +28,7 @@ pub enum LeftOutReason {
     /// The value is already in effect.
     #[error("it has this value already")]
     AlreadyInForce,
-    /// No value is known that is worth a trial: neither from the advice nor from the list of such values.
+    /// No value that is worth a trial is known, neither from the advice nor from the list of such values.
     #[error("evenkeel advises no value for it here: name one")]
     NoValue,
     /// The change could interrupt the user's network connection.
@@ -72,7 +72,7 @@ impl Serialize for LeftOutReason {
     }
 }
 
-/// Why a knob that moved the metric is not in the set. In JSON, it is the sentence.
+/// Why a knob that moved the metric is not in the set. The JSON form is the sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[serde(from = "String")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(into = "String"))]
@@ -83,7 +83,7 @@ pub enum NotNeeded {
         /// The number of knobs that continue.
         others: usize,
     },
-    /// No combination with this knob is better than the best one without it.
+    /// No combination with this knob is better than the best combination without it.
     #[error("adds nothing to the others")]
     AddsNothing,
     /// The set is not worse without this knob.

@@ -1,4 +1,4 @@
-//! `Live`: what a real search measures: the host, a server under load, and the watch on the machine.
+//! `Live`: the system that a real search measures: the host, a server under load, and the watch on the machine.
 
 use evenkeel_host::Plan;
 use evenkeel_workload::{Clock, Workload, WorkloadError};
@@ -41,7 +41,7 @@ impl Subject for Live<'_, '_> {
             Err(TrialError::Switch { knob, wanted, why }) => {
                 let is_it = |plan: &Plan| plan.steps.iter().any(|step| step.knob == knob);
                 match self.plans.iter().position(is_it) {
-                    // The original value of a setting is refused too, so the search cannot continue.
+                    // The server also refuses the original value of a setting, so the search cannot continue.
                     Some(setting) if !arm.is_as_it_was() => {
                         Ok(WindowResult::Refused { setting, why: format!("{wanted}: {why}") })
                     }
@@ -55,7 +55,7 @@ impl Subject for Live<'_, '_> {
                     Ok(()) => Ok(WindowResult::Died { why: format!("{program}: {why}") }),
                     // Report why the first server ended, because that helps more than the error of the next start.
                     Err(error) => {
-                        let why = format!("{why}; and it could not be started anew: {error}");
+                        let why = format!("{why}; a restart failed: {error}");
                         Err(WorkloadError::Program { program, why }.into())
                     }
                 }
@@ -74,7 +74,7 @@ impl Subject for Live<'_, '_> {
 }
 
 impl Live<'_, '_> {
-    /// Starts a new server. It starts with unchanged settings, whatever ended the last one.
+    /// Starts a new server with unchanged settings, whatever ended the last server.
     fn start_anew(&mut self) -> Result<(), TrialError> {
         self.workload = (self.revive)()?;
         self.switch.to(&Arm::as_it_was(self.plans.len()), &mut *self.workload)

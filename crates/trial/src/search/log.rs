@@ -1,4 +1,4 @@
-//! `Log`: the windows of a search on disk, with a line of JSON for each. If a search is killed, it continues from its log.
+//! `Log`: the windows of a search on disk, with a line of JSON for each window. A killed search continues from its log.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::log_file::{IfThere, LogFile, LogFileError, lines};
 
 /// The value of `format` in the file.
 const FORMAT: u64 = 1;
-/// The maximum length of a log that is read, in bytes. It is enough for hundreds of thousands of windows.
+/// The maximum length of a log to read, in bytes. This is enough for hundreds of thousands of windows.
 const LOG_BYTES_MAX: u64 = 512 << 20;
 /// The log's name in errors.
 const LOG: &str = "search's log";
@@ -70,7 +70,7 @@ impl Log {
     /// Creates a log on disk that only this user can read. Replaces an existing file.
     ///
     /// # Errors
-    /// If the file can't be written.
+    /// Fails if the file can't be written.
     pub fn create(path: &Path, header: &Header) -> Result<Log, LogFileError> {
         let failed = |error: &std::io::Error| LogFileError::io(WRITE, path, error);
         let file = LogFile::create(path, IfThere::Replace).map_err(|error| failed(&error))?;
@@ -82,7 +82,7 @@ impl Log {
     /// Opens the log of an earlier run, to continue it. An incomplete last line is removed.
     ///
     /// # Errors
-    /// If the file can't be read, or is invalid.
+    /// Fails if the file can't be read, or is invalid.
     pub fn open(path: &Path) -> Result<(Header, Log), LogFileError> {
         let failed = |error: std::io::Error| LogFileError::io(READ, path, &error);
         // Open the file first. A file that can't be continued, such as a pipe, must not be read either.
@@ -99,11 +99,11 @@ impl Log {
         &self.entries
     }
 
-    /// Adds the next window, and returns it in the form in which it would be read back. Numbers may lose their last bit in the file, and a
-    /// continued search must decide as the first one did.
+    /// Adds the next window, and returns it in the form in which a reader of the file would get it.
+    /// Numbers may lose their last bit in the file, and a continued search must decide like the first run.
     ///
     /// # Errors
-    /// If the file can't be written.
+    /// Fails if the file can't be written.
     pub fn add(&mut self, mut entry: Entry) -> Result<Entry, LogFileError> {
         if let Some(file) = &mut self.file {
             let added = file.add(&entry).and_then(|line| Ok(serde_json::from_str(&line)?));

@@ -9,12 +9,13 @@
 //! | [`Stage::Trim`] | which of them can be left out? | the set against the set without each, until it is decided |
 //! | [`Stage::Confirm`] | do the remaining knobs help at all? | separate pairs against the unchanged machine |
 //!
-//! The first three stages choose and prove nothing: the best of many candidates is partly so by chance. Only the last two decide. They use
-//! separate windows, and a test that is valid after every pair. A search that can't confirm its set reports that nothing helped.
+//! The first three stages choose and prove nothing, because the best of many candidates is best partly by chance.
+//! Only the last two stages decide. They use separate windows, and a test that is valid after every pair.
+//! A search that can't confirm its set reports that nothing helped.
 //!
-//! A search is an ordinary function that requests one window after another from a [`Subject`], and decides only by these windows. So its
-//! state is the list of its windows. [`Log`] stores them on disk line by line. After a kill, [`search`] replays them and continues from the
-//! same place.
+//! A search is an ordinary function that requests one window after another from a [`Subject`], and decides only by these windows.
+//! So the list of its windows is its whole state. [`Log`] stores the windows on disk line by line.
+//! After a kill, [`search`] replays the windows and continues from the same place.
 
 mod along;
 mod answer;
@@ -64,11 +65,12 @@ use crate::arm::Arm;
 use crate::error::TrialError;
 use runner::{Halt, SearchRunner};
 
-/// Runs a search. Windows that are already in the log are not measured again, so a killed search continues where it was. If the search ends
-/// early, the answer has the results so far.
+/// Runs a search.
+/// Windows that are already in the log are not measured again, so a killed search continues from its last window.
+/// If the search ends early, the answer has the results so far.
 ///
 /// # Errors
-/// Only if the design is invalid.
+/// Fails only if the design is invalid.
 pub fn search<'a>(design: &'a SearchDesign, tools: Tools<'a>) -> Result<Answer, TrialError> {
     design.check()?;
     let mut runner = SearchRunner::new(design, tools);
@@ -78,7 +80,7 @@ pub fn search<'a>(design: &'a SearchDesign, tools: Tools<'a>) -> Result<Answer, 
     Ok(answer)
 }
 
-/// Whether the search of this log has ended, with a result or a permanent failure, so that no further window is needed.
+/// Whether the search of this log has ended, with a result or a permanent failure. Then no further window is needed.
 pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
     struct Nobody {
         was_asked: bool,
@@ -92,7 +94,7 @@ pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
     let (mut nobody, windows) = (Nobody { was_asked: false }, log.entries().len());
     let tools = Tools { subject: &mut nobody, log, stop: &|| false, on_progress: &mut |_| {} };
     let is_complete = search(design, tools).is_ok_and(|answer| match answer.ended {
-        // The search failed before it had replayed all windows of the log. Then the log may still be useful.
+        // The search failed before it had replayed all windows of the log, so the log may still be useful.
         SearchEnded::Failed { .. } => answer.windows.values().sum::<usize>() == windows,
         _ => true,
     });

@@ -1,13 +1,13 @@
-//! Estimates the budget that would decide the undecided knobs. The error of an estimate decreases with the square root of the number of
-//! windows.
+//! Estimates the budget that would decide the undecided knobs.
+//! The error of an estimate decreases with the square root of the number of windows.
 
 use super::answer::{Answer, Ended, Measure, MoreTime, Verdict};
 use super::knob_outcome::KnobOutcome;
 use super::runner::SearchRunner;
 use super::screen::{ERROR_SHARE, windows_to_screen};
 
-/// The advised budget is at least and at most this many times the time that the ended search took. If the search ended for lack of room,
-/// the minimum is a multiple of its budget.
+/// The minimum and maximum of the advised budget, as multiples of the time that the ended search took.
+/// If the search ended for lack of room, the minimum is a multiple of its budget.
 const TIMES: std::ops::RangeInclusive<f64> = 1.5..=50.0;
 /// The maximum budget to advise, in seconds.
 const BUDGET_MAX_S: f64 = 7.0 * 86_400.0;
@@ -36,18 +36,18 @@ pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<Mo
     let spent_s = runner.spent().as_secs_f64();
     let screened: Vec<&Measure> = open.iter().filter_map(|measure| measure.as_ref()).collect();
     let wanted_s = match (&answer.effect, screened.is_empty()) {
-        // The set is not confirmed. For that, the half-width of the interval must become as small as the effect.
+        // The set is not confirmed. A confirmation needs an interval whose half-width is as small as the effect.
         (Some(effect), _) => {
             spent_s * effect.half_width().map_or(2.0, |half| (half / effect.cost.abs().max(line / 2.0)).powi(2))
         }
-        // No window was screened yet, so count the time of the smallest screening.
+        // No window was screened yet, so take the time of the smallest screening.
         (None, true) => runner.window_takes().as_secs_f64() * windows_to_screen(runner.design) as f64,
         (None, false) => {
             let error = screened.iter().map(|measure| measure.error).fold(0.0, f64::max);
             spent_s * (error / (ERROR_SHARE * line)).powi(2)
         }
     };
-    // If the search ended early for lack of room, it needs more than its budget, even if it did not use all of that.
+    // If the search ended early for lack of room, it needs more than its budget, even if it did not use the whole budget.
     let had_s = match (&answer.ended, runner.design.budget.time_ms) {
         (Ended::OutOfBudget, Some(time_ms)) => spent_s.max(time_ms as f64 / 1000.0),
         _ => spent_s,

@@ -1,5 +1,6 @@
-//! Measures every combination of the knobs that moved the metric. Two of them may have the same effect, cancel each other, or need each
-//! other. The search continues with the combination that is predicted to be the best.
+//! Measures every combination of the knobs that moved the metric.
+//! Two of these knobs may have the same effect, cancel each other, or need each other.
+//! The search continues with the combination that is predicted to be the best.
 
 use evenkeel_stats::designs::{Fit, Level as Sign, Run, Term, factorial, fit};
 use rand::RngExt;
@@ -18,14 +19,14 @@ const SHARE: f64 = 0.75;
 const BLOCK: usize = 4;
 /// The minimum and maximum number of draws of the design.
 const DRAWS: std::ops::RangeInclusive<usize> = 2..=40;
-/// The minimum degrees of freedom: the number of windows minus the number of effects. With fewer, the error of an effect is unknown.
+/// The minimum degrees of freedom: the number of windows minus the number of effects. With fewer degrees, the error of an effect is unknown.
 const DEGREES_MIN: usize = 12;
-/// The measurement ends when the error is this share of the smallest effect that matters.
+/// The measurement ends when the error is at most this share of the smallest effect that matters.
 const ERROR_SHARE: f64 = 0.3;
 /// An interaction of two knobs counts if it is at least this many standard errors large.
 const ERRORS: f64 = 2.5;
 
-/// Chooses the best combination of the set's knobs. If the budget is too small to measure it, the whole set is kept.
+/// Chooses the best combination of the set's knobs. If the budget is too small for the measurement, the whole set remains.
 pub(super) fn choose(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
     runner.stage = Stage::Pairs;
     let members = set.members.clone();
@@ -105,8 +106,9 @@ fn arm_of(set: &Set, levels: &[Level], row: &[Sign]) -> Arm {
     arm
 }
 
-/// Keeps the combination with the lowest predicted cost. Among combinations within the tolerance, it keeps the one with the fewest knobs.
-/// If the predictions have a large error, the tolerance is zero; the next stage then removes knobs without effect.
+/// Keeps the combination with the lowest predicted cost.
+/// Among combinations within the tolerance, it keeps the combination with the fewest knobs.
+/// If the predictions have a large error, the tolerance is zero, and the next stage removes knobs without effect.
 fn keep_best(runner: &SearchRunner<'_>, answer: &mut Answer, set: &mut Set, levels: &[Level], fit: &Fit, error: f64) {
     let knobs = set.members.len();
     let all = (0..1_usize << knobs).map(|number| {

@@ -1,5 +1,5 @@
-//! `SearchRunner`: measures the windows of a search. It first replays the windows in the log. It watches the budget and the guards, and
-//! remembers which arms must not run again.
+//! `SearchRunner`: measures the windows of a search. It first replays the windows in the log.
+//! The runner checks the budget and the guards, and remembers which arms must not run again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::arm::{Arm, Level};
 use crate::comparison::{GuardNumbers, guard_numbers};
 use crate::rules::DropReason;
 
-/// The number of recent windows of the unchanged machine with which guards compare. Only recent ones are used, because the machine drifts.
+/// Guards compare with this many recent windows of the unchanged machine. Older windows are not used, because the machine drifts.
 const RECENT: usize = 9;
-/// The maximum number of consecutive windows that may be dropped or lost before the search gives up.
+/// The search gives up after this many consecutive windows that were dropped or lost.
 const LOST_MAX: usize = 40;
 
 /// Why a search ends before its last stage.
@@ -30,7 +30,7 @@ pub(super) enum Halt {
     Stopped,
     /// The budget has no room for another window.
     OutOfBudget,
-    /// Something failed, for this reason.
+    /// An error ended the search, for this reason.
     Failed(String),
 }
 
@@ -41,11 +41,11 @@ pub(super) enum WindowOutcome {
     Value(f64),
     /// The window has no value: it was dropped, or a setting was refused.
     Nothing,
-    /// The arm did too much harm, so it is never run again.
+    /// The arm did too much harm, so the search never runs it again.
     Hurt,
 }
 
-/// Whether the server got no CPU in a window. The arm may be the cause.
+/// Whether the server got no CPU in a window. The arm may be the cause of that.
 fn is_starved(seen: &WindowResult) -> bool {
     matches!(seen, WindowResult::Dropped { reason: Some(DropReason::NoCpu { .. }), .. })
 }
@@ -77,7 +77,7 @@ pub(super) struct SearchRunner<'a> {
     /// The values of the guards in the last requested window.
     last_guards: GuardNumbers,
     lost: usize,
-    /// Whether an arm is forbidden as soon as the server ended once in it. Otherwise the arm gets a second window.
+    /// Whether an arm is forbidden as soon as the server has ended once in this arm. Otherwise the arm gets a second window.
     pub(super) believes_one_death: bool,
 }
 
@@ -120,7 +120,7 @@ impl<'a> SearchRunner<'a> {
         self.spent
     }
 
-    /// The number of windows that may still be measured, if they take as long as those so far.
+    /// The number of windows that may still be measured, if they take as long as the windows so far.
     pub(super) fn left(&self) -> usize {
         let by_count = self.design.budget.windows.saturating_sub(self.used);
         let Some(time_ms) = self.design.budget.time_ms else { return by_count };
@@ -168,7 +168,7 @@ impl<'a> SearchRunner<'a> {
         self.banned.contains_key(arm)
     }
 
-    /// Allows an arm again, because not the arm but the machine was the cause.
+    /// Allows an arm again, because the machine was the cause and not the arm.
     pub(super) fn pardon(&mut self, arm: &Arm) {
         self.banned.remove(arm);
     }
@@ -188,8 +188,9 @@ impl<'a> SearchRunner<'a> {
         }
     }
 
-    /// Announces that the arms of the next windows differ only in these knobs. The wait after a switch is then the settle time of these
-    /// knobs. All arms of one comparison must run between two such calls, so that they have the same wait.
+    /// Announces that the arms of the next windows differ only in these knobs.
+    /// The wait after a switch is then the settle time of these knobs.
+    /// All arms of one comparison must run between two such calls, so that they have the same wait.
     pub(super) fn compares(&mut self, knobs: impl IntoIterator<Item = usize>) {
         let knobs: Vec<usize> = knobs.into_iter().filter(|knob| self.is_in(*knob)).collect();
         self.subject.compares(&knobs);
@@ -229,8 +230,8 @@ impl<'a> SearchRunner<'a> {
         self.judge(arm, seen)
     }
 
-    /// Whether the arm gets a second window after the server ended or got no CPU in the first. If the log of an older version continues
-    /// with another arm, that decision is repeated.
+    /// Whether the arm gets a second window after the server ended or got no CPU in the first window.
+    /// If the log of an older version continues with another arm, the replay repeats that decision.
     fn may_be_accident(&self, arm: &Arm, seen: &WindowResult) -> bool {
         let may_be = match seen {
             WindowResult::Died { .. } => !self.believes_one_death || arm.is_as_it_was(),
@@ -239,13 +240,13 @@ impl<'a> SearchRunner<'a> {
         may_be && self.log.entries().get(self.used).is_none_or(|next| next.arm == *arm)
     }
 
-    /// The metric, primary or guard, that is so much worse than usual that the arm must not run again. None if there is no such metric.
+    /// The metric, primary or guard, that is so much worse than usual that the arm must not run again. None if no metric is.
     fn wrecked(&self, arm: &Arm, seen: &WindowResult) -> Option<String> {
         let WindowResult::Measured { sample, .. } = seen else { return None };
         if arm.is_as_it_was() { None } else { self.wreck(&guard_numbers(&self.design.guards, sample)) }
     }
 
-    /// The same check of the last requested window, which has already been returned.
+    /// Checks the last requested window, which has already been returned, in the same way.
     pub(super) fn wrecked_last(&self) -> Option<String> {
         self.wreck(&self.last_guards)
     }
@@ -271,7 +272,7 @@ impl<'a> SearchRunner<'a> {
         self.log.entries().get(..self.used).unwrap_or_default()
     }
 
-    /// All metrics in those windows of a stage that measured this arm. They show the costs of a set.
+    /// All metrics in the windows of a stage that measured this arm. These metrics show the costs of a set.
     pub(super) fn samples(&self, stage_windows: std::ops::Range<usize>, arm: &Arm) -> Vec<Sample> {
         let entries = self.log.entries().get(stage_windows).unwrap_or_default();
         let of_arm = entries.iter().filter(|entry| entry.arm == *arm);
@@ -346,7 +347,7 @@ impl<'a> SearchRunner<'a> {
                 }
                 WindowOutcome::Value(value)
             }
-            // The value is 0 although higher is better, so the arm did harm.
+            // The value is 0 although higher values are better, so the arm did harm.
             WindowResult::Measured { value, .. }
                 if value == 0.0 && self.design.metric.better == Direction::Higher && !is_baseline =>
             {
@@ -360,7 +361,7 @@ impl<'a> SearchRunner<'a> {
                 )));
             }
             WindowResult::Died { why } if is_baseline => {
-                return Err(Halt::Failed(format!("with every knob as it was, twice in a row: {why}")));
+                return Err(Halt::Failed(format!("twice in a row on the unchanged machine: {why}")));
             }
             WindowResult::Died { why } => {
                 self.banned.insert(arm, why);
@@ -371,7 +372,7 @@ impl<'a> SearchRunner<'a> {
                     return Err(Halt::Failed(why));
                 }
                 if matches!(arm.level(setting), Level::Value(_)) {
-                    // The requested value was accepted; only this further value is refused.
+                    // The host accepted the requested value and refuses only this further value.
                     self.banned.insert(arm, why);
                     return Ok(WindowOutcome::Hurt);
                 }

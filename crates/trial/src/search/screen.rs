@@ -1,4 +1,4 @@
-//! The first stage: it screens all knobs at once, and every window counts for every knob.
+//! The first stage: it screens all knobs at once. Every window counts for every knob.
 
 use std::collections::BTreeMap;
 
@@ -16,34 +16,36 @@ use super::set::Set;
 use super::{Stage, engaged};
 use crate::arm::{Arm, Level};
 
-/// The minimum number of pairs if all candidates together are compared first.
+/// The minimum number of pairs if the search compares all candidates together first.
 pub(super) const WHOLE_PAIRS_MIN: usize = 8;
-/// The number of windows of the unchanged machine at the beginning. They show the usual value, and how much equal windows differ.
+/// The number of windows of the unchanged machine at the beginning. They show the usual value, and how much windows of equal arms differ.
 const BASELINE_WINDOWS: usize = 8;
 /// The share of the budget that may be used when the screening ends. The rest is for choosing and confirming a set.
 const SHARE: f64 = 0.5;
-/// The share of the budget if all candidates together were compared first.
+/// The share of the budget if the search compared all candidates together first.
 const SHARE_AFTER_WHOLE: f64 = 0.65;
-/// The share of the budget if no knob looks effective so far. Then there is nothing to confirm, so the undecided knobs get the time.
+/// The share of the budget if no knob looks effective so far. Then nothing needs a confirmation, so the undecided knobs get the time.
 const SHARE_WITHOUT_ANY: f64 = 0.9;
 /// After knobs were left out, the duration of a window is known again after this many windows.
 const PACE_WINDOWS: usize = 4;
-/// The minimum number of draws of the design. With a single draw, the joint effect of two knobs could not be distinguished from the effect
-/// of a third.
+/// The minimum number of draws of the design.
+/// A single draw could not distinguish the joint effect of two knobs from the effect of a third knob.
 const DRAWS_MIN: usize = 2;
-/// The minimum degrees of freedom: the number of pairs of windows minus the number of knobs. With fewer, the error of an effect is unknown.
+/// The minimum degrees of freedom: the number of pairs of windows minus the number of knobs.
+/// With fewer degrees, the error of an effect is unknown.
 const DEGREES_MIN: usize = 10;
 /// The maximum number of draws, however noisy the machine is.
 const DRAWS_MAX: usize = 400;
-/// The screening ends when the error is this share of the smallest effect that matters.
+/// The screening ends when the error is at most this share of the smallest effect that matters.
 pub(super) const ERROR_SHARE: f64 = 0.2;
-/// A knob has moved the metric if its effect is at least [`ERRORS`] errors, and at least this share of the smallest effect that matters. If
-/// two knobs help only together, each shows half of their joint effect.
+/// A knob has moved the metric if its effect is at least [`ERRORS`] errors,
+/// and at least this share of the smallest effect that matters.
+/// If two knobs help only together, each of them shows half of their joint effect.
 const EFFECT_SHARE: f64 = 0.5;
 /// The maximum number of knobs that enter the next stage.
 const SURVIVORS_MAX: usize = 8;
-/// The error probability, over all pairs of knobs together, below which two knobs continue because of their joint effect. Neither needs to
-/// have an effect alone.
+/// The error probability, over all pairs of knobs together, below which two knobs continue because of their joint effect.
+/// Neither knob needs an effect of its own.
 const PAIR_ERROR: f64 = 0.05;
 
 /// Measures the unchanged machine a few times.
@@ -80,8 +82,9 @@ pub(super) fn screen(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Resu
     Ok((set, screening))
 }
 
-/// Continues the screening after a set could not be confirmed. The remaining time then decides more of the other knobs. If a knob now looks
-/// effective, only another search can confirm that.
+/// Continues the screening after the confirmation of a set failed.
+/// The remaining time then decides more of the other knobs.
+/// If a knob now looks effective, only another search can confirm this.
 pub(super) fn go_on(
     runner: &mut SearchRunner<'_>,
     answer: &mut Answer,
@@ -136,7 +139,7 @@ fn draws(
     screening.seen.fit(knobs).map_err(failed)
 }
 
-/// Whether a knob, or two knobs together, look as if they help.
+/// Whether a knob, or two knobs together, look helpful.
 fn stands_out(runner: &SearchRunner<'_>, answer: &Answer, fit: &Fit, seen: &Rows, knobs: usize) -> bool {
     let helps = |knob: usize| {
         let screened = answer.knobs[knob].screening.as_ref();
@@ -169,8 +172,8 @@ fn screened_in(knobs: usize) -> Result<usize, evenkeel_stats::designs::DesignErr
     Ok(2 * rows * (knobs + DEGREES_MIN).div_ceil(rows).max(DRAWS_MIN))
 }
 
-/// The number of knobs that the budget allows to screen. The last knobs are left out. If some must be left out, those whose switch needs a
-/// restart go first, because every window of a screening would wait for them.
+/// The number of knobs that the budget allows to screen. The last knobs are left out.
+/// Knobs whose switch needs a restart are left out first, because every window of a screening would wait for the restart.
 fn as_many_as_fit(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<usize, Halt> {
     let all = runner.design.candidates.len();
     let slow: Vec<usize> = runner.design.restarts.iter().copied().filter(|knob| runner.is_in(*knob)).collect();
@@ -209,7 +212,7 @@ fn most_that_fit(runner: &SearchRunner<'_>) -> Result<usize, Halt> {
     Ok(0)
 }
 
-/// Measures a row and its mirror image, in random order. Both are measured, even if the first is dropped.
+/// Measures a row and its mirror image, in random order. It measures both rows, even if the first row is dropped.
 fn mirrored_pair(runner: &mut SearchRunner<'_>, row: &[Sign], seen: &mut Rows) -> Result<(), Halt> {
     let mirror = Design::mirror_of(row);
     let both = if runner.chance.random::<bool>() { [row.to_vec(), mirror] } else { [mirror, row.to_vec()] };
@@ -226,7 +229,7 @@ fn mirrored_pair(runner: &mut SearchRunner<'_>, row: &[Sign], seen: &mut Rows) -
         }
     }
     if costs.len() == 2 {
-        // Knobs that were taken out meanwhile have the same level in both rows, as in the measured windows.
+        // Knobs that were taken out in the meantime have the same level in both rows, as in the measured windows.
         seen.rows.extend(both.map(|row| as_switched(runner, row)));
         seen.costs.extend(costs);
         seen.guarded.extend(guarded);
@@ -293,8 +296,10 @@ fn survivors(runner: &mut SearchRunner<'_>, answer: &mut Answer, fit: &Fit, seen
     Set { members: helping.into_iter().map(|(knob, _)| knob).collect(), arm }
 }
 
-/// Pairs of knobs that have no effect on average because they cancel each other; each alone may help. The sum of a row and its mirror image
-/// shows such interactions, which the difference hides. Two neighbouring sums have similar noise, so they form a block.
+/// Pairs of knobs that have no effect on average because they cancel each other.
+/// Each knob alone may help.
+/// The sum of a row and its mirror image shows such interactions, which the difference hides.
+/// Two neighbouring sums have similar noise, so they form a block.
 fn partners(runner: &SearchRunner<'_>, mains: &Fit, seen: &Rows, knobs: usize) -> Vec<(usize, usize)> {
     let sums: Vec<(&[Sign], f64)> = seen
         .rows

@@ -1,5 +1,5 @@
-//! Finds the settle time before a search, as a trial does, but for each kind of switch separately. After a restart or with new sockets, a
-//! server takes longer to settle than after a value that takes effect at once.
+//! Finds the settle time before a search, as a trial does, but for each kind of switch separately.
+//! A server takes longer to settle after a restart or with new sockets than after a value that takes effect at once.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::switch::{Reach, Switch};
 
 /// The maximum share of the budget for finding the settle time.
 const SHARE: f64 = 0.1;
-/// The settle time to use if it could not be measured.
+/// The settle time to use if no settle time could be measured.
 const UNKNOWN: Duration = Duration::from_millis(100);
 
 /// The settle time of one kind of switch.
@@ -56,11 +56,12 @@ pub struct Settling<'a, 'b> {
 }
 
 impl Settling<'_, '_> {
-    /// Finds the settle time for each kind of switch, or for all together if the budget is too small; empty if the user stopped the search.
-    /// All settings are restored. If a result is a guess, the server may have ended.
+    /// Finds the settle time for each kind of switch, or for all kinds together if the budget is too small.
+    /// The list is empty if the user stopped the search. All settings are restored.
+    /// If a result is a guess, the server may have ended.
     ///
     /// # Errors
-    /// If the host could not be restored.
+    /// Fails if the host could not be restored.
     pub fn find(mut self) -> Result<Vec<ClassSettle>, TrialError> {
         let classes = self.classes();
         let each = settle_cost(&self.design());
@@ -75,9 +76,10 @@ impl Settling<'_, '_> {
         for (class, knobs) in groups {
             let settle = match in_time {
                 true => self.one(&knobs)?,
-                false => {
-                    Some(guess(UNKNOWN, format!("to find it would take {} s, too much of the budget", each.as_secs())))
-                }
+                false => Some(guess(
+                    UNKNOWN,
+                    format!("its measurement would take {} s, too much of the budget", each.as_secs()),
+                )),
             };
             let Some(settle) = settle else { return Ok(Vec::new()) };
             found.push(ClassSettle { class, knobs: self.names(&knobs), settle });
@@ -132,11 +134,11 @@ impl Settling<'_, '_> {
         };
         let found = find_settle(&mut trial, Pace::new(2), Duration::ZERO);
         match found {
-            // The search will find the knob that causes this error, and take it out.
+            // The search will find the knob that causes this error, and take that knob out.
             Err(error @ (TrialError::Switch { .. } | TrialError::Workload(WorkloadError::Program { .. }))) => {
                 let why = error.to_string();
                 match self.switch.to(&as_it_was, self.workload) {
-                    // The caller restarts the server if it gets a guess.
+                    // The caller restarts the server if a result is a guess.
                     Ok(()) | Err(TrialError::Workload(WorkloadError::Program { .. })) => Ok(Some(guess(UNKNOWN, why))),
                     Err(error) => Err(error),
                 }

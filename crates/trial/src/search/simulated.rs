@@ -1,8 +1,9 @@
-//! A simulated server: knobs with known effects, under noise as measured on rented machines. Tests and benchmarks use it, because on a real
-//! machine nobody knows the right set.
+//! A simulated server: knobs with known effects, under noise as measured on rented machines.
+//! Tests and benchmarks use this server, because nobody knows the right set on a real machine.
 //!
-//! The noise of a window is on the logarithm and autocorrelated (0.66 from window to window, as measured for round trips). It has the tails
-//! of Student's t with three degrees of freedom, and a simulated neighbour that slows the server down for some windows now and then.
+//! The noise of a window acts on the logarithm and is autocorrelated (0.66 from window to window, as measured for round trips).
+//! The noise has the tails of Student's t with three degrees of freedom.
+//! A simulated neighbour slows the server down for some windows now and then.
 
 use evenkeel_stats::{Direction, Pair, Sequential, StatsError, Verdict as Judged};
 use evenkeel_workload::{Metric, Sample, WorkloadError};
@@ -37,16 +38,16 @@ pub struct Truth {
     pub refused: Vec<usize>,
     /// The additional effects of single knobs on the tail, beyond the effect on the median.
     pub tails: Vec<(usize, f64)>,
-    /// Knobs that have the name and value of a real one, as `KNOB=VALUE`, so that counters are known for them.
+    /// Knobs that have the name and value of a real knob, as `KNOB=VALUE`, so that they have known counters.
     pub named: Vec<(usize, &'static str)>,
-    /// Counters: the name, the knob, and how much the counter grows in a window while this knob is on, and while it is off.
+    /// Counters: the name, the knob, and how much the counter grows in a window with this knob on, and with this knob off.
     pub counters: Vec<(&'static str, usize, [f64; 2])>,
     /// The approximate standard deviation of a window's noise over a few windows. A median round trip over one second has 0.04.
     pub noise: f64,
 }
 
 impl Truth {
-    /// 30 knobs: three help by 8 to 20 %, one hurts by 15 %, and two help by 12 % only together.
+    /// This truth has 30 knobs: three help by 8 to 20 %, one hurts by 15 %, and two help by 12 % only together.
     pub fn three_of_thirty() -> Truth {
         Truth {
             knobs: 30,
@@ -57,7 +58,7 @@ impl Truth {
         }
     }
 
-    /// A guide of 40 lines: three help by 8 to 20 %, one hurts by 15 %, and the others do nothing.
+    /// A guide of 40 lines: three lines help by 8 to 20 %, one line hurts by 15 %, and the others do nothing.
     pub fn guide_of_forty() -> Truth {
         Truth {
             knobs: 40,
@@ -102,11 +103,11 @@ pub struct Simulated {
     chance: ChaCha8Rng,
     /// The autocorrelated part of the noise of the last window.
     drift: f64,
-    /// By how much the neighbour slows the server, and for how many more windows.
+    /// The factor by which the neighbour slows the server, and the number of windows for which this continues.
     neighbour: (f64, u32),
     /// The number of windows so far.
     pub windows: usize,
-    /// The index of the first window that fails; all later ones fail too. `None` means that no window fails.
+    /// The index of the first window that fails. All later windows fail too. `None` means that no window fails.
     pub fails_from: Option<usize>,
 }
 
@@ -143,11 +144,12 @@ impl Simulated {
     }
 }
 
-/// The usual manual method compares one knob after another with the unchanged machine, each until it is decided. Here it uses the test of
-/// the search, and the same confidence over all knobs together. Returns the knobs that help, and the number of windows.
+/// Compares one knob after another with the unchanged machine, as people do by hand.
+/// Each comparison runs until it is decided. This function uses the test of the search, and the same confidence over all knobs together.
+/// Returns the knobs that help, and the number of windows.
 ///
 /// # Errors
-/// If the options of the design are invalid.
+/// Fails if the options of the design are invalid.
 pub fn one_at_a_time(
     design: &SearchDesign,
     server: &mut Simulated,

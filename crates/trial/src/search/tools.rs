@@ -1,5 +1,5 @@
-//! `Tools`: what a search uses besides its design: the system under search, the log, and the stop flag. Also the stages of a search and its
-//! progress.
+//! `Tools`: what a search uses besides its design: the system under search, the log, and the stop flag.
+//! The file also has the stages of a search and the progress.
 
 use evenkeel_workload::Clock;
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use crate::error::TrialError;
 
 /// The system under search: a live server with its host, or a simulated one.
 pub trait Subject {
-    /// Applies the arm's settings, and measures one window of it.
+    /// Applies the arm's settings, and measures one window of the arm.
     ///
     /// # Errors
-    /// A fatal error: the server can't be restarted, or the host can't be restored.
+    /// Fails with a fatal error: the server can't be restarted, or the host can't be restored.
     fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError>;
 
     /// The clock that measures the duration of windows.
@@ -73,8 +73,8 @@ pub struct Tools<'a> {
     pub subject: &'a mut dyn Subject,
     /// The log of the windows so far, to which later ones are added.
     pub log: &'a mut Log,
-    /// Returns whether the user asked to stop. It is called before each window.
+    /// Returns whether the user asked to stop. The search calls this before each window.
     pub stop: &'a dyn Fn() -> bool,
-    /// Called before each window.
+    /// The search calls this before each window.
     pub on_progress: &'a mut dyn FnMut(&SearchProgress),
 }

@@ -1,4 +1,4 @@
-//! Removes the knobs that the set does not need. The set is compared with the set without each knob, until each comparison is decided.
+//! Removes the knobs that the set does not need. It compares the set with the set without each knob, until each comparison is decided.
 
 use evenkeel_stats::{Pair, Sequential, Verdict as Judged};
 use rand::seq::SliceRandom;
@@ -16,7 +16,7 @@ const SHARE: f64 = 0.85;
 /// The maximum number of blocks in one round.
 const BLOCKS_MAX: usize = 200;
 
-/// An undecided knob. `test` compares the set with the knob and the set `without` it.
+/// An undecided knob. `test` compares the set with the knob and the set `without` the knob.
 struct Question {
     knob: usize,
     without: Arm,
@@ -34,7 +34,7 @@ pub(super) fn trim(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut
         let mut open = questions(runner, set, &needed, claims)?;
         let Some(gone) = round(runner, answer, set, &mut open, &mut needed)? else { return Ok(()) };
         *set = set.without(gone);
-        // The undecided knobs were measured together with the removed one, which may have hidden their effects.
+        // The undecided knobs were measured together with the removed knob, which may have hidden their effects.
         for knob in set.members.iter().filter(|knob| !needed.contains(knob)) {
             answer.knobs[*knob].without = None;
         }
@@ -51,7 +51,7 @@ fn questions(runner: &SearchRunner<'_>, set: &Set, needed: &[usize], claims: usi
     Ok(questions)
 }
 
-/// Measures blocks until one knob can be removed, and returns it. None if the set needs all other knobs.
+/// Measures blocks until one knob can be removed, and returns that knob. None if the set needs all other knobs.
 fn round(
     runner: &mut SearchRunner<'_>,
     answer: &mut Answer,
@@ -116,7 +116,8 @@ fn block(runner: &mut SearchRunner<'_>, set: &Set, open: &mut [Question]) -> Res
     Ok(())
 }
 
-/// Decides the knobs that are undecided at the end of the budget. If the weakest seems to have no effect, it is returned to be removed.
+/// Decides the knobs that are undecided at the end of the budget.
+/// If the weakest knob seems to have no effect, the function returns that knob for removal.
 fn undecided(runner: &SearchRunner<'_>, answer: &mut Answer, open: &[Question]) -> Option<usize> {
     let cost = |question: &Question| match question.test.pairs() {
         0 => 0.0,

@@ -24,7 +24,7 @@ pub enum WindowResult {
     },
     /// A rule dropped the window. Rules use only the conditions of the machine.
     Dropped {
-        /// Why the rule dropped the window, as text.
+        /// The text of the reason why the rule dropped the window.
         why: String,
         /// The other trials that ran at the same time, as texts.
         #[serde(alias = "beside", default, skip_serializing_if = "Vec::is_empty")]
@@ -60,7 +60,7 @@ impl WindowResult {
     }
 }
 
-/// Whether this value has a ratio to other values.
+/// Whether this value can form a ratio with other values.
 pub(super) fn has_a_ratio(value: f64) -> bool {
     VALUE_RANGE.contains(&value)
 }

@@ -41,9 +41,9 @@ pub struct Trial<'a, 'b> {
     pub workload: &'a mut dyn Workload,
     /// The machine's conditions.
     pub watch: &'a Watch,
-    /// Returns whether the user asked to stop. It is called before each window.
+    /// Returns whether the user asked to stop. The session calls this before each window.
     pub stop: &'a dyn Fn() -> bool,
-    /// The log to which each pair is written as soon as it is measured.
+    /// The log to which the session writes each pair as soon as the pair is measured.
     pub keep: &'a mut SessionWriter,
 }
 
@@ -52,7 +52,7 @@ pub struct Trial<'a, 'b> {
 pub struct Progress {
     /// The phase of the session.
     pub stretch: Stretch,
-    /// The number of counted pairs in this phase, of the arm that has the fewest.
+    /// The number of counted pairs in this phase, for the arm with the fewest pairs.
     pub pairs: usize,
     /// The maximum number of pairs of this phase.
     pub of: usize,
@@ -77,8 +77,8 @@ pub struct ArmSoFar {
     pub pairs: usize,
     /// The ratio of this arm to A. None without counted pairs.
     pub effect: Option<Effect>,
-    /// The verdict if the trial ended now. It does not use guards, or whether knobs were engaged.
+    /// The verdict if the trial ended now, without the guards and without the check for engaged knobs.
     pub verdict: Outcome,
-    /// Why the arm has no further windows. None if it continues.
+    /// Why the arm has no further windows. None if the arm continues.
     pub left: Option<Left>,
 }

@@ -1,9 +1,9 @@
-//! The state of the comparison between the arms of a session: each arm against A, and each against the others. It also has the rules
-//! by which an arm needs no more windows, and by which the session ends. The loop, the report and a resumed session all use it on the
-//! same windows, so they agree.
+//! The state of the comparison between the arms of a session: each arm against A, and each arm against the others.
+//! The file also has the rules by which an arm needs no more windows, and by which the session ends.
+//! The loop, the report and a resumed session all use this state on the same windows, so their results agree.
 //!
-//! Decisions use only the values of finished blocks. So the order within the next block is random whatever was decided before. After one
-//! arm has left, the remaining arms still form pairs in random order.
+//! Decisions use only the values of finished blocks. So the order within the next block is random, whatever was decided before.
+//! After one arm has left, the remaining arms still form pairs in random order.
 
 use evenkeel_stats::{Pair, Verdict};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::session::{Record, Window};
 /// All comparisons between the arms of a session.
 pub(crate) struct MultiArmTest {
     guards: Vec<Guard>,
-    /// The minimum number of pairs for a decision. `None` if the test is evaluated only once, at the end.
+    /// The minimum number of pairs for a decision. `None` if the test is evaluated only at the end.
     pairs_min: Option<usize>,
     further: Vec<ArmState>,
     arm_pairs: Vec<ArmPair>,
@@ -28,7 +28,7 @@ pub(crate) struct ArmState {
     pub(crate) name: ArmName,
     /// The arm's comparisons with A.
     pub(crate) test: ArmTest,
-    /// Why the arm has no further windows. None if it continues.
+    /// Why the arm has no further windows. None if the arm continues.
     pub(crate) left: Option<Left>,
 }
 
@@ -69,7 +69,7 @@ pub enum LeftWhy {
         /// The better arm.
         by: ArmName,
     },
-    /// A reason of a later version, in a report that is read again.
+    /// A reason of a later version, from a report file.
     Other,
 }
 
@@ -77,7 +77,7 @@ impl MultiArmTest {
     /// The comparisons of this number of arms, before the first block.
     ///
     /// # Errors
-    /// If the options of the design are invalid for a test.
+    /// Fails if the options of the design are invalid for a test.
     pub(crate) fn new(design: &Design, arms: usize) -> Result<MultiArmTest, TrialError> {
         let names: Vec<ArmName> = ArmName::further(arms).collect();
         let state = |name: &ArmName| -> Result<ArmState, TrialError> {
@@ -105,7 +105,7 @@ impl MultiArmTest {
     /// The comparisons with all blocks of a record.
     ///
     /// # Errors
-    /// As [`MultiArmTest::new`] and [`MultiArmTest::add`].
+    /// Fails as [`MultiArmTest::new`] does and [`MultiArmTest::add`].
     pub(crate) fn from_record(design: &Design, record: &Record) -> Result<MultiArmTest, TrialError> {
         let mut test = MultiArmTest::new(design, record.arms.len())?;
         for block in blocks(&record.windows) {
@@ -114,10 +114,10 @@ impl MultiArmTest {
         Ok(test)
     }
 
-    /// Adds the windows of a block that count: every two arms in it are a pair.
+    /// Adds the windows of a block that count. Every two arms in the block are a pair.
     ///
     /// # Errors
-    /// If a value of the primary metric has no ratio, such as zero.
+    /// Fails if a value of the primary metric cannot form a ratio, such as zero.
     pub(crate) fn add(&mut self, block: &[Window]) -> Result<(), TrialError> {
         let of = |arm| block.iter().find(|window| window.arm == arm);
         let value = |windows: (&Window, &Window)| Pair { a: windows.0.value, b: windows.1.value };
@@ -135,7 +135,7 @@ impl MultiArmTest {
         Ok(())
     }
 
-    /// Records which arms are decided. If there are several, also records which of them need no further windows.
+    /// Records which arms are decided. With several arms, it also records which arms need no further windows.
     fn watch(&mut self, block: usize) {
         let Some(pairs_min) = self.pairs_min else { return };
         self.further.iter_mut().for_each(|state| state.test.note_decision(pairs_min));
@@ -210,7 +210,7 @@ impl MultiArmTest {
         [ArmName::A].into_iter().chain(further).collect()
     }
 
-    /// The number of counted pairs, of the remaining arm that has the fewest.
+    /// The number of counted pairs, for the remaining arm with the fewest pairs.
     pub(crate) fn pairs(&self) -> usize {
         let in_it = self.further.iter().filter(|state| state.left.is_none());
         in_it.map(|state| state.test.judge.pairs()).min().unwrap_or(0)
@@ -232,7 +232,7 @@ pub(crate) fn blocks(windows: &[Window]) -> impl Iterator<Item = &[Window]> {
     windows.chunk_by(|one, next| one.pair == next.pair)
 }
 
-/// The values of A and B in each pair, as `number` reads them. Pairs without a value are left out.
+/// The values of A and B in each pair, as `number` reads them. Pairs with a missing value are left out.
 pub(crate) fn pairs_of(windows: &[Window], number: impl Fn(&Window) -> Option<f64>) -> Vec<Pair> {
     let of = |pair: &[Window], arm| pair.iter().find(|window| window.arm == arm).and_then(&number);
     blocks(windows).filter_map(|pair| Some(Pair { a: of(pair, ArmName::A)?, b: of(pair, ArmName::B)? })).collect()

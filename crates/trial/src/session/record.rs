@@ -31,7 +31,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Joins the interleaves of one arm to a window: the mean of each number, but the largest of each maximum. `None` without interleaves.
+    /// Combines the interleaves of one arm into a window: the mean of each number, but the largest of each maximum.
+    /// `None` without interleaves.
     pub(super) fn of_interleaves(interleaves: Vec<Window>, decides: &str) -> Option<Window> {
         if interleaves.len() < 2 {
             return interleaves.into_iter().next();
@@ -63,14 +64,14 @@ impl Window {
 pub enum Stretch {
     /// The phase that measures the settle time.
     Settling,
-    /// The A/A phase: the unchanged machine against itself.
+    /// The A/A phase, which compares the unchanged machine with itself.
     Control,
     /// The phase that compares A with the other arms.
     #[default]
     Trial,
 }
 
-/// A window that a rule dropped. All comparisons that need it in its pair or block are dropped too.
+/// A window that a rule dropped. All comparisons in the pair or block that need this window are dropped too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dropped {
@@ -108,7 +109,7 @@ pub enum Ended {
         /// The reason.
         why: String,
     },
-    /// The session was killed. Its log has the windows up to then.
+    /// The session was killed. Its log has the windows up to the kill.
     CutOff,
 }
 
@@ -137,14 +138,14 @@ impl NetworkPath {
 /// Everything that one trial measured, and how it ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The windows of the counted pairs or blocks, in the order in which they were measured. If a rule dropped a window of a block, the
-    /// others remain.
+    /// The windows of the counted pairs or blocks, in the order in which they were measured.
+    /// If a rule dropped a window of a block, the block's other windows remain.
     pub windows: Vec<Window>,
     /// The windows of the A/A phase.
     pub control: Vec<Window>,
     /// The windows that a rule dropped.
     pub dropped: Vec<Dropped>,
-    /// How long the trial waited after a switch, and how that was found.
+    /// How long the trial waited after a switch, and how it found this time.
     pub settle: SettleSeen,
     /// How the session ended.
     pub ended: Ended,
@@ -202,7 +203,7 @@ impl Record {
         self.windows.is_empty() && self.control.is_empty()
     }
 
-    /// The number of pairs or blocks of a phase that were measured, whether they count or not. Their indices start from 0.
+    /// The number of pairs or blocks of a phase that were measured, even if they do not count. Their indices start from 0.
     pub(super) fn tried(&self, stretch: Stretch) -> usize {
         let counted = match stretch {
             Stretch::Settling => &[],

@@ -1,5 +1,6 @@
-//! The loop of a session. It finds the settle time, compares the machine with itself, then compares A with the other arms. It runs block by
-//! block in the order that the seed determines, and tests after every block if the design says so. A block of two arms is a pair.
+//! The loop of a session. It finds the settle time, compares the machine with itself, then compares A with the other arms.
+//! The loop runs block by block in the order that the seed determines.
+//! If the design requests it, it tests after every block. A block of two arms is a pair.
 
 use std::time::Duration;
 
@@ -18,24 +19,24 @@ use crate::session::{
     Trial, Window, settle,
 };
 
-/// The position in the seed's stream from which the orders of the A/A phase are drawn. It is far beyond those of any trial, so a longer A/A
-/// phase does not change the trial's orders.
+/// The position in the seed's stream from which the orders of the A/A phase are drawn.
+/// The position is far beyond the positions of any trial, so a longer A/A phase does not change the trial's orders.
 const CONTROL_ORDERS: u64 = 1 << 32;
 
-/// Runs a session. If it ends early, it returns the measurements so far. The caller must end the switch and the workload.
+/// Runs a session. A session that ends early returns the measurements so far. The caller must end the switch and the workload.
 ///
 /// # Errors
-/// Only if the design can't be run, or the workload does not measure its metrics.
+/// Fails only if the design can't be run, or the workload does not measure its metrics.
 pub fn run(trial: &mut Trial<'_, '_>, on_progress: &mut dyn FnMut(&Progress)) -> Result<Record, TrialError> {
     let network = NetworkPath::from_workload(trial.workload);
     let record = Record::new(trial.design, trial.arms.clone(), trial.watch.knobs(), network);
     resume(trial, record, on_progress)
 }
 
-/// Continues a session that ended early. Its pairs count, and the next ones come in the order that they would have had.
+/// Continues a session that ended early. Its pairs count, and the next pairs come in the order that the design gives them.
 ///
 /// # Errors
-/// As [`run`].
+/// Fails as [`run`] does.
 pub fn resume(
     trial: &mut Trial<'_, '_>,
     record: Record,
@@ -45,7 +46,7 @@ pub fn resume(
     let mut session = Session::new(trial, record)?;
     let ended = match session.stretches(on_progress) {
         Ok(ended) => ended,
-        // Before the first window, these are errors of use. Later, only the server can have caused them.
+        // Before the first window, these are usage errors. Later, only the server can cause them.
         Err(error @ (TrialError::NoSuchMetric { .. } | TrialError::ShortBudget { .. }))
             if session.record.is_empty() =>
         {
@@ -72,11 +73,11 @@ struct Session<'t, 'a, 'b> {
     test: MultiArmTest,
     /// When the session began, on the trial's clock.
     begun: Duration,
-    /// The number of consecutive windows without a value, up to now.
+    /// The number of consecutive windows without a value, up to this moment.
     without_value: usize,
-    /// If the session is a continued one, the duration of its earlier part, in microseconds.
+    /// The duration of the earlier part of a continued session, in microseconds.
     before_us: f64,
-    /// How long a switch takes. It is measured only if there is a budget.
+    /// How long a switch takes. The session measures this only if there is a budget.
     pace: Pace,
     /// The number of windows in this run, and their total duration including switches and waits.
     took: (u32, Duration),
@@ -86,7 +87,7 @@ struct Session<'t, 'a, 'b> {
 
 /// The windows of one pair or block.
 struct BlockEnd {
-    /// The windows that no rule dropped. Empty if fewer than two remain.
+    /// The windows that no rule dropped. Empty if fewer than two windows remain.
     counts: Vec<Window>,
     /// The dropped windows.
     dropped: Vec<Dropped>,
@@ -103,8 +104,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Ok(Session { trial, record, test, begun, without_value: 0, before_us, pace, took, detectable: None })
     }
 
-    /// If there is a budget, switches to each arm and back to measure how long that takes, because a server may restart for it. A trial
-    /// that does not fit in the budget is refused before the first window.
+    /// With a budget, switches to each arm and back to measure how long that takes, because a server may restart for a switch.
+    /// A trial that does not fit in the budget is refused before the first window.
     fn rehearse(&mut self) -> Result<(), TrialError> {
         let Some(budget) = self.trial.design.budget().filter(|_| self.record.is_empty()) else { return Ok(()) };
         let clock = self.trial.watch.clock().clone();
@@ -150,8 +151,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         self.pairs(on_progress)
     }
 
-    /// Measures the A/A phase. If the machine is so noisy that too many windows are dropped, the trial continues, and the report shows
-    /// them.
+    /// Measures the A/A phase.
+    /// If the machine is so noisy that too many windows are dropped, the trial continues, and the report shows the dropped windows.
     fn control(&mut self, on_progress: &mut dyn FnMut(&Progress)) -> Result<Option<Ended>, TrialError> {
         let wanted = self.trial.design.control_pairs;
         while self.record.control.len() / 2 < wanted && self.record.tried(Stretch::Control) < wanted * 2 {
@@ -208,8 +209,9 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Elapsed::new(self.trial.design, self.pace, &self.record.settle, self.elapsed(), took)
     }
 
-    /// The arms of a block, in an order that the seed determines. With two arms, it is the order of pairs, so that seeds of older versions
-    /// give the same orders. With more arms, arms that have left are still drawn, so that the order of the others does not change.
+    /// The arms of a block, in an order that the seed determines.
+    /// With two arms, this is the order of pairs, so that seeds of older versions give the same orders.
+    /// With more arms, the draw includes arms that have left, so that the order of the others does not change.
     fn order(&self, stretch: Stretch, block: usize) -> Result<Vec<ArmName>, TrialError> {
         let (design, arms) = (self.trial.design, self.trial.arms.len());
         let blocks = design.stop.pairs_max() as u64;
@@ -232,8 +234,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         self.record.settle.interleaves.unwrap_or(1).max(1)
     }
 
-    /// Measures each arm once, in one or several interleaves. None if the user stopped. One draw gives the order of the whole block, so all
-    /// orders of the arms are equally likely.
+    /// Measures each arm once, in one or several interleaves. None if the user stopped the session.
+    /// One draw gives the order of the whole block, so all orders of the arms are equally likely.
     fn block(&mut self, stretch: Stretch) -> Result<Option<BlockEnd>, TrialError> {
         let block = self.record.tried(stretch);
         let begun = self.trial.watch.clock().now();
@@ -241,7 +243,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let order = self.order(stretch, block)?;
         let mut measured: Vec<Vec<Window>> = vec![Vec::new(); order.len()];
         let length = self.trial.design.window / self.interleaves();
-        // Measure all arms even if a window will be dropped, so that the arms keep alternating.
+        // Measure all arms even if a rule will drop a window, so that the arms keep alternating.
         for _ in 0..self.interleaves() {
             for (arm, windows) in order.iter().zip(&mut measured) {
                 if (self.trial.stop)() {
@@ -314,7 +316,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Ok(Window { pair, arm, start_us, value, sample, conditions })
     }
 
-    /// Accepts a window without a value if a rule drops it anyway. Too many consecutive ones are an error.
+    /// Accepts a window without a value if a rule drops the window anyway. Too many consecutive windows without a value are an error.
     fn window_without_value(&mut self, window: Window) -> Result<Window, TrialError> {
         let Some(why) = &window.conditions.no_value else { return Ok(window) };
         self.without_value += 1;
@@ -363,7 +365,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
     fn left(&self, stretch: Stretch) -> Duration {
         let design = self.trial.design;
         let control = match stretch {
-            // In the trial phase, missing pairs of the A/A phase are not measured any more.
+            // The trial phase measures no missing pairs of the A/A phase.
             Stretch::Trial => 0,
             _ => design.control_pairs.saturating_sub(self.record.control.len() / 2) * 2,
         };

@@ -1,5 +1,6 @@
-//! `SessionLog`: the file of a session while it runs, pair by pair, one JSON object a line. After SIGKILL, a full disk or a lost terminal,
-//! the measurements are still there, and can be reported or continued.
+//! `SessionLog`: the file of a session while the session runs, pair by pair, one JSON object a line.
+//! After SIGKILL, a full disk or a lost terminal, the measurements are still there.
+//! A user can report or continue them.
 
 use std::path::Path;
 
@@ -14,11 +15,11 @@ use crate::session::settled::SettleSeen;
 use crate::session::{Dropped, Ended, NetworkPath, Record, Window};
 use crate::titles::Titles;
 
-/// The format of a session of two arms. A session of more arms has another number, because an evenkeel that knows only two arms must refuse
-/// it.
+/// The format of a session of two arms.
+/// A session of more arms has another number, because an evenkeel that knows only two arms must refuse such a session.
 const FORMAT: u32 = 1;
 const FORMAT_OF_SEVERAL: u32 = 2;
-/// The maximum length of a file that is read, in bytes. It is enough for ten thousand pairs with all values of a workload.
+/// The maximum length of a file to read, in bytes. This is enough for ten thousand pairs with all values of a workload.
 const BYTES_MAX: u64 = 256 << 20;
 /// The log's name in errors.
 const SESSION: &str = "session";
@@ -44,7 +45,7 @@ pub struct Head {
     pub knobs: Vec<String>,
     /// Whether the workload's packets pass a network device.
     pub network: NetworkPath,
-    /// What a resume also needs. None in sessions of older versions.
+    /// Additional data for a resume. None in sessions of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
 }
@@ -55,7 +56,7 @@ pub struct Head {
 pub struct Asked {
     /// The arguments that name the workload, and its command, in shell syntax.
     pub workload: String,
-    /// The working directory of the workload. None if its name is not valid UTF-8.
+    /// The working directory of the workload. None if its path is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     /// The absolute path of the report's folder. None unless the user requested a report.
@@ -71,17 +72,17 @@ impl Head {
         Head { format, settings, settings_by_arm: Vec::new(), titles, design, arms, knobs, network, asked: None }
     }
 
-    /// Why this is not a valid head of a session. None if it is valid.
+    /// Why this is not a valid head of a session. None if the head is valid.
     fn impossible(&self) -> Option<String> {
         if let Err(error) = self.design.check_for(self.arms.len()) {
             return Some(error.to_string());
         }
         let named = self.titles.values.len();
         if named != self.arms.len() {
-            return Some(format!("{named} arms are named, and {} were measured", self.arms.len()));
+            return Some(format!("{named} arms are named, but {} were measured", self.arms.len()));
         }
         let (given, further) = (self.settings_by_arm.len(), self.arms.len() - 1);
-        (given > 0 && given != further).then(|| format!("settings of {given} arms, and {further} were measured"))
+        (given > 0 && given != further).then(|| format!("settings of {given} arms, but {further} were measured"))
     }
 }
 
@@ -98,7 +99,7 @@ pub(crate) enum Line {
     Pair(Vec<Window>),
     /// A dropped window.
     Dropped(Dropped),
-    /// How the session ended. If it was continued, there are several of these lines.
+    /// How the session ended. A session that was continued has several of these lines.
     Ended(Ended),
 }
 
@@ -115,15 +116,15 @@ impl SessionWriter {
         SessionWriter::default()
     }
 
-    /// Stores nothing, because the requested file failed for this reason.
+    /// Stores nothing, because the requested file failed with this error.
     pub fn failed(why: String) -> SessionWriter {
         SessionWriter { file: None, trouble: Some(why) }
     }
 
-    /// Creates a file. If writing fails, the session reports it and continues.
+    /// Creates a file. If a later write fails, the session reports the failure and continues.
     ///
     /// # Errors
-    /// If the file can't be created, or is not empty.
+    /// Fails if the file can't be created, or is not empty.
     pub fn begin(path: &Path, head: &Head) -> Result<SessionWriter, LogFileError> {
         let doing = "store the session in";
         let file = LogFile::create(path, IfThere::Refuse).map_err(|error| LogFileError::io(doing, path, &error))?;
@@ -137,7 +138,7 @@ impl SessionWriter {
     /// Continues a file that [`read`] has read, after its last complete line.
     ///
     /// # Errors
-    /// If the file can't be written.
+    /// Fails if the file can't be written.
     pub fn go_on(path: &Path, kept: &SessionLog) -> Result<SessionWriter, LogFileError> {
         let failed = |error| LogFileError::io("continue the session in", path, &error);
         let file = LogFile::open(path).map_err(failed)?;
@@ -150,7 +151,7 @@ impl SessionWriter {
         self.file.as_ref().map(LogFile::path)
     }
 
-    /// The path of the file, if it has all measurements so far. A report that is made from this file later is the same as one made now.
+    /// The path of the file, if the file has all measurements so far. A later report from this file is the same as a report now.
     pub fn whole(&self) -> Option<&Path> {
         self.path().filter(|_| self.trouble.is_none())
     }
@@ -168,7 +169,7 @@ impl SessionWriter {
         }
     }
 
-    /// The first error in writing. The file is complete up to then. None if there was none.
+    /// The first error in writing, up to which the file is complete. None if there was no error.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -179,7 +180,7 @@ impl SessionWriter {
             && let Err(error) = file.sync()
         {
             let (path, error) = (file.path().display(), words(&error));
-            self.trouble = Some(format!("what was measured may not all be on disk in {path}: {error}"));
+            self.trouble = Some(format!("the measurements in {path} may not all be on disk: {error}"));
         }
     }
 }
@@ -198,7 +199,7 @@ pub struct SessionLog {
 /// Reads a stored session. An incomplete last line is left out.
 ///
 /// # Errors
-/// If the file can't be read, or is invalid.
+/// Fails if the file can't be read, or is invalid.
 pub fn read(path: &Path) -> Result<SessionLog, LogFileError> {
     let bytes = user_file::read(path, BYTES_MAX).map_err(std::io::Error::from);
     let bytes = bytes.map_err(|error| LogFileError::io("read the session", path, &error))?;
@@ -208,7 +209,7 @@ pub fn read(path: &Path) -> Result<SessionLog, LogFileError> {
 /// Parses a file's bytes. Any bytes give either a session or an error.
 ///
 /// # Errors
-/// The number of the first invalid line, and why it is invalid.
+/// Returns the number of the first invalid line, and why it is invalid.
 pub fn parse(bytes: &[u8]) -> Result<SessionLog, InvalidLine> {
     let lines = lines::<Head>(bytes, &[FORMAT.into(), FORMAT_OF_SEVERAL.into()])?;
     let head = lines.head;
@@ -246,7 +247,7 @@ fn take(record: &mut Record, at: usize, line: Line) -> Result<(), InvalidLine> {
         Line::Pair(pair) => {
             whole(&pair, arms)?;
             record.windows.extend(pair);
-            // The session continued after this end, so this is not how it ended.
+            // The session continued after this end, so the session did not end here.
             record.ended = Ended::CutOff;
         }
         Line::Dropped(dropped) => record.dropped.push(dropped),

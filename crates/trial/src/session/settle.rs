@@ -1,5 +1,6 @@
-//! Finds the settle time: how long a metric keeps moving after a knob changes. We switch a few times and record short windows after each
-//! switch. We compare early windows with late windows of the same switch, so a real effect of the knob is never mistaken for drift.
+//! Finds the settle time: how long a metric keeps moving after a knob changes.
+//! We switch a few times and record short windows after each switch.
+//! We compare early windows with late windows of the same switch, so a real effect of the knob is never mistaken for drift.
 
 use std::time::Duration;
 
@@ -14,26 +15,28 @@ use crate::session::settled::{SettleHow, SettleSeen, as_ms};
 use crate::switch::Reach;
 use crate::window::Measured;
 
-/// The maximum number of attempts. There is a second one if the metric seems to move after a switch. If a switch is the cause, the movement
-/// repeats; if a neighbour was the cause, it does not.
+/// The maximum number of attempts. A second attempt follows if the metric seems to move after a switch.
+/// If a switch is the cause, the movement repeats.
+/// If a neighbour was the cause, the movement does not repeat.
 const LOOKS: usize = 2;
-/// The number of short windows after each switch that are compared with the last few.
+/// The number of short windows after each switch that are compared with the last few windows.
 const TESTED: usize = 5;
-/// How far a median over [`SWITCHES`] may be from its level through noise alone, in standard deviations of a short window. Ten such medians
-/// are tested. On recorded machines with heavy tails, noise exceeds this in at most 5 of 100 settings, over both attempts.
+/// How far a median over [`SWITCHES`] may be from its level through noise alone, in standard deviations of a short window.
+/// The test covers ten such medians.
+/// On recorded machines with heavy tails, noise exceeds this limit in at most 5 of 100 settings, over both attempts.
 const NOISE_FACTOR: f64 = 2.0;
 
 /// For each switch: the arm, and the values of the short windows after it. Dropped windows are None.
 type Series = Vec<(ArmName, Vec<Option<f64>>)>;
 
-/// Finds the settle time. None if the user stopped. `elapsed` is the used part of the budget.
+/// Finds the settle time. None if the user stopped the session. `elapsed` is the used part of the budget.
 pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> Result<Option<SettleSeen>, TrialError> {
     let Settle::Found { least, most } = trial.design.settle else {
         return Ok(Some(SettleSeen::fixed(trial.design.settle.least())));
     };
     let step = settle_step(trial.design, pace);
     let begun = trial.watch.clock().now();
-    // If the settle time is too long for the budget, no time is left for pairs.
+    // Too long a settle time would leave no time for pairs in the budget.
     let room = |trial: &Trial<'_, '_>| {
         let gone = elapsed.saturating_add(trial.watch.clock().since(begun));
         trial.design.quiet_max(pace, gone).unwrap_or(Duration::MAX)
@@ -44,7 +47,7 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
         match switches(trial, step, &mut series)? {
             Followed::Whole => {}
             Followed::Stopped => return Ok(None),
-            // If the server has ended, the first window of the trial will report it. The measurements before that are still used.
+            // If the server has ended, the first window of the trial will report this. Earlier measurements are still used.
             Followed::Failed(_) if !drift.is_empty() => break,
             Followed::Failed(why) => {
                 let most = most.min(room(trial)).max(least);
@@ -56,8 +59,8 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
         (position, drift) = settled_at(&series, trial.design.smallest_effect_ratio);
         let took =
             (trial.watch.clock().since(begun) / look).max(step * STEPS as u32 * switches_followed(trial.arms.len()));
-        // If the budget has no room for a second attempt, the settle time of the first may be too long. That costs windows, but the result
-        // stays correct.
+        // If the budget has no room for a second attempt, the settle time of the first attempt may be too long.
+        // Too long a settle time reduces the number of windows, but the result stays correct.
         if position == Some(0) || !allows(trial.design, pace, took * (look + 1)) {
             break;
         }
@@ -71,7 +74,7 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
     Ok(Some(SettleSeen { settle_ms: as_ms(time), how, drift_ratios, step_ms, interleaves: None }))
 }
 
-/// Whether this much time is left in the budget. True if there is no budget.
+/// Whether the budget has this much time left. True without a budget.
 fn allows(design: &Design, pace: Pace, takes: Duration) -> bool {
     design.settle_room(pace).is_none_or(|room| takes <= room)
 }
@@ -103,9 +106,11 @@ fn switches(trial: &mut Trial<'_, '_>, step: Duration, series: &mut Series) -> R
     Ok(Followed::Whole)
 }
 
-/// The number of interleaves of each window: the requested number if a switch with its settle time takes at most half of an interleave,
-/// else 1. The switch is measured by going to each arm and back, because a workload may restart for a setting. A workload that restarts or
-/// opens new sockets has 1, because a new process behaves differently from one that has run for days.
+/// The number of interleaves of each window.
+/// The result is the requested number if a switch with its settle time takes at most half of an interleave, else 1.
+/// To measure the switch, the trial goes to each arm and back, because a workload may restart for a setting.
+/// The number is 1 for a workload that restarts or opens new sockets.
+/// A new process behaves differently from a process that has run for days.
 pub(crate) fn interleaves(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Result<u32, TrialError> {
     let asked = trial.design.interleaves;
     if asked <= 1 || settle.how == SettleHow::Unsettled || matches!(settle.how, SettleHow::Guessed { .. }) {
@@ -115,7 +120,7 @@ pub(crate) fn interleaves(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Res
     if trial.arms.iter().flat_map(ways).any(|way| way > Reach::AtOnce) {
         return Ok(1);
     }
-    // Each arm gets the shorter of two measurements. If the machine is paused meanwhile, a measurement can only become longer.
+    // Each arm gets the shorter of two measurements. A pause of the machine can only lengthen a measurement.
     let mut took = vec![Duration::MAX; trial.arms.len()];
     for _ in 0..2 {
         for arm in ArmName::further(trial.arms.len()).chain([ArmName::A]) {
@@ -141,13 +146,13 @@ fn follow(trial: &mut Trial<'_, '_>, step: Duration) -> Result<Vec<Option<f64>>,
     Ok(values)
 }
 
-/// The first position from which on there is no drift. None if the last tested position still drifts. Also returns the drift at each
-/// position, in logarithms.
+/// The first position from which on there is no drift. None if the last tested position still drifts.
+/// The function also returns the drift at each position, in logarithms.
 fn settled_at(series: &[(ArmName, Vec<Option<f64>>)], smallest_effect_ratio: f64) -> (Option<usize>, Vec<f64>) {
     let arms = ArmName::ALL.map(|arm| away_from_level(series.iter().filter(|(of, _)| *of == arm)));
-    // The difference between two switches to the same arm, at the same position, has only the machine's noise: the effect of the switch is
-    // the same in both. The windows of a level are as far apart in time as those that are compared with it, so slow noise is fully
-    // included. For normal noise, the factor turns the median into a standard deviation.
+    // Two switches to the same arm have the same effect. So at the same position, their difference has only the machine's noise.
+    // The windows of a level are as far apart in time as the windows that are compared with it. So slow noise is fully included.
+    // For normal noise, the factor turns the median into a standard deviation.
     let apart = arms.iter().flat_map(|away| (0..TESTED).flat_map(|at| differences(away, at)));
     let noise = median(&apart.collect::<Vec<_>>()).unwrap_or(0.0) * 1.048;
     let switches = arms.iter().map(Vec::len).max().unwrap_or(0).max(1);
@@ -160,8 +165,8 @@ fn settled_at(series: &[(ArmName, Vec<Option<f64>>)], smallest_effect_ratio: f64
     ((position < TESTED).then_some(position), drift)
 }
 
-/// For each switch: how far each of its first windows is from the level of the later windows (their median), in logarithms. A switch whose
-/// later windows have no values is left out.
+/// For each switch: how far each of its first windows is from the level of the later windows (their median), in logarithms.
+/// A switch whose later windows have no values is left out.
 fn away_from_level<'a>(series: impl Iterator<Item = &'a (ArmName, Vec<Option<f64>>)>) -> Vec<Vec<Option<f64>>> {
     let of_switch = |(_, values): &(ArmName, Vec<Option<f64>>)| {
         let logs: Vec<Option<f64>> = values.iter().map(|value| value.map(f64::ln)).collect();

@@ -1,4 +1,4 @@
-//! `SettleSeen`: how long the trial waited after a switch, and how that was found.
+//! `SettleSeen`: how long the trial waited after a switch, and how it found this time.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::caveat::Caveat;
 
-/// How long the trial waits after a switch, and how that was found.
+/// How long the trial waits after a switch, and how it found this time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettleSeen {
     /// The settle time in milliseconds.
     pub settle_ms: u64,
-    /// How it was found.
+    /// How the settle time was found.
     pub how: SettleHow,
-    /// For each short window after a switch, how far the metric was from its later level, as a share. It is the largest value of all arms.
+    /// For each short window after a switch, how far the metric was from its later level, as a share. The value is the largest of all arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift_ratios: Vec<f64>,
     /// The length of each short window in milliseconds. None if the settle time was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_ms: Option<u64>,
-    /// The number of interleaves of each window. None if it is 1.
+    /// The number of interleaves of each window. None if the number is 1.
     #[serde(alias = "turns", default, skip_serializing_if = "Option::is_none")]
     pub interleaves: Option<u32>,
 }
@@ -32,13 +32,13 @@ pub struct SettleSeen {
 pub enum SettleHow {
     /// The user gave the settle time.
     Asked,
-    /// It was measured: after this time, the metric had reached its level.
+    /// The trial measured the settle time: after this time, the metric had reached its level.
     Found,
     /// The metric still moved at the end of the observed time.
     Unsettled,
-    /// It could not be measured, so it is a guess.
+    /// The settle time could not be measured, so this is a guess.
     Guessed {
-        /// Why it could not be measured.
+        /// Why the settle time could not be measured.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Tests of the crate through its public interface: on simulated servers.
+//! Tests of the crate through its public interface, on simulated servers.
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 

@@ -1,5 +1,6 @@
-//! Searches on a simulated server with known truth: whether they find the right set, and how many windows they need. Also a search that is
-//! killed, a server that dies, and a knob that is refused or harms.
+//! Searches on a simulated server with known truth.
+//! The tests check whether the searches find the right set, and how many windows they need.
+//! Other tests have a search that is killed, a server that dies, and a knob that is refused or harms.
 
 use std::cell::Cell;
 
@@ -10,10 +11,10 @@ use evenkeel_trial::search::{
 };
 use evenkeel_trial::{Arm, Engaged, Guard, Level, NetworkPath, TrialError};
 
-/// A budget that is larger than any search here needs. The tests check how much of it they use.
+/// A budget that is larger than any search here needs. The tests check how much of the budget the searches use.
 const BUDGET: Budget = Budget { windows: 1500, time_ms: None };
 
-/// The number of seeds per rate: few by default, because tests run unoptimised; 100 for published figures.
+/// The number of seeds per rate: few by default, because tests run unoptimised, and 100 for published figures.
 pub(crate) fn seeds() -> u64 {
     if std::env::var_os("EVENKEEL_CALIBRATE").is_some() { 100 } else { 20 }
 }
@@ -73,7 +74,7 @@ fn rate(truth: &Truth, is_right: impl Fn(&Answer) -> bool) -> Rate {
     rate
 }
 
-/// Asserts nine of ten, with a tolerance for chance in a small sample: two of about twenty.
+/// Asserts nine right results of ten, with a tolerance for chance in a small sample: two of about twenty.
 fn assert_nine_of_ten(rate: &Rate) {
     let slack = if seeds() == 100 { 0 } else { 1 };
     assert!((rate.right + slack) * 10 >= seeds() * 9, "{} of {}\n{}", rate.right, seeds(), rate.wrong);
@@ -110,7 +111,7 @@ fn of_two_ways_to_one_end_one_is_left() {
     assert_nine_of_ten(&rate);
 }
 
-/// If one of two knobs with the same effect is dropped, results from before that show nothing about the effect of the other one alone.
+/// Two knobs have the same effect, and one of them is dropped. Earlier results then show nothing about the effect of the other knob alone.
 #[test]
 fn the_one_that_is_left_of_two_ways_is_the_one_that_does_it() {
     let mains = vec![(4, -0.2), (11, -0.2)];
@@ -126,7 +127,7 @@ fn the_one_that_is_left_of_two_ways_is_the_one_that_does_it() {
 
 #[test]
 fn of_two_that_stand_in_each_others_way_one_is_found() {
-    // Averaged over the other knob, neither of them has an effect.
+    // Averaged over the other knob, neither knob has an effect.
     let truth = Truth {
         knobs: 30,
         mains: vec![(4, -0.2), (11, -0.2), (23, -0.1)],
@@ -146,7 +147,7 @@ fn without_an_effect_no_set_is_claimed() {
     assert!(rate.right * 20 >= seeds() * 19, "{}", rate.wrong);
 }
 
-/// A subject that counts windows and ends the search after some of them, as if it were killed.
+/// A subject that counts windows and ends the search after some windows, like a kill.
 struct Killed<'a> {
     server: &'a mut Simulated,
     left: usize,
@@ -278,8 +279,8 @@ fn knobs_that_kill_hurt_or_are_refused_are_taken_out_and_the_rest_is_found() {
         let mut log = Log::in_memory(Vec::new());
         run_on(&design_of(&truth, seed), &mut Simulated::new(truth.clone(), seed), &mut log);
         deaths.push(log.entries().iter().filter(|entry| matches!(entry.seen, WindowResult::Died { .. })).count());
-        // If the server dies under an arm, the arm is run once more at once, because that may have been an accident. After that it is never
-        // run again.
+        // If the server dies under an arm, the search runs the arm once more at once, because the death may have been an accident.
+        // After two deaths, the search never runs the arm again.
         let (mut forbidden, mut again): (Vec<&Arm>, _) = (Vec::new(), None);
         for entry in log.entries() {
             let is_again = again.take() == Some(&entry.arm);
@@ -323,7 +324,8 @@ fn a_better_median_with_a_worse_tail_is_vetoed() {
     assert_eq!((guarded.verdict, set(&guarded), &guarded.veto), (Verdict::NothingHelped, Vec::new(), &None));
     let outcome = &guarded.knobs[4].outcome;
     assert!(matches!(outcome, KnobOutcome::Vetoed { why } if why.starts_with("lateness_us_p99 is ")), "{outcome:?}");
-    // Each knob alone makes the tail worse by less than the guard's limit, but both together by more. The confirmation shows this.
+    // Each knob alone makes the tail worse by less than the guard's limit.
+    // Both knobs together exceed the limit, which the confirmation shows.
     let both = Truth { mains: vec![(4, -0.22), (5, -0.2)], tails: vec![(4, 0.36), (5, 0.34)], ..truth };
     let guarded = of(&both, guard());
     assert_eq!((guarded.verdict, set(&guarded)), (Verdict::NothingHelped, Vec::new()));
@@ -339,7 +341,8 @@ fn settings(answer: &Answer) -> Vec<&str> {
 
 #[test]
 fn knobs_that_wreck_a_guard_are_taken_out_and_the_rest_is_found() {
-    // Two knobs improve the median more than any other, but also change the tail: one doubles it, the other makes it seven times as long.
+    // Two knobs improve the median more than any other knob, but also change the tail.
+    // One doubles the tail, the other makes it seven times as long.
     let truth = Truth {
         mains: vec![(4, -0.22), (11, -0.12), (23, -0.085), (17, 0.14), (9, -0.3), (14, -0.3)],
         tails: vec![(9, 0.9), (14, 2.3)],
@@ -364,7 +367,7 @@ fn knobs_that_wreck_a_guard_are_taken_out_and_the_rest_is_found() {
         );
         assert_eq!(*sevenfold, KnobOutcome::Stopped, "seed {seed}");
         assert!(set(&answer).iter().all(|knob| ![9, 14].contains(knob)), "seed {seed}");
-        // The knob is dropped at once. Only the windows that revealed the harm have it on.
+        // The search drops the knob at once. Only the windows that revealed the harm have the knob on.
         let on = |knob: usize| log.entries().iter().filter(|entry| *entry.arm.level(knob) != Level::AsItWas).count();
         assert!(on(14) * 4 < log.entries().len(), "seed {seed}: {} of {}", on(14), log.entries().len());
         let is_right = answer.verdict == Verdict::Better && set(&answer) == [4, 7, 11, 23, 28];
@@ -425,7 +428,8 @@ fn a_knob_that_was_never_engaged_is_in_the_set_only_if_it_moved_the_metric() {
             (7, "irq.affinity=0"),
         ],
         counters: vec![
-            // The first counter did not change, whether the knob was on or off. The second did not change either, but the metric differed.
+            // The first counter did not change, whether the knob was on or off.
+            // The second counter did not change either, but the metric differed.
             ("BusyPollRxPackets", 2, [0.0, 0.0]),
             ("softnet_time_squeeze", 5, [0.0, 0.0]),
             // The value that was read back from the server changed with the knob.

@@ -22,7 +22,7 @@ impl Subject for Fading {
     }
 }
 
-/// If the confirmation fails early, the remaining time is used to decide more of the other knobs.
+/// If the confirmation fails early, the search uses the remaining time to decide more of the other knobs.
 #[test]
 fn the_budget_after_a_failed_proof_is_used() {
     let truth = Truth { knobs: 6, noise: 0.1, ..Truth::default() };

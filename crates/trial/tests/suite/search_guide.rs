@@ -1,12 +1,12 @@
-//! Guides on a simulated server with known effects: a search tests all lines together first, and needs fewer windows than one line at a
-//! time.
+//! Guides on a simulated server with known effects.
+//! A search tests all lines together first, and needs fewer windows than tests of one line at a time.
 
 use evenkeel_trial::search::simulated::{Simulated, Truth, one_at_a_time};
 use evenkeel_trial::search::{Answer, KnobAnswer, KnobOutcome, Log, SearchDesign, Stage, Verdict, WholeVerdict};
 
 use crate::search::{design_of, run_on, seeds, set, windows};
 
-/// Searches a guide: all lines together first, then which of them matter.
+/// Searches a guide: first all lines together, then the lines that matter.
 fn settle_guide(truth: &Truth, seed: u64) -> Answer {
     let design = SearchDesign { whole_first: true, ..design_of(truth, seed) };
     run_on(&design, &mut Simulated::new(truth.clone(), seed), &mut Log::in_memory(Vec::new()))

@@ -1,4 +1,4 @@
-//! Searches on a captured machine: real knobs are switched, journalled and restored, while the server is simulated with known effects.
+//! Searches on a captured machine. Real knobs are switched, journalled and restored, while the server is simulated with known effects.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -41,7 +41,7 @@ const FILES: [&str; 5] = [
     "/proc/sys/vm/stat_interval",
 ];
 
-/// State that all servers of one search share, so that the noise continues when one of them ends.
+/// State that all servers of one search share, so that the noise continues when a server ends.
 struct Nature {
     noise: ChaCha8Rng,
     starts: usize,
@@ -154,7 +154,7 @@ impl Scene {
             false => Ok(()),
         };
         let revive = || revive().map(|()| self.server());
-        // No time passes in the mock. A window's real length is that of a few function calls.
+        // No time passes in the mock. The real length of a window is the time of a few function calls.
         let rules = Rules { overrun_share_max: f64::INFINITY, ..Rules::default() };
         let workload = self.server();
         let mut live =
@@ -223,7 +223,7 @@ fn a_search_that_is_killed_in_the_middle_is_put_back_by_revert_and_goes_on() {
         let answer = search(&design, tools).unwrap();
         assert_eq!((answer.ended, answer.verdict), (SearchEnded::Stopped, Verdict::NotProved));
         drop(live);
-        // As after SIGKILL, the session is not ended. Only its lock is released.
+        // As after SIGKILL, nobody ends the session. Only its lock is released.
         std::mem::forget(switch);
     }
     assert_ne!(scene.readings(), before, "the kill came in the middle of an arm");
@@ -264,8 +264,8 @@ fn a_server_that_ends_by_itself_is_started_anew_and_one_that_can_not_live_ends_t
     let why = "mock: it ended (exit status: 9)";
     let table: [(&[usize], bool, Option<&str>); 3] = [
         (&[3], false, None),
-        (&[3, 4], false, Some("with every knob as it was, twice in a row: mock: it ended (exit status: 9)")),
-        (&[3], true, Some("it ended (exit status: 9); and it could not be started anew: start mock: it is not there")),
+        (&[3, 4], false, Some("twice in a row on the unchanged machine: mock: it ended (exit status: 9)")),
+        (&[3], true, Some("it ended (exit status: 9); a restart failed: start mock: it is not there")),
     ];
     for (dies_in, is_gone, fails) in table {
         let scene = Scene::new(HOST);
@@ -286,7 +286,7 @@ fn a_server_that_ends_by_itself_is_started_anew_and_one_that_can_not_live_ends_t
 
 #[test]
 fn a_knob_that_does_not_take_effect_is_reported_and_the_others_continue() {
-    // The captured kernel has one clock source. Like a real kernel, it ignores the name of another one without an error.
+    // The captured kernel has one clock source. Like a real kernel, it ignores the name of another clock source without an error.
     let host = HOST.replace(
         "end\n",
         "/sys/devices/system/clocksource/clocksource0/current_clocksource = tsc\n\
@@ -308,7 +308,7 @@ fn a_knob_that_does_not_take_effect_is_reported_and_the_others_continue() {
     assert_eq!(clock.trim(), "tsc");
 }
 
-/// A server that is slow in some windows after each switch, as with cold caches. After new sockets, it is slow for longer.
+/// A server that is slow in some windows after each switch, as with cold caches. After new sockets, the server is slow for longer.
 struct Slow {
     root: Root,
     seen: Option<String>,
@@ -380,7 +380,7 @@ fn how_long_a_switch_is_felt_is_found_by_each_way_of_switching_within_the_budget
     };
     // After the switch, one short window of 250 ms is slow.
     assert_eq!(found_times(&settle(&[poll], 1200, false)), [(Some(Reach::AtOnce), 250, SettleHow::Found)]);
-    // After new sockets, the settle time is longer. Knobs that take effect at once do not need that wait.
+    // After new sockets, the settle time is longer. Knobs that take effect at once do not need the longer wait.
     let both = settle(&[poll, "net.core.busy_read=50"], 1200, false);
     assert_eq!(
         found_times(&both),
@@ -388,8 +388,8 @@ fn how_long_a_switch_is_felt_is_found_by_each_way_of_switching_within_the_budget
     );
     assert_eq!(both[1].knobs, ["net.core.busy_read"]);
     assert_eq!(longest_settle(&both), Some(Duration::from_millis(750)));
-    // A tenth of 120 s is 12 s, which is enough to measure each kind of switch. With less time, all kinds are measured together. With even
-    // less, the settle time is a guess.
+    // A tenth of 120 s is 12 s, which is enough to measure each kind of switch.
+    // With less time, all kinds are measured together. With even less time, the settle time is a guess.
     let together = settle(&[poll, "net.core.busy_read=50"], 130, false);
     assert_eq!(found_times(&together), [(None, 750, SettleHow::Found)]);
     let guess = settle(&[poll], 60, false);
@@ -464,14 +464,14 @@ fn a_switch_waits_only_for_what_the_arms_that_are_compared_take() {
     let answer = scene.search(&design, &plans, &mut Log::in_memory(Vec::new()), &|| false);
     assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
     let waits = scene.nature.borrow().waits.clone();
-    // While all knobs are compared, every switch opens new sockets, even the switch to the unchanged machine. After that, the knob that
-    // needs them is dropped.
+    // While all knobs are compared, every switch opens new sockets, even the switch to the unchanged machine.
+    // After that comparison, the search drops the knob that needs new sockets.
     let all = answer.windows[&Stage::Baseline] + answer.windows[&Stage::Screen];
     let (long, short) = ((Duration::from_millis(750), true), (Duration::from_millis(250), false));
     assert!(waits[..all].iter().all(|wait| *wait == long), "{waits:?}");
-    // The first switch afterwards may restore that knob.
+    // The first switch after that may restore this knob.
     assert!(waits.len() > all + 10 && waits[all + 1..].iter().all(|wait| *wait == short), "{waits:?}");
-    // A settle time that the user gave, or a single one for all kinds of switches, applies to every switch.
+    // A settle time that the user gave applies to every switch. A single settle time for all kinds of switches does too.
     let ways = |ways: &[Reach]| ways.iter().copied().collect();
     assert_eq!(design.settle_after(&ways(&[Reach::AtOnce, Reach::NewSockets])), Duration::from_millis(750));
     assert_eq!(design.settle_after(&ways(&[Reach::AtOnce])), Duration::from_millis(250));
@@ -496,14 +496,15 @@ fn all_arms_that_are_compared_go_one_path() {
         Arm(vec![level(poll), level(read)])
     };
     let (none, both, poll, read) = (arm(false, false), arm(true, true), arm(true, false), arm(false, true));
-    // At first, the current state is unknown. Each step has the knobs that are compared from then on, and three arms, each with whether the
-    // switch to it opens new sockets.
+    // At first, the current state is unknown.
+    // Each step has the knobs that are compared from then on, and three arms.
+    // Each arm comes with a flag: whether the switch to it opens new sockets.
     type Step<'a> = (Option<&'a [usize]>, [(&'a Arm, bool); 3]);
     let steps: [Step<'_>; 4] = [
         (None, [(&none, true), (&none, true), (&both, true)]),
         (Some(&[0, 1]), [(&both, true), (&poll, true), (&none, true)]),
         (Some(&[1]), [(&none, true), (&read, true), (&read, true)]),
-        // Sockets are opened once more to restore the knob that needs them, and then no more.
+        // The server opens new sockets once more to restore the knob that needs them, and then no more.
         (Some(&[0]), [(&none, true), (&poll, false), (&poll, false)]),
     ];
     for (compared, arms) in steps {

@@ -1,5 +1,5 @@
-//! Searches with windows that have no value: a knob keeps the CPU from the server, another program writes a setting, a server ends. Also
-//! logs of versions that forbade an arm after one end of the server, and which of these searches are over.
+//! Searches with windows that have no value: a knob keeps the CPU from the server, another program writes a setting, a server ends.
+//! The file also tests logs of versions that forbade an arm after one end of the server, and whether such searches are over.
 
 use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth};
 use evenkeel_trial::search::{
@@ -21,7 +21,7 @@ fn dropped(reason: DropReason) -> WindowResult {
     WindowResult::Dropped { why: reason.to_string(), other_trials: Vec::new(), reason: Some(reason) }
 }
 
-/// A server whose results are replaced in some windows. The function gets the number of the window, from 1, and its arm.
+/// A server whose results are replaced in some windows. The function gets the number of the window, from 1, and the arm of the window.
 struct Otherwise<F>(Simulated, usize, F);
 
 impl<F: Fn(usize, &Arm) -> Option<WindowResult>> Subject for Otherwise<F> {
@@ -143,7 +143,7 @@ fn a_search_that_failed_for_good_is_over_and_one_that_failed_once_is_not() {
     let gap = || Some(dropped(DropReason::Gap { gap_us: 9e5 }));
     type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<WindowResult>;
     let table: [(Rule<'_>, Option<usize>, &str, bool); 3] = [
-        (&|_, _| died(), None, "with every knob as it was, twice in a row", true),
+        (&|_, _| died(), None, "twice in a row on the unchanged machine", true),
         (&|_, _| gap(), None, "windows in a row were dropped, the last since the machine paused", true),
         (&|_, _| None, Some(20), "it can't be started any more", false),
     ];

@@ -1,5 +1,6 @@
-//! A server that empties its socket once per tick, as game servers do, under a steady stream of packets. The packets that arrive between
-//! two ticks must fit into the socket's receive buffer. The kernel drops those that do not.
+//! A server that empties its socket once per tick, as game servers do, under a steady stream of packets.
+//! The packets that arrive between two ticks must fit into the socket's receive buffer.
+//! The kernel drops the packets that do not fit.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,11 +14,10 @@ use serde_json::{Map, Value, json};
 use super::echo::{PACKET_BYTES_MAX, Worker, lock, on_loopback};
 use super::{Helper, HelperError, Since, address, no_socket, target};
 
-/// How often the load wakes to send due packets. This leaves it idle most of the time, but the packets of one tick still arrive as a
-/// stream.
+/// How often the load wakes to send due packets. The load is idle most of the time, but the packets of one tick still arrive as a stream.
 const LOAD_PERIOD_NS: u64 = 1_000_000;
-/// If the load was delayed for longer than this, it does not send the packets that became due meanwhile. Real players do not send old
-/// packets after a delay either.
+/// If the load was delayed for longer than this, it does not send the packets that became due during the delay.
+/// Real players do not send old packets after a delay either.
 const BEHIND_NS_MAX: u64 = 20_000_000;
 
 /// How the server reads its socket.
@@ -25,8 +25,8 @@ const BEHIND_NS_MAX: u64 = 20_000_000;
 pub struct DrainSettings {
     /// The time from one reading to the next, in milliseconds.
     pub period_ms: u64,
-    /// The size of the receive buffer to request, in bytes. The kernel grants twice that, up to its limit (`net.core.rmem_max`). None keeps
-    /// the initial size (`net.core.rmem_default`).
+    /// The size of the receive buffer to request, in bytes.
+    /// The kernel grants twice this size, up to its limit (`net.core.rmem_max`). None keeps the initial size (`net.core.rmem_default`).
     pub ask_bytes: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ struct DrainCounts {
     received: u64,
     dropped: u64,
     drains: u64,
-    /// Whether the kernel does not report how many packets it dropped.
+    /// Whether the number of dropped packets is unknown, because the kernel does not report it.
     is_drop_count_unknown: bool,
 }
 
@@ -53,7 +53,7 @@ impl DrainServer {
     /// Starts serving on loopback.
     ///
     /// # Errors
-    /// If no socket or thread can be created.
+    /// Fails if no socket or thread can be created.
     pub fn start(settings: DrainSettings) -> io::Result<DrainServer> {
         let counts = Arc::new(Mutex::new(DrainCounts::default()));
         let mut server = DrainServer { settings, serving: None, counts, buffer_bytes: 0, since: Since::now() };
@@ -93,7 +93,7 @@ fn drain(socket: &UdpSocket, period_ns: u64, dropped: Option<u32>, counts: &Mute
         due_ns = (due_ns + period_ns).max(clock::monotonic_ns());
         clock::sleep_until_ns(due_ns);
         let mut received = 0;
-        // Stop at the next tick. If packets arrive faster than this thread reads, it would otherwise stay in this loop forever.
+        // Stop at the next tick. If packets arrive faster than this thread reads, the thread would otherwise stay in this loop forever.
         while clock::monotonic_ns() < due_ns + period_ns {
             match inbox.receive(socket, Wait::Not) {
                 Ok(packets) => received += packets as u64,
@@ -141,7 +141,7 @@ impl Helper for DrainServer {
     }
 }
 
-/// Sends packets at an even rate, without reading any.
+/// Sends packets at an even rate. It reads no packets.
 #[derive(Debug)]
 pub struct DrainLoad {
     packets_per_s: u32,
@@ -155,7 +155,7 @@ impl DrainLoad {
     /// Starts sending this many packets per second, of this many bytes each (1 to 1472).
     ///
     /// # Errors
-    /// If no socket or thread can be created.
+    /// Fails if no socket or thread can be created.
     pub fn start(to: SocketAddr, packets_per_s: u32, bytes: usize) -> io::Result<DrainLoad> {
         let bytes = bytes.clamp(1, PACKET_BYTES_MAX);
         let sent = Arc::new(Mutex::new(0));
@@ -204,7 +204,7 @@ impl Due {
         Due { start_ns, packets_per_s, given: 0 }
     }
 
-    /// The number of packets that are due and were not returned before.
+    /// The number of packets that are due and were not returned by an earlier call.
     fn until(&mut self, now_ns: u64) -> u64 {
         let by = |ns: u64| (u128::from(ns) * u128::from(self.packets_per_s) / 1_000_000_000) as u64;
         let all = by(now_ns.saturating_sub(self.start_ns));
@@ -273,7 +273,7 @@ mod tests {
         }
         load.end();
         sent += load.answer(Command::Window).unwrap()["sent"].as_u64().unwrap();
-        // The reading that finds the last packets may happen late, so wait for it.
+        // A late reading may find the last packets, so wait for it.
         let closed = Instant::now();
         loop {
             std::thread::sleep(Duration::from_millis(100));

@@ -1,6 +1,7 @@
-//! A load that sends a packet to a server, waits for the answer, and repeats that. Server and load sleep in turn, so a round trip has two
-//! wakes plus the path. This suits knobs about waking. `evenkeel measure udp` uses an open loop and stays awake between packets. Its CPU
-//! never goes idle and cannot be shared. This suits measurements of a network, but not knobs about waking.
+//! A load that sends a packet to a server, waits for the answer, and repeats this.
+//! Server and load sleep in turn, so a round trip has two wakes plus the path. This suits knobs about waking.
+//! In contrast, `evenkeel measure udp` uses an open loop and stays awake between packets. Its CPU never goes idle and cannot be shared.
+//! The open loop suits measurements of a network, but not knobs about waking.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -17,7 +18,7 @@ use super::{Helper, HelperError, Since, address, no_socket, quantiles, target};
 
 /// The maximum size of a packet, in bytes without headers.
 pub(super) const PACKET_BYTES_MAX: usize = 1472;
-/// The size of the packet number, with which each packet begins.
+/// The size of the packet number at the beginning of each packet.
 const NUMBER_BYTES: usize = 8;
 /// How long an answer may take before the packet counts as lost.
 const ANSWER_TIME: Duration = Duration::from_millis(200);
@@ -41,7 +42,7 @@ impl Worker {
         Ok(Worker { stop, thread })
     }
 
-    /// Ends the thread. `wake` is called until it has ended.
+    /// Ends the thread. Calls `wake` repeatedly until the thread has ended.
     pub(super) fn end(self, mut wake: impl FnMut()) {
         self.stop.store(true, Ordering::Relaxed);
         for _ in 0..WAKES_MAX {
@@ -56,12 +57,12 @@ impl Worker {
     }
 }
 
-/// Locks, even if another thread panicked while it had the lock. At worst, some counts are incomplete then.
+/// Locks the mutex, even if another thread panicked while it had the lock. At worst, some counts are incomplete then.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A socket on a free port of the loopback device.
+/// Opens a socket on a free port of the loopback device.
 pub(super) fn on_loopback() -> io::Result<UdpSocket> {
     UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
 }
@@ -77,7 +78,7 @@ impl EchoServer {
     /// Starts serving on loopback.
     ///
     /// # Errors
-    /// If no socket or thread can be created.
+    /// Fails if no socket or thread can be created.
     pub fn start() -> io::Result<EchoServer> {
         let mut server = EchoServer { serving: None, since: Since::now() };
         server.listen()?;
@@ -95,7 +96,7 @@ impl EchoServer {
     fn end(&mut self) {
         let Some((worker, address)) = self.serving.take() else { return };
         let nudge = on_loopback();
-        // Send a packet to wake the thread. It then sees that it must end.
+        // Send a packet to wake the thread. The thread then sees that it must end.
         worker.end(|| {
             let _ = nudge.as_ref().map(|socket| socket.send_to(&[0; NUMBER_BYTES], address));
         });
@@ -105,7 +106,7 @@ impl EchoServer {
 fn echo(socket: &UdpSocket, stop: &AtomicBool) {
     let mut packet = [0; PACKET_BYTES_MAX];
     while !stop.load(Ordering::Relaxed) {
-        // The error is about this packet only. Its sender will send another one.
+        // The error concerns only this packet. The sender will send another packet.
         if let Ok((length, from)) = socket.recv_from(&mut packet) {
             let _ = socket.send_to(&packet[..length], from);
         }
@@ -140,11 +141,12 @@ impl Helper for EchoServer {
 pub struct EchoSettings {
     /// The size of each packet, in bytes without headers: 8 to 1472.
     pub bytes: usize,
-    /// The maximum number of round trips per second, evenly spread. With 0, each packet is sent as soon as the previous one is back.
+    /// The maximum number of round trips per second, evenly spread.
+    /// With a rate of 0, the load sends each packet as soon as the previous packet is back.
     pub rate_hz: u32,
 }
 
-/// A load that sends packets to a server and waits for each to return.
+/// A load that sends packets to a server and waits for each packet to return.
 #[derive(Debug)]
 pub struct EchoLoad {
     settings: EchoSettings,
@@ -169,7 +171,7 @@ impl EchoLoad {
     /// Starts sending.
     ///
     /// # Errors
-    /// If no socket or thread can be created.
+    /// Fails if no socket or thread can be created.
     pub fn start(to: SocketAddr, settings: EchoSettings) -> io::Result<EchoLoad> {
         let settings = EchoSettings { bytes: settings.bytes.clamp(NUMBER_BYTES, PACKET_BYTES_MAX), ..settings };
         let counts = Arc::new(Mutex::new(EchoCounts::new()));
@@ -239,7 +241,7 @@ fn await_answer(socket: &UdpSocket, number: u64, sent_ns: u64) -> io::Result<()>
 
 impl Helper for EchoLoad {
     fn window(&mut self) -> Map<String, Value> {
-        // Create it before taking the lock, so that no measurement waits for it.
+        // Create the new counts before taking the lock, so that no measurement waits for the allocation.
         let fresh = EchoCounts::new();
         let counts = std::mem::replace(&mut *lock(&self.counts), fresh);
         let mut numbers = self.since.turn();

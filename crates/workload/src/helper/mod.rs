@@ -1,6 +1,6 @@
-//! The helper processes of the built-in workloads: a server and its load, each started with `evenkeel helper …`. A helper prints its
-//! address, and then answers each line of JSON with another line. Helpers are separate processes, not threads of the trial. So each has its
-//! own memory, scheduling and end, like a user's server.
+//! The helper processes of the built-in workloads: a server and its load, each started with `evenkeel helper …`.
+//! A helper prints its address, and then answers each line of JSON with another line.
+//! Helpers are separate processes, not threads of the trial. So each helper has its own memory, scheduling and end, like a user's server.
 
 mod drain;
 mod echo;
@@ -27,7 +27,7 @@ const LINE_BYTES_MAX: u64 = 4096;
 pub enum Command {
     /// Report the values since the last report.
     Window,
-    /// Close the socket. Nothing is sent or served until another one is opened.
+    /// Close the socket. Nothing is sent or served until another socket is opened.
     Close,
     /// Open a new socket.
     Open {
@@ -35,7 +35,7 @@ pub enum Command {
         #[serde(default)]
         to: Option<SocketAddr>,
     },
-    /// Set the timer slack of the waiting thread. The process does this itself, which needs no privilege.
+    /// Set the timer slack of the waiting thread. The process sets its own slack, which needs no privilege.
     TimerSlackNs {
         /// The timer slack in nanoseconds. `None` reads it without changing it.
         value: Option<u64>,
@@ -57,22 +57,22 @@ pub trait Helper {
     /// The values since the last report.
     fn window(&mut self) -> Map<String, Value>;
 
-    /// Closes the socket. Nothing is sent or served until another one is opened.
+    /// Closes the socket. Nothing is sent or served until another socket is opened.
     ///
     /// # Errors
-    /// If the helper has no socket.
+    /// Fails if the helper has no socket.
     fn close(&mut self) -> Result<(), HelperError>;
 
-    /// Opens a new socket. A load connects to the server at `to`; a server returns its new address.
+    /// Opens a new socket. A load connects to the server at `to`. A server returns its new address.
     ///
     /// # Errors
-    /// If that failed, or if a load got no address.
+    /// Fails if the socket cannot be opened, or if a load got no address.
     fn open(&mut self, to: Option<SocketAddr>) -> Result<Map<String, Value>, HelperError>;
 
     /// Sets the timer slack of the waiting thread, unless the value is None. Returns the slack that is in effect.
     ///
     /// # Errors
-    /// If that failed, or if this helper cannot do it.
+    /// Fails if the slack cannot be set, or if this helper does not support it.
     fn timer_slack_ns(&mut self, _value: Option<u64>) -> Result<u64, HelperError> {
         Err("it is set from outside".into())
     }
@@ -80,7 +80,7 @@ pub trait Helper {
     /// Executes a command.
     ///
     /// # Errors
-    /// Why the command failed.
+    /// Returns why the command failed.
     fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
         match command {
             Command::Window => Ok(Value::Object(self.window())),
@@ -101,16 +101,15 @@ fn target(to: Option<SocketAddr>) -> Result<SocketAddr, HelperError> {
     to.ok_or_else(|| "load needs to know where to".into())
 }
 
-/// The error that a socket can't be opened.
+/// The error for a socket that can't be opened.
 fn no_socket(error: io::Error) -> HelperError {
     format!("open a socket: {error}").into()
 }
 
-/// Prints the first line of a helper, and then answers commands until the input ends. The answer to an invalid line says that it is
-/// invalid.
+/// Prints the first line of a helper, and then answers commands until the input ends. An invalid line gets an answer that says so.
 ///
 /// # Errors
-/// If reading or answering fails, because the parent process has ended.
+/// Fails if reading or answering fails, because the parent process has ended.
 pub fn serve(helper: &mut dyn Helper, mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut say = |value: &Value| writeln!(output, "{value}").and_then(|()| output.flush());
     say(&helper.ready())?;
@@ -149,7 +148,7 @@ impl Since {
     }
 }
 
-/// The quantiles of a histogram that all workloads report, in microseconds. Null if it is empty.
+/// The quantiles of a histogram that all workloads report, in microseconds. Null if the histogram is empty.
 pub fn quantiles(histogram: &Histogram) -> Value {
     let us = |q| histogram.quantile(q).map(|ns| ns as f64 / 1e3);
     match (us(0.5), us(0.9), us(0.99)) {

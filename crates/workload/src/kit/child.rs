@@ -1,5 +1,5 @@
-//! A child program that answers each line of JSON with another line. All waits have a limit, because a trial must not hang if the child
-//! hangs.
+//! A child program that answers each line of JSON with another line.
+//! All waits have a limit, because a trial must not hang if the child hangs.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -20,7 +20,7 @@ const LINES_WAITING_MAX: usize = 16;
 /// How long a program may take to end after a request.
 const END_TIME: Duration = Duration::from_secs(2);
 
-/// A running child. It is killed when this process ends, and when this value is dropped.
+/// A running child. The child is killed when this process ends, and when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     name: &'static str,
@@ -66,7 +66,7 @@ impl Conversation {
         Ok(Conversation { name: program.name, child, stdin, lines, end_time: END_TIME })
     }
 
-    /// Returns the next line of the child. Waits at most `limit` for it.
+    /// Returns the next line of the child. Waits at most `limit` for the line.
     pub(crate) fn hear(&mut self, limit: Duration) -> Result<Value, WorkloadError> {
         let line = match self.lines.recv_timeout(limit) {
             Ok(line) => line,
@@ -89,7 +89,7 @@ impl Conversation {
         let written = self.stdin.as_mut().map(|stdin| stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush()));
         match written {
             Some(Ok(())) => self.hear(limit),
-            // The child's last line, or how it ended, explains more than "broken pipe".
+            // The child's last line, or its exit status, explains more than "broken pipe".
             _ => match self.hear(Duration::from_millis(500)) {
                 Ok(answer) => Err(self.error(format!("it no longer reads commands; its last answer: {answer}"))),
                 Err(error) => Err(error),
@@ -105,7 +105,7 @@ impl Conversation {
         WorkloadError::Program { program: self.name.to_owned(), why: why.into() }
     }
 
-    /// Closes the child's input, which makes it end. If it does not end, sends SIGTERM, and then SIGKILL.
+    /// Closes the child's input, which makes the child end. If the child does not end, sends SIGTERM, and then SIGKILL.
     pub(crate) fn stop(&mut self) {
         drop(self.stdin.take());
         if self.wait(self.end_time).is_none() {
@@ -140,7 +140,7 @@ fn shorten(text: &str) -> String {
     text.trim().chars().take(200).collect()
 }
 
-/// Sleeps to an absolute time, so that signals and late starts do not lengthen the window.
+/// Sleeps until an absolute time, so that signals and late starts do not lengthen the window.
 pub(crate) fn sleep(duration: Duration) {
     let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns));

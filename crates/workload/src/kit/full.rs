@@ -1,5 +1,5 @@
-//! Detects whether the CPUs of a load are full, however many threads share them. If load and server use all of their CPU time, the load
-//! itself may limit the throughput.
+//! Detects whether the CPUs of a load are full, however many threads share them.
+//! If load and server use all of their CPU time, the load itself may limit the throughput.
 
 use evenkeel_stats::median;
 use evenkeel_sys::{CpuSet, thread};
@@ -9,7 +9,7 @@ use crate::workload::Sample;
 
 /// A thread is at its limit if it runs for this share of the time.
 const SATURATED_SHARE: f64 = 0.95;
-/// The maximum number of windows that are kept for the caveat.
+/// The maximum number of windows to store for the caveat.
 const WINDOWS_MAX: usize = 20_000;
 /// CPUs are full if they are used for this share of the time.
 const FULL_SHARE: f64 = 0.95;
@@ -21,11 +21,11 @@ pub(crate) struct Ran {
     pub(crate) on: CpuSet,
 }
 
-/// How much of the load's CPUs was used by the load and by the server, as shares of all of these CPUs.
+/// How much of the load's CPUs the load and the server used, as shares of all of these CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Full {
     pub(crate) by_load: f64,
-    /// The share that the server used. 0 if the server may also run on other CPUs.
+    /// The share that the server used. It is 0 if the server may also run on other CPUs.
     pub(crate) by_server: f64,
 }
 
@@ -36,7 +36,7 @@ impl Full {
             return None;
         }
         let share = |ran: &Ran| ran.cpus / load.on.len() as f64;
-        // If the server may run both on these CPUs and on others, it is unknown how much it took from the load.
+        // If the server may run both on these CPUs and on others, its use of the load's CPUs is unknown.
         let is_here = !server.on.is_empty() && server.on.is_subset(&load.on);
         let full = Full { by_load: share(load), by_server: if is_here { share(server) } else { 0.0 } };
         full.share().is_finite().then_some(full)

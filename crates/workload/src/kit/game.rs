@@ -1,5 +1,6 @@
-//! A preset of a game server that does not report its ticks. Either players join, or bots play in the server itself. It is measured from
-//! outside: by its players if it has some, by its tick in the kernel's switch records, and by its CPU time.
+//! A preset of a game server that does not report its ticks.
+//! Either players join, or bots play in the server itself. evenkeel measures the server from outside:
+//! by its players if it has any, by its tick in the kernel's switch records, and by its CPU time.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -36,11 +37,11 @@ pub(crate) const PLAYED: [Metric; 7] = [
     Metric::us("snapshot_lateness_us_p99", "99th percentile of the lateness of a tick's snapshot, as players see it"),
     Metric::new("snapshots_share", "share of the snapshots due that came", "share", Direction::Higher),
 ];
-/// If more than this share of inputs is sent late, the load was not the requested one.
+/// If the players send more than this share of inputs late, the load was not the requested load.
 const BEHIND_SHARE_MAX: f64 = 0.01;
 /// How often a wait checks whether the user asked to stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// The maximum number of windows that are kept for that caveat.
+/// The maximum number of windows to store for that caveat.
 const WINDOWS_MAX: usize = 20_000;
 
 /// The preset of a game.
@@ -51,9 +52,9 @@ pub(crate) struct Preset {
     pub(crate) program: &'static str,
     /// The command that installs the server.
     pub(crate) install: &'static str,
-    /// The output with which the server shows that it is ready.
+    /// The text of the server's output that shows that the server is ready.
     pub(crate) ready: &'static str,
-    /// How long the server then needs until it is fully active, because bots join one by one.
+    /// How long the ready server needs until it is fully active, because bots join one by one.
     pub(crate) settle: Duration,
     /// Writes the server's files into its folder, and returns its arguments.
     pub(crate) arguments: Arguments,
@@ -61,9 +62,9 @@ pub(crate) struct Preset {
     pub(crate) content: String,
     /// The players that join. None if bots play in the server itself.
     pub(crate) players: Option<Players>,
-    /// How CPUs are assigned to the server and its players. Without players, the server also gets only the first half of the CPUs.
+    /// How CPUs are assigned to the server and its players. Even without players, the server gets only the first half of the CPUs.
     pub(crate) placement: Placement,
-    /// Set when the user asks to stop.
+    /// A flag that is set when the user asks to stop.
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -95,7 +96,7 @@ pub(crate) struct Game {
 /// The server's tick, observed from outside.
 enum Ticks {
     Seen(Box<OutsideTicks>),
-    /// Not observable: without players a server may not tick, or the user may not watch it.
+    /// The tick is not observable: without players a server may not tick, or the user may not have the right to watch the server.
     Unseen {
         why: String,
     },

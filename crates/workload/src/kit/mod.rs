@@ -1,4 +1,4 @@
-//! The building blocks of workloads: server and load processes, their placement on CPUs, and whether the load was at its limit.
+//! The building blocks of workloads: server and load processes, their placement on CPUs, and the check whether the load was at its limit.
 
 pub(crate) mod child;
 pub(crate) mod full;

@@ -1,5 +1,5 @@
-//! A built-in server and its load, each a separate process (see [`helper`](crate::helper)). This module starts and ends them, opens new
-//! sockets, moves them between CPUs while they run, and reads their values.
+//! A built-in server and its load, each a separate process (see [`helper`](crate::helper)).
+//! This module starts and ends both processes, opens new sockets, moves the processes between CPUs while they run, and reads their values.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::placement::Placement;
 use crate::process_knob::ProcessKnobs;
 use crate::workload::Sample;
 
-/// How long an answer may take in addition to the command itself. It is longer than a pause of the machine.
+/// How long an answer may take in addition to the command itself. This is longer than a pause of the machine.
 const ANSWER_TIME: Duration = Duration::from_secs(8);
 
 /// The two processes to start.
@@ -46,7 +46,7 @@ impl Pair {
     /// Starts the server, and then the load.
     ///
     /// # Errors
-    /// If one of them does not start, or does not print its address.
+    /// Fails if server or load does not start, or does not print its address.
     pub(crate) fn start(parts: Parts) -> Result<Pair, WorkloadError> {
         let (server_cpus, load_cpus) = parts.placement.cpus();
         let (server, ready) = start(&parts, "server", &parts.server, server_cpus)?;
@@ -76,7 +76,7 @@ impl Pair {
         }
     }
 
-    /// Opens new sockets for server and load. The load pauses meanwhile.
+    /// Opens new sockets for server and load. The load pauses in the meantime.
     pub(crate) fn reopen(&mut self) -> Result<(), WorkloadError> {
         self.send_to_load(&json!({"cmd": "close"}))?;
         let opened = self.server.ask(&json!({"cmd": "open"}), ANSWER_TIME)?;
@@ -99,8 +99,9 @@ impl Pair {
         }
     }
 
-    /// The values of a window from server and load. The load's values keep their names. So do the server's, unless the load has a value of
-    /// the same name. The CPU time of each is a share of one CPU.
+    /// The values of a window from server and load. The load's values keep their names.
+    /// The server's values keep theirs too, unless the load has a value of the same name.
+    /// The CPU time of each process is a share of one CPU.
     pub(crate) fn window(
         &mut self,
         settle: Duration,
@@ -152,7 +153,7 @@ impl Pair {
         vec![self.server.pid()]
     }
 
-    /// Sets a knob of the server's process, or the placement of both.
+    /// Sets a knob of the server's process, or the placement of server and load.
     pub(crate) fn set(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         let server = self.pids();
         if knob != PLACEMENT {
@@ -202,7 +203,7 @@ pub(crate) fn parts(options: &Options, server: Vec<String>, load: Option<Vec<Str
     Parts { programs: options.programs.clone(), placement: options.placement, server, load }
 }
 
-/// The command-line arguments of a helper: its role, and these names with values.
+/// The command-line arguments of a helper: its role, and these options with values.
 pub(crate) fn arguments(role: &str, pairs: &[(&str, u64)]) -> Vec<String> {
     let pairs = pairs.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
     std::iter::once(role.to_owned()).chain(pairs).collect()

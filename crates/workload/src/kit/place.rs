@@ -1,4 +1,4 @@
-//! The placement of server and load on CPUs, as a setting to compare. They are moved while they run, which needs no privilege.
+//! The placement of server and load on CPUs, as a setting to compare. evenkeel moves them while they run, which needs no privilege.
 
 use evenkeel_sys::{CpuSet, thread};
 
@@ -17,12 +17,13 @@ pub(crate) struct Mover {
 }
 
 impl Mover {
-    /// Moves all threads of both. `None` moves each thread back to the CPUs that it had before the first move. Returns the current
-    /// placement and the CPUs of the load, so that later threads of the load can be pinned to them. The CPUs are None if the load is not
-    /// pinned.
+    /// Moves all threads of server and load.
+    /// `None` moves each thread back to the CPUs that it had before the first move.
+    /// Returns the current placement and the CPUs of the load, so that later threads of the load can be pinned to them.
+    /// The CPUs are None if the load is not pinned.
     ///
     /// # Errors
-    /// If the value is not a placement, or the kernel refuses.
+    /// Fails if the value is not a placement, or the kernel refuses.
     pub(crate) fn set(
         &mut self,
         started: Placement,
@@ -45,7 +46,7 @@ impl Mover {
         for (knobs, pids, cpus) in [(of_server, server, &server_cpus), (of_load, load, &load_cpus)] {
             if !pids.is_empty() {
                 let cpus = if cpus.is_empty() { &ours } else { cpus }.to_string();
-                // A server may have pinned its threads itself. Restore that, instead of the CPUs with which the server was started.
+                // A server may have pinned its own threads. Restore these pinnings, instead of the CPUs with which the server was started.
                 knobs.set(pids, "process.cpu_affinity", value.map(|_| cpus.as_str()))?;
             }
         }

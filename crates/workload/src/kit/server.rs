@@ -1,5 +1,6 @@
-//! An installed server that is started for a trial, and removed after it. It runs on loopback only, on a free port, with its configuration
-//! and data in our own folder. It is ended gracefully, and is killed if this process ends.
+//! An installed server that evenkeel starts for a trial, and removes after the trial.
+//! The server runs on loopback only, on a free port, with its configuration and data in a folder of evenkeel.
+//! The server ends gracefully, and is killed if this process ends.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -23,22 +24,22 @@ use crate::processes::Used;
 const START_TIME: Duration = Duration::from_secs(20);
 /// How long a server may take to end after a request.
 const END_TIME: Duration = Duration::from_secs(3);
-/// How often a start is tried, because another program may take the port between our check and the server's start.
+/// How often evenkeel tries to start the server. Another program may take the port between the check and the server's start.
 const TRIES: u32 = 3;
-/// How many bytes of a server's last output are kept, for the error if it ends.
+/// How many bytes of a server's last output are stored, for the error if the server ends.
 const SAID_BYTES_MAX: usize = 4 << 10;
-/// The prefix of the names of our folders.
+/// The prefix of the names of evenkeel's folders.
 const FOLDER: &str = "evenkeel-server-";
-/// The name of the lock file. The program that uses the folder has it locked.
+/// The name of the lock file. The program that uses the folder holds the lock.
 const LOCK: &str = "in-use";
-/// The maximum number of leftover folders to examine when a new one is made.
+/// The maximum number of leftover folders to examine when a new folder is made.
 const FOLDERS_MAX: usize = 1000;
 
 /// How to start a server.
 pub(crate) struct Plan<'a> {
     /// The name of the server in errors.
     pub(crate) name: &'static str,
-    /// The name of the program. It is searched in `PATH`, and where Debian puts servers and games.
+    /// The name of the program. evenkeel searches for it in `PATH`, and where Debian puts servers and games.
     pub(crate) program: &'static str,
     /// The command that installs the server.
     pub(crate) install: &'static str,
@@ -46,7 +47,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) cpus: &'a CpuSet,
     /// How the server shows that it is ready.
     pub(crate) ready: Ready,
-    /// Set when the user asks to stop.
+    /// A flag that is set when the user asks to stop.
     pub(crate) stop: &'a AtomicBool,
     /// Writes the server's files into its folder, and returns its arguments.
     pub(crate) arguments: &'a dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>,
@@ -61,19 +62,19 @@ pub(crate) enum Ready {
     Says(&'static str),
 }
 
-/// A running server. It is killed if this process ends, and ended when this value is dropped.
+/// A running server. The server is killed if this process ends, and is ended when this value is dropped.
 pub(crate) struct Server {
     name: &'static str,
     child: Child,
     said: Arc<Mutex<Said>>,
     address: SocketAddr,
     knobs: ProcessKnobs,
-    // These fields are dropped after the child has ended, in this order: first the lock is released, then the folder is removed.
+    // These fields are dropped in this order after the child has ended: first the lock is released, then the folder is removed.
     _lock: File,
     _folder: TempDir,
 }
 
-/// The last output of a server, and whether its output so far contained a given text.
+/// The last output of a server, and whether the output so far contained a given text.
 #[derive(Default)]
 struct Said {
     last: VecDeque<u8>,
@@ -146,7 +147,7 @@ impl Server {
                 Ready::Tcp => TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok(),
                 Ready::Says(_) => lock(&self.said).is_ready,
             };
-            // Another program at this port would answer too, so check that the server still runs.
+            // Another program at this port would also answer, so check that the server still runs.
             if let Some(how) = self.has_ended() {
                 // Wait a moment for the server's last output.
                 std::thread::sleep(Duration::from_millis(50));
@@ -211,9 +212,9 @@ impl Server {
         if short.is_empty() { String::new() } else { format!("; its last output: {short}") }
     }
 
-    /// An error about the server's state, which explains more than the error that a client got.
+    /// An error about the server's state, which explains more than the client's error.
     pub(crate) fn error(&mut self, why: &str) -> WorkloadError {
-        // A server that ends closes its connections first, so wait for its end.
+        // A server that ends closes its connections first, so wait for the server's end.
         let begun = Instant::now();
         let ended = loop {
             match self.has_ended() {
@@ -232,7 +233,7 @@ impl Server {
     /// Checks that the server still runs.
     ///
     /// # Errors
-    /// If the server has ended, with how it ended.
+    /// Fails if the server has ended. The error has the exit status.
     pub(crate) fn must_run(&mut self) -> Result<(), WorkloadError> {
         match self.has_ended() {
             None => Ok(()),
@@ -243,7 +244,7 @@ impl Server {
         }
     }
 
-    /// Asks the server to end, and kills it if it does not.
+    /// Asks the server to end, and kills it if it does not end.
     pub(crate) fn stop(&mut self) {
         if self.has_ended().is_some() {
             return;
@@ -296,7 +297,7 @@ fn lock(said: &Mutex<Said>) -> std::sync::MutexGuard<'_, Said> {
     said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads the output of a server, and keeps the last part. So the server never blocks on a full pipe, and its output needs no disk space.
+/// Reads the output of a server, and stores the last part. So the server never blocks on a full pipe, and its output needs no disk space.
 fn listen(mut output: impl Read, word: &str, said: &Mutex<Said>) {
     let mut bytes = [0; 4096];
     while let Ok(length) = output.read(&mut bytes) {
@@ -329,7 +330,7 @@ fn free_address(ready: Ready) -> std::io::Result<SocketAddr> {
     }
 }
 
-/// Makes a new folder and locks it. Also removes the folders of killed runs, whose locks are free.
+/// Makes a new folder and locks the folder. Also removes the folders of killed runs, whose locks are free.
 fn folder() -> std::io::Result<(TempDir, File)> {
     let parent = std::env::temp_dir();
     let found = std::fs::read_dir(&parent).into_iter().flatten().flatten();
@@ -337,12 +338,12 @@ fn folder() -> std::io::Result<(TempDir, File)> {
     for entry in ours {
         let is_left = File::open(entry.path().join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
         if is_left {
-            // If the folder belongs to another user, it cannot be removed, and need not be.
+            // A folder of another user cannot be removed, and need not be removed.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
     let folder = tempfile::Builder::new().prefix(FOLDER).tempdir_in(parent)?;
-    // Lock the file before it gets its name. Otherwise another start might take the folder for a leftover.
+    // Lock the file before it gets its name. Otherwise another start might remove the folder as a leftover.
     let unnamed = folder.path().join("new");
     let mut lock = File::create(&unnamed)?;
     lock.lock()?;
@@ -479,7 +480,7 @@ mod tests {
         std::fs::write(left.join(LOCK), "").unwrap();
         let used = server._folder.path().to_owned();
         drop(folder().unwrap());
-        // Another start may be removing the folder right now, and holds the lock until that is done.
+        // Another start may be removing the folder right now. It holds the lock until the removal is done.
         let begun = Instant::now();
         while left.exists() && begun.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));

@@ -1,5 +1,5 @@
-//! A preset whose server answers requests: it starts the server and its load, and returns the values of each window. A preset itself only
-//! has its command line and its protocol.
+//! A preset whose server answers requests. It starts the server and its load, and returns the values of each window.
+//! A preset of one server only has its command line and its protocol.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,9 +23,9 @@ use crate::workload::{Sample, Workload};
 
 /// If the load generator is busy for more than this share of the time, it may limit the throughput.
 const BUSY_SHARE_MAX: f64 = 0.95;
-/// If the load generator sends more than this share of its requests late, the load was not the requested one.
+/// If the load generator sends more than this share of its requests late, the load was not the requested load.
 const BEHIND_SHARE_MAX: f64 = 0.01;
-/// If more than this share of due requests was never sent, there is a caveat.
+/// There is a caveat if more than this share of due requests was never sent.
 const UNSENT_SHARE_MAX: f64 = 0.01;
 
 const THROUGHPUT: Metric =
@@ -39,7 +39,7 @@ const CPU_EACH: Metric = Metric::us("cpu_us_per_request", "CPU time of the serve
 
 /// Every metric of a server that answers requests, for the documentation.
 pub(crate) const METRICS: &[Metric] = CLOSED;
-/// The metrics in a closed loop, in which the throughput decides. In an open loop the rate is given, so the latencies decide.
+/// The metrics in a closed loop, in which the throughput decides. In an open loop the user gives the rate, so the latencies decide.
 const CLOSED: &[Metric] = &[THROUGHPUT, P50, P90, P99, P999, CPU_EACH, CPU];
 const OPEN: &[Metric] = &[P99, P50, P90, P999, CPU_EACH, CPU, THROUGHPUT];
 
@@ -63,7 +63,7 @@ pub(crate) struct Preset {
     pub(crate) content: String,
     /// How CPUs are assigned to server and load.
     pub(crate) placement: Placement,
-    /// Set when the user asks to stop.
+    /// A flag that is set when the user asks to stop.
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -126,7 +126,7 @@ impl Serving {
         let late = over("load_behind_share", BEHIND_SHARE_MAX).map(|share| WorkloadCaveat::GeneratorLate { share });
         let unsent =
             over("unsent_share", UNSENT_SHARE_MAX).map(|share| WorkloadCaveat::Unsent { share, server, connections });
-        // Caveats are kept from the first window that has any.
+        // Only the caveats of the first window with any caveat are stored.
         if self.caveats.is_empty() {
             self.caveats = busy.into_iter().chain(late).chain(unsent).collect();
         }
@@ -179,7 +179,7 @@ impl Workload for Serving {
             return self.server.set_process(knob, value);
         }
         let (placement, load_cpus) = self.mover.set(self.preset.placement, value, &[self.server.pid()], &[])?;
-        // The threads of the load start anew with each window, so pin them from the next one on.
+        // The threads of the load start anew with each window, so pin them from the next window on.
         self.loader.run_on(load_cpus);
         Ok(placement)
     }

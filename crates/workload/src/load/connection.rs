@@ -12,18 +12,18 @@ use super::protocol::{ANSWER_BYTES_MAX, Answer, Found, Kind, Op, Protocol, said}
 
 /// The time limit for connecting and for the greeting.
 const GREET_TIME: Duration = Duration::from_secs(5);
-/// The time limit of a blocking read. After it, the thread checks whether the window is over.
+/// The time limit of a blocking read. When it expires, the thread checks whether the window is over.
 pub(super) const TURN: Duration = Duration::from_millis(100);
 const INPUT_BYTES: usize = 16 << 10;
-/// The size of the input buffer. A complete answer with its header fits.
+/// The size of the input buffer. A complete answer with its header fits into the buffer.
 const INPUT_BYTES_MAX: usize = ANSWER_BYTES_MAX + (64 << 10);
 
 /// How a connection waits for input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// It does not wait, because another call waits for all connections.
+    /// The connection does not wait, because another call waits for all connections.
     Never,
-    /// It waits in the read, for a limited time. This saves a system call if a thread has only one connection.
+    /// The connection waits in the read, for a limited time. This saves a system call if a thread has only one connection.
     InRead,
 }
 
@@ -81,7 +81,7 @@ impl Connection {
         self.flush()
     }
 
-    /// Whether a part of a request is still unsent.
+    /// Whether part of a request is still unsent.
     pub(super) fn has_output(&self) -> bool {
         self.sent < self.output.len()
     }
@@ -98,7 +98,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once. Returns the request if its answer is now complete.
+    /// Reads once. Returns the request if the answer to it is now complete.
     pub(super) fn hear(&mut self, protocol: &dyn Protocol) -> Result<Option<(Flight, Found)>, Fault> {
         let room = self.input.get_mut(self.heard..).unwrap_or_default();
         match self.stream.read(room) {
@@ -130,8 +130,8 @@ impl Connection {
         }
     }
 
-    /// Stores the values of these keys. Sends all requests at once, then waits for the answers. The maximum wait from one answer to the
-    /// next is `limit_ns`.
+    /// Stores the values of these keys. Sends all requests at once, then waits for the answers.
+    /// The maximum wait between two answers is `limit_ns`.
     pub(super) fn store(&mut self, keys: Range<u32>, protocol: &dyn Protocol, limit_ns: u64) -> Result<(), Fault> {
         self.output.clear();
         self.sent = 0;

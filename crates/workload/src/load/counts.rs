@@ -5,7 +5,7 @@ use evenkeel_stats::Histogram;
 use super::protocol::Found;
 use crate::workload::Sample;
 
-/// If the generator sends a request this much later than due (in nanoseconds) although a connection was free, the request counts as late.
+/// A request counts as late if the generator sends it this many nanoseconds after its due time although a connection was free.
 const BEHIND_NS: u64 = 1_000_000;
 
 /// The times at which the phases of a window begin and end, on the monotonic clock.
@@ -15,9 +15,9 @@ pub(super) struct Span {
     pub(super) start_ns: u64,
     /// When the window begins.
     pub(super) begin_ns: u64,
-    /// When the window ends. No request is due after that.
+    /// When the window ends. No request is due after this time.
     pub(super) end_ns: u64,
-    /// When due requests that could not be sent are given up.
+    /// The time at which the load gives up due requests that could not be sent.
     pub(super) give_up_ns: u64,
 }
 
@@ -30,9 +30,9 @@ impl Span {
 /// The counts of one window.
 #[derive(Clone, Debug)]
 pub(super) struct RequestCounts {
-    /// The times from the due time of a request until its answer.
+    /// The time from each request's due time until its answer.
     took: Histogram,
-    /// By how much the generator itself sent requests late. Empty in a closed loop.
+    /// The delays with which the generator itself sent requests. Empty in a closed loop.
     late: Histogram,
     /// The number of answers within the window.
     answered: u64,
@@ -43,7 +43,7 @@ pub(super) struct RequestCounts {
     behind: u64,
     /// The number of requests that were due but never sent, because no connection was free.
     unsent: u64,
-    /// The CPU time of the threads in the window, and the length of the window as each thread saw it, both summed over the threads.
+    /// The CPU time of the threads in the window, and the length of the window as each thread saw it. Both are sums over the threads.
     cpu_ns: u64,
     wall_ns: u64,
 }
@@ -80,14 +80,14 @@ impl RequestCounts {
         self.answered += 1;
     }
 
-    /// Counts a sent request of an open loop, and by how much the generator itself was late.
+    /// Counts a sent request of an open loop, and the generator's own delay.
     pub(super) fn sent(&mut self, late_ns: u64) {
         self.due += 1;
         self.late.record(late_ns);
         self.behind += u64::from(late_ns > BEHIND_NS);
     }
 
-    /// Counts a request that was never sent. It has waited at least since its due time.
+    /// Counts a request that was never sent. The request has waited at least since its due time.
     pub(super) fn unsent(&mut self, waited_ns: u64) {
         self.due += 1;
         self.unsent += 1;

@@ -1,5 +1,5 @@
-//! `Dataset`: the keys and values of a load, made from a seed. Each value is determined by its key. So every answer can be compared with
-//! the stored value, whichever connection stored it last.
+//! `Dataset`: the keys and values of a load, made from a seed. Each key determines its value.
+//! So every answer can be compared with the stored value, whichever connection stored it last.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,8 +13,8 @@ pub const KEYS_MAX: u32 = 1_000_000;
 const KEY_BYTES: (u32, u32) = (8, 250);
 /// The maximum length of a value in bytes: half of memcached's maximum.
 const VALUE_BYTES_MAX: u32 = 512 << 10;
-/// The maximum size of all values together, in bytes. More would not improve a test of a server's speed, and the machine may not have more
-/// memory.
+/// The maximum size of all values together, in bytes.
+/// Larger data would not improve a test of a server's speed, and the machine may not have more memory.
 const DATA_BYTES_MAX: u64 = 1 << 30;
 /// The number of offsets at which values begin in the same random text. Neighbouring keys have different offsets.
 const OFFSETS: usize = 4093;
@@ -24,11 +24,14 @@ const OFFSETS: usize = 4093;
 pub enum Sizes {
     /// All lengths are equal.
     Fixed(u32),
-    /// The lengths are uniformly distributed between two bounds, inclusive.
+    /// The lengths are uniformly distributed between two bounds, which are included.
     Uniform(u32, u32),
-    /// The lengths in the ETC pool of a large social network. It is the most general of the five pools that Atikoglu and others recorded
-    /// ("Workload Analysis of a Large-Scale Key-Value Store", SIGMETRICS 2012). Keys follow a generalised extreme value distribution.
-    /// Values follow a table up to 14 bytes, and a generalised Pareto distribution beyond. Both are cut at the bounds used here.
+    /// The lengths in the ETC pool of a large social network.
+    /// ETC is the most general of the five pools that Atikoglu and others recorded
+    /// ("Workload Analysis of a Large-Scale Key-Value Store", SIGMETRICS 2012).
+    /// Keys follow a generalised extreme value distribution.
+    /// Values follow a table up to 14 bytes, and a generalised Pareto distribution beyond 14 bytes.
+    /// Both distributions are cut at the bounds used here.
     Etc,
 }
 
@@ -130,7 +133,7 @@ impl Dataset {
     /// Makes this many keys, with values of these sizes.
     ///
     /// # Errors
-    /// If there are no keys, too many, or too many bytes together.
+    /// Fails if there are no keys, too many keys, or too many bytes in all values together.
     pub fn new(keys: u32, key_sizes: Sizes, value_sizes: Sizes, seed: u64) -> Result<Dataset, WorkloadError> {
         if keys == 0 || keys > KEYS_MAX {
             return Err(WorkloadError::Options(format!("{keys} keys: a load has 1 to {KEYS_MAX}")));
@@ -228,7 +231,7 @@ mod tests {
         assert!((0.43..0.45).contains(&share(14)), "{}", share(14));
         assert!((0.85..0.95).contains(&share(500)), "{}", share(500));
         let beyond = |share: f64| 15.0 + 214.476 * (share.powf(-0.348238) - 1.0) / 0.348238;
-        // The 90th percentile of the distribution. A tenth of the values beyond the table must be longer.
+        // The threshold is the 90th percentile of the distribution. A tenth of the values beyond the table must be longer.
         let long = data.value_bytes.iter().filter(|bytes| f64::from(**bytes) > beyond(0.1)).count() as f64 / 1e5;
         assert!((0.052..0.060).contains(&long), "{long}");
     }

@@ -1,5 +1,5 @@
-//! The sequence of keys and operations. It is drawn before the load begins, so that drawing takes no time while requests must be sent on
-//! time.
+//! The sequence of keys and operations.
+//! The load draws it before it begins, so that the draw takes no time while requests must be sent on time.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use rand_chacha::ChaCha8Rng;
 use super::protocol::{Kind, Op};
 use crate::error::WorkloadError;
 
-/// The number of requests that are drawn. After that, the sequence repeats. It takes 1 MiB of memory.
+/// The number of requests to draw. The sequence repeats after these requests. It takes 1 MiB of memory.
 const DRAWN: usize = 1 << 18;
 const SET: u32 = 1 << 31;
 
 /// How often each key is requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
-    /// All keys equally often.
+    /// All keys are requested equally often.
     Uniform,
     /// The n-th most popular key is requested in proportion to `1 / n^exponent`.
     Zipf(f64),
@@ -78,7 +78,7 @@ impl Draw {
         Draw { drawn, at: 0 }
     }
 
-    /// The same sequence from another position. Otherwise, all threads would send the same requests at the same time.
+    /// The same sequence from another position. Without the shift, all threads would send the same requests at the same time.
     pub(super) fn part(&self, index: usize, of: usize) -> Draw {
         Draw { drawn: Arc::clone(&self.drawn), at: DRAWN / of.max(1) * index % DRAWN }
     }

@@ -17,7 +17,7 @@ pub enum Fault {
     /// The server keeps its connections open but does not answer.
     #[error("it has not answered a request for {seconds} s")]
     Silent {
-        /// How long nothing was answered, in seconds.
+        /// How long no request was answered, in seconds.
         seconds: u64,
     },
     /// The server's answer is invalid.

@@ -1,5 +1,5 @@
-//! `Loader`: the threads of a load, window by window. Between windows nothing is sent, so that a setting is switched while the server is
-//! quiet.
+//! `Loader`: the threads of a load, window by window.
+//! Between windows the load sends nothing, so that a setting is switched while the server is quiet.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const THREADS_MAX: usize = 8;
 const START_NS: u64 = 2_000_000;
 /// How long due requests may wait for a connection after the window's end, in nanoseconds.
 const GIVE_UP_NS: u64 = 1_000_000_000;
-/// How many values are stored before waiting for the answers. The answers are far smaller than a socket's buffer.
+/// How many values the load stores before it waits for the answers. The answers are far smaller than a socket's buffer.
 const STORED_TOGETHER: u32 = 64;
 /// How often a thread checks whether the load still runs while it waits for the window's end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// When to send requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Closed loop: each connection sends its next request as soon as its last one is answered.
+    /// Closed loop: each connection sends its next request as soon as its last request is answered.
     Closed,
     /// Open loop: requests are due at times that are fixed beforehand.
     Open {
@@ -45,7 +45,7 @@ pub enum Pace {
 /// What a load sends, and when.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// The number of connections, at least 1. Each has at most one request without an answer.
+    /// The number of connections, at least 1. Each connection has at most one request without an answer.
     pub connections: u32,
     /// When requests are sent.
     pub pace: Pace,
@@ -66,11 +66,11 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Opens the connections, exchanges greetings, and stores every value that the protocol needs. The load has one thread for each CPU in
-    /// `cpus`, or a single one if the set is empty.
+    /// Opens the connections, exchanges greetings, and stores every value that the protocol needs.
+    /// The load has one thread for each CPU in `cpus`. If the set is empty, the load has one thread.
     ///
     /// # Errors
-    /// If the server does not accept the connections or does not store the values.
+    /// Fails if the server does not accept the connections or does not store the values.
     pub fn connect(
         address: SocketAddr,
         protocol: &Arc<dyn Protocol>,
@@ -99,7 +99,8 @@ impl Loader {
         Ok(Loader { workers, cpus: cpus.clone() })
     }
 
-    /// Moves the load to other CPUs from the next window on. The number of threads stays. An empty set means that the kernel chooses.
+    /// Moves the load to other CPUs from the next window on. The number of threads stays the same.
+    /// With an empty set, the kernel chooses the CPUs.
     pub fn run_on(&mut self, cpus: CpuSet) {
         self.cpus = cpus;
     }
@@ -109,11 +110,11 @@ impl Loader {
         (&self.cpus, self.workers.len())
     }
 
-    /// Runs the load for `settle` and then for `window`, and returns the window's values. `begin` is called when the window begins, and
-    /// `end` when it ends, on the calling thread.
+    /// Runs the load for `settle` and then for `window`, and returns the window's values.
+    /// Calls `begin` when the window begins, and `end` when it ends, on the calling thread.
     ///
     /// # Errors
-    /// If the server does not answer, or answers incorrectly.
+    /// Fails if the server does not answer, or answers incorrectly.
     pub fn window(
         &mut self,
         settle: Duration,
@@ -214,7 +215,7 @@ mod tests {
             for worker in &mut loader.workers {
                 worker.silence_ns = 20_000_000;
             }
-            // The error comes before the window's end.
+            // The error comes before the end of the window.
             let day = Duration::from_secs(86_400);
             let fault = loader.window(Duration::ZERO, day, &mut || {}, &mut || {}).unwrap_err();
             assert_eq!(fault, Fault::Silent { seconds: 0 });

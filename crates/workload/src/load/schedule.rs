@@ -1,4 +1,4 @@
-//! The due times of requests. They are fixed before any answer arrives, which makes the loop an open one.
+//! The due times of requests. They are fixed before any answer arrives. This makes the loop an open loop.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::error::WorkloadError;
 
-/// The number of gaps that are drawn. After that, they repeat.
+/// The number of gaps to draw. The gaps repeat after these.
 const DRAWN: usize = 1 << 16;
 
 /// How the due times of requests are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At equal intervals.
+    /// Requests are due at equal intervals.
     Even,
-    /// At random, like the requests of many independent users (a Poisson process): the gaps are exponentially distributed.
+    /// Requests are due at random, as from many independent users (a Poisson process). The gaps are exponentially distributed.
     Poisson,
 }
 
@@ -55,7 +55,7 @@ impl Schedule {
         Schedule { gaps, at: 0, mean_ns: 1e9 / rate_per_s, from_ns: 0, after_ns: 0.0 }
     }
 
-    /// Starts the schedule again: the first request is due one gap after this time.
+    /// Starts the schedule again. The first request is due one gap after this time.
     pub(super) fn start(&mut self, from_ns: u64) {
         self.from_ns = from_ns;
         self.after_ns = 0.0;

@@ -1,4 +1,4 @@
-//! The settings of a load from `--set NAME=VALUE`. They have the same names for all servers.
+//! The settings of a load from `--set NAME=VALUE`. The settings have the same names for all servers.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ const RATE_MAX: u32 = 5_000_000;
 /// A load as the user requested it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The number of connections. Each has at most one request without an answer.
+    /// The number of connections. Each connection has at most one request without an answer.
     pub connections: u32,
-    /// Requests per second over all connections. With 0, each connection sends its next request as soon as the last one is answered.
+    /// Requests per second over all connections. With 0, each connection sends its next request as soon as the last request is answered.
     pub rate_per_s: u32,
     /// How due times are distributed in an open loop.
     pub arrivals: Arrivals,
@@ -57,7 +57,7 @@ impl Settings {
     /// The default load. The number of connections is the requested number of players.
     ///
     /// # Errors
-    /// If there are no connections, or too many.
+    /// Fails if there are no connections, or too many.
     pub fn usual(options: &Options) -> Result<Settings, WorkloadError> {
         let connections = options.players.unwrap_or(4);
         if connections == 0 || connections > CONNECTIONS_MAX {
@@ -80,7 +80,7 @@ impl Settings {
     /// Applies all settings of the user. `own` applies the server's own settings, and returns None for other names.
     ///
     /// # Errors
-    /// If a name is unknown, or if a value is out of bounds.
+    /// Fails if a name is unknown, or if a value is out of bounds.
     pub fn take_all(
         &mut self,
         entry: &Entry,
@@ -88,7 +88,8 @@ impl Settings {
         own: &mut dyn FnMut(&str, &str) -> Taken,
     ) -> Result<(), WorkloadError> {
         for (name, value) in &options.set {
-            // A setting that does not apply to a server is not listed for it. For example, the files of a web server cannot be written.
+            // A server's entry does not list a setting that does not apply to the server.
+            // For example, the files of a web server cannot be written.
             let listed = entry.setting_names().any(|known| known == name);
             let taken = if listed { own(name, value).or_else(|| self.take(name, value)) } else { None };
             taken.unwrap_or_else(|| Err(unknown(entry, name)))?;
@@ -115,12 +116,12 @@ impl Settings {
     /// Makes the keys and values.
     ///
     /// # Errors
-    /// If they are too large in total.
+    /// Fails if the keys and values are too large in total.
     pub fn dataset(&self) -> Result<Arc<Dataset>, WorkloadError> {
         Dataset::new(self.keys, self.key_sizes, self.value_sizes, self.seed).map(Arc::new)
     }
 
-    /// What the load sends, and when.
+    /// The requests that the load sends, and their times.
     pub fn shape(&self) -> Shape {
         let pace = match self.rate_per_s {
             0 => Pace::Closed,

@@ -13,15 +13,15 @@ use super::fault::Fault;
 use super::protocol::Protocol;
 use super::schedule::Schedule;
 
-/// If a request has no answer after this many nanoseconds, the server hangs. This is longer than a pause of the machine.
+/// A server hangs if a request has no answer after this many nanoseconds. This is longer than a pause of the machine.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
 /// When a thread sends.
 #[derive(Clone, Debug)]
 pub(super) enum Turn {
-    /// As soon as a connection is free (closed loop).
+    /// It sends as soon as a connection is free (closed loop).
     AtOnce,
-    /// At the due times (open loop).
+    /// It sends at the due times (open loop).
     Due(Schedule),
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Worker {
     waits: Waits,
     turn: Turn,
     draw: Draw,
-    /// Connections without a request, each with the time since which it is free. The one that is free for longest is first.
+    /// Connections without a request, each with the time since which it has been free. The connection that has been free longest is first.
     free: VecDeque<(u32, u64)>,
     ready: Vec<u32>,
     /// [`SILENCE_NS`], except in tests.
@@ -59,7 +59,7 @@ impl Worker {
         Ok(Worker { protocol, connections, readiness, waits, turn, draw, free, ready, silence_ns: SILENCE_NS })
     }
 
-    /// Prepares the calling thread: pins it to its CPU, and sets a timer slack with which it wakes on time.
+    /// Prepares the calling thread. Pins it to its CPU, and sets a timer slack with which the thread wakes on time.
     pub(super) fn settle(cpus: &CpuSet) {
         if !cpus.is_empty() {
             // If the kernel refuses, the thread runs on other CPUs. At worst, the window's values show that the load does not keep up.
@@ -106,7 +106,8 @@ impl Worker {
 
     fn send_due(&mut self, now_ns: u64, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
         while let Some((index, freed_ns)) = self.free.front().copied() {
-            // Connections are handled one after another. The latency of a closed loop's request counts from when it is really sent.
+            // Connections are handled one after another.
+            // In a closed loop, the latency of a request counts from the moment when it is really sent.
             let now_ns = if matches!(self.turn, Turn::AtOnce) { clock::monotonic_ns() } else { now_ns };
             let due_ns = match &mut self.turn {
                 Turn::AtOnce if now_ns >= span.end_ns => return Ok(()),
@@ -148,7 +149,7 @@ impl Worker {
 
     /// Waits for answers until the next request is due, and handles them.
     fn hear(&mut self, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
-        // Move the list out of `self`, so that it and the connections can be borrowed at the same time. It is moved back below.
+        // Move the list out of `self`, so that the list and the connections can be borrowed at the same time. The list is moved back below.
         let mut ready = std::mem::take(&mut self.ready);
         match self.waits {
             Waits::InRead => {
@@ -189,8 +190,8 @@ impl Worker {
         if span.has(counts_at_ns) {
             counts.took(now_ns.saturating_sub(flight.due_ns), found);
         }
-        // Send the next request at once, before the other answers are read. Otherwise the server would have to wait, and its measured rate
-        // would be too low.
+        // Send the next request at once, before reading the other answers.
+        // Otherwise the server would have to wait, and its measured rate would be too low.
         if is_closed && now_ns < span.end_ns {
             return self.ask(index, now_ns, now_ns);
         }

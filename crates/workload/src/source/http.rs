@@ -25,7 +25,7 @@ impl Address {
     /// Parses `http://HOST[:PORT][/PATH]`. The default path is `/metrics`.
     ///
     /// # Errors
-    /// What is wrong with the address.
+    /// Returns what is wrong with the address.
     pub fn parse(text: &str) -> Result<Address, InvalidMetric> {
         let wrong = |why: &str| Err(format!("{text}: {why}").into());
         let Some(rest) = text.strip_prefix("http://") else {
@@ -60,15 +60,15 @@ impl Address {
     /// Reads the page.
     ///
     /// # Errors
-    /// What went wrong, as a text that follows the address in a sentence.
+    /// Returns what went wrong, as a text to append to the address in a sentence.
     pub fn get(&self) -> Result<String, NoNumber> {
         page(self.answer()?)
     }
 
-    /// Reads the answer, of whatever status. [`page`] is its text if it is a page.
+    /// Reads the answer, whatever its status is. [`page`] extracts the page from it.
     ///
     /// # Errors
-    /// Why there is no answer, as a text that follows the address in a sentence.
+    /// Returns why there is no answer, as a text to append to the address in a sentence.
     pub fn answer(&self) -> Result<Answer, NoNumber> {
         let deadline = Instant::now() + PATIENCE;
         let Address { host, port, path } = self;
@@ -77,7 +77,7 @@ impl Address {
         let mut stream =
             http::connect(addresses.take(4), deadline).map_err(|error| format!("no connection: {error}"))?;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        // Use HTTP/1.0. The page then arrives in one piece, and the server closes the connection after it.
+        // Use HTTP/1.0. The page then arrives in one piece, and the server closes the connection afterwards.
         let question = format!(
             "GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: text/plain;version=0.0.4, */*;q=0.1\r\n\
              Accept-Encoding: identity\r\nConnection: close\r\n\r\n"
@@ -93,10 +93,10 @@ impl Address {
     }
 }
 
-/// The page that an answer contains.
+/// The page in an answer.
 ///
 /// # Errors
-/// Why it contains none, as a text that follows the address in a sentence.
+/// Returns why the answer contains no page, as a text to append to the address in a sentence.
 pub fn page(answer: Answer) -> Result<String, NoNumber> {
     let Answer { status, reason, encoding, body } = answer;
     if status != 200 {
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Reads a page from a server that gives this answer. Then the server keeps the connection open (`keeps`) or closes it.
+    /// Reads a page from a server that gives this answer. The server then keeps the connection open (`keeps`) or closes it.
     fn asked(answer: &'static [u8], keeps: bool) -> Result<String, NoNumber> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&format!("http://{}/x", listener.local_addr().unwrap())).unwrap();

@@ -1,5 +1,6 @@
-//! Reads numbers from the JSON lines that a program prints. A metric is a path, such as `latency_us.p99` in `{"latency_us":{"p99":120.5}}`.
-//! Other lines are skipped.
+//! Reads numbers from the JSON lines that a program prints.
+//! A metric is a path, such as `latency_us.p99` in `{"latency_us":{"p99":120.5}}`.
+//! The reader skips other lines.
 
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ impl JsonLines {
     /// Each metric is `PATH` or `PATH@RULE`. The default rule is the median over the window.
     ///
     /// # Errors
-    /// If a metric has no path, or an unknown rule.
+    /// Fails if a metric has no path, or an unknown rule.
     pub fn new(metrics: &[String], directions: &Directions) -> Result<JsonLines, InvalidMetric> {
         let mut known = JsonLines { metrics: Vec::new(), paths: Vec::new() };
         for text in metrics {

@@ -1,5 +1,6 @@
-//! `FromLines`: takes numbers from the lines that a program prints, with any parser. The thread that reads the program's output passes the
-//! lines on. A window has the lines that arrive between its beginning and its end.
+//! `FromLines`: takes numbers from the lines that a program prints, with any parser.
+//! The thread that reads the program's output passes the lines on.
+//! A window has the lines that arrive between its beginning and its end.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,21 +13,21 @@ use crate::source::Source;
 use crate::source::rule::{First, Rule, Values};
 use crate::workload::Sample;
 
-/// If a window got no line, wait for a late one, up to this share of the window's length. A longer wait would make the window too long.
+/// A window without a line waits for a late line, up to this share of the window's length. A longer wait would make the window too long.
 const GRACE_SHARE: f64 = 0.4;
 
 /// A parser that finds numbers in a line.
 pub trait ReadLine: Send + Sync {
-    /// A description of what the parser looks for, for the report.
+    /// Describes what the parser looks for, for the report.
     fn describe(&self) -> String;
 
     /// The metrics that the parser finds, with their rules.
     fn metrics(&self) -> Vec<(Metric, Rule)>;
 
-    /// Finds the numbers in a line. Calls `put` with each, and with the index of its metric.
+    /// Finds the numbers in a line. Calls `put` with each number and the index of its metric.
     fn read(&self, line: &str, put: &mut dyn FnMut(usize, f64));
 
-    /// Why a line without a number was nearly one with it. `None` if it is another kind of line.
+    /// Why a line without a number nearly had one. `None` for a line of another kind.
     fn near_miss(&self, _line: &str) -> Option<String> {
         None
     }
@@ -43,9 +44,9 @@ struct Heard {
     values: Vec<Values>,
     lines: u64,
     last_line: String,
-    /// What a parser said about the last line that nearly had a number.
+    /// The parser's note on the last line that nearly had a number.
     near_miss: Option<String>,
-    /// When the last line arrived, in this window or before it. None if there was none.
+    /// When the last line arrived, in this window or earlier. None if no line has arrived.
     last_at: Option<Instant>,
 }
 
@@ -74,7 +75,7 @@ impl Inbox {
     }
 }
 
-/// Locks, even if another thread panicked while it had the lock. The values are consistent then too.
+/// Locks the mutex, even if another thread panicked while it had the lock. The values are also consistent in that case.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -214,7 +215,7 @@ mod tests {
     fn a_line_that_is_a_little_late_is_waited_for() {
         let mut source = FromLines::new(Arc::new(Numbers), First::SpeaksForBefore);
         source.begin().unwrap();
-        // A long window has a long grace period, so a pause of the machine cannot use it up.
+        // A long window has a long grace period, so a pause of the machine cannot use up the whole period.
         source.begun = source.begun.checked_sub(Duration::from_secs(100)).unwrap();
         let inbox = source.inbox();
         let late = std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! `Source`: where the values of a window come from if the server was not built for evenkeel. There is a file for each source: the server's
-//! output, its metrics page, its telemetry page, and the kernel's view of it from outside.
+//! `Source`: where the values of a window come from if the server was not built for evenkeel.
+//! There is a file for each source: the server's output, its metrics page, its telemetry page, and the kernel's view of the server.
 
 pub(crate) mod telemetry;
 
@@ -23,7 +23,7 @@ pub use error::{InvalidMetric, NoNumber};
 
 /// Something that returns values for a window.
 pub trait Source {
-    /// What the source is and from where it reads, for the report.
+    /// Describes the source and where it reads, for the report.
     fn describe(&self) -> String;
 
     /// See [`Workload::identity`](crate::Workload::identity).
@@ -44,15 +44,15 @@ pub trait Source {
         false
     }
 
-    /// Begins a window. Data from before does not count.
+    /// Begins a window. Data from earlier times does not count.
     ///
     /// # Errors
-    /// If there is nothing to read.
+    /// Fails if there is nothing to read.
     fn begin(&mut self) -> Result<(), WorkloadError>;
 
     /// Ends the window and returns its values.
     ///
     /// # Errors
-    /// If the window has no data, or the data is invalid.
+    /// Fails if the window has no data, or the data is invalid.
     fn end(&mut self) -> Result<Sample, WorkloadError>;
 }

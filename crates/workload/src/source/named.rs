@@ -1,4 +1,4 @@
-//! Metrics that the user names. The unit is taken from the name. Whether lower or higher is better, only the user can say.
+//! Metrics that the user names. The unit comes from the name. Only the user can say whether lower or higher is better.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use evenkeel_stats::Direction;
 use crate::metric::Metric;
 use crate::source::InvalidMetric;
 
-/// Units that may be words of a name, and how each is shown.
+/// Units that may be words of a name, and how evenkeel shows each unit.
 const UNITS: [(&str, &str); 18] = [
     ("ns", "ns"),
     ("us", "us"),
@@ -29,7 +29,7 @@ const UNITS: [(&str, &str); 18] = [
     ("pps", "1/s"),
 ];
 
-/// Whether lower or higher is better, as the user said: for all metrics, and for single ones.
+/// Whether lower or higher is better, as the user said: for all metrics, and for single metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directions {
     all: Option<Direction>,
@@ -40,7 +40,7 @@ impl Directions {
     /// Parses arguments such as `lower`, `higher`, `NAME=lower` and `NAME=higher`.
     ///
     /// # Errors
-    /// If an argument has none of these forms, or contradicts an earlier one.
+    /// Fails if an argument has none of these forms, or contradicts an earlier one.
     pub fn new(texts: &[String]) -> Result<Directions, InvalidMetric> {
         let mut directions = Directions::default();
         for text in texts {
@@ -72,14 +72,14 @@ impl Directions {
     }
 }
 
-/// Makes a metric with this name. If the user gave no direction for it, it cannot decide a trial: see [`Directions::get`].
+/// Makes a metric with this name. If the user gave no direction for the metric, it cannot decide a trial: see [`Directions::get`].
 pub fn metric(name: &str, unit: &str, directions: &Directions) -> Metric {
     let unit = if unit.is_empty() { unit_of(name) } else { unit };
     Metric::named(name.to_owned(), unit.to_owned(), directions.get(name).unwrap_or(Direction::Lower))
 }
 
-/// The unit among the words of a name, such as `rtt_us_p99`, `latency_ms.p99` or `http_request_duration_seconds`. The last such word
-/// counts. Empty if there is none.
+/// The unit among the words of a name, such as `rtt_us_p99`, `latency_ms.p99` or `http_request_duration_seconds`.
+/// The last unit in the name counts. The result is empty if the name contains no unit.
 pub fn unit_of(name: &str) -> &'static str {
     let name = name.split(['{', '@']).next().unwrap_or_default().to_ascii_lowercase();
     let mut words = name.rsplit(|letter: char| !letter.is_ascii_alphanumeric());

@@ -1,5 +1,5 @@
-//! Observes the UDP packets of a server from outside: how many it sends and at which intervals. The times are kernel timestamps on a packet
-//! socket.
+//! Observes the UDP packets of a server from outside: how many packets the server sends, and at which intervals.
+//! The times are kernel timestamps on a packet socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,13 +24,13 @@ use crate::workload::Sample;
 
 /// Packets at most this far apart belong to one burst. Within a burst, a server sends a packet every few microseconds.
 const TOGETHER_NS: u64 = 1_000_000;
-/// How often the ring is read during a window. This is several times as often as needed, because the reader may be delayed.
+/// How often the ring is read during a window. This is several times as often as necessary, because the reader may be delayed.
 const READ_EVERY_NS: u64 = DRAIN_WITHIN_MS as u64 * 1_000_000 / 6;
-/// The maximum number of packets that are kept for a window.
+/// The maximum number of packets to store for a window.
 const PACKETS_MAX: usize = 1 << 20;
-/// The maximum number of peers that are distinguished.
+/// The maximum number of peers to distinguish.
 const PEERS_MAX: usize = 65_536;
-/// The maximum number of bytes to read of a socket table, and of files to read of a process.
+/// The maximum number of bytes to read of a socket table, and (the next constant) of files to read of a process.
 const TABLE_BYTES_MAX: usize = 16 << 20;
 const FILES_MAX: usize = 65_536;
 
@@ -60,7 +60,7 @@ impl OutsidePackets {
     /// Finds the UDP ports of `pids` and records the packets sent from them, in the server's own network namespace.
     ///
     /// # Errors
-    /// If the processes have no UDP port, or if this user may not capture packets.
+    /// Fails if the processes have no UDP port, or if this user may not capture packets.
     pub fn start(pids: &[u32]) -> Result<OutsidePackets, WorkloadError> {
         let failed = |why: String| WorkloadError::Program { program: "the server's packets".to_owned(), why };
         let ports = udp_ports(pids);
@@ -87,7 +87,7 @@ fn refused(errno: Errno, is_elsewhere: bool) -> String {
     }
 }
 
-/// The UDP ports that these processes have open. If there are more than can be watched, the rest is left out.
+/// The UDP ports that these processes have open. Ports beyond the limit are left out.
 fn udp_ports(pids: &[u32]) -> Vec<u16> {
     let mut ports = BTreeSet::new();
     for pid in pids {
@@ -128,7 +128,7 @@ impl Source for OutsidePackets {
     fn end(&mut self) -> Result<Sample, WorkloadError> {
         let failed = |why: String| WorkloadError::Program { program: "the server's packets".to_owned(), why };
         let to_ns = clock::realtime_ns();
-        // The last packets are in a block that the kernel passes on a little later, so wait for it.
+        // The last packets are in a block that the kernel passes on a little later, so wait for this block.
         clock::sleep_until_ns(clock::monotonic_ns() + u64::from(HANDED_OVER_WITHIN_MS) * 3 / 2 * 1_000_000);
         let mut heard = self.reader.heard();
         heard.drain();
@@ -171,7 +171,7 @@ impl Heard {
         });
     }
 
-    /// Returns the packets, and removes them.
+    /// Removes the packets and returns them.
     fn forget(&mut self) -> Vec<SentPacket> {
         let _ = self.ring.counts();
         (self.beyond, self.unread) = (0, 0);
@@ -179,8 +179,8 @@ impl Heard {
     }
 }
 
-/// A thread that reads the ring during a window. The ring's blocks can fill up quickly: a server that sends little but often may fill one
-/// with each tick.
+/// A thread that reads the ring during a window.
+/// The ring's blocks can fill up quickly: a server that sends small amounts often may fill a block with each tick.
 struct Reader {
     heard: Arc<Mutex<Heard>>,
     stop: Arc<AtomicBool>,
@@ -206,7 +206,7 @@ impl Reader {
     }
 }
 
-/// Locks, even if another thread panicked while it had the lock. The data is consistent after each packet.
+/// Locks the mutex, even if another thread panicked while it had the lock. The data is consistent after each packet.
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -239,8 +239,8 @@ impl Cadence {
     fn from_packets(packets: &[SentPacket]) -> Cadence {
         let mut cadence = Cadence::default();
         for packet in packets {
-            // If a packet leaves through an interface and then through its lower device, the socket gets it twice. Only the first one
-            // counts.
+            // If a packet leaves through an interface and then through its lower device, the socket gets the packet twice.
+            // Only the first copy counts.
             let room = cadence.peers.len() < PEERS_MAX;
             let first = match cadence.peers.get(&packet.heads.to) {
                 Some(first) => *first,
@@ -339,7 +339,7 @@ mod tests {
             let at_ms = f64::from(tick) * 40.0 + 1000.0;
             let bots = (0..16).map(|bot| packet(at_ms + f64::from(bot) * 0.01, 5000 + bot, 1));
             packets.extend(bots);
-            // A copy of each packet on the bridge below the interface, and a reply now and then.
+            // Add a copy of each packet on the bridge below the interface, and a reply now and then.
             packets.extend((0..16).map(|bot| packet(at_ms + 0.2 + f64::from(bot) * 0.01, 5000 + bot, 2)));
             if tick % 7 == 0 {
                 packets.push(packet(at_ms + 11.0 + f64::from(tick % 5), 9000, 1));

@@ -1,5 +1,5 @@
-//! Observes the tick of a server from outside, by the kernel's switch records of the tick's thread. For servers that do not report their
-//! ticks.
+//! Observes the tick of a server from outside, by the kernel's switch records of the tick's thread.
+//! The source is for servers that do not report their ticks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,25 +23,25 @@ use crate::source::Source;
 use crate::unclear_tick::UnclearTick;
 use crate::workload::Sample;
 
-/// After this many consecutive windows in which the server got no CPU, measuring fails.
+/// The measurement fails after this many consecutive windows in which the server got no CPU.
 const WITHOUT_CPU_MAX: u32 = 8;
 
-/// How long a server is watched to find its tick: the first attempt, and the maximum if that is not enough.
+/// How long evenkeel watches a server to find its tick: the first attempt, and the maximum if the first attempt does not suffice.
 const LOOK_NS: u64 = 3_000_000_000;
 const LOOK_MOST_NS: u64 = 9_000_000_000;
 /// A quantile of ticks may decide a trial only if the tick rate is at least this high, in Hz.
 const P99_HZ_MIN: f64 = 500.0;
 const P90_HZ_MIN: f64 = 100.0;
 
-/// Arms may be interleaved within a window if the tick can be followed in at least this share of short stretches. The next constants are
-/// the number of ticks in a stretch, and its minimum length.
+/// Arms may be interleaved within a window if evenkeel can follow the tick in at least this share of short stretches.
+/// The next constants are the number of ticks in a stretch, and the minimum length of a stretch.
 const TURNS_FOLLOWED_MIN: f64 = 0.9;
 const TURN_TICKS: f64 = 5.0;
 const TURN_NS: f64 = 250e6;
-/// If a window has fewer ticks, it does not change the expected rate.
+/// A window with fewer ticks does not change the expected rate.
 const TEMPO_TICKS_MIN: u64 = 12;
 
-/// The metrics of this source. [`OutsideTicks::metrics`] says which one decides.
+/// The metrics of this source. [`OutsideTicks::metrics`] puts the metric that decides first.
 pub const METRICS: &[Metric] = &[
     Metric::us(
         "due_to_done_us_p99",
@@ -80,15 +80,15 @@ pub const METRICS: &[Metric] = &[
 pub struct OutsideTicks {
     watcher: Watcher,
     tick: TickLoop,
-    /// Whether the tick can be followed in a window of a quarter of a second, or of five ticks if these take longer.
+    /// Whether evenkeel can follow the tick in a window of a quarter of a second, or of five ticks if these take longer.
     takes_turns: bool,
     /// Whether due times are known, so that lateness can be measured.
     has_due: bool,
-    /// How long after the requested wake time the earliest ticks begin, as measured last. None if unknown.
+    /// How long after the requested wake time the earliest ticks begin, from the last measurement. None if unknown.
     asked_ns: Option<f64>,
     /// The kernel's counts of the busiest thread at the beginning of the window.
     begun: Option<Counted>,
-    /// The number of consecutive windows, up to now, in which the thread got no CPU.
+    /// The number of consecutive windows in which the thread got no CPU, up to now.
     without_cpu: u32,
 }
 
@@ -97,7 +97,7 @@ pub struct OutsideTicks {
 struct Counted {
     at_ns: u64,
     ran_ns: u64,
-    /// How long the thread was ready but had no CPU. A wait that has not ended yet is not included.
+    /// How long the thread was ready but had no CPU. A wait that still continues is not included.
     waited_ns: u64,
     is_ready: bool,
 }
@@ -109,7 +109,7 @@ impl Counted {
         Some(Counted { at_ns: clock::monotonic_ns(), ran_ns, waited_ns, is_ready })
     }
 
-    /// How long the thread was ready but had no CPU since `before`. None unless that was most of the time.
+    /// How long the thread was ready but had no CPU since `before`. None unless the wait was most of the time.
     fn starved_since(&self, before: &Counted) -> Option<u64> {
         let span_ns = self.at_ns.saturating_sub(before.at_ns);
         let ran_ns = self.ran_ns.saturating_sub(before.ran_ns);
@@ -120,10 +120,11 @@ impl Counted {
 }
 
 impl OutsideTicks {
-    /// Watches the threads of `pids` for some three seconds. Then follows the `wanted` loop, by default the one with most of their work.
+    /// Watches the threads of `pids` for some three seconds. Then follows the `wanted` loop.
+    /// By default, this is the loop with most of the work.
     ///
     /// # Errors
-    /// If the processes do not exist or may not be watched, if the tick loop is unclear, or if the user asked to stop.
+    /// Fails if the processes do not exist or may not be watched, if the tick loop is unclear, or if the user asked to stop.
     pub fn start(pids: &[u32], wanted: &Wanted, stop: &AtomicBool) -> Result<OutsideTicks, WorkloadError> {
         let failed = |why: String| WorkloadError::Program { program: "the server's threads".to_owned(), why };
         let settings = ticks::Settings { pids: pids.to_vec(), wanted: wanted.clone(), for_ns: LOOK_NS };
@@ -143,7 +144,7 @@ impl OutsideTicks {
                 Watched::Threads(vec![(pid, tid)])
             }
             Workers::Pool(_) | Workers::Process | Workers::Function(_) => {
-                // If the server has more threads than can be watched, those that do the tick's work come first.
+                // If the server has more threads than evenkeel can watch, the threads that do the tick's work come first.
                 let mut threads: Vec<(u32, u32)> = pids.iter().flat_map(|pid| tasks(*pid)).collect();
                 threads.sort_by_key(|(_, tid)| !tick.carriers.iter().any(|carrier| carrier.tid == *tid));
                 Watched::Growing(threads)
@@ -179,7 +180,8 @@ impl OutsideTicks {
     }
 }
 
-/// The name of the default metric: a quantile for which a second has enough ticks. If due times are known, it is the time from due to done.
+/// The name of the default metric: a quantile for which a second has enough ticks.
+/// If due times are known, it is the quantile of the time from due to done.
 fn usual_metric(hz: f64, has_due: bool) -> String {
     let quantile = match hz {
         hz if hz >= P99_HZ_MIN => "p99",
@@ -211,12 +213,12 @@ impl Source for OutsideTicks {
         )
     }
 
-    /// Leaves out the thread, the rate and the pacing, because each start finds them again.
+    /// Leaves out the thread, the rate and the pacing, because each start determines these again.
     fn identity(&self) -> String {
         "tick observed from outside by switch records".to_owned()
     }
 
-    /// The metrics, the default first.
+    /// The metrics, with the default first.
     fn metrics(&self) -> Vec<Metric> {
         let usual = usual_metric(self.hz(), self.has_due);
         let needs_due = |metric: &Metric| ["due_to_done", "tick_lateness"].iter().any(|of| metric.name.starts_with(of));
@@ -250,8 +252,8 @@ impl Source for OutsideTicks {
             return Err(self.error("it now wakes far more often than any tick, so evenkeel stopped observing it"));
         }
         let account = tick_account(&stream, &self.tick, self.asked_ns);
-        // A thread without a CPU is reported only if the window has no value. If it has one, the value already contains the wait, which is
-        // what is to be measured.
+        // A thread without a CPU is reported only if the window has no value.
+        // If the window has a value, that value already contains the wait. The trial must measure such waits.
         if let (Err(_), Some(begun), Some(now)) = (&account, &self.begun, &now)
             && let Some(waited_ns) = now.starved_since(begun)
         {
@@ -268,7 +270,7 @@ impl Source for OutsideTicks {
             }
         })?;
         self.asked_ns = account.asked_ns.or(self.asked_ns);
-        // With few ticks, the rate is too inexact to predict the next ticks.
+        // With few ticks, the measured rate is too inexact to predict the next ticks.
         if account.ticks >= TEMPO_TICKS_MIN {
             self.tick.tempo = account.tempo;
         }
@@ -276,7 +278,7 @@ impl Source for OutsideTicks {
     }
 }
 
-/// The error for a window in which a thread got no CPU. The window is dropped, unless it is the last of too many consecutive ones.
+/// The error for a window in which a thread got no CPU. The window is dropped, unless too many such windows came in a row.
 fn no_cpu(who: &str, in_a_row: u32, waited_ns: u64, span_ns: u64) -> WorkloadError {
     let (program, waited_ms, span_ms) = (who.to_owned(), waited_ns / 1_000_000, span_ns / 1_000_000);
     if in_a_row < WITHOUT_CPU_MAX {

@@ -1,5 +1,5 @@
-//! Reads numbers from the lines that a program prints, with regular expressions. For any expression and any line, the regex library takes
-//! time in proportion to the line's length.
+//! Reads numbers from the lines that a program prints, with regular expressions.
+//! The regex library takes time in proportion to the line's length, for any expression and any line.
 
 use regex::{Captures, Regex, RegexBuilder};
 
@@ -19,11 +19,12 @@ pub struct RegexLines {
 }
 
 impl RegexLines {
-    /// Each metric is `NAME=EXPRESSION` or `NAME@RULE=EXPRESSION`. The default rule is the median over the window. The number is the text
-    /// that the group `v` matches. Without this group it is the first group, and without groups the whole match.
+    /// Each metric is `NAME=EXPRESSION` or `NAME@RULE=EXPRESSION`.
+    /// The default rule is the median over the window. The number is the text that the group `v` matches.
+    /// Without a group `v`, the first group counts. Without any group, the whole match counts.
     ///
     /// # Errors
-    /// If a metric has no name, an unknown rule, or an invalid expression.
+    /// Fails if a metric has no name, an unknown rule, or an invalid expression.
     pub fn new(metrics: &[String], directions: &Directions) -> Result<RegexLines, InvalidMetric> {
         let mut known = RegexLines { metrics: Vec::new(), expressions: Vec::new() };
         for text in metrics {
@@ -43,12 +44,12 @@ impl RegexLines {
 /// Compiles an expression of the user.
 ///
 /// # Errors
-/// What is wrong with the expression, as a single line.
+/// Returns what is wrong with the expression, as a single line.
 pub fn compile(expression: &str) -> Result<Regex, InvalidMetric> {
     let made = RegexBuilder::new(expression).size_limit(EXPRESSION_BYTES_MAX).build();
     made.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "the expression is too large".into(),
-        // This text has several lines: the expression with a mark below it, and the reason as the last line.
+        // The error text has several lines: the expression with a mark below it, and the reason as the last line.
         error => {
             let text = error.to_string();
             let why = text.rsplit("error: ").next().unwrap_or_default().trim();

@@ -6,8 +6,8 @@ use evenkeel_stats::quantile;
 
 use crate::source::InvalidMetric;
 
-/// The maximum number of values that are kept for a quantile. Whenever there are more, every second one is dropped, so the rest is an
-/// evenly spaced sample.
+/// The maximum number of values to store for a quantile.
+/// Beyond this number, every second value is dropped, so the rest is an evenly spaced sample.
 const KEPT_MAX: usize = 1 << 16;
 
 /// A rule that reduces the values of a window to one.
@@ -58,7 +58,7 @@ impl Rule {
     /// Splits `NAME@RULE` into its parts. The rule is None if there is no `@`.
     ///
     /// # Errors
-    /// If the text after the last `@` is not a rule.
+    /// Fails if the text after the last `@` is not a rule.
     pub fn split(text: &str) -> Result<(&str, Option<Rule>), InvalidMetric> {
         let Some((name, rule)) = text.rsplit_once('@') else { return Ok((text, None)) };
         let rule = Rule::parse(rule).ok_or_else(|| format!("unknown rule @{rule}; known rules: {RULES}"))?;
@@ -81,12 +81,13 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Which time the first value of a window describes.
+/// The time that the first value of a window describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// The time before the window, because the program reports repeatedly. So the first value is used only if there is no other.
+    /// The first value describes the time before the window, because the program reports repeatedly.
+    /// So the first value is used only if it is the only value.
     SpeaksForBefore,
-    /// The window, because the program runs within it.
+    /// The first value describes the window, because the program runs within the window.
     Counts,
 }
 
@@ -101,9 +102,9 @@ pub struct Values {
     min: f64,
     max: f64,
     kept: Vec<f64>,
-    /// One of every `step` values is kept.
+    /// The store keeps one of every `step` values.
     step: u64,
-    /// The last value that was skipped because it is not finite. None if there was none.
+    /// The last value that was skipped because it is not finite. None if no value was skipped.
     passed_over: Option<f64>,
 }
 
@@ -115,7 +116,7 @@ impl Values {
         Values { first_rule, first, last, count: 0, sum: 0.0, min, max, kept, step: 1, passed_over: None }
     }
 
-    /// Adds a value and its time. A value that is not finite is skipped.
+    /// Adds a value with its time. Skips a value that is not finite.
     pub fn push(&mut self, value: f64, at_ns: u64) {
         if !value.is_finite() {
             self.passed_over = Some(value);
@@ -152,8 +153,8 @@ impl Values {
         self.last.is_none()
     }
 
-    /// Why there is no result although there are values. The text follows the name of the metric in a sentence. None if more values would
-    /// help.
+    /// Why there is no result although there are values.
+    /// The text follows the name of the metric in a sentence. None if more values would help.
     pub fn lacks(&self, rule: Rule) -> Option<String> {
         match (self.first, self.last) {
             (Some((first, _)), Some((last, _))) if rule == Rule::Rate && last < first => {

@@ -1,4 +1,4 @@
-//! `Split`: splits the output of a program into lines, piece by piece. The length of a line is limited. It does no I/O itself.
+//! `Split`: splits the output of a program into lines, piece by piece. The length of a line is limited. The type does no I/O itself.
 
 /// The maximum length of a line in bytes. The rest of a longer line is dropped.
 pub const LINE_BYTES_MAX: usize = 16 << 10;
@@ -22,7 +22,7 @@ impl Split {
         }
     }
 
-    /// Ends the input. If an incomplete line remains, calls `each` with it.
+    /// Ends the input. Calls `each` with the last line if that line is incomplete.
     pub fn end(&mut self, mut each: impl FnMut(&str)) {
         if !self.line.is_empty() {
             each(&String::from_utf8_lossy(&self.line));

@@ -1,5 +1,6 @@
-//! The telemetry page of a server that was built with evenkeel-rt. It has the server's own values of each tick, and reading it costs the
-//! server nothing. The server need not be started by us, and may restart.
+//! The telemetry page of a server that was built with evenkeel-rt.
+//! The page has the server's own values of each tick.
+//! Reading the page costs the server nothing. evenkeel need not have started the server, and the server may restart.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::error::WorkloadError;
 use crate::metric::Metric;
 use crate::workload::Sample;
 
-/// How long to wait for a server to come back, and (the next constant) how often to look for it.
+/// How long to wait for a server to come back, and (the next constant) how often to look for the server.
 const FIND_TIME_NS: u64 = 10_000_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -38,8 +39,8 @@ pub(crate) const METRICS: &[Metric] = &[
 /// Reads the telemetry page of one session.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
-    /// The name of the session, or the number of its server's process, as the user gave it. None if the user gave nothing, because there is
-    /// only one.
+    /// The name of the session, or the number of its server's process, as the user gave it.
+    /// None if the user gave nothing. Then there must be only one session.
     wanted: Option<String>,
     folders: Vec<PathBuf>,
     open: Option<Page>,
@@ -52,9 +53,9 @@ struct Page {
     path: PathBuf,
     session: String,
     pid: u32,
-    /// The owner of the page. A page of a later session must have the same owner, because anybody may create a page with this name.
+    /// The owner of the page. A page of a later session must have the same owner, because any user may create a page with this name.
     user: u32,
-    /// When the session began. If a server has several pages, that of the latest session is used.
+    /// When the session began. If a server has several pages, evenkeel uses the page of the latest session.
     began_ns: u64,
 }
 
@@ -70,7 +71,7 @@ impl Telemetry {
     /// Finds the session in the default folders.
     ///
     /// # Errors
-    /// If no session has this name, or if no name was given and there are several sessions.
+    /// Fails if no session has this name, or if no name was given and there are several sessions.
     pub(crate) fn open(wanted: Option<&str>) -> Result<Telemetry, WorkloadError> {
         Telemetry::open_in(folders(), wanted)
     }
@@ -100,7 +101,8 @@ impl Telemetry {
             }
         };
         let found = names(&pages);
-        // If the user gave a process number, the session is found again by its name, because the number changes when the server restarts.
+        // If the user gave a process number, evenkeel finds the session again by its name.
+        // The process number changes when the server restarts.
         let name = self.open.as_ref().map(|page| page.session.as_str()).or(self.wanted.as_deref());
         match name {
             Some(name) => pages.retain(|page| page.session == name || page.pid.to_string() == name),
@@ -118,7 +120,7 @@ impl Telemetry {
         })
     }
 
-    /// Reads the counts of the current server. If it has ended, waits for its successor.
+    /// Reads the counts of the current server. If the server has ended, waits for its successor.
     fn look(&mut self) -> Result<Look, WorkloadError> {
         let give_up_ns = clock::monotonic_ns() + FIND_TIME_NS;
         loop {
@@ -147,7 +149,7 @@ impl Page {
         Some(Page { path, session: page.session, pid, user, began_ns: page.began_realtime_ns })
     }
 
-    /// Open the page again each time, because a server may end one match and begin another with the same name.
+    /// Opens the page again each time, because a server may end one match and begin another with the same name.
     fn look(&self) -> Result<Look, NoNumber> {
         let no_number = |error: PageError| NoNumber::from(error.to_string());
         let reader = TelemetryReader::open(&self.path).map_err(no_number)?;
@@ -189,7 +191,7 @@ fn error(why: String) -> WorkloadError {
     WorkloadError::Program { program: "a page of telemetry".into(), why }
 }
 
-/// The values between two readings. If the server restarted in between, only the time since then counts.
+/// The values between two readings. If the server restarted in between, only the time after the restart counts.
 fn sample(begun: &Look, now: &Look) -> Result<Sample, NoNumber> {
     let is_same = begun.page.owner == now.page.owner && begun.page.began_realtime_ns == now.page.began_realtime_ns;
     let page = &now.page;
@@ -244,9 +246,11 @@ fn sample(begun: &Look, now: &Look) -> Result<Sample, NoNumber> {
     Ok(sample)
 }
 
-/// A quantile, interpolated within its bucket. Buckets are up to a seventh wide, so with their bounds alone an effect of 5 % would look
-/// like 0 % or 12 %. Values are assumed to be evenly distributed within a bucket. The error of this is the same for both arms, and mostly
-/// far smaller.
+/// A quantile, interpolated within its bucket.
+/// A bucket's width is up to a seventh of its values.
+/// So bucket bounds alone would show an effect of 5 % as 0 % or 12 %.
+/// The function assumes that values are evenly distributed within a bucket.
+/// The error of this assumption is the same for both arms, and mostly far smaller.
 fn within_bucket_ns(histogram: &PageHistogram, q: f64) -> Option<f64> {
     let max_ns = histogram.max_ns? as f64;
     let rank = (q * histogram.count as f64).max(1.0);

@@ -1,5 +1,6 @@
-//! The reference game server with its bots, on loopback. If there are two CPUs, server and bots run on separate ones. So a round trip goes
-//! from CPU to CPU, as it would go from machine to machine.
+//! The reference game server with its bots, on loopback.
+//! If there are two CPUs, server and bots run on separate CPUs.
+//! So a round trip goes from CPU to CPU, as a real round trip goes from machine to machine.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -97,12 +98,12 @@ pub struct Config {
     pub bots: u8,
     /// The tick rate in Hz.
     pub tick_hz: u16,
-    /// Work in each tick in addition to the game's own, in microseconds.
+    /// Work in each tick in addition to the game's own work, in microseconds.
     pub work_us: u32,
     /// Further work in one of fifty ticks, in microseconds.
     pub tail_us: u32,
-    /// Whether the tick thread keeps time as `evenkeel-rt` does. If false, it is an ordinary thread, on which the host's knobs have the
-    /// same effect as on most servers.
+    /// Whether the tick thread keeps time as `evenkeel-rt` does.
+    /// If false, the thread is an ordinary thread, on which the host's knobs have the same effect as on most servers.
     pub is_steady: bool,
     /// Whether the phases of all arenas on this host are spread.
     pub phases: bool,
@@ -130,7 +131,7 @@ impl Arena {
     /// Starts server and bots, and waits until every bot has joined.
     ///
     /// # Errors
-    /// If the server or the bots do not start, or if not all bots join in time.
+    /// Fails if the server or the bots do not start, or if not all bots join in time.
     pub fn start(config: Config) -> Result<Arena, WorkloadError> {
         let (server_cpus, bots_cpus) = config.placement.cpus();
         let path = config.programs.join("evenkeel-arena");
@@ -225,7 +226,7 @@ impl Workload for Arena {
             let (server, bots) = (self.server.pid(), self.bots.pid());
             return self.mover.set(self.config.placement, value, &[server], &[bots]).map(|(placement, _)| placement);
         }
-        // The server can set its own timer slack without a privilege. All other properties are set from outside.
+        // The server can set its own timer slack without a privilege. evenkeel sets all other properties from outside.
         if knob != "process.timer_slack_ns" {
             return self.knobs.set(&self.pids(), knob, value);
         }
@@ -270,7 +271,7 @@ impl Workload for Arena {
         let (mut sample, mut felt) = (Sample::new(), Sample::new());
         flatten("", &server, &mut sample);
         flatten("", &bots, &mut felt);
-        // The bots' values are what players notice, so they need no prefix unless the server has a value of that name.
+        // The bots' values are what players notice. So these values get a prefix only if the server has a value of the same name.
         for (name, value) in felt {
             let name = if sample.contains_key(&name) { format!("bots_{name}") } else { name };
             sample.insert(name, value);

@@ -1,4 +1,4 @@
-//! DDNet's server, of the Teeworlds family, with players that move in the game. It has 50 ticks per second.
+//! The server of DDNet, a game of the Teeworlds family, with players that move in the game. The server has 50 ticks per second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) const ENTRY: Entry = Entry {
                     "sv_ipv4only 1".to_owned(),
                     // Do not register in the public list of servers.
                     "sv_register 0".to_owned(),
-                    // Send a snapshot in every tick instead of every second one.
+                    // Send a snapshot in every tick instead of every second tick.
                     "sv_high_bandwidth 1".to_owned(),
                     // A small map with abysses, on which players meet. The default map is a tutorial.
                     "sv_map dm1".to_owned(),

@@ -1,5 +1,5 @@
-//! `drain`: a server that empties its socket once per tick, under a steady stream of packets. Whether all of them arrive depends on the
-//! size of the socket's receive buffer, so this workload demonstrates that knob.
+//! `drain`: a server that empties its socket once per tick, under a steady stream of packets.
+//! The size of the socket's receive buffer decides whether all packets arrive, so this workload demonstrates that knob.
 
 use std::time::Duration;
 
@@ -15,9 +15,11 @@ use crate::workload::{Sample, Workload};
 
 const NAME: &str = "drain";
 
-/// A trial compares ratios. The share of dropped packets is often 0, which has no ratio. So the default metric is the share of delivered
-/// packets, which is 0 only if none is delivered. If drops are rare, this share hardly changes. For rare drops there is
-/// `drop_share_at_most`, which counts at least one drop: a window of N packets without a drop shows only that the share is below 1/N.
+/// A trial compares ratios. The share of dropped packets is often 0, which cannot form a ratio.
+/// So the default metric is the share of delivered packets, which is 0 only if no packet is delivered.
+/// If drops are rare, this share hardly changes.
+/// For rare drops there is `drop_share_at_most`, which counts at least one drop:
+/// a window of N packets without a drop shows only that the share is below 1/N.
 const METRICS: &[Metric] = &[
     Metric::new("delivered_share", "share of the packets that the server got to read", "share", Direction::Higher),
     Metric::new(

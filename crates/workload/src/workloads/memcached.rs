@@ -35,7 +35,7 @@ pub(super) const ENTRY: Entry = Entry {
             (name == "threads").then(|| number(name, value, 1..=64).map(|wanted| threads = wanted))
         })?;
         let data = load.dataset()?;
-        // Twice the size of the values, because each slab has values of similar sizes, and no value may be evicted.
+        // Take twice the size of the values, because each slab has values of similar sizes, and memcached must not evict a value.
         let memory_mib = MEMORY_MIB_MIN + 2 * (data.bytes() + 100 * u64::from(data.keys())) / (1 << 20);
         let content = format!("{}; {threads} threads of its own", load.values_in_words());
         let connections = load.connections;

@@ -1,4 +1,4 @@
-//! The workloads. Each has its own file, and an entry in [`ALL`].
+//! The workloads. Each workload has its own file, and an entry in [`ALL`].
 
 use crate::entry::Entry;
 

@@ -1,5 +1,5 @@
-//! mosquitto, an MQTT broker, under evenkeel's own load: each connection publishes to itself at QoS 0. The latency is the time from sending
-//! a message until the broker has returned it.
+//! mosquitto, an MQTT broker, under evenkeel's own load: each connection publishes to itself at QoS 0.
+//! The latency is the time from sending a message until the broker has returned the message.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
     ],
     metrics: &[METRICS],
     start: |options| {
-        // Use a thousand different messages, so that an answer with the wrong message is detected.
+        // Use a thousand different messages, so that the load detects an answer with the wrong message.
         let mut load = Settings { get_percent: 100, keys: 1000, ..Settings::usual(options)? };
         load.take_all(&ENTRY, options, &mut |_, _| None)?;
         let data = load.dataset()?;
@@ -33,7 +33,7 @@ pub(super) const ENTRY: Entry = Entry {
             install: INSTALL,
             arguments: Box::new(|folder, address| {
                 let (ip, port) = (address.ip(), address.port());
-                // The last line is for root. Without it, mosquitto would switch to another user, which cannot read the folder.
+                // The last line is for root. Without that line, mosquitto would switch to another user, which cannot read the folder.
                 let config = format!(
                     "listener {port} {ip}\nallow_anonymous true\npersistence false\nsys_interval 0\nlog_dest stderr\nlog_type error\nuser root\n"
                 );

@@ -9,7 +9,7 @@ use crate::kit::serving::{METRICS, Preset, Serving};
 use crate::load::{COMMON, Dataset, Http, Settings, Sizes};
 
 const INSTALL: &str = "apt-get install --no-install-recommends nginx-light";
-/// The maximum number of files, because all of them are written to a temporary folder.
+/// The maximum number of files. All files are written to a temporary folder.
 const FILES_MAX: u32 = 10_000;
 
 /// The registry entry of nginx.
@@ -59,7 +59,7 @@ fn arguments(folder: &Path, address: SocketAddr, files: &Dataset) -> std::io::Re
         std::fs::write(site.join(String::from_utf8_lossy(&name).as_ref()), files.value(file))?;
     }
     let path = folder.display();
-    // Use a single process, which ends on request and with this process. A worker would outlive its master if that is killed.
+    // Use a single process, which ends on request and together with this process. A worker would outlive a master that is killed.
     let config = format!(
         "daemon off;
 master_process off;

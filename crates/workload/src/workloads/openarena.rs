@@ -1,4 +1,5 @@
-//! OpenArena's server (with the engine of Quake III). Bots play in the server itself, so it has real work in each tick without a client.
+//! OpenArena's server (with the engine of Quake III).
+//! Bots play in the server itself, so the server has real work in each tick without a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,14 +43,14 @@ pub(super) const ENTRY: Entry = Entry {
             arguments: Box::new(move |_, address| {
                 let (ip, port) = (address.ip().to_string(), address.port().to_string());
                 let (fps, clients) = (fps.to_string(), (bots + 2).to_string());
-                // The first five are those that Debian's start script sets.
+                // Debian's start script sets the first five of these.
                 let variables = [
                     ("com_basegame", "baseoa"),
                     ("fs_basepath", "/usr/lib/openarena-server"),
                     ("com_homepath", ".openarena"),
                     ("com_legacyprotocol", "71"),
                     ("com_protocol", "71"),
-                    // 1 means a server for the local network, which does not register in a public list.
+                    // The value 1 means a server for the local network, which does not register in a public list.
                     ("dedicated", "1"),
                     ("net_enabled", "1"),
                     ("net_ip", &ip),

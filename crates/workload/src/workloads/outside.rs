@@ -1,5 +1,5 @@
-//! A running server with its real players. evenkeel starts nothing and sends nothing. The values come from the kernel: the tick from switch
-//! records, and the cadence of packets.
+//! A running server with its real players. evenkeel starts nothing and sends nothing.
+//! The values come from the kernel: the tick from switch records, and the cadence from packets.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::source::outside_packets::{self, OutsidePackets};
 use crate::source::outside_ticks::{self, OutsideTicks};
 use crate::workload::{Sample, Workload};
 
-/// The maximum number of processes that are used if several have the given name.
+/// The maximum number of processes to use if several processes have the given name.
 const PIDS_MAX: usize = 64;
 
 /// The registry entry of a running server.
@@ -39,7 +39,7 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(Outside::start(options)?)),
 };
 
-/// What is observed.
+/// What evenkeel observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum See {
     Ticks,
@@ -59,7 +59,7 @@ impl Outside {
     /// Finds the server and watches it for some three seconds.
     ///
     /// # Errors
-    /// If the server does not exist, may not be watched, or has no observable tick.
+    /// Fails if the server does not exist, may not be watched, or has no observable tick.
     pub(super) fn start(options: &Options) -> Result<Outside, WorkloadError> {
         let (mut pid, mut name, mut tick, mut see) = (None, None, Wanted::default(), See::Ticks);
         for (setting, value) in &options.set {
@@ -171,7 +171,7 @@ impl Workload for Outside {
         self.sources.iter().all(|source| source.takes_turns())
     }
 
-    /// It is unknown whether the server's packets pass a network device, so assume that they do.
+    /// We do not know whether the server's packets pass a network device, so assume that they do.
     fn passes_network_devices(&self) -> bool {
         true
     }
@@ -191,7 +191,7 @@ impl Workload for Outside {
         let mut sample = Sample::new();
         for source in &mut self.sources {
             let ended = source.end();
-            // If the server has ended, report that instead of a missing value.
+            // If the server has ended, report its end instead of a missing value.
             alive(&self.pids, &self.named)?;
             sample.extend(ended?);
         }

@@ -32,7 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
                     ("--bind", ip.as_str()),
                     ("--port", &port),
                     ("--dir", &folder),
-                    // No snapshots and no append-only file, because their writes to disk would cause pauses.
+                    // Use no snapshots and no append-only file, because their writes to disk would cause pauses.
                     ("--save", ""),
                     ("--appendonly", "no"),
                     ("--daemonize", "no"),

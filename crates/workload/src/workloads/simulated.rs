@@ -1,6 +1,7 @@
-//! `simulated`: a simulated server whose true latency is known. Nothing is measured and no time passes, so you can try a design in a
-//! second. It shows how many pairs an effect of 5 % needs at 4 % noise, what a report looks like, or how a trial handles a server that
-//! dies. evenkeel's own tests use it to run whole trials and searches.
+//! `simulated`: a simulated server whose true latency is known.
+//! The workload measures nothing and no time passes, so you can try a design in a second.
+//! A run shows how many pairs an effect of 5 % needs at 4 % noise, or what a report looks like.
+//! It also shows how a trial handles a server that dies. evenkeel's own tests use it to run whole trials and searches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use crate::workload::{Sample, Workload};
 const NAME: &str = "simulated";
 const LATENCY: &str = "latency_us_p50";
 const TAIL: &str = "latency_us_p99";
-/// The tail of the simulated server's latency, as a multiple of its median, before effects.
+/// The tail of the simulated server's latency before effects, as a multiple of its median.
 const TAIL_RATIO: f64 = 3.0;
 /// The maximum length of a script in bytes.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
@@ -64,7 +65,7 @@ struct Script {
     /// How long a restart takes, in milliseconds.
     #[serde(default)]
     restart_ms: u64,
-    /// How the latency settles after a switch of the server's process. Absent means at once.
+    /// How the latency settles after a switch of the server's process. If absent, the latency settles at once.
     #[serde(default)]
     settles: Option<Settles>,
 }
@@ -87,13 +88,13 @@ impl Settles {
     }
 }
 
-/// While a setting has this value, the latency is multiplied.
+/// The latency is multiplied while a setting has this value.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Effect {
     /// The setting: the path of a file of the host, or the id of a setting of the server's process.
     of: String,
-    /// The value of the setting that has the effect, in the form in which it is read back.
+    /// The value of the setting that has the effect, as it is read back.
     value: String,
     ratio: f64,
     /// A further factor for the tail only.
@@ -109,9 +110,9 @@ fn one() -> f64 {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Event {
-    /// The number of the first such window. All measured windows are counted from 1, including short ones and those of the A/A phase.
+    /// The number of the first such window. All measured windows are counted from 1, including short windows and those of the A/A phase.
     window: u64,
-    /// The number of the last such window. If absent, there is only the first one.
+    /// The number of the last such window. If absent, only the first window is affected.
     #[serde(default)]
     until: Option<u64>,
     /// The machine pauses for this long, in milliseconds.
@@ -126,7 +127,7 @@ struct Event {
     /// Some task waits for a CPU for this share of the window.
     #[serde(default)]
     pressure_share: Option<f64>,
-    /// Another trial runs at the same time; this text describes it.
+    /// Another trial runs at the same time. This text describes that trial.
     #[serde(alias = "beside", default)]
     other_trial: Option<String>,
     /// The server uses this share of a CPU.
@@ -141,13 +142,13 @@ struct Event {
     /// The server gets no CPU.
     #[serde(default)]
     no_cpu: bool,
-    /// The latency, whatever the settings and the noise are.
+    /// The latency, which settings and noise do not change.
     #[serde(default)]
     latency_us: Option<f64>,
-    /// The server ends; this text is the reason.
+    /// The server ends. This text is the reason.
     #[serde(default)]
     dies: Option<String>,
-    /// The window waits in real time until this file exists. Meanwhile there is a file `FILE.waiting`.
+    /// The window waits in real time until this file exists. A file `FILE.waiting` exists during the wait.
     #[serde(default)]
     waits_for: Option<PathBuf>,
 }
@@ -166,7 +167,7 @@ struct Simulated {
     process: BTreeMap<String, String>,
     random: ChaCha8Rng,
     machine: SimulatedMachine,
-    /// When a setting of the server's process was last switched. None if never.
+    /// When a setting of the server's process was last switched. None if no setting was switched.
     switched: Option<Duration>,
     host: Root,
 }

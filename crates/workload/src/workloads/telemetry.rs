@@ -1,5 +1,5 @@
-//! `telemetry`: a running server that has a telemetry page of evenkeel-rt, with its real load. evenkeel only reads the page; the server ran
-//! before and continues afterwards.
+//! `telemetry`: a running server that has a telemetry page of evenkeel-rt, with its real load. evenkeel only reads the page.
+//! The server ran before and continues afterwards.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Workload for Attached {
         METRICS
     }
 
-    /// It is unknown whether the players' packets pass a network device. So a knob of devices is judged by its effect.
+    /// We do not know whether the players' packets pass a network device. So the trial judges a knob of devices by its effect.
     fn passes_network_devices(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! `tick`: a plain tick loop, without a game and without packets. Its lateness depends only on the machine and on how the loop sleeps.
+//! `tick`: a plain tick loop, without a game and without packets. Its lateness depends only on the machine and on the loop's way to sleep.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::workload::{Sample, Workload};
 const NAME: &str = "tick";
 const SLACK: &str = "process.timer_slack_ns";
 
-/// A trial compares ratios, and the number of missed ticks is 0 in most windows, which has no ratio. So the metric that can decide is the
-/// share of ticks that were not missed. `missed` is only reported.
+/// A trial compares ratios. The number of missed ticks is 0 in most windows, which cannot form a ratio.
+/// So the metric that can decide is the share of ticks that were not missed. `missed` is only reported.
 const METRICS: &[Metric] = &[
     Metric::us("tick_lateness_us_p50", "median lateness of a tick"),
     Metric::us("tick_lateness_us_p90", "90th percentile of the lateness of a tick"),

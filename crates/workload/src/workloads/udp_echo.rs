@@ -1,5 +1,6 @@
-//! `udp-echo`: sends a packet to a server and back, repeatedly, on loopback between two CPUs. A round trip has two wakes and the packet's
-//! path through the kernel, and nothing else. So it is the first to show effects of knobs about idling, waking, pinning or sockets.
+//! `udp-echo`: sends a packet to a server and back, repeatedly, on loopback between two CPUs.
+//! A round trip consists only of two wakes and the packet's path through the kernel.
+//! So `udp-echo` is the first to show effects of knobs about idling, waking, pinning or sockets.
 
 use std::time::Duration;
 
@@ -108,8 +109,8 @@ impl Workload for UdpEcho {
     }
 
     fn caveats(&self) -> Vec<WorkloadCaveat> {
-        // Each packet waits for the answer to the last one, so server and load are measured together anyway. If they share a CPU, it is
-        // always full, which is no caveat.
+        // Each packet waits for the answer to the last packet, so server and load are measured together anyway.
+        // If they share a CPU, that CPU is always full, which is no caveat.
         if self.rate_hz == 0 { Vec::new() } else { self.pair.caveats() }
     }
 

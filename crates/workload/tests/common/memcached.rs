@@ -1,4 +1,4 @@
-//! A minimal memcached that can stall, hang, answer incorrectly or close its connections; and a load for it.
+//! A minimal memcached that can stall, hang, answer incorrectly or close its connections, and a load for it.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use evenkeel_workload::load::{Arrivals, Dataset, Memcached, Pace, Popularity, Protocol, Shape, Sizes};
 
-/// What the server does after this many answers on one connection, not counting stored values.
+/// What the server does after this many answers on one connection. Answers to stored values do not count.
 #[derive(Clone, Copy)]
 pub(crate) enum Then {
     GoesOn,
-    /// The server stops answering on all connections once: this long after the first request, however many requests there are.
+    /// The server once stops answering on all connections: this long after the first request, however many requests there are.
     Stalls {
         after: Duration,
         lasts: Duration,
@@ -27,7 +27,7 @@ pub(crate) fn server(after: u32, then: Then) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let values = Arc::new(Mutex::new(HashMap::new()));
-    // The thread ends with the test process. Before that, the load closes its connections and opens no new ones.
+    // The thread ends with the test process. The load closes its connections earlier and opens no new connections.
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let values = Arc::clone(&values);
@@ -62,7 +62,7 @@ fn serve(stream: TcpStream, values: &Mutex<HashMap<String, Vec<u8>>>, after: u32
                     && since_first >= after
                     && !std::mem::replace(&mut has_stalled, true)
                 {
-                    // Requests that arrive meanwhile wait for the lock.
+                    // Requests that arrive in the meantime wait for the lock.
                     std::thread::sleep(lasts);
                 }
                 if answered == after {

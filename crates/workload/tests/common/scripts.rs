@@ -10,7 +10,7 @@ use evenkeel_workload::command::{Command, Ending, LoadSettings, Ready, Runs, Set
 use evenkeel_workload::{Options, Placement};
 use evenkeel_workload::{Sample, Workload, WorkloadError};
 
-/// A tag in a command's arguments, by which a test finds processes that the command left behind.
+/// A tag in a command's arguments. With the tag, a test finds processes that the command left behind.
 pub(crate) fn tag(name: &str) -> String {
     format!("evenkeel-test-{}-{name}", std::process::id())
 }

@@ -32,7 +32,7 @@ fn a_load_at_its_limit_gets_a_caveat() {
         let [busiest, _] = shares(&mut one);
         let caveats = one.caveats();
         drop(one);
-        // On two CPUs, two busy loops leave no CPU time. One does.
+        // On two CPUs, two busy loops leave no CPU time. One busy loop leaves some.
         let mut two = busy("sh -c 'while :; do :; done & while :; do :; done'");
         let cpus = evenkeel_sys::thread::affinity().unwrap().len() as f64;
         let [busiest_of_two, used] = shares(&mut two);
@@ -43,7 +43,7 @@ fn a_load_at_its_limit_gets_a_caveat() {
     one_of_by(3, check, unfit);
 }
 
-/// The server does not report its ticks. After a restart, its tick is found again.
+/// The server does not report its ticks. evenkeel finds the tick again after a restart.
 #[test]
 fn the_tick_of_a_silent_server_is_seen_from_outside() {
     let _host = HostLock::take();
@@ -51,7 +51,7 @@ fn the_tick_of_a_silent_server_is_seen_from_outside() {
     let seen = || Settings { observe: vec![Observer::Ticks], ..settings() };
     let look = |command: &mut Command| -> Result<(), String> {
         let sample = window(command, 1000).map_err(|error| error.to_string())?;
-        // A window without a tick has neither of the two values.
+        // A window without a tick has neither of these two values.
         let value = |name: &str| sample.get(name).copied().unwrap_or(0.0);
         let (interval_us, work_us) = (value("tick_interval_us_p50"), value("tick_work_us_p50"));
         let is_so = (20_000.0..40_000.0).contains(&interval_us) && work_us > 100.0;

@@ -1,4 +1,4 @@
-//! Live checks of the load generator with simple servers: whether it keeps its schedule, and how it counts a stall.
+//! Live checks of the load generator with simple servers: whether the generator keeps its schedule, and how it counts a stall.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,9 +22,9 @@ fn window(address: SocketAddr, shape: Shape, ms: u64) -> Result<Sample, Fault> {
     Ok(sample)
 }
 
-/// The server does not answer for 200 ms of each second. So a fifth of the due requests must wait, half of them for more than 100 ms. A
-/// client that waits for answers would measure one slow request among thousands. The rate is low enough for connections with a round trip
-/// of a millisecond.
+/// The server does not answer for 200 ms of each second. So a fifth of the due requests must wait, half of these for more than 100 ms.
+/// A client that waits for answers would measure one slow request among thousands.
+/// The rate is low enough for connections with a round trip of a millisecond.
 #[test]
 fn a_stall_is_charged_to_all_requests_due_in_it() {
     let _host = HostLock::take();
@@ -37,7 +37,7 @@ fn a_stall_is_charged_to_all_requests_due_in_it() {
         let asked = (open["due_per_s"] - 250.0).abs() < 2.0 && open["requests"] >= 248.0;
         let charged = (60_000.0..260_000.0).contains(&open_us) && open["request_us_p50"] < 30_000.0;
         let blind = closed_us < open_us / 5.0 && closed["request_us_max"] > 190_000.0;
-        // The server caused the stall, not the generator: it had no free connection, so its requests do not count as late.
+        // The server caused the stall, not the generator. The generator had no free connection, so its requests do not count as late.
         let is_separated = open["load_behind_share"] < 0.1;
         if asked && charged && blind && is_separated { Ok(()) } else { Err(seen) }
     };
@@ -77,7 +77,7 @@ fn the_throughput_of_one_connection_is_one_over_its_time() {
 #[test]
 fn one_that_hangs_is_given_up() {
     let _host = HostLock::take();
-    // Run both at the same time, because each takes the five seconds after which silence is an error.
+    // Run both checks at the same time, because each takes the five seconds after which silence is an error.
     std::thread::scope(|scope| {
         for (connections, pace) in [(1, Pace::Closed), (3, open(500.0))] {
             scope.spawn(move || {

@@ -11,8 +11,8 @@ mod presets;
 
 use evenkeel_testkit::fitness::Needs;
 
-/// Why one of the CPUs is not quiet enough at the moment. All CPUs are checked, because servers and loads run wherever the kernel puts
-/// them.
+/// Why one of the CPUs is not quiet enough at the moment.
+/// The check includes all CPUs, because servers and loads run wherever the kernel puts them.
 fn unfit() -> Option<String> {
     let cpus = evenkeel_sys::thread::affinity().unwrap();
     cpus.iter().find_map(|cpu| Needs::on_cpu(cpu).unmet().map(|why| format!("CPU {cpu}: {why}")))

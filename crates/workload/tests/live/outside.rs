@@ -97,7 +97,7 @@ fn seen(stop: &AtomicBool) -> Result<Box<dyn Workload>, WorkloadError> {
     Err(WorkloadError::Program { program: "ek-outside".into(), why: format!("{sample:?}") })
 }
 
-/// The kernel passes the ring's blocks on one after the other. This window fills more blocks than the ring has.
+/// The kernel passes on the ring's blocks one after another. This window fills more blocks than the ring has.
 #[test]
 fn a_window_that_is_longer_than_the_ring_lasts_loses_nothing() {
     let _host = HostLock::take();
@@ -127,7 +127,7 @@ fn a_window_that_is_longer_than_the_ring_lasts_loses_nothing() {
         stop.store(true, Ordering::Relaxed);
         server.join().unwrap();
         let sample = sample.map_err(|error| error.to_string())?;
-        // 3 packets every 25 ms are 360 packets.
+        // There are 3 packets every 25 ms, which is 360 packets.
         let is_whole =
             sample["sent_packets"] >= 300.0 && sample["packets_lost"] == 0.0 && sample["packets_unread"] == 0.0;
         if is_whole { Ok(()) } else { Err(format!("{sample:?}")) }

@@ -1,5 +1,6 @@
-//! Live checks of the real servers: each starts, is measured, and is gone afterwards. Also checks the error if one ends or hangs during a
-//! window. A server that is not installed is recorded as not judged.
+//! Live checks of the real servers: each server starts, is measured, and is gone afterwards.
+//! The checks also cover the error if a server ends or hangs during a window.
+//! A server that is not installed is recorded as not judged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ fn options(players: Option<u32>, set: &[(&str, &str)]) -> Options {
     }
 }
 
-/// Starts a preset. `None`, recorded as not judged, if its program is not installed.
+/// Starts a preset. If its program is not installed, records this as not judged and returns `None`.
 fn start(name: &str, options: &Options) -> Option<Box<dyn Workload>> {
     match (find(name).unwrap().start)(options) {
         Ok(workload) => Some(workload),
@@ -52,7 +53,7 @@ fn send_signal(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
-/// One check for each server, because each may be missing.
+/// One check for each server, because any server may be missing.
 macro_rules! checks {
     ($check:ident: $($name:ident = $of:expr),+ $(,)?) => {
         $(
@@ -90,7 +91,7 @@ fn starts_is_measured_and_is_gone(name: &str) {
         }
         let described = workload.describe();
         assert!(described.starts_with(&format!("{name} (")) && described.contains("2 connections"), "{described}");
-        // After a restart there is a new server, and the old one is gone. New connections go to that new server.
+        // After a restart there is a new server, and the old server is gone. New connections go to the new server.
         let first = workload.pids();
         workload.restart().unwrap();
         let second = workload.pids();
@@ -157,7 +158,7 @@ fn plays_and_is_gone((name, players, set): Game) {
             sample = workload.window(SETTLE, 3 * WINDOW, &mut || {}).unwrap();
             let interval_us = sample.get("tick_interval_us_p50");
             let is_near = interval_us.is_none_or(|us| name != "openarena" || (24_000.0..26_000.0).contains(us));
-            // With 45 ticks, each of which is counted once.
+            // The window has 45 ticks, and each tick is counted once.
             let came = sample.get("snapshots_share").is_none_or(|share| (0.4..=1.0).contains(share));
             if is_near && came { Ok(()) } else { Err(format!("{sample:?}")) }
         },

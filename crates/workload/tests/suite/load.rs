@@ -24,16 +24,17 @@ fn the_due_rate_is_the_requested_rate() {
     for (connections, arrivals) in [(1, Arrivals::Even), (8, Arrivals::Even), (5, Arrivals::Poisson)] {
         let pace = Pace::Open { rate_per_s: 400.0, arrivals };
         let sample = window(server(0, Then::GoesOn), shape(connections, pace), 200).unwrap();
-        // With even arrivals, the count is right within one request per connection. A Poisson process with a mean of 80 practically never
-        // deviates by 40 or more.
+        // With even arrivals, the count is right within one request per connection.
+        // A Poisson process with a mean of 80 practically never deviates by 40 or more.
         let spread = if arrivals == Arrivals::Even { 5.0 * f64::from(connections) } else { 200.0 };
         assert!((sample["due_per_s"] - 400.0).abs() <= spread, "{connections}: {sample:?}");
         assert_eq!(sample["miss_share"], 0.0, "{sample:?}");
     }
 }
 
-/// In a window of 300 ms, a third of the due requests waits for a stall of 100 ms, and a tenth waits for more than 70 ms. A client that
-/// waits for answers would measure the stall in one request only. On a busy machine, these shares can only be larger.
+/// In a window of 300 ms, a third of the due requests waits for a stall of 100 ms. A tenth waits for more than 70 ms.
+/// A client that waits for answers would measure the stall in one request only.
+/// On a busy machine, these shares can only be larger.
 #[test]
 fn a_stall_is_charged_to_all_requests_due_in_it() {
     let stall = Then::Stalls { after: Duration::from_millis(50), lasts: Duration::from_millis(100) };
@@ -74,7 +75,8 @@ fn a_server_that_does_not_answer_is_described() {
         for shape in [shape(1, Pace::Closed), shape(4, Pace::Closed), shape(2, open(2000.0))] {
             // The error does not wait for the end of the window, which is a day away.
             let message = window(server(20, then), shape, 86_400_000).unwrap_err().to_string();
-            // Two writes of the server may arrive in two reads. Then the second part looks like an answer to a newer request, or to none.
+            // Two writes of the server may arrive in two reads.
+            // Then the second part looks like an answer to a newer request, or to no request.
             let expected = expected.strip_suffix("VALUE").unwrap_or(expected);
             let later = [
                 "it sent more than the answer: got \"VALUE",

@@ -1,4 +1,4 @@
-//! Streaming threads: each copies from one half of its working set to the other, again and again.
+//! Streaming threads: each thread copies from one half of its working set to the other, again and again.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::{CpuSet, clock};
@@ -16,11 +16,12 @@ const BLOCK_BYTES: usize = 256 * 1024;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
-    /// One thread on each of these.
+    /// The CPUs. Each CPU gets one thread.
     #[serde(serialize_with = "crate::disturb::as_list")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
-    /// The working set of each thread, in bytes. It must be larger than the caches, or the caches are measured.
+    /// The working set of each thread, in bytes.
+    /// With a set that fits into the caches, the threads would load the caches instead of the memory.
     pub working_set_bytes: u64,
 }
 
@@ -38,7 +39,7 @@ pub struct Report {
 pub struct Cpu {
     /// The CPU's number.
     pub cpu: usize,
-    /// Bytes that were copied: each was read once and written once.
+    /// The number of copied bytes. Each byte was read once and written once.
     pub copied_bytes: u64,
     /// Copied bytes per second of run time.
     pub copied_bytes_per_s: f64,
@@ -46,11 +47,11 @@ pub struct Cpu {
     pub elapsed_ns: u64,
     /// CPU time that the disturbing thread got, in nanoseconds.
     pub taken_ns: u64,
-    /// Whether the CPU went offline during the run, which ends it.
+    /// Whether the CPU went offline during the run, which ended the run.
     pub went_offline: bool,
 }
 
-/// A running disturber. Dropping it stops it.
+/// A running disturber. Dropping this value stops the disturber.
 #[derive(Debug)]
 pub struct Running {
     workers: WorkerGroup<Cpu>,
@@ -59,7 +60,7 @@ pub struct Running {
 /// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU does not exist or is not allowed, or the working sets exceed half of the free memory.
+/// Fails if a CPU does not exist or is not allowed, or the working sets exceed half of the free memory.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     check_cpus(&settings.cpus)?;
     let words = refuse_size(settings.working_set_bytes, settings.cpus.len(), headroom(&Root::live()))?;

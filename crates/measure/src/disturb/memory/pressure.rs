@@ -1,6 +1,8 @@
-//! Pressure: takes memory and touches it, up to an amount, and always leaves a reserve. It watches the available memory all the time, and
-//! gives memory back as soon as others need it. So the machine never runs out of memory because of it. As a further precaution its process
-//! is the first that the kernel would kill. Therefore run it in a separate process when a command runs at the same time.
+//! Pressure: takes memory and touches it, up to an amount, and always leaves a reserve.
+//! The disturber checks the available memory all the time, and gives memory back as soon as others need it.
+//! So the machine never runs out of memory because of this disturber.
+//! As a further precaution, its process is the first that the kernel would kill.
+//! Therefore run it in a separate process when a command runs at the same time.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,10 +17,10 @@ use super::headroom;
 use crate::disturb::worker_group::{Class, End, Post, WorkerGroup};
 use crate::error::MeterError;
 
-/// The unit of taking and giving back.
+/// The unit in which memory is taken and given back.
 const CHUNK_BYTES: u64 = 4 << 20;
 
-/// Pages may be larger. Touching one more than once costs little compared with the first touch.
+/// The step between touches. Pages may be larger. A second touch of a page costs little compared with the first touch.
 const TOUCH_BYTES: usize = 4096;
 
 /// The interval between checks of the available memory.
@@ -34,9 +36,10 @@ const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
-    /// How much to take at most, in bytes.
+    /// The maximum amount to take, in bytes.
     pub amount_bytes: u64,
-    /// How much to leave, in bytes, of what the kernel reports as available and of what the limits of control groups leave.
+    /// How much to leave, in bytes: of the memory that the kernel reports as available,
+    /// and of the memory that the limits of control groups leave.
     pub reserve_bytes: u64,
 }
 
@@ -56,12 +59,13 @@ pub struct Report {
     pub held_back: bool,
     /// The time from the start until the disturber held `held_bytes_max`, in nanoseconds.
     pub filled_ns: u64,
-    /// Why the disturber ended early: the kernel stopped reporting the available memory, or refused more. None if it did not end early.
+    /// Why the disturber ended early: the kernel stopped reporting the available memory, or refused more.
+    /// None if the disturber did not end early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_because: Option<String>,
 }
 
-/// A running disturber. Dropping it stops it.
+/// A running disturber. Dropping this value stops the disturber.
 #[derive(Debug)]
 pub struct Running {
     workers: WorkerGroup<Report>,
@@ -72,7 +76,7 @@ pub struct Running {
 /// Checks that the disturber can start.
 ///
 /// # Errors
-/// The same as [`start`].
+/// Fails as [`start`] does.
 pub fn check(settings: &Settings) -> Result<(), MeterError> {
     refuse(settings, headroom(&Root::live()))
 }
@@ -80,7 +84,7 @@ pub fn check(settings: &Settings) -> Result<(), MeterError> {
 /// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If the reserve is too small, if less than the reserve is available already, or if the kernel does not report available memory.
+/// Fails if the reserve is too small, if less than the reserve is available at the start, or if the kernel does not report available memory.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     check(settings)?;
     let first = KilledFirst::begin()?;
@@ -147,7 +151,7 @@ impl KilledFirst {
 
 impl Drop for KilledFirst {
     fn drop(&mut self) {
-        // Lowering the value below the initial one needs privileges; restoring the initial one does not.
+        // Lowering the value below the initial value needs privileges. Restoring the initial value does not.
         let _ = fs::write(OOM_SCORE, self.before.trim());
     }
 }
@@ -187,7 +191,7 @@ fn press(settings: Settings, filled: &AtomicBool, end: &End) -> Report {
             report.held_back = true;
         }
         filled.store(true, Ordering::Relaxed);
-        // Unused memory would be swapped out, and then it would no longer cause pressure.
+        // The kernel would swap out unused memory, which would then no longer cause pressure.
         if let Some(at) = (touched as usize).checked_rem(held.len()) {
             touch(&mut held[at]);
             touched += 1;

@@ -1,5 +1,7 @@
-//! `storm`: interrupts a server frequently, at a set rate. There are three kinds: packets to this host or to a peer that consents, with
-//! their softirqs; timer interrupts; and wakes from another CPU, which need an interrupt between processors.
+//! `storm`: interrupts a server frequently, at a set rate. There are three kinds.
+//! The first is packets to this host or to a peer that consents, with their softirqs.
+//! The second is timer interrupts.
+//! The third is wakes from another CPU, which need an interrupt between processors.
 
 pub mod packets;
 pub mod peer;
@@ -13,7 +15,7 @@ use crate::error::MeterError;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Moments at a fixed rate. Late ones are skipped and counted: catching up after a pause would send a burst instead of a steady storm.
+/// Moments at a fixed rate. Late moments are skipped and counted. To catch up after a pause would send a burst instead of a steady storm.
 struct Beats {
     start_ns: u64,
     rate_per_s: u64,
@@ -31,7 +33,7 @@ impl Beats {
         self.start_ns + whole + beat % self.rate_per_s * SECOND_NS / self.rate_per_s
     }
 
-    /// Sleeps until the next beat that is still ahead, and returns when it was due. None at the end.
+    /// Sleeps until the next beat in the future, and returns when the beat was due. None at the end.
     fn wait(&mut self, end: &End) -> Option<u64> {
         let now_ns = clock::monotonic_ns();
         if self.at_ns(self.next + 1) <= now_ns {
@@ -54,7 +56,7 @@ fn refuse_rate(rate_per_s: u64, most: u64) -> Result<(), MeterError> {
     Err(MeterError::wrong_use(format!("make {rate_per_s} a second"), format!("expected 1 to {most}")))
 }
 
-/// The increase of a kernel count. None if it was not reported.
+/// The increase of a kernel count. None if the kernel did not report the count.
 fn moved(before: Option<u64>, after: Option<u64>) -> Option<u64> {
     Some(after?.saturating_sub(before?))
 }

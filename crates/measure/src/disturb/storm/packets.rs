@@ -1,5 +1,5 @@
-//! Packets to a port of this host: each is a system call, and a softirq on the sending CPU. Nothing leaves the machine, unless you name a
-//! peer that consents.
+//! Packets to a port of this host. Each packet is a system call, and a softirq on the sending CPU.
+//! No packet leaves the machine, unless you name a peer that consents.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::error::MeterError;
 
 /// The highest rate of all senders together, in packets per second. One sender reaches about 800,000.
 pub const RATE_PER_S_MAX: u64 = 2_000_000;
-/// The payload of a full Ethernet packet, as packets from outside have it.
+/// The range of a packet's payload, up to a full Ethernet packet from outside.
 pub const SIZE_BYTES: std::ops::RangeInclusive<usize> = 1..=1472;
 
 /// The maximum number of bursts per second. A timer per packet would be a storm of timers.
@@ -28,7 +28,7 @@ const TABLE: &str = "/proc/softirqs";
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
-    /// One sender on each of these.
+    /// The CPUs. Each CPU gets one sender.
     #[serde(serialize_with = "crate::disturb::as_list")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
@@ -45,8 +45,7 @@ pub struct Settings {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum To {
-    /// A port of evenkeel's own that nobody reads. The kernel does its work on each packet; all but the first are then
-    /// dropped.
+    /// A port of evenkeel's own that no program reads. The kernel does its work on each packet, and then drops all packets but the first.
     Sink,
     /// An address of this host, in its network namespace.
     Own(SocketAddr),
@@ -77,14 +76,14 @@ pub struct Cpu {
     pub cpu: usize,
     /// Packets that the kernel accepted.
     pub sent: u64,
-    /// How often the kernel reported that nobody listens on the port. Those packets were sent all the same.
+    /// How often the kernel reported that no program listens on the port. Those packets were sent all the same.
     pub unheard: u64,
     /// Packets that the kernel did not accept.
     pub refused: u64,
     /// The error of the first refused packet. None if no packet was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_because: Option<String>,
-    /// Packets that were left out because the sender had no CPU when they were due.
+    /// Packets that the sender skipped because it had no CPU when they were due.
     pub missed: u64,
     /// How long the disturbing thread ran, in nanoseconds.
     pub elapsed_ns: u64,
@@ -92,18 +91,18 @@ pub struct Cpu {
     pub taken_ns: u64,
     /// Packets sent per second of run time.
     pub sent_per_s: f64,
-    /// Packets that the peer reports as received. None without a peer, or if it did not report.
+    /// The number of packets that the peer reports as received. None without a peer, or without a report from the peer.
     pub arrived: Option<u64>,
     /// Whether the peer stopped answering or closed its port, which ended the storm.
     pub peer_went_away: bool,
-    /// Receive softirqs of this CPU during the run, by the kernel's count, from all sources. One softirq handles many packets. None if the
-    /// kernel does not report them.
+    /// Receive softirqs of this CPU during the run, by the kernel's count, from all sources.
+    /// One softirq handles many packets. None if the kernel does not report the count.
     pub softirqs: Option<u64>,
-    /// Whether the CPU went offline during the run, which ends it.
+    /// Whether the CPU went offline during the run, which ended the run.
     pub went_offline: bool,
 }
 
-/// A running disturber. Dropping it stops it.
+/// A running disturber. Dropping this value stops the disturber.
 #[derive(Debug)]
 pub struct Running {
     cpus: Vec<usize>,
@@ -116,8 +115,8 @@ pub struct Running {
 /// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If the address is not this host's, the peer does not consent, a CPU does not exist or is not allowed, or the rate or size is out of
-/// bounds.
+/// Fails if the address is not this host's, or if the peer does not consent.
+/// Also fails if a CPU does not exist or is not allowed, or if the rate or size is out of bounds.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse(settings)?;
     check_cpus(&settings.cpus)?;
@@ -188,8 +187,8 @@ fn refuse(settings: &Settings) -> Result<(), MeterError> {
     }
 }
 
-/// Whether an address belongs to this host, in our network namespace. Only then does the kernel use it as its own source address. The check
-/// sends nothing.
+/// Whether an address belongs to this host, in our network namespace.
+/// Only then does the kernel use the address as its own source address. The check sends nothing.
 fn is_own(to: SocketAddr) -> bool {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     if to.ip().is_loopback() {
@@ -199,7 +198,7 @@ fn is_own(to: SocketAddr) -> bool {
     !to.ip().is_unspecified() && !to.ip().is_multicast() && from.is_ok_and(|from| from.ip() == to.ip())
 }
 
-/// A port of our own, on any loopback address that this machine has.
+/// Opens a port of our own, on any loopback address of this machine.
 fn sink() -> Result<(SocketAddr, Option<UdpSocket>), MeterError> {
     let made = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)));
     let refused = |error: std::io::Error| MeterError::refused("open a port on the loopback device", &error);
@@ -209,7 +208,7 @@ fn sink() -> Result<(SocketAddr, Option<UdpSocket>), MeterError> {
 
 fn own_sender(to: SocketAddr) -> Result<UdpSocket, MeterError> {
     let refused = |error: std::io::Error| MeterError::refused(format!("send packets to {to}"), &error);
-    // Send from the address itself: if this host has lost it meanwhile, the kernel sends nothing.
+    // Send from the address itself. If this host has lost the address in the meantime, the kernel sends nothing.
     let from = if to.ip().is_loopback() { loopback(to) } else { to.ip() };
     let socket = UdpSocket::bind((from, 0)).map_err(refused)?;
     socket.connect(to).map_err(refused)?;
@@ -248,7 +247,7 @@ impl Sender {
         };
         match socket.send(packet) {
             Ok(_) => account.sent += 1,
-            // This error answers an earlier packet: the current one was not sent, and the earlier one counts as unheard.
+            // This error answers an earlier packet. The current packet was not sent, and the earlier packet counts as unheard.
             Err(error) if Errno::from(&error) == Errno::CONNREFUSED => account.unheard += 1,
             Err(error) => {
                 account.refused += 1;
@@ -285,7 +284,7 @@ fn send(cpu: usize, sender: Option<Sender>, rate_per_s: u64, size_bytes: usize, 
         if went_offline || peer_went_away {
             break;
         }
-        // Packets that are due by the end of this burst, minus those of missed bursts.
+        // The number of packets that are due by the end of this burst, minus the packets of missed bursts.
         let burst_ns = due_ns - start_ns - 1 + SECOND_NS / beats.rate_per_s;
         let due = (u128::from(burst_ns) * u128::from(rate_per_s) / u128::from(SECOND_NS)) as u64;
         let most = rate_per_s.div_ceil(beats.rate_per_s) + 1;

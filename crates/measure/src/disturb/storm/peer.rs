@@ -1,5 +1,6 @@
-//! `Consent`: another machine that consents to be stormed by running `measure udp --serve`. Only an address that answers the handshake gets
-//! packets, only in ranges that the Internet does not route, and only while it keeps answering.
+//! `Consent`: another machine consents to a storm by running `measure udp --serve`.
+//! An address gets packets only after it answers the handshake, and only while it keeps answering.
+//! The address must be in a range that the Internet does not route.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -14,17 +15,17 @@ pub const RATE_PER_S_MAX: u64 = 200_000;
 /// The longest storm against a peer, whatever the command does.
 pub(super) const LENGTH_NS_MAX: u64 = 600_000_000_000;
 
-/// The interval between questions to the peer, and how long the peer may stay silent.
+/// The interval between questions to the peer. The peer may stay silent for as long as the next constant says.
 const ASK_EVERY_NS: u64 = 250_000_000;
 const SILENCE_NS: u64 = 2_000_000_000;
-/// Answers to read at a time.
+/// The maximum number of answers to read at a time.
 const ANSWERS_MAX: usize = 16;
 
 /// Whether an address is used only within a network (RFC 1918, RFC 3927, RFC 4193, RFC 4291).
 pub(super) fn is_near(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_private() || ip.is_link_local() || ip.is_loopback(),
-        // Judge a mapped address by the IPv4 address that it stands for.
+        // Judge a mapped address by the IPv4 address that it represents.
         IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback(),
     }
 }
@@ -42,7 +43,7 @@ impl Consent {
     /// Asks for consent.
     ///
     /// # Errors
-    /// If no server answers there.
+    /// Fails if no server answers there.
     pub(super) fn open(to: SocketAddr) -> Result<Consent, MeterError> {
         let session = Session::open(to, None)?;
         let refused = |error: std::io::Error| MeterError::refused(format!("send packets to {to}"), &error);
@@ -55,21 +56,21 @@ impl Consent {
         self.session.socket()
     }
 
-    /// Turns `packet` into the next packet of the session, which the other end counts.
+    /// Turns `packet` into the next packet of the session. The peer counts these packets.
     pub(super) fn number(&mut self, packet: &mut [u8]) {
         let numbered = Numbered { session: self.session.secret(), sequence: self.sequence, sent_ns: 0 };
         FromClient::Sink(numbered).write(packet);
         self.sequence += 1;
     }
 
-    /// Whether the peer still answers. Asks it from time to time.
+    /// Whether the peer still answers. Asks the peer from time to time.
     pub(super) fn is_willing(&mut self) -> bool {
         let now_ns = clock::monotonic_ns();
         if now_ns < self.asked_ns + ASK_EVERY_NS {
             return true;
         }
         let mut bytes = [0; PACKET_BYTES_MAX];
-        // Read no more answers than questions: a peer that sends all the time must not hold us here.
+        // Read no more answers than questions. A peer that sends all the time must not keep us in this loop.
         for _ in 0..ANSWERS_MAX {
             match self.session.socket().recv(&mut bytes).map_err(|error| Errno::from(&error)) {
                 Ok(length) => {
@@ -79,7 +80,7 @@ impl Consent {
                         self.answered_ns = now_ns;
                     }
                 }
-                // The peer's port is closed: the peer that consented has gone.
+                // The peer's port is closed, so the program that consented has gone.
                 Err(Errno::CONNREFUSED) => return false,
                 Err(_) => break,
             }
@@ -89,7 +90,7 @@ impl Consent {
         now_ns < self.answered_ns + SILENCE_NS
     }
 
-    /// How many packets arrived, by the peer's own count. None if it does not report.
+    /// How many packets arrived, by the peer's own count. None if the peer does not report.
     pub(super) fn arrived(self) -> Option<u64> {
         self.session.socket().set_nonblocking(false).ok()?;
         Some(self.session.tally().ok()??.arrived)

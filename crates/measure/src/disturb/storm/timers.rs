@@ -1,5 +1,6 @@
-//! Timer interrupts on chosen CPUs: one thread per CPU sleeps to the next beat, so that the kernel programs the timer and takes its
-//! interrupt each time. The threads are real-time where that is allowed, so that a busy CPU is interrupted too.
+//! Timer interrupts on chosen CPUs.
+//! One thread per CPU sleeps to the next beat, so that the kernel programs the timer and takes its interrupt each time.
+//! The threads are real-time where the system allows this, so that a busy CPU is interrupted too.
 
 use std::num::NonZeroU64;
 
@@ -16,7 +17,7 @@ use crate::{Lost, Samples, Unit};
 /// The maximum rate. A timer that fires 50,000 times a second leaves a CPU little time for anything else.
 pub const RATE_PER_S_MAX: u64 = 50_000;
 
-/// The real-time priority: below that of most servers' own real-time threads.
+/// The real-time priority. It is below the priority of most servers' own real-time threads.
 const PRIORITY: u8 = 10;
 
 /// The kernel's row of local timer interrupts.
@@ -55,17 +56,17 @@ pub struct Cpu {
     pub elapsed_ns: u64,
     /// CPU time that the disturbing thread got, in nanoseconds.
     pub taken_ns: u64,
-    /// The class of the thread. An ordinary thread must wait its turn on a busy CPU.
+    /// The scheduling class of the thread. An ordinary thread must wait its turn on a busy CPU.
     pub policy: &'static str,
-    /// How late the thread saw each timer. `lost` counts beats that were skipped because the previous one was late.
+    /// How late the thread saw each timer. `lost` counts beats that were skipped because the previous beat was late.
     pub late: Samples,
-    /// Timer interrupts of this CPU during the run, by the kernel's count, from all sources. None if the kernel does not report them.
+    /// Timer interrupts of this CPU during the run, by the kernel's count, from all sources. None if the kernel does not report the count.
     pub interrupts: Option<u64>,
-    /// Whether the CPU went offline during the run, which ends it.
+    /// Whether the CPU went offline during the run, which ended the run.
     pub went_offline: bool,
 }
 
-/// A running disturber. Dropping it stops it.
+/// A running disturber. Dropping this value stops the disturber.
 #[derive(Debug)]
 pub struct Running {
     cpus: Vec<usize>,
@@ -76,7 +77,7 @@ pub struct Running {
 /// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU does not exist or is not allowed, or the rate is out of bounds.
+/// Fails if a CPU does not exist or is not allowed, or the rate is out of bounds.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse_rate(settings.rate_per_s, RATE_PER_S_MAX)?;
     check_cpus(&settings.cpus)?;
@@ -103,8 +104,8 @@ impl Running {
 }
 
 fn tick(cpu: usize, rate_per_s: u64, end: &End) -> Cpu {
-    // The kernel coalesces timers of ordinary threads by their slack. If it refuses 1 ns of slack, the timers fire late and the report
-    // shows that.
+    // The kernel coalesces timers of ordinary threads by their slack.
+    // If the kernel refuses 1 ns of slack, the timers fire late and the report shows this.
     let _ = thread::set_timer_slack_ns(NonZeroU64::new(1));
     let policy = if sched::policy() == Ok(Policy::Fifo) { "fifo" } else { "other" };
     let (start_ns, cpu_before_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());

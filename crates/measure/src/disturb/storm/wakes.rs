@@ -1,5 +1,5 @@
-//! Interrupts between processors: a thread sleeps on the CPU to interrupt, and a thread on another CPU wakes it at each beat. A wake across
-//! CPUs needs an interrupt, unless the sleeper's CPU is idle and polls.
+//! Interrupts between processors: a thread sleeps on the CPU to interrupt, and a thread on another CPU wakes it at each beat.
+//! A wake across CPUs needs an interrupt, unless the sleeper's CPU is idle and polls.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -22,7 +22,7 @@ const PRIORITY: u8 = 10;
 const ROWS: &[&str] = &["RES", "CAL"];
 const TABLE: &str = "/proc/interrupts";
 
-/// How long a sleeper sleeps at most, so that it notices that its waker has ended.
+/// The maximum sleep of a sleeper. After that it checks whether its waker has ended.
 const SLEEP: Duration = Duration::from_millis(100);
 
 /// The settings of the disturber.
@@ -51,26 +51,26 @@ pub struct Report {
 pub struct Cpu {
     /// The CPU's number.
     pub cpu: usize,
-    /// The CPU that the wakes came from.
+    /// The CPU from which the wakes came.
     pub from_cpu: usize,
     /// Wakes that were sent.
     pub sent: u64,
-    /// Beats that were skipped because the previous one was late.
+    /// The number of beats that were skipped because the previous beat was late.
     pub missed: u64,
-    /// How often the sleeper woke. Lower than the wakes sent if a wake arrived before it slept again.
+    /// How often the sleeper woke. This is lower than `sent` if a wake arrived before the sleeper slept again.
     pub woken: u64,
     /// How long the waker ran, in nanoseconds.
     pub elapsed_ns: u64,
     /// CPU time of the sleeper, in nanoseconds.
     pub taken_ns: u64,
-    /// Interrupts from other CPUs during the run, by the kernel's count, including those of other programs. None if the kernel does not
-    /// report them.
+    /// Interrupts from other CPUs during the run, by the kernel's count, including those of other programs.
+    /// None if the kernel does not report the count.
     pub interrupts: Option<u64>,
-    /// Whether the CPU went offline during the run, which ends it.
+    /// Whether the CPU went offline during the run, which ended the run.
     pub went_offline: bool,
 }
 
-/// A running disturber. Dropping it stops it.
+/// A running disturber. Dropping this value stops the disturber.
 #[derive(Debug)]
 pub struct Running {
     pairs: Vec<(usize, usize)>,
@@ -88,7 +88,7 @@ enum Half {
 /// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU does not exist or is not allowed, no other CPU can wake it, or the rate is out of bounds.
+/// Fails if a CPU does not exist or is not allowed, no other CPU can wake it, or the rate is out of bounds.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse_rate(settings.rate_per_s, RATE_PER_S_MAX)?;
     check_cpus(&settings.cpus)?;
@@ -111,7 +111,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     Ok(Running { pairs, before, workers })
 }
 
-/// Each CPU with its waker: the next CPU that is allowed.
+/// Each CPU with its waker, which is the next allowed CPU.
 fn pairs(cpus: &CpuSet, ours: &CpuSet) -> Result<Vec<(usize, usize)>, MeterError> {
     let with_other = |cpu: usize| {
         let other = ours.iter().find(|other| *other > cpu).or_else(|| ours.iter().find(|other| *other != cpu));

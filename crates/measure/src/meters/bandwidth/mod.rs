@@ -1,5 +1,5 @@
-//! Measures how many bytes per second arrive by TCP and by UDP, at the server or here. The receiving end counts: bandwidth means received bytes, not
-//! sent bytes.
+//! Measures how many bytes per second arrive by TCP and by UDP, at the server or here.
+//! The receiver counts: bandwidth means received bytes, not sent bytes.
 
 mod packets;
 mod report;
@@ -26,9 +26,9 @@ pub struct ServeSettings {
     pub at: SocketAddr,
     /// How long to serve, in seconds.
     pub seconds: f64,
-    /// The CPU to run on. None leaves the choice to the kernel.
+    /// The CPU to run on. With None, the kernel chooses the CPU.
     pub cpu: Option<usize>,
-    /// The maximum number of bits per second that it sends by UDP on request. 0 sends nothing, not even by TCP.
+    /// The maximum number of bits per second that the server sends by UDP on request. With 0 it sends nothing, not even by TCP.
     pub reverse_bits_per_s_max: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct ServeSettings {
 pub struct Served {
     /// TCP streams that arrived completely.
     pub streams: u64,
-    /// Connections without a valid request, or over the limit.
+    /// Connections without a valid request, or beyond the limit.
     pub refused: u64,
     /// Bytes received by TCP.
     pub bytes: u64,
@@ -57,10 +57,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts listening. Clients wait until it runs.
+    /// Starts listening. Clients wait until the server runs.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Returns the kernel's error.
     pub fn bind(settings: &ServeSettings) -> Result<Server, MeterError> {
         let refused = |error: &std::io::Error| MeterError::refused(format!("listen at {}", settings.at), error);
         let listener = TcpListener::bind(settings.at).map_err(|error| refused(&error))?;
@@ -76,7 +76,7 @@ impl Server {
         Ok(Server { listener, udp: server::Server::bind(&udp)?, settings: settings.clone() })
     }
 
-    /// The address that it listens on.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.udp.address()
     }
@@ -84,7 +84,7 @@ impl Server {
     /// Serves until `seconds` of the settings have passed or the watch asks the server to stop.
     ///
     /// # Errors
-    /// If a thread may not run on its CPU, or a socket fails.
+    /// Fails if a thread may not run on its CPU, or a socket fails.
     pub fn run(&self, watch: &Watch<'_>) -> Result<Served, MeterError> {
         let until_ns = clock::monotonic_ns().saturating_add((self.settings.seconds * 1e9) as u64);
         std::thread::scope(|scope| {
@@ -107,10 +107,10 @@ fn pin(cpu: Option<usize>) -> Result<(), MeterError> {
     cpu.map_or(Ok(()), stay_on)
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// If the settings are invalid, the server does not answer, or the kernel refuses something that the measurement needs.
+/// Fails if the settings are invalid, the server does not answer, or the kernel refuses something that the measurement needs.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     check(settings)?;
     let Some(to) = settings.to else { return over_loopback(settings, watch) };

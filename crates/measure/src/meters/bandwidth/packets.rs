@@ -1,4 +1,4 @@
-//! UDP to the server and from the server at a set rate. Losses show in the packet numbers and in the count of the other end.
+//! UDP to the server and from the server at a set rate. Gaps in the packet numbers and the count of the other end show losses.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -14,9 +14,9 @@ use crate::{MeterError, Watch};
 
 /// The usual Ethernet packet, minus the headers of any network.
 const BYTES: usize = 1400;
-/// How often to repeat a request without an answer. Together they take three seconds.
+/// The maximum number of repeats of a request without an answer. All repeats together take three seconds.
 const ASKS_MAX: u32 = 15;
-/// After its requested time, a stream from the server ends when nothing has arrived for `QUIET_NS`, and at the latest after `GRACE_NS`.
+/// When its requested time is over, a stream from the server ends after `QUIET_NS` without a packet, and at the latest after `GRACE_NS`.
 const QUIET_NS: u64 = 200_000_000;
 const GRACE_NS: u64 = 2_000_000_000;
 /// How often to report progress.
@@ -28,7 +28,7 @@ fn packets_per_s(settings: &Settings) -> Option<f64> {
     settings.bits_per_s.map(|bits| bits / settings.streams as f64 / 8.0 / bytes as f64)
 }
 
-/// One stream to the server.
+/// Sends one stream to the server.
 pub(super) fn send(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Stream, MeterError> {
     let bytes = settings.bytes.unwrap_or(BYTES);
     let session = Session::open(to, None)?;
@@ -64,7 +64,7 @@ struct Coming {
     last_ns: u64,
 }
 
-/// One stream from the server.
+/// Receives one stream from the server.
 pub(super) fn fetch(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Stream, MeterError> {
     let bytes = settings.bytes.unwrap_or(BYTES) as u16;
     let session = Session::open(to, None)?;
@@ -73,7 +73,7 @@ pub(super) fn fetch(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> R
         session: session.secret(),
         ask: RandomState::new().hash_one(clock::monotonic_ns()),
         ms: ((settings.seconds * 1e3) as u32).clamp(1, GIVE_MS_MAX),
-        // A number out of range becomes the largest, which means the fastest rate.
+        // A number out of range becomes the largest number, which means the fastest rate.
         packets_per_s: packets_per_s(settings).map_or(u32::MAX, |per_s| (per_s.round() as u32).max(1)),
         bytes,
         streams: settings.streams as u16,
@@ -102,7 +102,7 @@ pub(super) fn fetch(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> R
     })
 }
 
-/// Repeats the request and receives its packets until it is over.
+/// Repeats the request and receives the packets until the stream is over.
 fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch<'_>) -> Result<Coming, MeterError> {
     let doing = || format!("have packets sent by {to}");
     let mut inbox = Inbox::new(PACKET_BYTES_MAX);
@@ -146,7 +146,7 @@ impl Coming {
     /// Counts the packets of one call.
     ///
     /// # Errors
-    /// Why no packets will arrive.
+    /// Returns why no packets will arrive.
     fn see(&mut self, inbox: &Inbox, request: &StreamRequest) -> Result<(), &'static str> {
         let now_ns = clock::monotonic_ns();
         for packet in inbox.packets() {
@@ -175,7 +175,7 @@ impl Coming {
     }
 }
 
-/// The bits per second that the server agreed to send in all. None unless that is less than requested by more than a percent.
+/// The bits per second that the server agreed to send in all. None unless this is less than requested by more than one percent.
 pub(super) fn cut_to(settings: &Settings, streams: &[Stream]) -> Option<f64> {
     if settings.by != By::Udp || settings.way != Direction::FromServer {
         return None;

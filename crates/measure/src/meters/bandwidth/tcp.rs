@@ -1,6 +1,7 @@
-//! TCP to the server or back: each stream has its own connection, and one thread at each end. The receiver counts the bytes. The TCP
-//! handshake proves a client's address before the client uses more than an entry in the kernel. The server limits the number and duration
-//! of streams, and sends to one host at a time.
+//! TCP to the server or back: each stream has its own connection, and one thread at each end.
+//! The receiver counts the bytes.
+//! The TCP handshake proves a client's address before the client uses more than an entry in the kernel.
+//! The server limits the number and duration of streams, and sends to one host at a time.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -14,12 +15,12 @@ use super::settings::{Direction, SECONDS_MAX, STREAMS_MAX};
 use super::wire::{self, Request, Result as Counted};
 use crate::{MeterError, Watch};
 
-/// The size of a write and a read: iperf3's default, and large enough that system calls cost little compared with the copies.
+/// The size of a write and a read. It is iperf3's default, and large enough that system calls cost little compared with the copies.
 const BLOCK_BYTES: usize = 128 * 1024;
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 /// How long a connection may be silent.
 const SILENCE: Duration = Duration::from_secs(3);
-/// How long a stream may exceed its requested time, for bytes that are still on their way.
+/// How long a stream may exceed its requested time, for bytes that are still in transit.
 const GRACE_NS: u64 = 2_000_000_000;
 
 /// How often a sender reports progress.
@@ -59,12 +60,12 @@ pub(super) fn serve(
             streams = going;
             served.add(ended);
             let Ok((stream, from)) = listener.accept() else {
-                // No connection is waiting, or a waiting one has gone.
+                // No connection is waiting, or a waiting connection has gone.
                 std::thread::sleep(Duration::from_millis(2));
                 continue;
             };
             if open.load(Ordering::Acquire) >= STREAMS_MAX {
-                // Closed without an answer.
+                // The server closes this connection without an answer.
                 served.refused += 1;
                 continue;
             }
@@ -98,15 +99,15 @@ impl Served {
     }
 }
 
-/// The host that receives streams now, and how many. Only one host at a time, so that many clients cannot make a server send more than one
-/// could.
+/// The host that receives streams now, and the number of its streams. There is only one host at a time.
+/// So many clients cannot make a server send more than one client could.
 struct Outlet {
     reverse: Reverse,
     to: Mutex<Option<(IpAddr, usize)>>,
 }
 
 impl Outlet {
-    /// A slot for one stream to this host. Dropping it frees the slot.
+    /// A slot for one stream to this host. Dropping the value frees the slot.
     fn enter(&self, host: IpAddr) -> Option<Place<'_>> {
         let mut to = self.to.lock().ok()?;
         let streams = match *to {
@@ -130,7 +131,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Reads the request of a connection and serves it. None if it was not a valid request.
+/// Reads the request of a connection and serves the request. None if the request was invalid.
 fn serve_one(
     mut stream: TcpStream,
     from: IpAddr,
@@ -170,7 +171,7 @@ impl Span {
     }
 }
 
-/// Reads a stream to its end and reports what arrived.
+/// Reads a stream to its end and reports how much arrived.
 fn take(mut stream: TcpStream, span: Span, until_ns: u64, watch: &Watch<'_>) -> Option<Counted> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut bytes = 0_u64;
@@ -189,7 +190,7 @@ fn take(mut stream: TcpStream, span: Span, until_ns: u64, watch: &Watch<'_>) -> 
     Some(counted)
 }
 
-/// Sends a stream for the requested time, and then reports what was sent. A host that accepts nothing for a while is dropped.
+/// Sends a stream for the requested time, and then reports how much was sent. The server drops a host that accepts nothing for a while.
 fn give(mut stream: TcpStream, span: Span, until_ns: u64, watch: &Watch<'_>) -> Option<Counted> {
     stream.set_write_timeout(Some(LOOK_AROUND)).ok()?;
     let block = vec![0_u8; BLOCK_BYTES];

@@ -1,10 +1,11 @@
-//! The protocol of a TCP stream: a request before it, and the server's count of received or sent bytes after it. Numbers are big-endian.
+//! The protocol of a TCP stream: a request before the stream, and the server's count of received or sent bytes after it.
+//! Numbers are big-endian.
 
 use super::settings::{Direction, REVERSE_SECONDS_MAX, SECONDS_MAX};
 
-/// Bytes of a request.
+/// The length of a request in bytes.
 pub const REQUEST_BYTES: usize = 16;
-/// Bytes of a result.
+/// The length of a result in bytes.
 pub const RESULT_BYTES: usize = 32;
 
 const SEND: [u8; 8] = *b"EKB1send";
@@ -20,19 +21,19 @@ pub struct Request {
     pub ms: u32,
 }
 
-/// The last bytes of a stream: what the server received, or for a stream from the server what it sent.
+/// The last bytes of a stream. They report how much the server received, or for a stream from the server how much the server sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Result {
     /// The length of the stream in bytes, without this message.
     pub bytes: u64,
-    /// From the request to the last byte, in nanoseconds.
+    /// The time from the request to the last byte, in nanoseconds.
     pub ns: u64,
     /// CPU time of the server's thread, in nanoseconds.
     pub cpu_ns: u64,
 }
 
 impl Request {
-    /// Parses a request. None if the bytes are not a valid one, or exceed the limits.
+    /// Parses a request. None if the bytes are not a valid request, or exceed the limits.
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Request> {
         let (name, rest) = bytes.split_first_chunk::<8>()?;
         let (ms, rest) = rest.split_first_chunk::<4>()?;
@@ -46,7 +47,7 @@ impl Request {
         is_one.then_some(Request { way, ms })
     }
 
-    /// Encodes it.
+    /// Encodes the request.
     pub fn bytes(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         bytes[..8].copy_from_slice(if self.way == Direction::ToServer { &SEND } else { &GIVE });
@@ -56,7 +57,7 @@ impl Request {
 }
 
 impl Result {
-    /// Parses a result. None if the bytes are not one.
+    /// Parses a result. None if the bytes are not a result.
     pub fn parse(bytes: &[u8; RESULT_BYTES]) -> Option<Result> {
         let (name, rest) = bytes.split_first_chunk::<8>()?;
         let number = |at: usize| Some(u64::from_be_bytes(rest.get(at..at + 8)?.try_into().ok()?));
@@ -64,7 +65,7 @@ impl Result {
         Some(Result { bytes: number(0)?, ns: number(8)?, cpu_ns: number(16)? })
     }
 
-    /// Encodes it.
+    /// Encodes the result.
     pub fn bytes(&self) -> [u8; RESULT_BYTES] {
         let mut bytes = [0; RESULT_BYTES];
         bytes[..8].copy_from_slice(&RESULT);

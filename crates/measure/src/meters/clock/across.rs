@@ -1,5 +1,6 @@
-//! Checks whether the clocks of all CPUs agree. Two pinned threads pass a token back and forth. The other CPU's reading lies between two
-//! readings of this CPU, so each pass bounds the clock offset in both directions. All passes together give the tightest bounds.
+//! Checks whether the clocks of all CPUs agree. Two pinned threads pass a token back and forth.
+//! The other CPU's reading lies between two readings of this CPU, so each pass bounds the clock offset in both directions.
+//! All passes together give the tightest bounds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,7 +12,7 @@ use serde::Serialize;
 use super::skipped::Skipped;
 use crate::Watch;
 
-/// Passes of the token per pair of CPUs, if the time allows.
+/// The number of passes of the token per pair of CPUs, if the time suffices.
 const THROWS: u64 = 20_000;
 const PAIR_LIMIT_NS: u64 = 100_000_000;
 /// The token's final value, which ends the other thread.
@@ -21,7 +22,7 @@ const OVER: u64 = u64::MAX;
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Across {
-    /// The reference CPU. None if there is only one.
+    /// The reference CPU. None if the machine has only one CPU.
     pub first_cpu: Option<usize>,
     /// One entry per other CPU and clock.
     pub apart: Vec<Apart>,
@@ -29,7 +30,7 @@ pub struct Across {
     pub skipped: Vec<Skipped>,
 }
 
-/// Which clock.
+/// The clocks that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -46,14 +47,14 @@ pub enum Counter {
 pub struct Apart {
     /// The other CPU.
     pub cpu: usize,
-    /// Which clock.
+    /// The clock that was compared.
     pub clock: Counter,
-    /// The other clock minus the first CPU's, in nanoseconds: the middle of the possible range. None if the passes contradict each other,
-    /// as when the clocks run at different rates.
+    /// The other clock minus the first CPU's clock, in nanoseconds: the middle of the possible range.
+    /// None if the passes contradict each other, as when the clocks run at different rates.
     pub offset_ns: Option<f64>,
     /// The error bound of the offset: at most half of the shortest round trip.
     pub bound_ns: f64,
-    /// How often a clock read less than the other CPU had read before it: time went backwards.
+    /// How often a clock read less than the other CPU had read earlier, which means that time went backwards.
     pub steps_back: u64,
     /// The largest step backwards, in nanoseconds.
     pub step_back_ns_max: f64,
@@ -99,7 +100,7 @@ pub(super) fn compare(cpus_max: usize, scale: &Scale, watch: &Watch<'_>) -> Acro
     }
     if others.len() > cpus_max {
         let what = format!("{} more CPUs", others.len() - cpus_max);
-        across.skipped.push(Skipped { what, why: format!("{cpus_max} are compared at the most") });
+        across.skipped.push(Skipped { what, why: format!("at most {cpus_max} other CPUs are compared") });
     }
     across
 }
@@ -113,7 +114,7 @@ impl Across {
     }
 }
 
-/// Where the token is: odd on its way there, even on its way back.
+/// The position of the token: odd on its way to the other CPU, even on its way back.
 #[derive(Default)]
 struct Ball {
     at: AtomicU64,
@@ -207,8 +208,8 @@ fn pin(cpu: usize) -> Result<(), Errno> {
     thread::set_affinity(&[cpu].into_iter().collect())
 }
 
-/// Whether the calling thread is still on `cpu`. The kernel moves threads away from a CPU that goes offline, and then allows them on all
-/// CPUs.
+/// Whether the calling thread is still on `cpu`.
+/// The kernel moves threads away from a CPU that goes offline, and then allows these threads on all CPUs.
 fn is_still_on(cpu: usize) -> bool {
     let ours: CpuSet = [cpu].into_iter().collect();
     thread::affinity().is_ok_and(|now| now == ours)
@@ -233,7 +234,7 @@ impl Default for Bounds {
 
 impl Bounds {
     fn add(&mut self, throw: Throw) {
-        // The counter may wrap; differences stay correct.
+        // The counter may wrap around. Differences stay correct.
         let less = |one: u64, other: u64| one.wrapping_sub(other).cast_signed();
         let (to, fro) = (less(throw.other, throw.before), less(throw.after, throw.other));
         self.high = self.high.min(to);
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn passes_bound_the_offset_from_both_sides() {
-        // The other CPU's clock is 50 ahead. The token takes 10 there and 30 back, then 30 there and 10 back.
+        // The other CPU's clock is 50 ahead. The first pass takes 10 to the other CPU and 30 back, the second pass 30 and 10.
         let seen = apart(&[(100, 160, 140), (200, 280, 240)]);
         assert_eq!((seen.offset_ns, seen.bound_ns, seen.round_trip_ns_min), (Some(50.0), 10.0, 40.0));
         assert_eq!((seen.steps_back, seen.step_back_ns_max), (2, 40.0));
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn clocks_that_drift_contradict_themselves() {
-        // The other CPU's clock is first 100 ahead, later 100 behind.
+        // The other CPU's clock is first 100 ahead, and later 100 behind.
         let seen = apart(&[(1000, 1110, 1020), (2000, 1910, 2020)]);
         assert_eq!(seen.offset_ns, None);
     }

@@ -1,15 +1,15 @@
-//! The cost of one call. The calls run in batches between two readings of the cycle counter, all kinds in turn, so that a slow phase of the
-//! machine affects all alike.
+//! The cost of one call. The calls run in batches between two readings of the cycle counter.
+//! Batches of all kinds alternate, so that a slow phase of the machine affects all kinds alike.
 
 use evenkeel_sys::tsc::{self, InOrder, Scale};
 use evenkeel_sys::{clock, clock_calls};
 
 use crate::{Samples, Unit, Watch};
 
-/// The length of a batch: much longer than the counter readings around it, and rarely long enough to be interrupted.
+/// The length of a batch. It is much longer than the counter readings around it, and short enough that an interruption is rare.
 const BATCH_NS: u64 = 40_000;
 const BATCH_CALLS_MAX: u64 = 4096;
-/// The number of calls that estimate the cost of one, to choose the size of a batch.
+/// The number of calls that estimate the cost of one call, to choose the size of a batch.
 const TRIED: u64 = 16;
 /// The maximum time for one kind of call, even with a slow clock source.
 const LIMIT_NS: u64 = 2_000_000_000;
@@ -63,7 +63,8 @@ impl Kinds {
         Kinds { kinds: kinds.collect(), in_order }
     }
 
-    /// Calls each kind this many times in all. Ends early when it must stop, takes too long, or `is_as_set` returns false.
+    /// Calls each kind this many times in all.
+    /// Ends early when a stop is requested, when the calls take too long, or when `is_as_set` returns false.
     pub(super) fn call(&mut self, calls: u64, scale: &Scale, watch: &Watch<'_>, is_as_set: impl Fn() -> bool) {
         let look_ticks = scale.ticks(LOOK_EVERY_NS);
         let mut looked = tsc::ticks();
@@ -106,7 +107,7 @@ impl Kinds {
 impl Kind {
     fn turn(&mut self, in_order: Option<InOrder>, calls: u64, scale: &Scale) {
         if self.batch == 0 {
-            // The first calls also warm up.
+            // The first calls also warm up the caches.
             let ticks = time(self.what, in_order, TRIED);
             let one_ns = scale.length_ns(ticks).max(1) / TRIED;
             self.batch = (BATCH_NS / one_ns.max(1)).clamp(1, BATCH_CALLS_MAX);
@@ -123,7 +124,7 @@ impl Kind {
     }
 }
 
-/// The ticks that this many calls take. One loop per kind keeps the choice out of the loop.
+/// The ticks that this many calls take. Each kind has its own loop, which keeps the choice of the kind out of the loop.
 fn time(what: What, in_order: Option<InOrder>, calls: u64) -> u64 {
     match (what, in_order) {
         (What::ClockGettime, _) => repeat(calls, clock_calls::clock_gettime),

@@ -1,5 +1,6 @@
-//! The cost of reading the time, and whether the clocks of all CPUs agree. A game server reads the time thousands of times per tick. With a
-//! clock source that the vDSO cannot read, each call is a system call or even an exit to the hypervisor.
+//! The cost of reading the time, and whether the clocks of all CPUs agree.
+//! A game server reads the time thousands of times per tick.
+//! With a clock source that the vDSO cannot read, each call is a system call or even an exit to the hypervisor.
 
 mod across;
 mod costs;
@@ -20,18 +21,18 @@ use sources::Switching;
 /// The settings of the clock meter.
 #[derive(Debug)]
 pub struct Settings {
-    /// Calls of each kind under each clock source.
+    /// The number of calls of each kind under each clock source.
     pub calls: u64,
     /// The clock sources to measure.
     pub sources: Sources,
-    /// The maximum number of CPUs to compare with the first.
+    /// The maximum number of CPUs to compare with the first CPU.
     pub cpus_max: usize,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// If another clock source cannot be set, or the original one cannot be restored.
+/// Fails if another clock source cannot be set, or if the original clock source cannot be restored.
 pub fn run(settings: Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     let scale = tsc::Scale::measured();

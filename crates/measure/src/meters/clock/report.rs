@@ -14,15 +14,15 @@ pub struct Report {
     pub source: Option<String>,
     /// The available sources, in the kernel's order.
     pub offered: Vec<String>,
-    /// The current source first, then the others that were measured.
+    /// The current source first, then the other measured sources.
     pub sources: Vec<Source>,
     /// Available sources that should have been measured but were not.
     pub skipped: Vec<Skipped>,
-    /// What another program changed during the run, in words. Then the numbers mix several sources.
+    /// Changes by another program during the run, in words. After such a change, the numbers mix several sources.
     pub disturbed: Vec<String>,
     /// The cycle counter's frequency, measured against the monotonic clock.
     pub counter_hz: f64,
-    /// The first CPU's clocks against the others'.
+    /// The first CPU's clocks compared with the clocks of the other CPUs.
     pub across: Across,
 }
 
@@ -40,7 +40,7 @@ pub struct Source {
     pub costs: Vec<Samples>,
     /// The time of 100 million `gettimeofday` calls in a row at the median cost, in seconds.
     pub loop_100m_s: Option<f64>,
-    /// `loop_100m_s` of this source, divided by that of the current source.
+    /// `loop_100m_s` of this source, divided by `loop_100m_s` of the current source.
     pub loop_ratio: Option<f64>,
 }
 
@@ -49,7 +49,7 @@ pub struct Source {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ClockPath {
-    /// The vDSO serves the call, without entering the kernel.
+    /// The vDSO serves the call and does not enter the kernel.
     UserSpace,
     /// The call is a system call.
     SystemCall,

@@ -1,5 +1,6 @@
-//! The clock sources: measures the current one, or each available one in turn, and then restores the current one. The source is read before
-//! and after each turn. If another program changes it meanwhile, its choice stays.
+//! The clock sources: measures the current source, or each available source in turn, and then restores the current source.
+//! The meter reads the source before and after each turn.
+//! If another program changes the source in the meantime, the other program's choice stays.
 
 use evenkeel_hostfs::{HostWriter, Root};
 use evenkeel_sys::clock_calls::{self, Call};
@@ -14,11 +15,11 @@ use crate::{Keeper, MeterError, Watch};
 pub(super) const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 pub(super) const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
-/// How often each source is measured. The measurements are interleaved, so that a slow phase of the machine does not hit only one source.
+/// How often each source is measured. The measurements are interleaved, so that a slow phase of the machine affects all sources.
 const ROUNDS: u64 = 4;
-/// The maximum number of sources, which is more than any machine has.
+/// The maximum number of sources. No machine has more.
 const SOURCES_MAX: usize = 16;
-/// The kernel stops all CPUs to switch; give them time to recover.
+/// The kernel stops all CPUs to switch the source. Give them this time to recover.
 const SETTLE_NS: u64 = 2_000_000;
 
 /// The clock sources to measure.
@@ -26,7 +27,7 @@ const SETTLE_NS: u64 = 2_000_000;
 pub enum Sources {
     /// The current source.
     Current,
-    /// Every available source. The machine is switched from one to the next, and the keeper restores the first.
+    /// Every available source. The meter switches the machine from one source to the next, and the keeper restores the first source.
     Each(Box<dyn Keeper>),
 }
 
@@ -52,10 +53,10 @@ impl<'a> Switching<'a> {
         Switching { root, sources, before: current(root), offered }
     }
 
-    /// Measures into `report`.
+    /// Measures the sources and adds the results to `report`.
     ///
     /// # Errors
-    /// If a source cannot be set, or the original one cannot be restored.
+    /// Fails if a source cannot be set, or if the original source cannot be restored.
     pub(super) fn measure(
         self,
         calls: u64,
@@ -166,7 +167,7 @@ impl Report {
             let costs = turn.kinds.finish(calls);
             let in_the_loop =
                 costs.iter().find(|samples| samples.conditions.get("call").is_some_and(|call| call == "gettimeofday"));
-            // The time of 100 million calls, from the picoseconds of one.
+            // The time of 100 million calls, from the picoseconds of one call.
             let loop_100m_s =
                 in_the_loop.and_then(|samples| samples.histogram.quantile(0.5)).map(|ps| ps as f64 * 1e8 / 1e12);
             let first_s = self.sources.first().map_or(loop_100m_s, |first| first.loop_100m_s);

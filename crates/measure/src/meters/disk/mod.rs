@@ -1,5 +1,5 @@
-//! Measures how long a small write takes to reach the disk, and shows whether that disk is also the boot disk. The load is light: servers with a tick
-//! rarely wait for disks, and should not.
+//! Measures how long a small write takes to reach the disk, and shows whether that disk is also the boot disk.
+//! The load is light, because servers with a tick rarely wait for disks, and should not.
 
 mod volume;
 
@@ -23,7 +23,7 @@ const FILE_BYTES: u64 = 4 << 20;
 pub struct Settings {
     /// The directory whose disk to measure.
     pub directory: PathBuf,
-    /// Bytes of one write.
+    /// The size of one write in bytes.
     pub block_bytes: usize,
     /// How long to measure each method, in nanoseconds.
     pub each_ns: u64,
@@ -47,9 +47,9 @@ pub struct Report {
     /// The volume of `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot: Option<Volume>,
-    /// Whether the two volumes share a file system or a disk.
+    /// Whether the directory's volume and the boot volume share a file system or a disk.
     pub shared: Shared,
-    /// Bytes of one write.
+    /// The size of one write in bytes.
     pub block_bytes: usize,
     /// Writes to a file opened with `O_DSYNC`.
     pub sync_write: Samples,
@@ -57,11 +57,10 @@ pub struct Report {
     pub write_and_sync: Samples,
 }
 
-/// Measures. The file has no name where the file system supports that, and is unlinked at once elsewhere. So nothing remains, however this
-/// ends.
-///
+/// Runs the measurement. Where the file system supports it, the file has no name.
+/// Elsewhere the file is unlinked at once. So nothing remains, however the measurement ends.
 /// # Errors
-/// If no file can be made in the directory, or a write fails.
+/// Fails if no file can be made in the directory, or if a write fails.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     if settings.block_bytes == 0 || settings.block_bytes as u64 > FILE_BYTES {
@@ -103,7 +102,7 @@ fn timed(
         }
         watch.progress(passed_ns as f64 / settings.each_ns.max(1) as f64, "sync writes");
         let before_ns = clock::monotonic_ns();
-        // In order, over blocks that already exist on the disk, as a log or a journal is written.
+        // Write in order, over blocks that already exist on the disk, like a log or a journal.
         write(turn % blocks * settings.block_bytes as u64)?;
         samples.record(clock::monotonic_ns() - before_ns);
     }
@@ -121,7 +120,7 @@ impl Scratch {
         let what = || format!("make a file to write to in {}", directory.display());
         let file = scratch::file(directory, done).map_err(|errno| MeterError::refused(what(), errno))?;
         let scratch = Scratch { file, directory: directory.to_owned() };
-        // The first write to a block allocates it, which would be slower than the writes to measure.
+        // The first write to a block allocates the block, which would be slower than the writes to measure.
         let fill = || -> std::io::Result<()> {
             let part = vec![0xa5; 1 << 20];
             for at in (0..FILE_BYTES).step_by(part.len()) {

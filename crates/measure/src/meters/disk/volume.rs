@@ -1,4 +1,4 @@
-//! The volume of a directory, and whether it is also the boot volume: then system logs and server data wait for each other.
+//! The volume of a directory, and whether it is also the boot volume. On a shared volume, system logs and server data wait for each other.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// The maximum number of layers of stacked devices to follow.
 const LAYERS_MAX: usize = 8;
-/// The maximum number of disks under one volume.
+/// The maximum number of disks of one volume.
 const DISKS_MAX: usize = 64;
 
 /// A volume.
@@ -22,11 +22,11 @@ pub struct Volume {
     pub mount_point: String,
     /// The mounted device in the kernel's words: `/dev/vda1`, `tmpfs`.
     pub source: String,
-    /// `ext4`, `xfs`, `tmpfs`.
+    /// The type of the file system: `ext4`, `xfs`, `tmpfs`.
     pub file_system: String,
     /// The device's number, `MAJOR:MINOR`.
     pub device: String,
-    /// The whole disks under it, by the kernel's names. Empty if it is on no disk, or they are unknown.
+    /// The whole disks of the volume, by the kernel's names. Empty if the volume is on no disk, or if its disks are unknown.
     pub disks: Vec<String>,
 }
 
@@ -37,11 +37,11 @@ pub struct Volume {
 pub enum Shared {
     /// Both directories are on one file system.
     FileSystem,
-    /// Different file systems on at least one common disk.
+    /// The directories are on different file systems, which have at least one disk in common.
     Disk,
-    /// No disk.
+    /// The directories share no disk.
     Nothing,
-    /// Unknown.
+    /// It is unknown what the directories share.
     Unknown,
 }
 
@@ -59,7 +59,7 @@ impl Volume {
             mounts.filter(|(at, _)| is_below(text, at)).max_by_key(|(mount_point, _)| mount_point.len())?;
         let source = unescape(mount.source);
         let mut disks = Vec::new();
-        // Some file systems have a device number without a device (btrfs, overlay). The mount source names the device then.
+        // Some file systems have a device number without a device (btrfs, overlay). Then the mount source names the device.
         let from_source = || std::fs::metadata(&source).ok().map(|device| device.rdev());
         let from_source = || from_source().map(|number| format!("{}:{}", major(number), minor(number)));
         for device in [Some(device.clone()), from_source()].into_iter().flatten() {
@@ -73,7 +73,7 @@ impl Volume {
         Some(Volume { path: text.to_owned(), mount_point, source, file_system, device, disks })
     }
 
-    /// What this volume shares with another.
+    /// What this volume and another volume share.
     pub fn shares(&self, other: &Volume) -> Shared {
         if self.device == other.device {
             return Shared::FileSystem;

@@ -1,4 +1,4 @@
-//! The clock frequency from a chain of additions, each of which takes one cycle. The cycle counter gives the time of a number of additions.
+//! The clock frequency from a chain of additions. Each addition takes one cycle. The cycle counter gives the time of a number of additions.
 
 use evenkeel_sys::tsc::{self, Scale};
 use evenkeel_sys::{chain, clock};
@@ -7,22 +7,22 @@ use serde::Serialize;
 use super::counters::{Counter, Counters, khz};
 use crate::{Samples, Unit, Watch};
 
-/// Rounds of one batch: 64,000 cycles, some 20 us. An error of a few cycles at its end is then negligible.
+/// The number of rounds of one batch: 64,000 cycles, some 20 us. So an error of a few cycles at the end of the batch is negligible.
 const ROUNDS: u64 = 1000;
-/// The first part of a CPU's busy time, in which its clock may still rise.
+/// The first part of a CPU's busy time, in which the CPU's clock may still rise.
 const WARM_UP_NS: u64 = 20_000_000;
 /// The number of batches for the check of the assumption.
 const CHECKS: usize = 200;
-/// The range of a multiplication's cost in additions for which the assumption holds.
+/// The assumption holds if a multiplication costs this many additions.
 const MULTIPLY_RANGE: std::ops::RangeInclusive<f64> = 2.85..=3.15;
 
-/// The assumption behind the clocks: an addition takes one cycle.
+/// The assumption behind the measured clocks: an addition takes one cycle.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Assumption {
     /// The assumption in words.
     pub says: String,
-    /// The cost of a 64-bit multiplication in additions, on processors that are known to need 3 cycles for it. None on others.
+    /// The cost of a 64-bit multiplication in additions, on processors that are known to need 3 cycles for it. None on other processors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiply_to_add: Option<f64>,
     /// Whether the assumption holds. None if it cannot be checked.
@@ -31,8 +31,8 @@ pub struct Assumption {
 }
 
 impl Assumption {
-    /// Checks it on the calling thread's CPU: additions and multiplications in turn, taking the shortest run of each, which nothing
-    /// interrupted.
+    /// Checks the assumption on the calling thread's CPU. Additions and multiplications alternate.
+    /// The shortest run of each counts, because nothing interrupted it.
     pub(crate) fn checked(scale: &Scale) -> Assumption {
         let add = || chain::adds(ROUNDS);
         let multiply = || {
@@ -44,7 +44,7 @@ impl Assumption {
             shortest[0] = shortest[0].min(ticks_of(add));
             shortest[1] = shortest[1].min(ticks_of(multiply));
         }
-        // Both numbers are from one counter, so its scale cancels out. A counter that stands still gives no result.
+        // Both numbers are from one counter, so the counter's scale cancels out. A stopped counter gives no result.
         let counts = scale.hz() > 0.0 && shortest[0] > 0;
         let per_add = shortest[0] as f64 / (ROUNDS * chain::ADDS_PER_ROUND) as f64;
         let per_multiply = shortest[1] as f64 / (ROUNDS * chain::MULTIPLIES_PER_ROUND) as f64;
@@ -62,14 +62,13 @@ impl Assumption {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Clock {
-    /// Cycles per millisecond, by batches of some 20 us. Interrupted batches read low: the median is the clock, and values far below it are
-    /// interruptions.
+    /// Cycles per millisecond, from batches of some 20 us. The median is the clock. Interrupted batches give values far below the clock.
     pub clock_khz: Samples,
-    /// All cycles divided by the whole time. It is below the clock if others took CPU time.
+    /// All cycles divided by the whole time. The result is below the clock if others took CPU time.
     pub delivered_khz: u64,
-    /// The clock by the processor's counters of actual and nominal cycles, over the same period.
+    /// The clock from the processor's counters of actual and nominal cycles, over the same period.
     pub aperf_mperf: Counter,
-    /// The clock by the kernel's cycle count of the thread, over the same period.
+    /// The clock from the kernel's cycle count of the thread, over the same period.
     pub perf_cycles: Counter,
 }
 
@@ -100,7 +99,7 @@ impl Clock {
     }
 }
 
-/// The counter ticks that `body` takes.
+/// The counter ticks that `run` takes.
 pub(crate) fn ticks_of(run: impl FnOnce()) -> u64 {
     let start = tsc::ticks();
     run();

@@ -1,5 +1,6 @@
-//! The processor's own counters, where they can be read: the registers APERF and MPERF through /dev/cpu/N/msr, and the kernel's count of
-//! cycles. Most guests have neither.
+//! The processor's own counters, where they can be read:
+//! the registers APERF and MPERF through /dev/cpu/N/msr, and the kernel's count of cycles.
+//! Most guests have neither.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -52,7 +53,7 @@ impl Counters {
         }
     }
 
-    /// The clocks by both counters since `before`, over `ticks` ticks of the cycle counter.
+    /// The clocks from both counters since `before`, over `ticks` ticks of the cycle counter.
     pub(crate) fn since(&self, before: &Reading, scale: &Scale, ticks: u64) -> (Counter, Counter) {
         between(before, &self.read(), scale, ticks)
     }
@@ -61,7 +62,7 @@ impl Counters {
 fn between(before: &Reading, after: &Reading, scale: &Scale, ticks: u64) -> (Counter, Counter) {
     let registers = match (before.registers, after.registers) {
         (Ok(one), Ok(two)) => {
-            // While the CPU is not idle, MPERF counts with the cycle counter, and APERF counts actual cycles.
+            // While the CPU is not idle, MPERF counts at the rate of the cycle counter, and APERF counts actual cycles.
             let (nominal, real) = (two.0.wrapping_sub(one.0), two.1.wrapping_sub(one.1));
             match nominal {
                 0 => Counter::Closed("MPERF stands still".to_owned()),
@@ -83,7 +84,7 @@ fn register(file: &File, number: u64) -> Result<u64, Errno> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// The frequency in kilohertz, from a number of cycles and the counter ticks that they took.
+/// The frequency in kilohertz, from a number of cycles and the counter ticks that these cycles took.
 pub(crate) fn khz(cycles: u64, ticks: u64, scale: &Scale) -> u64 {
     if ticks == 0 { 0 } else { (cycles as f64 / ticks as f64 * scale.hz() / 1000.0).round() as u64 }
 }
@@ -92,7 +93,7 @@ pub(crate) fn khz(cycles: u64, ticks: u64, scale: &Scale) -> u64 {
 mod tests {
     use super::*;
 
-    /// A file stands in for the driver, with a number at the register's offset.
+    /// A file replaces the driver. It has a number at the register's offset.
     #[test]
     fn a_register_is_eight_bytes_at_its_number() {
         let path = std::env::temp_dir().join(format!("evenkeel-msr-{}", std::process::id()));
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn cycles_over_time_give_the_clock() {
-        // 3 ticks in a nanosecond.
+        // The scale has 3 ticks per nanosecond.
         let scale = Scale::between((0, 0), (3_000_000, 1_000_000));
         assert_eq!(khz(4_000, 3_000, &scale), 4_000_000);
         assert_eq!(khz(4_000, 0, &scale), 0);

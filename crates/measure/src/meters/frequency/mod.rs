@@ -1,5 +1,6 @@
-//! Measures the clock frequency of the CPUs from outside: the cycle counter times a chain of instructions of known length. A guest can rarely read
-//! the processor's own counters. Also measures what lowers the clock: all CPUs busy, a thread on the same core, vector instructions.
+//! Measures the clock frequency of the CPUs from outside: the cycle counter times a chain of instructions of known length.
+//! A guest can rarely read the processor's own counters.
+//! The meter also measures what lowers the clock: all CPUs busy, a thread on the same core, vector instructions.
 
 mod chain;
 mod counters;
@@ -27,11 +28,11 @@ const CPUS_MAX: usize = 256;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuClock {
-    /// Which CPU.
+    /// The CPU's number.
     pub cpu: usize,
     /// The clock while only this CPU is busy with the meter's threads.
     pub alone: Clock,
-    /// The clock while all CPUs are busy. None if that was not measured.
+    /// The clock while all CPUs are busy. None if this was not measured.
     pub all_busy: Option<Clock>,
 }
 
@@ -45,7 +46,7 @@ pub struct Report {
     pub assumption: Assumption,
     /// The clock of each CPU that this process may run on.
     pub cpus: Vec<CpuClock>,
-    /// Two threads on one core, and on two.
+    /// The speed of two threads on one core, and on two cores.
     pub siblings: Siblings,
     /// The clock right after vector instructions.
     pub vectors: Vec<VectorEffect>,
@@ -53,10 +54,10 @@ pub struct Report {
     pub lost: Lost,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// If the process may not run on any CPU, or the chain's length is unknown for this processor.
+/// Fails if the process may not run on any CPU, or if the chain's length is unknown for this processor.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     let allowed = pinned::allowed()?;

@@ -1,5 +1,5 @@
-//! How much a busy thread slows another: on the sibling of its core, and on another core. Hypervisors often hide which CPUs are siblings,
-//! but two CPUs that share a core still slow each other, which reveals them.
+//! How much a busy thread slows another thread: on the sibling of its core, and on another core.
+//! Hypervisors often hide which CPUs are siblings, but two CPUs that share a core still slow each other. This reveals the siblings.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,12 +14,12 @@ use super::settings::Settings;
 use crate::pinned;
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
-/// Rounds of one batch: some 20,000 cycles.
+/// The number of rounds of one batch: some 20,000 cycles.
 const ROUNDS: u64 = 1500;
 /// How often each state is measured: alone and together in turn.
 const TURNS: usize = 3;
-/// A CPU that does less than this share of the work that it does alone seems to share its core. Two cores of one chip affect each other only through
-/// their clock, by some percent.
+/// A CPU seems to share its core if it does less than this share of the work that it does alone.
+/// Two cores of one chip affect each other only through their clock, by some percent.
 const SHARED_BELOW: f64 = 0.8;
 
 /// Two CPUs that were busy together.
@@ -28,11 +28,11 @@ const SHARED_BELOW: f64 = 0.8;
 pub struct SiblingPair {
     /// The CPU whose work is measured.
     pub cpu: usize,
-    /// The CPU that is kept busy at the same time.
+    /// The other CPU, which is busy at the same time.
     pub other_cpu: usize,
-    /// Whether the kernel reports that they share a core.
+    /// Whether the kernel reports that the two CPUs share a core.
     pub reported_siblings: bool,
-    /// Additions per millisecond while our threads leave the other CPU alone.
+    /// Additions per millisecond while the meter's threads do not use the other CPU.
     pub alone_khz: Samples,
     /// Additions per millisecond while the other CPU is busy.
     pub together_khz: Samples,
@@ -157,7 +157,7 @@ mod tests {
         lists.iter().enumerate().map(|(cpu, list)| (cpu, CpuSet::parse_list(list).unwrap())).collect()
     }
 
-    /// The pairs of a captured host: how many, how many of them reported siblings, and the first four.
+    /// The pairs of a captured host: their number, the number of reported siblings among them, and the first four pairs.
     #[test]
     fn pairs_of_captured_hosts() {
         for (host, count, reported, first) in [

@@ -1,5 +1,6 @@
-//! The effect of vector instructions on the clock. A processor that lowers its clock for them keeps it low for a while, so a chain right
-//! after them still sees the lower clock.
+//! The effect of vector instructions on the clock.
+//! A processor that lowers its clock for vector instructions keeps it low for a while.
+//! So a chain right after these instructions still sees the lower clock.
 
 use evenkeel_sys::chain::{self, Vector};
 use evenkeel_sys::clock;
@@ -10,14 +11,15 @@ use super::chain::ticks_of;
 use super::counters::khz;
 use crate::{Samples, Unit, Watch};
 
-/// How long vectors run before each reading: longer than a processor takes to decide (some 0.5 ms on those known for it).
+/// How long vector instructions run before each reading.
+/// The time is longer than a processor takes to lower its clock: some 0.5 ms on processors that are known for this.
 const BURN_NS: u64 = 2_000_000;
-/// How long no vectors run before each reading of the other state: longer than a processor holds the lower clock (0.7 ms on those known for
-/// it).
+/// How long no vector instructions run before each reading of the other state.
+/// The time is longer than a processor holds the lower clock: 0.7 ms on processors that are known for this.
 const REST_NS: u64 = 5_000_000;
-/// Rounds of the chain in one reading: some 5 us.
+/// The number of rounds of the chain in one reading: some 5 us.
 const ROUNDS: u64 = 300;
-/// Readings after each stretch.
+/// The number of readings after each stretch.
 const LOOKS: usize = 10;
 
 /// The effect of one kind of vector instruction.
@@ -30,11 +32,11 @@ pub struct VectorEffect {
     pub before_khz: Samples,
     /// The clock right after a stretch of vector instructions.
     pub after_khz: Samples,
-    /// The median after vectors divided by the median before: 1 means no effect.
+    /// The median after vector instructions divided by the median before: 1 means no effect.
     pub after_to_before: Option<f64>,
 }
 
-/// Each kind that the processor supports, on the calling thread.
+/// Measures each kind that the processor supports, on the calling thread.
 pub(crate) fn measure(cpu: usize, for_ns: u64, scale: &Scale, watch: &Watch<'_>) -> Vec<VectorEffect> {
     let kinds = [("avx2", Vector::Avx2), ("avx512", Vector::Avx512)];
     let here = kinds.into_iter().filter(|(_, vector)| vector.is_here());

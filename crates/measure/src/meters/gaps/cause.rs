@@ -1,4 +1,4 @@
-//! Assigns a gap to a cause. It needs no tracer: the kernel's counts of our own thread suffice for most gaps.
+//! Assigns a gap to a cause. This needs no tracer: the kernel's counts of our own thread suffice for most gaps.
 
 use serde::Serialize;
 
@@ -15,17 +15,17 @@ pub enum Cause {
     OwnRealTimeThrottle,
     /// The hypervisor ran another guest and reported it as steal time.
     Steal,
-    /// All CPUs stopped at once and no counter shows it: the whole virtual machine was paused.
+    /// All CPUs stopped at once and no counter shows it, so the whole virtual machine was paused.
     Pause,
-    /// An interrupt. It includes the deferred work after it if the two cannot be separated.
+    /// An interrupt, including the deferred work after it if the two cannot be separated.
     Interrupt,
     /// Deferred work of interrupts.
     Softirq,
     /// A page fault of our thread.
     PageFault,
-    /// No counter shows it, and it is too long for an interrupt: the hypervisor, without steal time.
+    /// The hypervisor, without steal time: no counter shows the gap, and the gap is too long for an interrupt.
     Hypervisor,
-    /// No counter shows it, and interrupts were not read.
+    /// An interrupt or the hypervisor: no counter shows the gap, and interrupts were not read.
     InterruptOrHypervisor,
 }
 
@@ -60,7 +60,7 @@ impl Cause {
         }
     }
 
-    /// Whether a gap on one CPU would have this cause if all CPUs stopped at once.
+    /// Whether a gap of this cause on one CPU may be a pause of the machine if all CPUs stopped at once.
     pub fn may_be_pause(self) -> bool {
         matches!(
             self,
@@ -69,16 +69,16 @@ impl Cause {
     }
 }
 
-/// Who had the CPU while our thread waited for it.
+/// The owner of the CPU while our thread waited for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taker {
-    /// Unknown: the kernel does not let us see.
+    /// Unknown, because the kernel does not show it.
     Unknown,
-    /// No thread: ours was ready, but the kernel held it back.
+    /// No thread had the CPU: our thread was ready, but the kernel held it back.
     Nobody,
-    /// A thread of the ordinary class.
+    /// A thread of the ordinary class had the CPU.
     Ordinary,
-    /// A thread of a higher class.
+    /// A thread of a higher class had the CPU.
     RealTime,
 }
 
@@ -89,7 +89,7 @@ pub enum Taker {
 pub enum Class {
     /// The ordinary class, as of most threads.
     Ordinary,
-    /// Real-time (`SCHED_FIFO`), above all ordinary threads.
+    /// The real-time class (`SCHED_FIFO`), above all ordinary threads.
     Fifo,
 }
 
@@ -98,13 +98,13 @@ pub enum Class {
 pub enum Interrupts {
     /// The interrupts were not read.
     NotLooked,
-    /// This many on this CPU in the window that holds the gap.
+    /// The number of interrupts on this CPU in the window that contains the gap.
     Counted(u64),
-    /// The time of interrupts within the gap, by tracepoints.
+    /// The time of interrupts within the gap, from tracepoints.
     Traced {
         /// Time in interrupt handlers.
         hard_ns: u64,
-        /// In the deferred work of interrupts (softirqs).
+        /// Time in the deferred work of interrupts (softirqs).
         soft_ns: u64,
     },
 }
@@ -120,7 +120,7 @@ pub struct Evidence {
     pub run_delay_ns: u64,
     /// Time for which the limits of our control groups report throttling.
     pub throttled_ns: u64,
-    /// Who had the CPU for most of the wait.
+    /// The owner of the CPU for most of the wait.
     pub taker: Taker,
     /// Our own class.
     pub class: Class,
@@ -132,9 +132,9 @@ pub struct Evidence {
 
 /// The longest time for an interrupt handler plus its deferred work, which the kernel ends after 2 ms (`MAX_SOFTIRQ_TIME`).
 const INTERRUPT_MAX_NS: u64 = 3_000_000;
-/// The time around a handler when an interrupt passes through the hypervisor.
+/// The time that passes around a handler when an interrupt goes through the hypervisor.
 const AROUND_HANDLER_NS: u64 = 5_000;
-/// Counters are read one after another, so a smaller difference between them is not steal.
+/// The counters are read one after another, so a smaller difference between them is not steal.
 const STEAL_MIN_NS: u64 = 2_000;
 
 /// The cause of the largest part of a gap.
@@ -151,7 +151,7 @@ pub fn classify(seen: &Evidence) -> Cause {
     if let Interrupts::Traced { hard_ns, soft_ns } = seen.interrupts {
         let reported_ns = hard_ns.saturating_add(soft_ns);
         let unreported_ns = rest_ns.saturating_sub(reported_ns);
-        // A handler of many milliseconds was itself interrupted by the hypervisor.
+        // If a handler seems to take many milliseconds, the hypervisor interrupted the handler.
         if reported_ns > 0 && rest_ns <= INTERRUPT_MAX_NS && unreported_ns <= AROUND_HANDLER_NS.max(rest_ns / 2) {
             return if soft_ns > hard_ns { Cause::Softirq } else { Cause::Interrupt };
         }
@@ -173,7 +173,8 @@ fn waited(seen: &Evidence) -> Cause {
     match (seen.class, seen.taker) {
         // Only the limit on real-time threads lets an ordinary thread, or the idle task, run while a real-time thread is ready.
         (Class::Fifo, Taker::Ordinary | Taker::Nobody) => Cause::OwnRealTimeThrottle,
-        // The kernel holds real-time threads back for 50 ms of each second. A shorter wait counts only if an ordinary thread was seen.
+        // The kernel holds real-time threads back for 50 ms of each second.
+        // A shorter wait counts only if the record shows an ordinary thread.
         (Class::Fifo, Taker::Unknown) if seen.run_delay_ns > 10_000_000 => Cause::OwnRealTimeThrottle,
         (Class::Fifo, _) => Cause::Preemption,
         _ if is_limited => Cause::Throttle,

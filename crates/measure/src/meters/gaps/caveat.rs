@@ -1,4 +1,4 @@
-//! `GapsCaveat`: what a gaps measurement could not see, and limits that apply to the meter itself.
+//! `GapsCaveat`: what a gaps measurement could not record, and limits that apply to the meter itself.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use super::limit::Limit;
 use super::probe::ProbeResult;
 use super::settings::{Mode, Settings};
 
-/// A share with a wider interval than this, in either direction, gets a caveat.
+/// A share gets a caveat if its interval is wider than this in either direction.
 const WIDE: f64 = 0.05;
-/// If threads certainly took more than this share but samples cannot name them, the report has a caveat.
+/// The report has a caveat if threads certainly took more than this share but samples cannot name them.
 const THREADS_MIN: f64 = 0.01;
 
 /// A caveat of a report.
@@ -24,7 +24,7 @@ pub enum GapsCaveat {
     Ended { why: String },
     /// The kernel does not report which threads ran instead.
     TakersUnknown { errno: Errno },
-    /// The kernel does not report which interrupt it was.
+    /// The kernel does not report which interrupts caused the gaps.
     InterruptsUnknown { why: String },
     /// A probe was moved to another CPU.
     Moved { cpu: usize, times: u64 },
@@ -44,7 +44,7 @@ pub enum GapsCaveat {
     RealTime,
 }
 
-/// One sentence, without a full stop.
+/// Prints one sentence, without a full stop.
 impl fmt::Display for GapsCaveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,7 +94,7 @@ impl fmt::Display for GapsCaveat {
     }
 }
 
-/// In JSON it is its sentence.
+/// The JSON form of a caveat is its sentence.
 impl Serialize for GapsCaveat {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -134,7 +134,7 @@ pub(super) fn caveats(
     caveats
 }
 
-/// Adds the caveats about what the samples of one CPU cannot show.
+/// Adds the caveats about the limits of one CPU's samples.
 fn of_samples(settings: &Settings, cpu: usize, seen: &ProbeResult, caveats: &mut Vec<GapsCaveat>) {
     let Some(sampled) = seen.sums.and_then(|sums| sums.sampled()) else {
         caveats.push(GapsCaveat::NoWindow { cpu });
@@ -151,7 +151,8 @@ fn of_samples(settings: &Settings, cpu: usize, seen: &ProbeResult, caveats: &mut
     }
 }
 
-/// The time for an interval that is not wide, after a measurement of this length. The interval shrinks with the square root of the time.
+/// The time for an interval that is not wide, from the interval of a measurement of this length.
+/// The interval shrinks with the square root of the time.
 fn enough_s(length_s: f64, half: f64) -> f64 {
     (length_s * (half / WIDE).powi(2)).ceil()
 }
@@ -160,7 +161,7 @@ fn enough_s(length_s: f64, half: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Regression: after 10 s it advised `--seconds 10`.
+    /// Regression test: after 10 s, the meter advised `--seconds 10`.
     #[test]
     fn more_time_is_advised_than_was_measured() {
         assert_eq!([enough_s(10.0, 0.1), enough_s(10.0, 0.0501), enough_s(1.0, 0.5)], [40.0, 11.0, 100.0]);

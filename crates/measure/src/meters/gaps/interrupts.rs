@@ -1,5 +1,5 @@
-//! The interrupts and deferred work of one CPU, from /proc/interrupts and /proc/softirqs. They are read rarely, because the kernel writes a
-//! column for every CPU each time.
+//! The interrupts and deferred work of one CPU, from /proc/interrupts and /proc/softirqs.
+//! The meter reads these files rarely, because the kernel writes a column for every CPU each time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use evenkeel_hostfs::proc::{Row, parse_per_cpu};
 use serde::Serialize;
 
-/// The maximum number of bytes to read of either file: enough for 512 CPUs and 1,000 interrupts.
+/// The maximum number of bytes to read of either file. It is enough for 512 CPUs and 1,000 interrupts.
 const BYTES_MAX: usize = 8 << 20;
 
 /// How often each source interrupted, by name.
@@ -24,7 +24,7 @@ pub struct Source {
     pub count: u64,
 }
 
-/// The two files of one CPU, kept open.
+/// The two files of one CPU, which stay open.
 #[derive(Debug)]
 pub(super) struct Files {
     cpu: usize,
@@ -71,7 +71,7 @@ fn read_whole(file: &File, bytes: &mut Vec<u8>) -> Option<usize> {
     }
 }
 
-/// The name of each line and its count for `cpu`. None if the header does not name that CPU.
+/// The name of each line and its count for `cpu`. None if the header does not name this CPU.
 fn of_cpu(text: &str, cpu: usize) -> Option<Vec<(String, u64)>> {
     let table = parse_per_cpu(text);
     let column = table.column(cpu)?;
@@ -82,7 +82,7 @@ fn of_cpu(text: &str, cpu: usize) -> Option<Vec<(String, u64)>> {
     Some(table.rows().filter_map(|row| Some((named(row), row.counts().nth(column)?))).collect())
 }
 
-/// The increase between two readings, the most frequent first.
+/// The increase between two readings, with the most frequent source first.
 pub(super) fn between(before: &Counts, after: &Counts) -> Vec<Source> {
     let grown = |(name, now): (&String, &u64)| {
         let count = now.saturating_sub(before.get(name).copied().unwrap_or(0));

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Limit {
     /// The group's folder.
     pub group: String,
-    /// The number of CPUs that the group may use: 0.4 is four tenths of one.
+    /// The number of CPUs that the group may use. For example, 0.4 is four tenths of one CPU.
     pub cpus: f64,
     /// The refill period, in microseconds.
     pub period_us: u64,

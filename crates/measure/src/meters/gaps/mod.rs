@@ -1,5 +1,6 @@
-//! Finds stretches in which our thread did not run on a CPU: how long they were, and who took the CPU. A server's tick loses exactly this time. The
-//! meter uses a server's own means: it needs no tracer, and no privilege except to learn names.
+//! Finds stretches in which our thread did not run on a CPU: how long they were, and who took the CPU.
+//! A server's tick loses exactly this time. The meter uses a server's own means.
+//! The meter needs no tracer, and needs a privilege only to read names.
 
 mod cause;
 mod caveat;
@@ -42,7 +43,7 @@ use crate::{Lost, MeterError, Samples, Unit, Watch};
 
 /// How often to read interrupts, switch records and the clocks.
 const WINDOW_NS: u64 = 500_000_000;
-/// The time that the threads get to start before the first one spins.
+/// The time in which the threads start before the first thread spins.
 const START_NS: u64 = 40_000_000;
 /// The maximum length of a measurement: ten days.
 pub const LENGTH_MAX_NS: u64 = 864_000_000_000_000;
@@ -59,9 +60,9 @@ pub struct Cpu {
     pub blind_ns: u64,
     /// The sum of all gaps of this CPU.
     pub all: Sum,
-    /// The missing share of the watched time: the estimate of `sampled`, if the probe sampled.
+    /// The missing share of the watched time. If the probe sampled, this is the estimate of `sampled`.
     pub share: f64,
-    /// The missing share with its interval, from samples. None if the probe spun, or no window fell into the time.
+    /// The missing share with its interval, from samples. None if the probe spun, or if no window fell into the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
     /// The gaps by cause.
@@ -74,18 +75,18 @@ pub struct Cpu {
     pub interrupted_by: BTreeMap<String, Sum>,
     /// The listed gaps, in order of time.
     pub gaps: Vec<Gap>,
-    /// Gaps that are not listed, or were not seen.
+    /// Gaps that are not listed, or that the probe did not see.
     pub lost: Lost,
     /// The lengths of the gaps.
     pub lengths: Samples,
-    /// How late the probe woke from its sleeps. Only for a probe that slept.
+    /// How late the probe woke from its sleeps. None for a probe that did not sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake_late: Option<Samples>,
-    /// Switch records that were lost because they came too fast. The thread that ran instead may be unknown there.
+    /// Switch records that were lost because they came too fast. For such gaps, the thread that ran instead may be unknown.
     pub switch_records_lost: u64,
-    /// Tracepoint records that were lost because they came too fast. The interrupt source is unknown there.
+    /// Tracepoint records that were lost because they came too fast. For such gaps, the interrupt source is unknown.
     pub trace_records_lost: u64,
-    /// Why the probe did not watch this CPU to the end. None if it did.
+    /// Why the probe did not watch this CPU to the end. None if it watched to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
 }
@@ -94,7 +95,7 @@ pub struct Cpu {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// The way of watching.
+    /// How the probes watched: all the time, or in samples.
     pub mode: Mode,
     /// How the probes were scheduled.
     pub class: Class,
@@ -104,7 +105,7 @@ pub struct Report {
     pub start_ns: u64,
     /// How long the measurement took, in nanoseconds.
     pub length_ns: u64,
-    /// All CPUs together.
+    /// The gaps of all CPUs together.
     pub all: Sum,
     /// The gaps by cause.
     pub causes: BTreeMap<&'static str, Sum>,
@@ -113,7 +114,7 @@ pub struct Report {
     pub sampled: Option<Sampled>,
     /// The gaps of each CPU.
     pub cpus: Vec<Cpu>,
-    /// Gaps that are not listed, or were not seen.
+    /// Gaps that are not listed, or that the probes did not see.
     pub lost: Lost,
     /// The limits on CPU time that apply to the meter.
     pub limits: Vec<Limit>,
@@ -123,10 +124,10 @@ pub struct Report {
     pub caveats: Vec<GapsCaveat>,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// If a CPU is not allowed, or the settings are invalid.
+/// Fails if a CPU is not allowed, or the settings are invalid.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let cpus = check(settings)?;
     let limits = cpu_limit::all();
@@ -134,7 +135,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         Mode::Spin => ProbeReads::All,
         Mode::Sample => ProbeReads::OwnCounts,
     };
-    // This check holds for the whole run, however often the probe returns to a CPU.
+    // This check is valid for the whole run, however often the probe returns to a CPU.
     let trace = ready_to_trace(reads, &cpus);
     let plan = Plan {
         scale: Scale::measured(),
@@ -204,7 +205,7 @@ fn check(settings: &Settings) -> Result<Vec<usize>, MeterError> {
     Ok(cpus.iter().collect())
 }
 
-/// One thread on each of `cpus`, all starting together.
+/// Runs one thread on each of `cpus`. All threads start together.
 fn together(
     cpus: &[usize],
     settings: &Settings,
@@ -214,7 +215,7 @@ fn together(
 ) -> Result<Vec<(usize, ProbeResult)>, MeterError> {
     let (mode, on_window) = (settings.mode, settings.on_window.function());
     let failed = AtomicBool::new(false);
-    // Switching a tracepoint on stops all CPUs for a moment, so do it before any probe watches.
+    // Switching on a tracepoint stops all CPUs for a moment, so do this before any probe watches.
     let of_cpu = |cpu: &usize| {
         let points = plan.points.map_err(str::to_owned)?;
         Traced::of_cpu(*cpu, points).map_err(|errno| untraced(&errno))
@@ -262,7 +263,7 @@ fn together(
     })
 }
 
-/// The interrupt tracepoints, ready to use, or why they are not available.
+/// The interrupt tracepoints, ready to use, or the reason why they are not available.
 fn ready_to_trace(reads: ProbeReads, cpus: &[usize]) -> Result<(Vec<Tracepoint>, Ready), String> {
     if reads == ProbeReads::OwnCounts {
         return Err("they were not read".to_owned());

@@ -1,9 +1,10 @@
-//! `Probe`: the thread that spins on one CPU. It defines what to read from the kernel after each gap, and how to find the cause at the end
-//! of a window.
+//! `Probe`: the thread that spins on one CPU.
+//! This file defines what the probe reads from the kernel after each gap, and how it finds the cause at the end of a window.
 //!
-//! After a gap it reads the kernel's counts of itself (about 1 us). Slower readings (interrupts, switch records, names) wait until the end
-//! of a window of half a second. While it makes the slow readings, it does not watch. It reports how long (`blind_ns`). A gap in that time
-//! is still found: the counts show it, or the readings took over 1 ms longer than the shortest ones.
+//! After a gap, the probe reads the kernel's counts of itself (about 1 us).
+//! Slower readings (interrupts, switch records, names) wait until the end of a window of half a second.
+//! While the probe makes the slow readings, it does not watch, and it reports for how long (`blind_ns`).
+//! The probe still finds a gap in that time: the counts show it, or the readings took over 1 ms longer than the shortest ones.
 
 use evenkeel_sys::cpu_limit::{Counters, CpuLimit};
 use evenkeel_sys::schedstat::{Counted, RunDelay};
@@ -24,14 +25,14 @@ use crate::spin::{Missing, Spin};
 
 /// The maximum number of gaps between two slow readings. A window with more gaps ends early.
 const PENDING_MAX: usize = 1 << 14;
-/// The same limit for a probe that samples, whose windows last only a tenth of a millisecond.
+/// The same limit for a sampling probe, whose windows last only a tenth of a millisecond.
 const PENDING_MAX_SAMPLED: usize = 256;
 /// How often to repeat a reading that was itself interrupted.
 const AGAIN_MAX: u32 = 8;
-/// The control groups are not read after a wait shorter than this.
+/// The probe does not read the control groups after a wait shorter than this.
 const LIMIT_MIN_NS: u64 = 20_000;
 
-/// What all probes of a run share.
+/// Data that all probes of a run share.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     /// The length of a counter tick.
@@ -44,20 +45,20 @@ pub(super) struct Plan<'a> {
     pub keep: Keep,
     /// The limits that apply to this process.
     pub limits: &'a [CpuLimit],
-    /// The thread that waits for the probes. It also counts as the meter itself.
+    /// The thread that waits for the probes. It also counts as part of the meter.
     pub meter_tid: u32,
     /// Whether to read switch records and interrupts.
     pub reads: ProbeReads,
-    /// The interrupt tracepoints, or why they are not used.
+    /// The interrupt tracepoints, or the reason why the probes do not use them.
     pub points: Result<&'a [Tracepoint], &'a str>,
 }
 
-/// What a probe reads besides its own counts.
+/// What a probe reads in addition to its own counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeReads {
     /// Switch records and interrupts.
     All,
-    /// Neither: these would cost a production host more than the probe itself.
+    /// Neither switch records nor interrupts, which would cost a production host more than the probe itself.
     OwnCounts,
 }
 
@@ -87,7 +88,7 @@ pub(super) struct Probe<'a> {
     taken: Counters,
     throttled_ns: u64,
     last: Own,
-    /// How long one reading of the counts takes, in ticks. A reading longer than `allowed_ticks` was interrupted.
+    /// The usual duration of a reading of the counts, in ticks. A reading longer than `allowed_ticks` was interrupted.
     usual_ticks: u64,
     allowed_ticks: u64,
     pending: Vec<Raw>,
@@ -96,7 +97,7 @@ pub(super) struct Probe<'a> {
     newest: Option<Counts>,
     anchor: (u64, u64),
     shortest_close_ticks: u64,
-    /// The last stretch in which the thread did not run. Used only by a probe that samples.
+    /// The last stretch in which the thread did not run. Only a sampling probe uses this field.
     absent: Sleep,
     /// The window that the probe is sampling.
     watching: Option<Watching>,
@@ -114,13 +115,13 @@ pub(super) struct ProbeResult {
     pub blind_ns: u64,
     /// How often the kernel moved the probe to another CPU, from which the probe went back.
     pub moved: u64,
-    /// Why the probe ended early. None if it did not.
+    /// Why the probe ended early. None if it did not end early.
     pub ended: Option<String>,
-    /// The switch records, or why they are missing.
+    /// The switch records, or the error because of which they are missing.
     pub takers: Result<Takers, Errno>,
-    /// The interrupt tracepoints, or why they are missing.
+    /// The interrupt tracepoints, or the reason why they are missing.
     pub traced: Result<Traced, String>,
-    /// Interrupts and deferred work while it ran.
+    /// Interrupts and deferred work during the run of the probe.
     pub sources: Vec<Source>,
     /// The CPU time of the thread.
     pub cpu_ns: u64,
@@ -130,29 +131,29 @@ pub(super) struct ProbeResult {
     pub sums: Option<Sums>,
 }
 
-/// Memory for a window's gaps, with each page already used: the first use of a page would be a page fault in a window.
+/// Memory for a window's gaps. Each page has already been used, because the first use of a page would be a page fault in a window.
 fn touched(reads: ProbeReads) -> Vec<Raw> {
     let room = match reads {
         ProbeReads::All => PENDING_MAX,
         ProbeReads::OwnCounts => PENDING_MAX_SAMPLED,
     };
     let mut pending = vec![Raw::default(); room];
-    // Zeroed memory may be one shared page until it is written.
+    // Zeroed memory may be one shared page until the first write.
     pending.iter_mut().for_each(|raw| raw.faults = 1);
     std::hint::black_box(&mut pending).clear();
     pending
 }
 
 impl<'a> Probe<'a> {
-    /// The CPU that the probe runs on.
+    /// The CPU on which the probe runs.
     pub(super) fn cpu(&self) -> usize {
         self.cpu
     }
 
-    /// Pins the calling thread to `cpu` and prepares everything.
+    /// Pins the calling thread to `cpu` and prepares the probe.
     ///
     /// # Errors
-    /// If the thread may not run there, may not be real-time, or the kernel does not count its waiting time.
+    /// Fails if the thread may not run on this CPU, may not be real-time, or if the kernel does not count its waiting time.
     pub(super) fn here(
         cpu: usize,
         plan: &'a Plan<'a>,
@@ -233,7 +234,7 @@ impl<'a> Probe<'a> {
 
     fn own(&self) -> Own {
         let faults = Usage::of_this_thread().map_or(self.last.faults, |usage| usage.minor_faults + usage.major_faults);
-        // This cannot fail: the file was readable when the probe began, and it belongs to the thread itself.
+        // This cannot fail: the file was readable when the probe began, and the file belongs to the thread itself.
         let counted = self.run_delay.read().unwrap_or(self.last.counted);
         Own { counted, faults }
     }
@@ -254,12 +255,12 @@ impl<'a> Probe<'a> {
         self.last = self.own();
     }
 
-    /// The last stretch in which the thread did not run. Only a probe that samples updates it.
+    /// The last stretch in which the thread did not run. Only a sampling probe updates this value.
     pub(super) fn absent(&self) -> Sleep {
         self.absent
     }
 
-    /// Call it after a sleep that should have ended at `due_ns`. Records how late the sleep ended, and how long the thread waited to run.
+    /// Call this after a sleep that should have ended at `due_ns`. Records how late the sleep ended, and how long the thread waited to run.
     pub(super) fn woke(&mut self, due_ns: u64) -> Sleep {
         let woke_ns = clock::monotonic_ns();
         let own = self.own();
@@ -275,7 +276,7 @@ impl<'a> Probe<'a> {
         self.absent
     }
 
-    /// Watches the rest of a window, and adds the part that the last sleep covered. None if the probe must end.
+    /// Watches the rest of a window, and adds the part of the window that the last sleep covered. None if the probe must end.
     pub(super) fn watch_window(&mut self, window: Window, stop: &dyn Fn() -> bool) -> Option<Watching> {
         self.watching = Some(Watching::new(window, &self.absent));
         let (absent, [not_ready, waited]) = (self.absent, self.absent.stretches());
@@ -298,7 +299,7 @@ impl<'a> Probe<'a> {
     /// Records a gap. False if the window must end.
     fn saw(&mut self, missing: Missing) -> bool {
         let (mut end_ticks, mut own) = (missing.end_ticks, self.last);
-        // An interrupted reading belongs to the gap before it. Otherwise the counts would be split between the two.
+        // An interrupted reading belongs to the gap before it. Otherwise the counts would be split between two gaps.
         for _ in 0..AGAIN_MAX {
             let before = tsc::ticks();
             own = self.own();
@@ -346,7 +347,7 @@ impl<'a> Probe<'a> {
         now_ns.saturating_sub(std::mem::replace(&mut self.throttled_ns, now_ns))
     }
 
-    /// Whether the thread is on its CPU. If the kernel has moved it, the thread tries once to go back.
+    /// Whether the thread is on its CPU. If the kernel has moved the thread, the thread tries once to go back.
     fn is_still_here(&mut self) -> bool {
         if thread::current_cpu() == self.cpu {
             return true;
@@ -357,7 +358,7 @@ impl<'a> Probe<'a> {
             let why = "it was taken offline, or out of the CPUs that this process may use";
             self.seen.ended = Some(format!("CPU {} went away while it was measured: {why}", self.cpu));
         }
-        // On another CPU the probe learns nothing about this one, so it ends.
+        // On another CPU the probe cannot measure its own CPU, so the probe ends.
         self.seen.ended.is_none()
     }
 
@@ -384,14 +385,14 @@ impl<'a> Probe<'a> {
             }
             _ => Interrupts::NotLooked,
         };
-        // Read both clocks at both ends of the window. This places gaps to a microsecond even if the counter's rate drifts.
+        // Read both clocks at both ends of the window. This gives the times of gaps to a microsecond even if the counter's rate drifts.
         let end = tsc::ticks_and_ns();
         let scale = if end.0 > self.anchor.0 { Scale::between(self.anchor, end) } else { self.plan.scale };
         let mut pending = std::mem::take(&mut self.pending);
         for raw in pending.drain(..) {
             self.judge(&raw, &scale, interrupts);
         }
-        // Reuse the memory: new pages would fault during the next window.
+        // Reuse the memory, because new pages would fault during the next window.
         self.pending = pending;
         self.account_for_closing(begin, &scale, interrupts);
         self.anchor = end;
@@ -403,7 +404,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Accounts for a gap while the window was being closed. The counts show it, or closing took longer than usual.
+    /// Accounts for a gap that began while the window was closing. The counts show such a gap, or closing took longer than usual.
     fn account_for_closing(&mut self, begin: u64, scale: &Scale, interrupts: Interrupts) {
         let own = self.own();
         let end = tsc::ticks();
@@ -475,7 +476,7 @@ impl<'a> Probe<'a> {
             steal_ns: raw.steal_ns.min(length_ns),
         };
         match &mut self.watching {
-            // When sampling, no switch records are read, so a gap is not divided.
+            // A sampling probe reads no switch records, so the gap is not divided.
             Some(watching) => {
                 let within_ns = watching.add(gap.start_ns, gap.length_ns, gap.cause);
                 if within_ns > 0 {
@@ -489,8 +490,9 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Reduces a gap to the turns of other threads. The interrupt that let a thread in, and the switches, are missing time too, but belong to no
-    /// turn. If several threads ran one after another, there is one gap each.
+    /// Reduces a gap to the turns of other threads.
+    /// The interrupt that let a thread in, and the switches, are missing time too. But they belong to no turn.
+    /// If several threads ran one after another, the result has one gap for each thread.
     fn without_edges(&mut self, whole: Gap) -> Vec<Gap> {
         let Ok(takers) = &mut self.seen.takers else { return vec![whole] };
         let (start_ns, end_ns) = (whole.start_ns, whole.start_ns + whole.length_ns);

@@ -1,13 +1,15 @@
-//! `--sample`: how much of the time is missing, from short windows at random moments.
+//! `--sample`: measures how much of the time is missing, from short windows at random moments.
 //!
-//! A sampling thread can only look when it runs, so the moments at which it could not run are the measurement. Each window is fixed
-//! beforehand, at a random moment of each stratum of time. The thread sleeps until shortly before its window (the lead), and spins through
-//! the window. If it wakes during the window or after it, the part before the wake was missing. Windows that it slept through count as much
-//! as windows that it watched. So the mean over all windows is the missing share of the time, whatever takes the CPU and however regularly.
+//! A sampling thread can watch only when it runs, so the moments at which it could not run are the measurement.
+//! Each window is fixed in advance, at a random moment of each stratum of time.
+//! The thread sleeps until shortly before its window (the lead), and spins through the window.
+//! If the thread wakes during or after the window, the part before the wake was missing.
+//! Windows that the thread slept through count as much as windows that it watched.
+//! So the mean over all windows is the missing share of the time. This is true whatever takes the CPU, and however regularly.
 //!
-//! Between the thread's wake and its first run the kernel counts waiting time, which other threads of this machine (or a limit) took. The
-//! rest of the delay has other causes. So a neighbour that delays the thread before its window adds to the first figure and takes nothing
-//! from the second.
+//! Between the thread's wake and its first run, the kernel counts waiting time.
+//! Other threads of this machine, or a limit, took that time. The rest of the delay has other causes.
+//! So a neighbour that delays the thread before its window adds to the first figure and takes nothing from the second.
 
 use evenkeel_sys::{clock, thread};
 use rand::{RngExt, SeedableRng};
@@ -25,11 +27,11 @@ const AROUND_NS: u64 = 60_000;
 const CPU_SHARE: f64 = 0.006;
 /// The bounds of the lead. A wake that takes longer than the upper bound counts as missing time.
 const LEAD_NS: (u64, u64) = (150_000, 1_000_000);
-/// The lead as a multiple of a fast wake: on a virtual machine whose CPU is available, the slowest wakes take that long.
+/// The lead as a multiple of a fast wake. On a virtual machine whose CPU is available, the slowest wakes take that long.
 const LEAD_WAKES: u64 = 5;
 /// The initial estimate of the median wake.
 const WAKE_NS: u64 = 50_000;
-/// The lead depends on this many recent wakes.
+/// The number of recent wakes that determine the lead.
 const WAKES: usize = 32;
 /// No window begins in this last part of a stratum, so that two windows are never closer than this.
 const APART_NS: u64 = 2_000_000;
@@ -54,7 +56,7 @@ impl Moments {
     }
 }
 
-/// How long before a window to wake the thread: longer than a wake takes on an available CPU.
+/// How long before a window the thread should wake. This is longer than a wake takes on an available CPU.
 #[derive(Debug, Default)]
 struct Lead {
     late_ns: Vec<u64>,
@@ -72,7 +74,7 @@ impl Lead {
         self.next = (self.next + 1) % WAKES;
     }
 
-    /// A multiple of the fastest tenth of the wakes. Those found the CPU available, even if it is taken four fifths of the time.
+    /// A multiple of the fastest tenth of the wakes. These wakes found the CPU available, even if it is taken four fifths of the time.
     fn ns(&self) -> u64 {
         let mut late_ns = self.late_ns.clone();
         let tenth = late_ns.len() / 10;
@@ -81,7 +83,7 @@ impl Lead {
     }
 }
 
-/// Watches the windows of one CPU, one of `cpus` in all, until the end of the span.
+/// Watches the windows of one CPU, which is one of `cpus` in all, until the end of the span.
 pub(super) fn watch(
     mut probe: Probe<'_>,
     (begin_ns, end_ns): (u64, u64),
@@ -90,7 +92,7 @@ pub(super) fn watch(
     stop: &dyn Fn() -> bool,
     on_window: &(dyn Fn(Seen) + Sync),
 ) -> ProbeResult {
-    // Without this setting the kernel may wake the thread 50 us late. It ends with the thread.
+    // Without this setting, the kernel may wake the thread 50 us late. The setting ends with the thread.
     let _ = thread::set_timer_slack_ns(Some(NonZeroU64::MIN));
     let stratum_ns = |cost_ns: f64| ((cost_ns * cpus as f64 / CPU_SHARE) as u64).max(2 * APART_NS);
     let mut moments = Moments::new(begin_ns, clock::monotonic_ns() ^ (probe.cpu() as u64) << 48);
@@ -108,7 +110,7 @@ pub(super) fn watch(
         if window.to_ns > end_ns {
             break;
         }
-        // The thread did not have the CPU at that moment, so it cannot sleep until then. The last absence reaches into this window.
+        // The thread did not have the CPU at this moment, so it could not sleep until then. The last absence reaches into this window.
         if due_ns > probe.absent().woke_ns {
             goes_on = sleeper.until(due_ns);
             if !goes_on {
@@ -157,9 +159,9 @@ mod tests {
         period_ms: f64,
         taken: f64,
         jitter: f64,
-        /// Whether a thread of this machine takes the CPU, not the hypervisor.
+        /// Whether a thread of this machine takes the CPU. Otherwise the hypervisor does.
         is_inside: bool,
-        /// How often an ordinary busy thread delays the waking one, for up to 3 ms.
+        /// How often an ordinary busy thread delays the waking thread, for up to 3 ms.
         neighbour: f64,
     }
 
@@ -182,7 +184,7 @@ mod tests {
         gone.get(next).filter(|(from, _)| *from <= at_ns).map_or(at_ns, |(_, until)| there(gone, *until))
     }
 
-    /// When a thread has used the CPU for `work_ns`, from `at_ns` on: its time slice continues only while the CPU is available.
+    /// When a thread has used the CPU for `work_ns`, from `at_ns` on. Its time slice continues only while the CPU is available.
     fn after_work(gone: &[(u64, u64)], mut at_ns: u64, mut work_ns: u64) -> u64 {
         let next = gone.partition_point(|(_, until)| *until <= at_ns);
         for (from, until) in &gone[next..] {
@@ -215,7 +217,7 @@ mod tests {
         let (mut moments, mut lead, mut sums) = (Moments::new(0, seed + 1), Lead::default(), Sums::default());
         let mut absent = Sleep::default();
         loop {
-            // The window spacing on two CPUs. It is a multiple of most periods.
+            // This is the window spacing on two CPUs. It is a multiple of most periods.
             let window = moments.next(80_000_000);
             if window.to_ns > length_ns {
                 break;
@@ -244,7 +246,7 @@ mod tests {
     /// One of the shares that the meter reports.
     type Figure = fn(&Sampled) -> Share;
 
-    /// Per figure, the mean error of the estimate, and how often its interval contains the truth. It uses runs of two lengths.
+    /// Returns for each figure the mean error of the estimate, and how often its interval contains the truth. It uses runs of two lengths.
     fn judged<const N: usize>(machine: &Machine, figures: [Figure; N]) -> [(f64, f64); N] {
         const RUNS: u64 = 120;
         let mut sums = [(0.0, 0.0); N];
@@ -260,7 +262,8 @@ mod tests {
         sums.map(|(off, held)| (off / RUNS as f64, held / RUNS as f64))
     }
 
-    /// The result for one figure on all simulated machines: the smallest and the largest mean error, and how often the interval held.
+    /// The result for one figure on all simulated machines:
+    /// the smallest and the largest mean error, and how often the interval contained the truth.
     #[derive(Clone, Copy, Debug)]
     struct Row {
         least: f64,
@@ -269,8 +272,8 @@ mod tests {
     }
 
     impl Row {
-        /// Whether the mean error is near zero on every machine, and the interval as reliable as promised. A mean of 120 runs with 37 or 124
-        /// windows has a standard error below 0.006.
+        /// Whether the mean error is near zero on every machine, and the interval is as reliable as promised.
+        /// A mean of 120 runs with 37 or 124 windows has a standard error below 0.006.
         fn is_unbiased(&self) -> bool {
             self.least > -0.03 && self.most < 0.03 && self.held >= 0.95
         }
@@ -335,7 +338,7 @@ mod tests {
     fn the_lead_is_learned_from_the_wakes_that_met_the_cpu() {
         let mut lead = Lead::default();
         assert_eq!(lead.ns(), 250_000);
-        // Four of five wakes meet a CPU that is taken for milliseconds.
+        // Four of five wakes find a CPU that is taken for milliseconds.
         (0..100_u64).for_each(|at| lead.add(if at % 5 == 0 { 40_000 } else { 3_000_000 + at }));
         assert_eq!(lead.ns(), 200_000);
         (0..100).for_each(|_| lead.add(u64::MAX));

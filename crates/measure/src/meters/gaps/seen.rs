@@ -1,4 +1,4 @@
-//! `Seen`: what a sampling probe recorded in one window, for programs that watch without an end.
+//! `Seen`: what a sampling probe recorded in one window, for programs that watch without a time limit.
 
 /// A stretch of time on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,11 @@ pub struct Seen {
     pub stands_for_ns: u64,
     /// The length of the window, in nanoseconds.
     pub window_ns: u64,
-    /// How much of the window other threads of this machine had the CPU, in nanoseconds.
+    /// How long other threads of this machine had the CPU in the window, in nanoseconds.
     pub by_threads_ns: u64,
-    /// The missing time in which no thread had the CPU: the CPU was away, or was in interrupts.
+    /// The missing time in which no thread had the CPU, because the CPU was taken away or was in interrupts.
     pub by_nobody_ns: u64,
-    /// The last stretch in which the probe was due and not even ready: its timer did not fire. It may begin long before the window.
+    /// The last stretch in which the probe was due but not even ready, because its timer did not fire.
+    /// The stretch may begin long before the window.
     pub gone: Option<Stretch>,
 }

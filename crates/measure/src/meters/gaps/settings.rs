@@ -10,7 +10,7 @@ use super::cause::Class;
 use super::seen::Seen;
 use super::tally::Keep;
 
-/// The way of watching.
+/// How to watch: all the time, or in samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -24,7 +24,7 @@ pub enum Mode {
 /// How many CPUs to watch at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// All CPUs at once: only then can a pause of the whole machine be recognised.
+    /// All CPUs at once. Only this order can recognise a pause of the whole machine.
     AllAtOnce,
     /// One CPU after another, each for an equal share of the time.
     OneAtATime,
@@ -33,15 +33,15 @@ pub enum Order {
 /// The settings of the gaps meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The CPUs. None means all that this process may use.
+    /// The CPUs. None means all CPUs that this process may use.
     pub cpus: Option<CpuSet>,
     /// The total time, in nanoseconds: up to ten days.
     pub length_ns: u64,
     /// The shortest gap to report, in nanoseconds: 500 or more.
     pub threshold_ns: u64,
-    /// The way of watching.
+    /// How to watch: all the time, or in samples.
     pub mode: Mode,
-    /// How many CPUs at a time.
+    /// How many CPUs to watch at a time.
     pub order: Order,
     /// How the probes are scheduled.
     pub class: Class,

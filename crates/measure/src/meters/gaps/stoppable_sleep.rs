@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use evenkeel_sys::clock;
 
-/// The last part of each sleep cannot be interrupted: the kernel's timer wakes more precisely than a condition variable.
+/// The last part of each sleep cannot be interrupted, because the kernel's timer wakes more precisely than a condition variable.
 const EXACT_NS: u64 = 50_000_000;
 
-/// Shared by the sleeping threads and the one that receives the stop.
+/// The state that the sleeping threads share with the thread that receives the stop.
 #[derive(Debug, Default)]
 pub(super) struct StoppableSleep {
     stopped: Mutex<bool>,
@@ -22,7 +22,7 @@ impl StoppableSleep {
         self.news.notify_all();
     }
 
-    /// Sleeps until the monotonic clock reaches `due_ns`. False if it was stopped.
+    /// Sleeps until the monotonic clock reaches `due_ns`. False if a stop ended the sleep.
     pub(super) fn until(&self, due_ns: u64) -> bool {
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -30,7 +30,7 @@ impl StoppableSleep {
             if *stopped {
                 return false;
             }
-            // If the sleep is barely longer than that part, a second wake is not worth its cost.
+            // If the sleep is barely longer than its last part, a second wake is not worth its cost.
             if left_ns <= 2 * EXACT_NS {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Who ran while our thread did not: the kernel's switch records of the CPU, matched with a gap.
+//! Finds who ran while our thread did not. It compares a gap with the kernel's switch records of the CPU.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::turns::{Turn, Turns};
 
 /// The maximum number of thread names to remember.
 const NAMES_MAX: usize = 4096;
-/// The maximum number of names to look up at once: each opens a file.
+/// The maximum number of names to look up at once. Each look-up opens a file.
 const LOOKUPS_MAX: u32 = 16;
 
 /// A thread that ran.
@@ -19,14 +19,14 @@ const LOOKUPS_MAX: u32 = 16;
 pub(super) struct Who {
     /// The thread's number.
     pub(super) tid: u32,
-    /// The thread's name. None if it could not be read any more.
+    /// The thread's name. None if it could no longer be read.
     pub(super) name: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 struct Known {
     name: String,
-    /// The thread's scheduling class. None if it was not read yet.
+    /// The thread's scheduling class. None if it has not been read yet.
     taker: Option<Taker>,
 }
 
@@ -46,7 +46,7 @@ impl Takers {
     /// Starts recording on `cpu`. The measuring thread must call this.
     ///
     /// # Errors
-    /// The kernel's error: usually this user may not read switch records.
+    /// Returns the kernel's error. Usually this user may not read switch records.
     pub(super) fn on(cpu: usize) -> Result<Takers, Errno> {
         let records = Switches::of_cpu(cpu)?;
         Ok(Takers { records, turns: Turns::default(), names: BTreeMap::new(), own: thread::id(), lookups: 0, lost: 0 })
@@ -60,7 +60,7 @@ impl Takers {
             Record::In(switch) => *lost += u64::from(!turns.begins(switch)),
             Record::Out(switch) => turns.ends(switch),
             Record::Lost(count) => *lost += count,
-            // The record does not contain the scheduling class. It is read only when needed.
+            // The record does not contain the scheduling class. The class is read only when it is needed.
             Record::Named { tid, name } if names.len() < NAMES_MAX => {
                 let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
                 names.insert(tid, Known { name, taker: None });
@@ -94,13 +94,14 @@ impl Takers {
         self.turns.of_others(self.own, start_ns, end_ns).first().map(|turn| turn.from_ns)
     }
 
-    /// The turns of other threads within a gap, one per thread, with their names.
+    /// The turns of other threads within a gap, one turn per thread, with the threads' names.
     pub(super) fn apart(&mut self, start_ns: u64, end_ns: u64) -> Vec<(Turn, Option<Who>)> {
         let turns = self.turns.of_others(self.own, start_ns, end_ns);
         turns.into_iter().map(|turn| (turn, (turn.tid != 0).then(|| self.named(turn.tid).0))).collect()
     }
 
-    /// The part of a gap in which other threads had the CPU. If one thread had nearly all of that time, only that thread's turn.
+    /// The part of a gap in which other threads had the CPU.
+    /// If one thread had nearly all of that time, the result is only that thread's turn.
     pub(super) fn away(&self, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
         self.turns.away(self.own, start_ns, end_ns)
     }
@@ -125,7 +126,7 @@ impl Takers {
         }
         self.lookups -= 1;
         let taker = match sched::policy_of(tid) {
-            // SCHED_BATCH is ordinary too (3 in sched(7)).
+            // SCHED_BATCH is an ordinary class too (3 in sched(7)).
             Ok(Policy::Other | Policy::Idle | Policy::Unnamed(3)) => Taker::Ordinary,
             Ok(Policy::Fifo | Policy::Unnamed(_)) => Taker::RealTime,
             Err(_) => Taker::Unknown,

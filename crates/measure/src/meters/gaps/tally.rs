@@ -1,5 +1,5 @@
-//! The record of one CPU's gaps: a sum per cause, a histogram of all, and a list of the longest or newest. Its memory does not grow with
-//! the measured time.
+//! The record of one CPU's gaps: a sum per cause, a histogram of all gaps, and a list of the longest or newest gaps.
+//! The memory of the record does not grow with the measured time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -10,11 +10,11 @@ use serde::{Serialize, Serializer};
 use super::cause::Cause;
 use crate::samples::{Lost, Samples, Unit};
 
-/// The maximum number of takers to list by name. The rest are added up.
+/// The maximum number of threads to list by name. The gaps of further threads are added up.
 const TAKERS_MAX: usize = 256;
 /// The maximum number of gaps to hold as possible pauses of the whole machine until the other CPUs' gaps are known.
 const SUSPECTS_MAX: usize = 1 << 14;
-/// Shorter gaps are not pauses: a hypervisor that moves or copies a machine takes longer.
+/// Shorter gaps are not pauses, because a hypervisor takes longer to move or copy a machine.
 const SUSPECT_MIN_NS: u64 = 500_000;
 
 /// Which gaps to list individually.
@@ -30,18 +30,20 @@ pub enum Keep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gap {
-    /// When the gap began, on the monotonic clock. If the kernel reports switches, this is the switch to the thread that ran instead.
+    /// When the gap began, on the monotonic clock.
+    /// If the kernel reports switches, the gap begins at the switch to the thread that ran instead.
     pub start_ns: u64,
     /// The length of the gap, in nanoseconds.
     pub length_ns: u64,
-    /// The missing time right before and after the gap: the interrupt that let the other thread in, and the switches. Sums include it.
+    /// The missing time right before and after the gap: the interrupt that let the other thread in, and the switches. Sums include this time.
     pub around_ns: u64,
     /// Who took the time.
     pub cause: Cause,
     /// The thread that ran instead, as `NAME (NUMBER)`, if the kernel reports it. The meter's own thread is `evenkeel itself`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<RanInstead>,
-    /// The interrupt source, named as in /proc/interrupts and /proc/softirqs. If tracepoints report several, the one that took most.
+    /// The interrupt source, named as in /proc/interrupts and /proc/softirqs.
+    /// If tracepoints report several sources, this is the one that took most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The part in which the thread waited for a CPU.
@@ -50,7 +52,7 @@ pub struct Gap {
     pub steal_ns: u64,
 }
 
-/// A thread that ran instead of the watched one.
+/// A thread that ran instead of the watched thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum RanInstead {
@@ -66,7 +68,7 @@ pub enum RanInstead {
 }
 
 impl RanInstead {
-    /// The key under which gaps by this thread are counted. Programs with the same name count together, because a build starts hundreds.
+    /// The key that counts the gaps of this thread. Programs with the same name count together, because a build starts hundreds of programs.
     fn name(&self) -> &str {
         match self {
             RanInstead::Itself => "evenkeel itself",
@@ -90,7 +92,7 @@ impl Serialize for RanInstead {
     }
 }
 
-/// A number of gaps.
+/// A count of gaps, with their lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sum {
@@ -110,14 +112,14 @@ impl Sum {
         self.longest_ns = self.longest_ns.max(length_ns);
     }
 
-    /// Adds a gap of which only a part counts.
+    /// Adds a gap that counts only in part.
     fn add_part(&mut self, length_ns: u64, counted_ns: u64) {
         self.count += 1;
         self.total_ns += counted_ns;
         self.longest_ns = self.longest_ns.max(length_ns);
     }
 
-    /// Adds the sum of others.
+    /// Adds another sum.
     pub fn merge(&mut self, other: &Sum) {
         self.count += other.count;
         self.total_ns += other.total_ns;
@@ -125,7 +127,7 @@ impl Sum {
     }
 }
 
-/// A gap in the heap's order: by length.
+/// A gap that the heap orders by length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ByLength(Gap);
 
@@ -157,7 +159,7 @@ pub(super) struct GapTally {
     pub sources: BTreeMap<String, Sum>,
     /// The lengths of all gaps.
     pub lengths: Samples,
-    /// Gaps that may turn out to be a pause of the whole machine: start, length and cause.
+    /// Gaps that may be a pause of the whole machine: start, length and cause.
     pub suspects: VecDeque<(u64, u64, Cause)>,
     dropped: u64,
 }
@@ -179,7 +181,7 @@ impl GapTally {
         }
     }
 
-    /// Adds a gap of which only a part counts: the part inside a window that sampling chose.
+    /// Adds a gap that counts only in part: the part inside a window that sampling chose.
     pub(super) fn add_part(&mut self, gap: Gap, counted_ns: u64) {
         self.all.add_part(gap.length_ns, counted_ns);
         self.lengths.record(gap.length_ns);
@@ -187,7 +189,7 @@ impl GapTally {
         self.keep_one(gap);
     }
 
-    /// Adds one missing stretch: as one gap, or as one gap per thread if several ran one after another.
+    /// Adds one missing stretch: as one gap, or as one gap per thread if several threads ran one after another.
     pub(super) fn add_stretch(&mut self, gaps: Vec<Gap>) {
         let whole_ns = gaps.iter().map(|gap| gap.length_ns + gap.around_ns).sum();
         gaps.into_iter().for_each(|gap| self.add(gap));
@@ -248,7 +250,7 @@ impl GapTally {
             let emptied = self.causes.entry(cause).or_default();
             emptied.count = emptied.count.saturating_sub(lengths.len() as u64);
             emptied.total_ns = emptied.total_ns.saturating_sub(lengths.iter().sum());
-            // The longest remaining gap is known only if it is a suspect. Below the shortest suspect it may be any gap.
+            // The longest remaining gap is known only if it is a suspect. A gap shorter than the shortest suspect may be any gap.
             let rest = self
                 .suspects
                 .iter()
@@ -277,7 +279,7 @@ impl GapTally {
             .collect();
     }
 
-    /// The listed gaps in order of time, and what was dropped.
+    /// The listed gaps in order of time, and the dropped gaps.
     pub(super) fn into_kept(self) -> (Vec<Gap>, Lost) {
         let words = match self.keep {
             Keep::Longest(most) => {
@@ -306,7 +308,7 @@ pub(super) fn everywhere(cpus: &[&VecDeque<(u64, u64, Cause)>]) -> Vec<(u64, u64
     for other in others {
         let mut both = Vec::new();
         for (start, end) in common {
-            // The gaps of one CPU are in order of time and do not overlap, so the search starts at the first one that ends later.
+            // The gaps of one CPU are in order of time and do not overlap, so the search starts at the first gap that ends later.
             let from = other.partition_point(|(at, length, _)| at + length <= start);
             for (at, length, _) in other.iter().skip(from).take_while(|(at, ..)| *at < end) {
                 let overlap = (start.max(*at), end.min(at + length));
@@ -328,7 +330,7 @@ pub(super) fn is_within(stretches: &[(u64, u64)], start_ns: u64, length_ns: u64)
     stretches[from..].iter().take_while(|(start, _)| *start < end_ns).map(overlap).sum::<u64>() >= length_ns / 2
 }
 
-/// One gap per turn (from, until, thread). Together they cover all of `whole`. Without turns, `whole` itself.
+/// Returns one gap per turn (from, until, thread). Together the gaps cover all of `whole`. Without turns, the result is `whole` itself.
 pub(super) fn in_turns(whole: Gap, turns: Vec<(u64, u64, Option<RanInstead>)>) -> Vec<Gap> {
     let end_ns = whole.start_ns + whole.length_ns;
     let begins: Vec<u64> = turns.iter().skip(1).map(|(from_ns, ..)| *from_ns).chain([end_ns]).collect();

@@ -1,5 +1,6 @@
-//! Finds which interrupts and deferred work interrupted our thread, gap by gap. It uses the kernel's tracepoints if this user may read them, and
-//! trusts them only after they have reported a test timer.
+//! Finds which interrupts and deferred work interrupted our thread, gap by gap.
+//! The meter uses the kernel's tracepoints if this user may read them,
+//! and trusts the tracepoints only after they have reported a test timer.
 
 use evenkeel_sys::timer_fd::Interrupts;
 use evenkeel_sys::tracepoint::{self, Hit, Tracepoint, Tracepoints};
@@ -11,15 +12,17 @@ use super::interrupts::Counts;
 const HITS_MAX: usize = 1 << 16;
 /// The maximum depth of nested interrupts to follow. The kernel has three or four levels.
 const DEPTH_MAX: usize = 8;
-/// How often to try the test timer: a pause of the machine may spoil a try.
+/// How often to try the test timer, because a pause of the machine may spoil an attempt.
 const TRIALS: u32 = 3;
 
 /// The names of deferred work, in the order of the kernel's softirq numbers.
 const DEFERRED: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
-/// The tracepoints at entry and exit of interrupts and deferred work. `irq_vectors` are the CPU's own interrupts on x86; elsewhere they
-/// appear as device interrupts. `irq_work` is left out: the kernel refuses it to recorders, because a record may itself need one.
+/// The tracepoints at entry and exit of interrupts and deferred work.
+/// `irq_vectors` are the CPU's own interrupts on x86.
+/// On other processors these appear as device interrupts.
+/// `irq_work` is left out, because the kernel does not allow recorders to use it: a record may itself need an `irq_work`.
 const POINTS: [(&str, Edge, Kind); 12] = [
     ("irq/irq_handler_entry", Edge::Begin, Kind::Device),
     ("irq/irq_handler_exit", Edge::End, Kind::Device),
@@ -81,7 +84,7 @@ impl Source {
     }
 }
 
-/// An entry or an exit.
+/// An entry or an exit of an interrupt.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at_ns: u64,
@@ -100,7 +103,7 @@ pub(super) struct InterruptTime {
     pub most: Option<Source>,
 }
 
-/// The tracepoints, resolved once for all CPUs.
+/// Finds the tracepoints once for all CPUs.
 pub(super) fn points() -> Result<Vec<Tracepoint>, Errno> {
     tracepoint::find(&POINTS.map(|(name, ..)| name))
 }
@@ -121,7 +124,7 @@ impl Traced {
     /// Starts recording on `cpu`.
     ///
     /// # Errors
-    /// The kernel's error: usually this user may not read tracepoints.
+    /// Returns the kernel's error. Usually this user may not read tracepoints.
     pub(super) fn of_cpu(cpu: usize, found: &[Tracepoint]) -> Result<Traced, Errno> {
         let known = |point: &Tracepoint| {
             let (_, edge, kind) = POINTS.iter().find(|(name, ..)| *name == point.name)?;
@@ -129,20 +132,20 @@ impl Traced {
         };
         let table = found.iter().filter_map(known).collect();
         let points = Tracepoints::of_cpu(cpu, found)?;
-        // Write all pages now: a first write during a window would be a page fault in it.
+        // Write all pages now. The first write to a page during a window would be a page fault in that window.
         let nothing = Mark { at_ns: 1, edge: Edge::End, source: Source::Device(1) };
         let mut marks = vec![nothing; HITS_MAX];
         std::hint::black_box(&mut marks).clear();
         Ok(Traced { points, table, marks, is_torn: false, lost: 0 })
     }
 
-    /// Whether a test timer on the calling thread's CPU is reported with entry and exit.
+    /// Whether the tracepoints report a test timer on the calling thread's CPU with entry and exit.
     pub(super) fn is_true(&mut self) -> bool {
         (0..TRIALS).any(|_| {
             self.forget();
             let start_ns = clock::monotonic_ns();
             let Ok(timer) = Interrupts::arm(&[start_ns + 300_000], 1) else { return false };
-            // Spin, as the probe does: on an idle CPU the timer would interrupt the idle task instead.
+            // Spin, as the probe does. On an idle CPU the timer would interrupt the idle task instead.
             while clock::monotonic_ns() < start_ns + 1_500_000 {
                 std::hint::spin_loop();
             }
@@ -178,7 +181,7 @@ impl Traced {
         self.is_torn |= self.lost > before;
     }
 
-    /// Reads the records if the ring will soon be full. True if the memory for marks is more than half full.
+    /// Reads the records if the ring will soon be full. Returns true if the memory for marks is more than half full.
     pub(super) fn look_if_pressed(&mut self) -> bool {
         if self.points.fullness() > 0.5 {
             self.look();
@@ -198,14 +201,14 @@ impl Traced {
     }
 }
 
-/// Our thread runs at both ends of a gap, so no interrupt is active there.
+/// Our thread runs at both ends of a gap, so no interrupt is active at either end.
 fn interrupt_time(marks: &[Mark], start_ns: u64, end_ns: u64) -> InterruptTime {
     let from = marks.partition_point(|mark| mark.at_ns < start_ns);
     let mut under_way: Vec<Source> = Vec::new();
     let mut took: Vec<(Source, u64)> = Vec::new();
     let mut last_ns = start_ns;
     for mark in marks.iter().skip(from).take_while(|mark| mark.at_ns <= end_ns) {
-        // The innermost entry gets the time. The entries below it in the stack are paused.
+        // The time belongs to the innermost entry. The entries below it in the stack are paused.
         if let Some(source) = under_way.last() {
             let since_ns = mark.at_ns.saturating_sub(last_ns);
             match took.iter_mut().find(|(known, _)| known == source) {

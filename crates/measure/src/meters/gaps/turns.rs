@@ -1,4 +1,4 @@
-//! Which threads ran during a gap: arithmetic over the kernel's switch records.
+//! Finds which threads ran during a gap. This is pure arithmetic over the kernel's switch records.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,13 +6,13 @@ use evenkeel_sys::perf_switch::Switch;
 
 /// The maximum number of turns to hold between two reads.
 const TURNS_MAX: usize = 1 << 16;
-/// If more threads than this ran in a gap, it is reported as a single gap. The threads woke one another, so no single thread is the cause.
+/// A gap in which more threads than this ran is reported as a single gap. The threads woke one another, so no single thread is the cause.
 const LISTED_MAX: usize = 8;
 
-/// A period in which one thread had the CPU.
+/// A turn: a period in which one thread had the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
-    /// The thread's number; 0 is the idle one.
+    /// The thread's number. The number 0 is the idle thread.
     pub tid: u32,
     /// When the thread got the CPU, on the monotonic clock.
     pub from_ns: u64,
@@ -33,7 +33,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// A thread got the CPU. False if there is no room for the record.
+    /// Records that a thread got the CPU. False if there is no room for the record.
     pub(super) fn begins(&mut self, switch: Switch) -> bool {
         // A separate record marks the end. If that record was lost, the turn has ended by now.
         if let Some(last) = self.list.back_mut() {
@@ -46,14 +46,14 @@ impl Turns {
         has_room
     }
 
-    /// A thread gave up the CPU.
+    /// Records that a thread gave up the CPU.
     pub(super) fn ends(&mut self, switch: Switch) {
         if let Some(last) = self.list.back_mut().filter(|last| last.tid == switch.tid && last.until_ns == u64::MAX) {
             last.until_ns = switch.at_ns.max(last.from_ns);
         }
     }
 
-    /// Drops older turns, except for the newest, which shows who runs now.
+    /// Drops older turns, except for the newest turn, which shows the thread that runs now.
     pub(super) fn forget(&mut self) {
         let newest = self.list.pop_back();
         self.list.clear();
@@ -62,7 +62,7 @@ impl Turns {
 
     /// The thread other than `own` that had most of a stretch. None if no turn overlaps it.
     pub(super) fn longest_in(&self, own: u32, start_ns: u64, end_ns: u64) -> Option<u32> {
-        // The thread that got the CPU last before the stretch has it at its start.
+        // The last thread that got the CPU before the stretch has it at the start of the stretch.
         let from = self.list.partition_point(|turn| turn.from_ns < start_ns).saturating_sub(1);
         let mut shares: BTreeMap<u32, u64> = BTreeMap::new();
         for turn in self.list.iter().skip(from).take_while(|turn| turn.from_ns < end_ns) {
@@ -74,8 +74,10 @@ impl Turns {
         shares.into_iter().max_by_key(|(_, share_ns)| *share_ns).map(|(tid, _)| tid)
     }
 
-    /// The turns of other threads in a gap of `own`, one per thread. A short turn in the middle of another thread's turn, such as that of a
-    /// kernel migration thread, does not split it. Very many turns are merged into one.
+    /// The turns of other threads in a gap of `own`, one turn per thread.
+    /// A short turn in the middle of another thread's turn,
+    /// such as that of a kernel migration thread, does not split the longer turn.
+    /// Very many turns are merged into one.
     pub(super) fn of_others(&self, own: u32, start_ns: u64, end_ns: u64) -> Vec<Turn> {
         let from = self.list.partition_point(|turn| turn.from_ns < start_ns);
         let within = self.list.iter().skip(from).take_while(|turn| turn.from_ns < end_ns);
@@ -91,7 +93,8 @@ impl Turns {
         self.longest_in(own, start_ns, end_ns).map(whole).into_iter().collect()
     }
 
-    /// The part of a gap in which other threads had the CPU. If one thread had nine tenths of that time, only its turn.
+    /// The part of a gap in which other threads had the CPU.
+    /// If one thread had nine tenths of that time, the result is only that thread's turn.
     pub(super) fn away(&self, own: u32, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
         let apart = self.of_others(own, start_ns, end_ns);
         let (first, last) = (apart.first()?, apart.last()?);
@@ -102,7 +105,7 @@ impl Turns {
     }
 }
 
-/// Merges the last turn with earlier ones that it continues.
+/// Merges the last turn with earlier turns of the same thread that it continues.
 fn join_last(apart: &mut Vec<Turn>) {
     while let [.., before, last] = apart.as_slice() {
         let (before, last) = (*before, *last);

@@ -1,11 +1,12 @@
-//! Sums over windows: how much of each window was missing, and who took it.
+//! Sums over windows: how much of each window was missing, and who took the missing time.
 
 use evenkeel_stats::{Share, ShareSum};
 use serde::Serialize;
 
 use super::cause::Cause;
 
-/// The length of a window: long enough to meet an interrupt now and then, and short compared with time slices of threads and hypervisors.
+/// The length of a window.
+/// The window is long enough to contain an interrupt now and then, and short compared with time slices of threads and hypervisors.
 pub(super) const WINDOW_NS: u64 = 100_000;
 
 /// A window to watch.
@@ -45,13 +46,13 @@ impl Sleep {
         self.woke_ns.saturating_sub(self.waited_ns).max(self.due_ns).min(self.woke_ns)
     }
 
-    /// The two stretches before the thread ran: due but not ready, and ready but waiting.
+    /// The two stretches before the thread ran: the time in which it was due but not ready, and the time in which it was ready but waited.
     pub(super) fn stretches(&self) -> [(u64, u64); 2] {
         [(self.due_ns.min(self.ready_ns()), self.ready_ns()), (self.ready_ns(), self.woke_ns)]
     }
 }
 
-/// The missing time of the window that is being watched.
+/// The missing time of the current window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watching {
     /// The window.
@@ -63,13 +64,13 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    /// A window, and the last stretch before it in which the thread did not run.
+    /// Starts a window. `absent` is the last stretch before it in which the thread did not run.
     pub(super) fn new(window: Window, absent: &Sleep) -> Watching {
         let was_gone = absent.ready_ns() > window.from_ns;
         Watching { window, by_threads_ns: 0, other_ns: 0, was_gone }
     }
 
-    /// The missing time so far that other threads took, and the rest, in nanoseconds.
+    /// The missing time so far, in nanoseconds: the part that other threads took, and the rest.
     pub(super) fn missing_ns(&self) -> (u64, u64) {
         (self.by_threads_ns, self.other_ns)
     }
@@ -91,10 +92,10 @@ pub(super) struct Sums {
     windows: u64,
     missing: ShareSum,
     by_threads: ShareSum,
-    /// Missing time with other causes: in windows that began while the thread was not ready, and in windows without time taken by threads.
+    /// Missing time with other causes: in windows that began while the thread was not ready, and in windows in which threads took no time.
     other_gone: ShareSum,
     other_watched: ShareSum,
-    /// Missing time with other causes in windows in which other threads had the CPU for some time, which hides other causes.
+    /// Missing time with other causes in windows in which other threads had the CPU for some time. Those threads hide other causes.
     other_hidden: ShareSum,
     /// The final lead.
     pub lead_ns: u64,
@@ -144,11 +145,11 @@ impl Sums {
         })
     }
 
-    /// If other threads hid a window, at least as much was missing for other reasons as in a watched window that began the same way.
+    /// If other threads hid a window, other causes took at least as much of it as of a watched window that began the same way.
     fn by_nobody_inside(&self) -> Option<Share> {
         let mut sum = self.other_gone;
         sum.merge(&self.other_watched);
-        // Without a comparable window the range is from nothing to all.
+        // Without a comparable window, the range is from nothing to all.
         let watched = self.other_watched.share().unwrap_or(Share { share: 0.0, low: 0.0, high: 1.0 });
         sum.merge(&self.other_hidden.with_mean_of_at_least(watched.share));
         let Share { share, low, high } = sum.share()?;
@@ -163,20 +164,20 @@ impl Sums {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sampled {
-    /// The number of windows, watched or slept through.
+    /// The number of windows, whether the thread watched them or slept through them.
     pub windows: u64,
     /// The length of each window, in nanoseconds.
     pub window_ns: u64,
     /// The final lead: how long before a window the thread should wake, in nanoseconds. Wakes that took longer count as missing time.
     pub lead_ns: u64,
-    /// The share of all missing time.
+    /// All missing time, as a share.
     pub missing: Share,
-    /// The share that other threads of this machine took, or a limit on CPU time.
+    /// The share that other threads of this machine, or a limit on CPU time, took.
     pub by_threads: Share,
     /// The share that no thread of this machine took: the hypervisor, interrupts, faults, and wakes that took longer than the lead.
     pub by_nobody_inside: Share,
-    /// The share of windows in which other threads had the CPU, so that other causes could not be seen. These causes are estimated from watched
-    /// windows that began the same way.
+    /// The share of windows in which other threads had the CPU and hid other causes.
+    /// The hidden causes are estimated from watched windows that began the same way.
     pub hidden: f64,
 }
 
@@ -187,7 +188,7 @@ mod tests {
     #[test]
     fn an_absence_is_cut_to_its_window_by_who_took_it() {
         let window = Window { from_ns: 1_000, to_ns: 1_100, stratum_ns: 1 };
-        // Columns: due, woke, waited; then the part of the window taken by nobody inside, and by threads.
+        // The columns are: due, woke, waited. Then comes the part of the window that nobody inside took, and the part that threads took.
         let table = [
             ((940, 990, 40), (0, 0)),
             ((940, 1_020, 0), (20, 0)),

@@ -1,4 +1,5 @@
-//! Finds a full CPU while others idle, and the threads and interrupts that fill it. The machine's average hides this: one full CPU of eight is 12 %.
+//! Finds a full CPU while others idle, and the threads and interrupts that fill it.
+//! The machine's average hides this: one full CPU of eight is 12 %.
 
 mod picture;
 mod reading;
@@ -12,7 +13,7 @@ pub use reading::{Reading, Source, ThreadTicks, sources};
 
 use crate::{Lost, MeterError, Watch};
 
-/// The maximum number of parts that the time is divided into. Each takes memory during the run.
+/// The maximum number of parts of the time. Each part takes memory during the run.
 const PARTS_MAX: u64 = 100_000;
 /// How often to check for a stop.
 const STEP_NS: u64 = 50_000_000;
@@ -22,8 +23,9 @@ const STEP_NS: u64 = 50_000_000;
 pub struct Settings {
     /// How long to measure, in nanoseconds.
     pub for_ns: u64,
-    /// The length of a part, in nanoseconds. Parts are judged separately, because work that moves between CPUs fills each in turn but none
-    /// overall. The kernel counts in 10 ms.
+    /// The length of a part, in nanoseconds. Each part is judged separately.
+    /// Work that moves between CPUs fills each CPU in turn, but fills none over the whole time.
+    /// The kernel counts in units of 10 ms.
     pub part_ns: u64,
 }
 
@@ -41,7 +43,7 @@ pub struct Report {
     pub whole: Picture,
     /// The number of parts.
     pub parts: u64,
-    /// Parts in which one CPU was full and another idle.
+    /// Parts in which one CPU was full and another CPU idle.
     pub uneven_parts: u64,
     /// The uneven part with the largest difference between CPUs. None if no part was uneven.
     pub worst: Option<Picture>,
@@ -49,10 +51,10 @@ pub struct Report {
     pub lost: Lost,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// If /proc does not show what the CPUs do.
+/// Fails if /proc does not show the load of the CPUs.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     let first = Reading::now(&root);

@@ -1,4 +1,4 @@
-//! The difference between two readings: how busy each CPU was and with what, and whether one was full while others idled.
+//! The difference between two readings: how busy each CPU was and with what, and whether one CPU was full while others idled.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use serde::Serialize;
 
 use super::reading::{Reading, Source};
 
-/// A CPU is full from this busy share on: queued work waits.
+/// A CPU with at least this busy share is full: queued work waits.
 pub const FULL: f64 = 0.9;
-/// A CPU is idle up to this busy share: it could take over work.
+/// A CPU with at most this busy share is idle: it could take over work.
 pub const IDLE: f64 = 0.5;
 /// The maximum number of threads, interrupts and softirqs to list per CPU.
 const LISTED_MAX: usize = 5;
-/// A thread below this share of a CPU is not a cause.
+/// A thread with less than this share of a CPU is not a cause.
 const THREAD_SHARE_MIN: f64 = 0.01;
-/// Ticks in a second, as the kernel shows them to user space on every architecture that is in use.
+/// The number of ticks per second, as the kernel shows them to user space on every architecture in use.
 const TICKS_PER_S: f64 = 100.0;
 
 /// The state of all CPUs together.
@@ -24,11 +24,11 @@ const TICKS_PER_S: f64 = 100.0;
 pub enum Shape {
     /// No CPU was full.
     Even,
-    /// At least one was full and at least one other idle: work waits that could run elsewhere.
+    /// At least one CPU was full and at least one other CPU was idle. Work waits that could run on another CPU.
     Uneven,
-    /// Some were full and none was idle: the machine is too small.
+    /// Some CPUs were full and no CPU was idle, so the machine is too small.
     Full,
-    /// Unknown: the counts did not move.
+    /// The state is unknown, because the counts did not change.
     Unknown,
 }
 
@@ -76,11 +76,11 @@ pub struct BusyCpu {
     pub softirq_share: f64,
     /// The share of time that the hypervisor reports as steal.
     pub steal_share: f64,
-    /// Threads that last ran here, busiest first.
+    /// Threads that last ran on this CPU, with the busiest first.
     pub threads: Vec<BusyThread>,
-    /// Interrupts, most frequent first.
+    /// Interrupts, with the most frequent first.
     pub irqs: Vec<BusySource>,
-    /// Softirqs, most frequent first.
+    /// Softirqs, with the most frequent first.
     pub softirqs: Vec<BusySource>,
 }
 
@@ -98,7 +98,7 @@ pub struct Picture {
     pub cpus: Vec<BusyCpu>,
 }
 
-/// The difference between two readings. A CPU that is missing in one of them went offline or online meanwhile, and is left out.
+/// The difference between two readings. A CPU that is missing in one reading went offline or online in the meantime, and is left out.
 pub fn between(before: &Reading, after: &Reading) -> Picture {
     let length_ns = after.at_ns.saturating_sub(before.at_ns);
     let seconds = length_ns as f64 / 1e9;
@@ -133,11 +133,11 @@ pub fn between(before: &Reading, after: &Reading) -> Picture {
     Picture { length_ns, shape, full_cpus, cpus }
 }
 
-/// The busiest threads, by the CPU that they last ran on.
+/// The busiest threads, by the CPU on which they last ran.
 fn threads(before: &Reading, after: &Reading, seconds: f64) -> BTreeMap<usize, Vec<BusyThread>> {
     let mut by_cpu: BTreeMap<usize, Vec<BusyThread>> = BTreeMap::new();
     for (tid, now) in &after.threads {
-        // All CPU time of a thread that started between the readings falls between them.
+        // A thread that started between the readings used all its CPU time between them.
         let then = before.threads.get(tid).filter(|then| then.started == now.started).map_or(0, |then| then.ran);
         let share = now.ran.saturating_sub(then) as f64 / TICKS_PER_S / seconds.max(1e-3);
         if share >= THREAD_SHARE_MIN {
@@ -182,7 +182,7 @@ mod tests {
         proc::parse_stat(stat).unwrap_or_default().cpus
     }
 
-    /// Two seconds: CPU 1 full with thread 71 and packets, CPU 0 nearly idle.
+    /// Readings two seconds apart: CPU 1 is full with thread 71 and packets, and CPU 0 is nearly idle.
     fn planted() -> (Reading, Reading) {
         let stat = |tid: u32, name: &str, started: u64, ran: u64, cpu: u64| {
             let text = format!(

@@ -1,5 +1,5 @@
-//! One reading of the kernel's counts by CPU and by thread. The parsers accept any text, because other programs choose the names of threads
-//! and interrupts.
+//! One reading of the kernel's counts by CPU and by thread.
+//! The parsers accept any text, because other programs choose the names of threads and interrupts.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::{self, CpuTicks, ProcessStat, Row, parse_per_cpu, parse_stat};
 use evenkeel_sys::clock;
 
-/// The maximum number of threads that one reading covers: some 10 us each.
+/// The maximum number of threads in one reading. Each thread takes some 10 us.
 const THREADS_MAX: usize = 20_000;
-/// The maximum number of interrupts and kinds of softirq that one reading holds.
+/// The maximum number of interrupts and kinds of softirq in one reading.
 const SOURCES_MAX: usize = 4096;
 
 /// A thread at one moment.
@@ -19,15 +19,15 @@ pub struct ThreadTicks {
     pub pid: u32,
     /// The thread's name, up to 15 characters.
     pub name: String,
-    /// When the thread started, in ticks since boot: another thread may get the same number later.
+    /// When the thread started, in ticks since boot. Another thread may get the same number later.
     pub started: u64,
     /// CPU time in user space and the kernel, in ticks.
     pub ran: u64,
-    /// The CPU that the thread last ran on.
+    /// The CPU on which the thread last ran.
     pub cpu: usize,
 }
 
-/// Counts of one source by CPU: an interrupt, or a kind of softirq.
+/// Counts of one source by CPU. A source is an interrupt or a kind of softirq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The source's name: the words after the counts in the kernel's file, or the label if no words follow.
@@ -39,7 +39,7 @@ pub struct Source {
 /// All counts at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The reading of the monotonic clock.
+    /// The time of the reading on the monotonic clock.
     pub at_ns: u64,
     /// The CPU times, by CPU number.
     pub cpus: BTreeMap<usize, CpuTicks>,
@@ -75,7 +75,7 @@ pub fn sources(text: &str) -> BTreeMap<String, Source> {
     let source = |row: Row<'_>| {
         let counts: BTreeMap<usize, u64> = table.cpus.iter().copied().zip(row.counts()).collect();
         let name = Some(row.name()).filter(|name| !name.is_empty()).unwrap_or(row.label).to_owned();
-        // ERR and MIS have one number, which belongs to no CPU.
+        // ERR and MIS have one number each, which belongs to no CPU.
         (counts.len() == table.cpus.len() && !counts.is_empty())
             .then(|| (row.label.to_owned(), Source { name, counts }))
     };
@@ -88,7 +88,7 @@ pub(super) fn thread_of(pid: u32, (stat, name): (ProcessStat, &str)) -> Option<T
     Some(ThreadTicks { pid, name, started: stat.start_ticks, ran: stat.cpu_ticks, cpu: stat.cpu? })
 }
 
-/// All threads of the machine that are visible to us, and how many were left out.
+/// All threads of the machine that this process can see, and how many were left out.
 fn threads() -> (BTreeMap<u32, ThreadTicks>, u64) {
     let (mut threads, mut unseen) = (BTreeMap::new(), 0);
     for pid in proc::processes() {
@@ -97,7 +97,7 @@ fn threads() -> (BTreeMap<u32, ThreadTicks>, u64) {
                 unseen += 1;
                 continue;
             }
-            // A thread that ended meanwhile does not count as lost: the next reading does not have it either.
+            // A thread that has ended in the meantime does not count as lost, because the next reading does not have this thread either.
             let read = ProcessStat::read_thread(pid, tid);
             threads.extend(read.and_then(|(stat, name)| Some((tid, thread_of(pid, (stat, &name))?))));
         }

@@ -1,4 +1,4 @@
-//! Memory bandwidth: reads, writes and copies much more than a core's own caches hold, with one thread and with one per CPU.
+//! Memory bandwidth: reads, writes and copies far more bytes than a core's own caches hold, with one thread and with one thread per CPU.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::mapping::{Mapping, Pages};
@@ -19,11 +19,11 @@ const WINDOW_NS: u64 = 10_000_000;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Reads all words, and adds them up with the widest vectors of the CPU.
+    /// Reads all words, and adds up the words with the widest vectors of the CPU.
     Read,
     /// Writes all words with vectors of the same width.
     Write,
-    /// Copies one half over the other. Bytes read and bytes written both count.
+    /// Copies one half over the other half. Bytes read and bytes written both count.
     Copy,
 }
 
@@ -48,12 +48,12 @@ pub struct Bandwidth {
     pub threads: usize,
     /// The working set of each thread.
     pub each_bytes: usize,
-    /// Bytes per second that all threads together read and wrote. Lines that a cache fetches before a write, or writes back later, are not
-    /// counted.
+    /// Bytes per second that all threads together read and wrote.
+    /// Lines that a cache fetches before a write, or writes back later, do not count.
     pub bytes_per_s: Samples,
 }
 
-/// Measures all kinds: with one thread on the first of `cpus`, and with a thread on each of them.
+/// Measures all kinds: with one thread on the first of `cpus`, and with one thread on each of them.
 pub(crate) fn measure(
     cpus: &[usize],
     each_bytes: usize,
@@ -105,7 +105,7 @@ fn one(
     Ok(Bandwidth { kind, threads: places.len(), each_bytes, bytes_per_s })
 }
 
-/// The next part of the memory. Returns the bytes that were moved.
+/// Works on the next part of the memory. Returns the number of moved bytes.
 fn step(kind: Kind, walk: &mut Walk) -> u64 {
     walk.turn = walk.turn.wrapping_add(1);
     let (turn, words) = (walk.turn, walk.memory.words_mut());

@@ -1,6 +1,8 @@
-//! Measures many threads that allocate and free. They do the same work on newly mapped memory, on reused memory, and on memory from the allocator.
-//! Each newly mapped page is a page fault. While one thread faults, other threads of its process that map and unmap may have to wait. On one machine
-//! with 40 CPUs this cut a server's work to a thirtieth.
+//! Measures many threads that allocate and free.
+//! The threads do the same work on newly mapped memory, on reused memory, and on memory from the allocator.
+//! Each newly mapped page is a page fault.
+//! While one thread faults, other threads of its process that map and unmap may have to wait.
+//! On one machine with 40 CPUs these waits cut a server's work to a thirtieth.
 
 use std::hint::black_box;
 
@@ -11,10 +13,10 @@ use serde::Serialize;
 use super::windows::Windows;
 use crate::{MeterError, Samples, Unit, Watch};
 
-/// The size of a record: well above the size from which allocators use mmap.
+/// The size of a record. It is well above the size from which allocators use mmap.
 pub const CHUNK_BYTES: usize = 512 << 10;
 const CHUNK_WORDS: usize = CHUNK_BYTES / size_of::<u64>();
-/// Searches in each record.
+/// The number of searches in each record.
 const SEARCHES: u64 = 32;
 const WINDOW_NS: u64 = 50_000_000;
 /// The number of turns of each source, interleaved with the others.
@@ -57,7 +59,7 @@ pub struct Churn {
     pub chunk_bytes: usize,
     /// Records per second of all threads.
     pub records_per_s: Samples,
-    /// Page faults per second of all threads (minor ones, by getrusage(2)).
+    /// Page faults per second of all threads (minor faults, from getrusage(2)).
     pub faults_per_s: Samples,
     /// Page faults per record.
     pub faults_per_record: f64,
@@ -78,7 +80,7 @@ struct Worker {
     seed: u64,
 }
 
-/// Measures the sources in turn, `for_ns` for all together.
+/// Measures the sources in turn, for `for_ns` in all.
 pub(crate) fn measure(threads: usize, for_ns: u64, watch: &Watch<'_>) -> Result<Vec<Churn>, MeterError> {
     let ways = [Allocation::Fresh, Allocation::Reused, Allocation::Allocator];
     let windows =
@@ -89,7 +91,7 @@ pub(crate) fn measure(threads: usize, for_ns: u64, watch: &Watch<'_>) -> Result<
             break;
         }
         watch.progress(turn as f64 / (TURNS * ways.len()) as f64, "page faults");
-        // Forwards and then backwards, so that drift of the machine affects all sources alike.
+        // Measure forwards and then backwards, so that drift of the machine affects all sources alike.
         let at = if turn < ways.len() { turn } else { TURNS * ways.len() - 1 - turn };
         let counted = windows.run(&vec![None; threads], watch, |turn| worker(ways[at], turn), record)?;
         tallies[at].add(windows, &counted.windows, counted.whole);
@@ -108,8 +110,8 @@ fn worker(way: Allocation, turn: usize) -> Result<Worker, MeterError> {
     Ok(Worker { template, store, before: Usage::of_this_thread().map_err(refused)?, seed: turn as u64 })
 }
 
-/// One record: takes memory, copies the template into it, looks some words up, and frees it. Returns records, faults, kernel time and total
-/// time since the last call.
+/// Processes one record: takes memory, copies the template into it, looks up some words, and frees the memory.
+/// Returns records, faults, kernel time and total time since the last call.
 fn record(worker: &mut Worker) -> [u64; 4] {
     let Worker { template, store, before, seed } = worker;
     let done = match store {
@@ -138,7 +140,7 @@ fn fill_and_search(words: &mut [u64], template: &[u64], seed: &mut u64) -> u64 {
 fn search(words: &mut [u64], seed: &mut u64) -> u64 {
     let words = black_box(words);
     for _ in 0..SEARCHES {
-        // Any pseudo-random spread of the searched words works. The factor is that of Knuth's generator MMIX.
+        // Any pseudo-random spread of the searched words works. The factor is from Knuth's generator MMIX.
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         black_box(words.binary_search(&(*seed % CHUNK_WORDS as u64)).is_ok());
     }

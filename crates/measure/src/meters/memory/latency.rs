@@ -1,5 +1,5 @@
-//! Memory latency: pointers in a random ring over all lines of a working set, so that nothing can predict the next address. Small and huge
-//! pages alternate.
+//! Memory latency: the pointers form a random ring over all lines of a working set, so that nothing can predict the next address.
+//! Small and huge pages alternate.
 
 use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::amount;
@@ -14,13 +14,13 @@ use serde::Serialize;
 use super::room::Room;
 use crate::{MeterError, Samples, Unit, Watch};
 
-/// The smallest working set, which fits every first-level cache.
+/// The smallest working set. It fits into every first-level cache.
 pub const SMALLEST_BYTES: usize = 16 << 10;
-/// The length of a window: long compared with a clock reading, short compared with the time between interruptions.
+/// The length of a window. It is long compared with a clock reading, and short compared with the time between interruptions.
 const WINDOW_NS: u64 = 200_000;
-/// Rings of up to this many lines are walked once before the measurement. For longer rings, writing all lines beforehand was enough.
+/// Rings of up to this many lines are walked once before the measurement. For longer rings, the initial writes to all lines were enough.
 const WARMED_LINES: usize = 256 << 10;
-/// The turns of a working set: small pages, huge, huge, small.
+/// The turns of a working set: small pages, huge pages, huge pages, small pages.
 const TURNS: usize = 4;
 /// How many bytes to touch between checks of the available memory.
 const LOOKED_BYTES: usize = 64 << 20;
@@ -35,13 +35,14 @@ pub struct WorkingSet {
     pub small: Samples,
     /// The latency of a load with huge pages requested.
     pub huge: Samples,
-    /// The share of the working set that got huge pages, from 0 to 1. Missing if the kernel does not report it. Below 2 MiB there can be none.
+    /// The share of the working set that got huge pages, from 0 to 1.
+    /// Missing if the kernel does not report the share. A set below 2 MiB can have no huge page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huge_share: Option<f64>,
 }
 
 impl WorkingSet {
-    /// Median latency with huge pages divided by that with small pages. None if a quarter or more of the memory had no huge pages.
+    /// Median latency with huge pages divided by median latency with small pages. None if a quarter or more of the memory had no huge pages.
     pub fn huge_to_small(&self) -> Option<f64> {
         self.huge_share.filter(|share| *share > 0.75)?;
         let median = |samples: &Samples| samples.histogram.summary().map(|summary| summary.p50 as f64);
@@ -90,7 +91,8 @@ pub(crate) fn measure(
     Ok(set)
 }
 
-/// Windows of loads until the time is over, at least one. `samples` gets the mean of each window, in picoseconds per load.
+/// Measures windows of loads until the time is over, but at least one window.
+/// `samples` gets the mean of each window, in picoseconds per load.
 pub(crate) fn chase(ring: &mut Ring, for_ns: u64, samples: &mut Samples, watch: &Watch<'_>) {
     if ring.lines() <= WARMED_LINES {
         ring.chase(ring.lines() as u64);
@@ -113,7 +115,7 @@ pub(crate) fn chase(ring: &mut Ring, for_ns: u64, samples: &mut Samples, watch: 
     }
 }
 
-/// A ring through all lines in random order. The size seeds the order, so that a repeated run takes the same path.
+/// A ring through all lines in random order. The size is the seed of the order, so that a repeated run takes the same path.
 fn order(bytes: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..u32::try_from(bytes / LINE_BYTES).unwrap_or(u32::MAX)).collect();
     order.shuffle(&mut ChaCha8Rng::seed_from_u64(bytes as u64));
@@ -135,7 +137,7 @@ pub(crate) fn ring_on_node(bytes: usize, node: usize, root: &Root) -> Result<Rin
     ring(Ok(mapping), &order(bytes), root)
 }
 
-/// Touches every page. It checks the available memory, because others may fill the machine meanwhile.
+/// Touches every page. Checks the available memory, because others may fill the machine in the meantime.
 pub(crate) fn touch(mapping: &mut Mapping, root: &Root) -> Result<(), MeterError> {
     for part in mapping.words_mut().chunks_mut(LOOKED_BYTES / size_of::<u64>()) {
         let room = Room::read(root)?;
@@ -154,7 +156,7 @@ fn huge_share(root: &Root, mapping: &Mapping) -> Option<f64> {
     Some((huge_bytes as f64 / mapping.len_bytes() as f64).min(1.0))
 }
 
-/// The huge pages of the mapping that contains an address, by `/proc/self/smaps`, in bytes.
+/// The huge pages of the mapping that contains an address, from `/proc/self/smaps`, in bytes.
 pub fn parse_huge_bytes(smaps: &str, address: usize) -> Option<u64> {
     let mut is_in = false;
     for line in smaps.lines() {

@@ -1,5 +1,5 @@
-//! Measures how memory affects a server: the latency of a load by working set, page size and NUMA node, the bandwidth, and the cost of threads that
-//! allocate and free.
+//! Measures how memory affects a server: the latency of a load by working set,
+//! page size and NUMA node, the bandwidth, and the cost of threads that allocate and free.
 
 mod bandwidth;
 mod churn;
@@ -20,7 +20,7 @@ pub use room::Room;
 use crate::pinned;
 use crate::{Lost, MeterError, Watch};
 
-/// The maximum number of threads that allocate and free: more CPUs do not change the result.
+/// The maximum number of threads that allocate and free. More CPUs do not change the result.
 const THREADS_MAX: usize = 128;
 /// The bounds of each thread's working set for bandwidth.
 const EACH_BYTES: std::ops::RangeInclusive<usize> = 4 << 20..=128 << 20;
@@ -36,7 +36,7 @@ pub struct Settings {
     pub bandwidth_ns: u64,
     /// How long to measure allocating and freeing, in nanoseconds, for all sources together.
     pub churn_ns: u64,
-    /// The CPU for latency. None is the first allowed one.
+    /// The CPU for latency. None means the first allowed CPU.
     pub cpu: Option<usize>,
 }
 
@@ -56,9 +56,9 @@ impl Default for Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cache {
-    /// 1 is the nearest.
+    /// The level. Level 1 is the nearest to the core.
     pub level: u32,
-    /// `Data` or `Unified`.
+    /// The kind: `Data` or `Unified`.
     pub kind: String,
     /// The cache's size, in bytes.
     pub size_bytes: u64,
@@ -70,15 +70,15 @@ pub struct Cache {
 pub struct Report {
     /// The CPU for latency.
     pub cpu: usize,
-    /// The data caches of that CPU. A virtual machine may show the caches of the host, of which it has only a part.
+    /// The data caches of that CPU. A virtual machine may show the caches of its host, and have only a part of them.
     pub caches: Vec<Cache>,
-    /// The memory that could be used.
+    /// The memory that the meter could use.
     pub room: Room,
-    /// The system's setting of transparent huge pages (always, madvise, never). Missing without such a setting. The meter does not change
-    /// it.
+    /// The system's setting of transparent huge pages (always, madvise, never).
+    /// Missing without such a setting. The meter does not change the setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huge_pages_setting: Option<String>,
-    /// Latency by working set, smallest first.
+    /// Latency by working set, with the smallest set first.
     pub latency: Vec<WorkingSet>,
     /// Latency between NUMA nodes.
     pub nodes: Nodes,
@@ -90,10 +90,10 @@ pub struct Report {
     pub lost: Lost,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// If the process may not run on the CPU, or there is not enough memory for the smallest working set.
+/// Fails if the process may not run on the CPU, or if the memory does not suffice for the smallest working set.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     let cpus = pinned::allowed()?;

@@ -1,4 +1,4 @@
-//! Latency between NUMA nodes: a CPU of one node and memory of another, for every pair.
+//! Latency between NUMA nodes: a CPU of one node uses the memory of another node, for every pair.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::CpuSet;
@@ -8,7 +8,7 @@ use super::latency;
 use crate::pinned;
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
-/// The maximum number of pairs to measure: 16 nodes have 256.
+/// The maximum number of pairs to measure. A machine with 16 nodes has 256 pairs.
 const PAIRS_MAX: usize = 256;
 
 /// One pair.
@@ -30,10 +30,10 @@ pub struct Pair {
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Nodes {
-    /// How many nodes have memory. Missing if the kernel knows no nodes.
+    /// How many nodes have memory. Missing if the kernel has no NUMA support.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_memory: Option<usize>,
-    /// The pairs. Empty with only one node.
+    /// The pairs. Empty on a machine with only one node.
     pub pairs: Vec<Pair>,
     /// Pairs that were not measured.
     pub lost: Lost,
@@ -84,7 +84,7 @@ pub(crate) fn measure(bytes: usize, for_ns: u64, root: &Root, watch: &Watch<'_>)
     Ok(seen)
 }
 
-/// Every pair of a CPU node and a memory node, with the CPU to measure from. None if no CPU of the node is allowed.
+/// Every pair of a CPU node and a memory node, with the CPU that measures. None if the process may use no CPU of the node.
 fn pairs<'a>(nodes: &'a [Node], allowed: &'a CpuSet) -> impl Iterator<Item = (&'a Node, &'a Node, Option<usize>)> + 'a {
     nodes.iter().flat_map(move |cpu_node| {
         let cpu = cpu_node.cpus.and(allowed).first();
@@ -115,7 +115,7 @@ mod tests {
         Root::captured(evenkeel_hostfs::Capture::parse(&std::fs::read_to_string(path).unwrap()).unwrap())
     }
 
-    /// `CPU's node, memory's node, CPU, distance` for every pair of the captured hosts. Some CPUs there are not allowed.
+    /// `CPU's node, memory's node, CPU, distance` for every pair of the captured hosts. Some CPUs of these hosts are not allowed.
     #[test]
     fn pairs_of_captured_hosts() {
         let pairs_of = |host: &str, allowed: &str| -> Vec<String> {

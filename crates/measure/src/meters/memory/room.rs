@@ -1,5 +1,6 @@
-//! How much memory the meter may take without harm: half of what is available. That is the smaller of two amounts: the memory that the
-//! kernel reports as available, and the least that our control group or any of its ancestors has left.
+//! How much memory the meter may take without harm: half of the available memory.
+//! Available is the smaller of two amounts: the memory that the kernel reports as available,
+//! and the least that our control group or any of its ancestors has left.
 
 use evenkeel_hostfs::Root;
 use evenkeel_hostfs::cgroup::{Place, parse_membership};
@@ -12,19 +13,19 @@ use crate::MeterError;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Room {
-    /// What the machine or the tightest control group has left, in bytes.
+    /// The memory that the machine or the tightest control group has left, in bytes.
     pub available_bytes: u64,
-    /// Half of `available_bytes`: the maximum that this meter holds at any time.
+    /// Half of `available_bytes`, which is the maximum that this meter holds at any time.
     pub half_bytes: u64,
     /// What limits the available memory: `machine`, or the folder of a control group.
     pub limited_by: String,
 }
 
 impl Room {
-    /// Reads it now.
+    /// Reads the available memory now.
     ///
     /// # Errors
-    /// If the kernel does not report available memory.
+    /// Fails if the kernel does not report available memory.
     pub fn read(root: &Root) -> Result<Room, MeterError> {
         let meminfo = root.text("/proc/meminfo").unwrap_or_default();
         let available = amount(&meminfo, "MemAvailable").or_else(|| amount(&meminfo, "MemFree"));
@@ -55,7 +56,8 @@ fn levels(root: &Root) -> Option<(Vec<String>, bool)> {
     Some((place.levels()?, place.is_v2))
 }
 
-/// What a group has left; `None` without a limit. File pages without recent use count as available, because the kernel drops them first.
+/// The memory that a group has left. `None` without a limit.
+/// File pages without recent use count as available, because the kernel drops them first.
 fn left_bytes(root: &Root, folder: &str, is_v2: bool) -> Option<u64> {
     let (limit, usage, unused) = match is_v2 {
         true => ("memory.max", "memory.current", "inactive_file"),

@@ -1,4 +1,5 @@
-//! Time windows in which several threads work at once. Each thread counts its finished work per window; the result is the sum.
+//! Time windows in which several threads work at once. Each thread counts its finished work per window.
+//! The result is the sum over the threads.
 
 use evenkeel_sys::clock;
 
@@ -22,8 +23,8 @@ pub(crate) struct Counted<const N: usize> {
 }
 
 impl Windows {
-    /// Runs one thread at each of `places`. Each repeats `step`, which returns its counts. `make` prepares a thread. Work done before all threads are
-    /// ready is not counted.
+    /// Runs one thread at each of `places`. Each thread repeats `step`, which returns its counts.
+    /// `make` prepares a thread. Work does not count before all threads are ready.
     pub(crate) fn run<S, const N: usize>(
         self,
         places: &[Option<usize>],
@@ -36,7 +37,7 @@ impl Windows {
         let each = pinned::at_once(places, |turn| {
             let made = make(turn);
             let order = std::sync::atomic::Ordering::AcqRel;
-            // The last thread to be ready sets the start. A thread that failed to prepare must not hold up the others.
+            // The last thread to be ready sets the start. A thread that failed to prepare must not delay the others.
             if ready.fetch_add(1, order) + 1 == places.len() {
                 let _ = start_ns.set(clock::monotonic_ns() + 1_000_000);
             }
@@ -55,7 +56,7 @@ impl Windows {
             let of_threads = each.iter().filter_map(|windows| windows.get(window));
             of_threads.fold([0; N], |sum, counts| std::array::from_fn(|at| sum[at] + counts[at]))
         };
-        // The last window is shorter after a stop, so count only windows that every thread finished.
+        // After a stop, the last window is shorter, so count only windows that every thread finished.
         let whole_windows = each.iter().map(Vec::len).min().unwrap_or(0);
         let windows: Vec<[u64; N]> = (0..whole_windows).map(sum).collect();
         let whole = windows.iter().fold([0; N], |sum, counts| std::array::from_fn(|at| sum[at] + counts[at]));
@@ -105,7 +106,7 @@ mod tests {
         let watch = Watch::new(&stop, &|_, _| {});
         let windows = Windows { count: 5, each_ns: 4_000_000 };
         let make = |turn: usize| Ok(turn as u64 + 1);
-        // If the machine stalls for a whole run, there is nothing to count, so try again.
+        // If the machine stalls for a whole run, no work is counted, so try again.
         let runs = (0..5).map(|_| windows.run(&[None, None, None], &watch, make, |state| [1, *state]).unwrap());
         let counted = runs.into_iter().find(|counted| counted.whole[0] > 0).expect("something was done in one of them");
         assert_eq!(counted.windows.len(), 5);

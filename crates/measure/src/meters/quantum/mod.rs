@@ -1,6 +1,7 @@
-//! Finds out whether a CPU is always available, or only in slots that a hypervisor grants. It reports the period, share and phase of the slots, and
-//! their offsets between CPUs. A server that begins its ticks with its slot finishes in half the time. A server under a limit of its control group
-//! must do the opposite, so the meter distinguishes the two.
+//! Finds out whether a CPU is always available, or only in slots that a hypervisor grants.
+//! The meter reports the period, share and phase of the slots, and their offsets between CPUs.
+//! A server that begins its ticks with its slot finishes in half the time.
+//! A server under a limit of its control group must do the opposite, so the meter distinguishes the two cases.
 
 mod phase;
 mod probe;
@@ -23,10 +24,10 @@ pub use settings::{Class, Method, Order, Settings};
 /// The shortest and longest time for each CPU, in nanoseconds.
 const DURATION_NS: std::ops::RangeInclusive<u64> = 100_000_000..=600_000_000_000;
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// If this process may not use a CPU, or [`Class::Fifo`] is requested and refused.
+/// Fails if this process may not use a CPU, or if [`Class::Fifo`] is requested and refused.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     if !DURATION_NS.contains(&settings.duration_ns) {
         return Err(MeterError::wrong_use("the time for each CPU", "it must be from 0.1 to 600 s"));
@@ -69,7 +70,7 @@ fn measure(
                 .map(|(is_real_time, said)| from_threshold_baseline(cpu, is_real_time, said)),
         }
     };
-    // A thread per CPU: its settings end with it.
+    // Each CPU has its own thread, and the settings of a thread end with it.
     std::thread::scope(|scope| match settings.order {
         Order::Together => {
             let threads: Vec<_> = cpus.iter().map(|cpu| scope.spawn(move || one(*cpu, watch))).collect();
@@ -97,10 +98,10 @@ fn joined(result: std::thread::Result<Result<Cpu, MeterError>>) -> Result<Cpu, M
     result.unwrap_or_else(|_| Err(MeterError::not_possible("measure a CPU", "its thread ended early")))
 }
 
-/// All gaps of one CPU, folded by the period.
+/// Folds all gaps of one CPU over one another by the period.
 fn fold(cpu: usize, settings: &Settings, place: Option<&CpuLimit>, watch: &Watch<'_>) -> Result<Cpu, MeterError> {
     let before = place.map(limit_now).filter(|limit| limit.quota_ns < limit.period_ns);
-    // A limit does not apply to real-time threads. Only an ordinary thread is throttled by it.
+    // A limit does not apply to real-time threads. It throttles only an ordinary thread.
     let class = if before.is_some() && settings.class == Class::Auto { Class::Ordinary } else { settings.class };
     let watched = match probe::watch(cpu, class, settings.threshold_ns, settings.duration_ns, watch) {
         // Report a CPU that is offline by now, and measure the others.
@@ -119,7 +120,7 @@ fn fold(cpu: usize, settings: &Settings, place: Option<&CpuLimit>, watch: &Watch
     Ok(cpu_report(cpu, said, limit, watched))
 }
 
-/// The limit, with how often it has throttled so far.
+/// The limit, and how often it has throttled so far.
 fn limit_now(place: &CpuLimit) -> Limit {
     Limit { quota_ns: place.quota_ns, period_ns: place.period_ns, throttled: place.throttled().times }
 }
@@ -143,7 +144,7 @@ fn cpu_report(cpu: usize, said: Periodicity, limit: Option<Limit>, watched: Watc
         period_error_ms: said.period.map(|period| period.period_error_ns / MS),
         confidence: Some(said.confidence),
         why: said.why.to_string(),
-        // Slots without fixed times do not predict the next minute, so drop them.
+        // Slots without fixed times do not predict the next minute, so drop these slots.
         slots: said.slots.filter(|_| said.why != Reason::Wandering),
         seen: Some(said),
         is_real_time: watched.is_real_time,

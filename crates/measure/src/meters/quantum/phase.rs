@@ -1,4 +1,4 @@
-//! When the CPUs' slices begin: each relative to one reference time, and relative to each other.
+//! When the CPUs' slices begin: each slice relative to one reference time, and the slices relative to each other.
 
 use super::report::{Cpu, MS};
 
@@ -16,8 +16,9 @@ pub(super) fn place(cpu: &mut Cpu, reference_ns: u64) {
     }
 }
 
-/// The offset between the slices of CPUs with the same period. It is computed half-way between the times at which the two were measured,
-/// where errors of their periods matter least.
+/// The offset between the slices of CPUs with the same period.
+/// The offset is computed for the middle between the times of the two CPUs' measurements.
+/// Errors of the two periods matter least at that middle.
 pub(super) fn compare(cpus: &mut [Cpu]) {
     let Some(first) = cpus.iter().find_map(|cpu| cpu.slots) else { return };
     for cpu in cpus {

@@ -1,8 +1,10 @@
-//! The probe of one CPU: a pinned thread that spins in bursts and records every gap with who took it.
+//! The probe of one CPU: a pinned thread that spins in bursts and records every gap, together with who took the CPU.
 //!
-//! Only the hypervisor, interrupts, and threads of a higher priority interrupt a real-time probe. While it spins, it owns the CPU. So it spins for a
-//! tenth of a second and sleeps for most of another. The kernel stops real-time threads that run for 0.95 s of a second, which would look like a gap.
-//! Other threads on that CPU wait for one burst at most. The lengths are random: bursts at fixed times would add a period of their own.
+//! Only the hypervisor, interrupts, and threads of a higher priority interrupt a real-time probe.
+//! While the probe spins, it owns the CPU. So it spins for a tenth of a second and sleeps for most of another tenth.
+//! The kernel stops real-time threads that run for 0.95 s of a second, which would look like a gap.
+//! Other threads on that CPU wait for one burst at most.
+//! The lengths are random, because bursts at fixed times would add a period of their own.
 
 use evenkeel_stats::periodicity::{Gap, Label, Window};
 use evenkeel_sys::rseq::Watcher;
@@ -17,28 +19,27 @@ use super::settings::Class;
 use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
-/// The probe's real-time priority: below that of interrupt threads (50), so that the system's own real-time work goes first.
+/// The probe's real-time priority. It is below the priority of interrupt threads (50), so that the system's own real-time work goes first.
 const PRIORITY: u8 = 10;
 /// How long the probe spins at a time, in nanoseconds.
 const BURST_NS: std::ops::Range<u64> = 90_000_000..130_000_000;
-/// How long the probe then sleeps, as a share of the burst: as a real-time thread, and as an ordinary thread, which the scheduler limits
-/// anyway.
+/// How long the probe then sleeps, as a share of the burst:
+/// for a real-time thread, and for an ordinary thread, which the scheduler limits anyway.
 const PAUSE_FIFO: f64 = 0.67;
 const PAUSE_ORDINARY: f64 = 0.1;
-/// The maximum number of gaps per CPU: a minute at a thousand per second.
+/// The maximum number of gaps per CPU. It covers a minute with a thousand gaps per second.
 const GAPS_MAX: usize = 1 << 16;
 
-/// How the causes of gaps were distinguished.
+/// How the probe distinguished the causes of gaps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "by", content = "instead_of_rseq_because")]
 pub enum Labels {
-    /// Causes were distinguished by the kernel's mark on a preempted thread (rseq(2)).
+    /// By the kernel's mark on a preempted thread (rseq(2)).
     Rseq,
-    /// Causes were distinguished by the kernel's count of the probe's switches, read after each gap. With the reason why the mark does not
-    /// work.
+    /// By the kernel's count of the probe's switches, read after each gap. The text is the reason why the mark does not work.
     Turns(String),
-    /// The causes were not distinguished; the reason.
+    /// The probe could not distinguish the causes. The text is the reason.
     None(String),
 }
 
@@ -49,13 +50,13 @@ pub(super) struct Watched {
     pub(super) gaps: Vec<Gap>,
     pub(super) is_real_time: bool,
     pub(super) labels: Labels,
-    /// Gaps that were not recorded, because `GAPS_MAX` were recorded already.
+    /// The number of gaps that were not recorded, because `GAPS_MAX` gaps were already recorded.
     pub(super) not_kept: u64,
-    /// Why the probe ended early. None if it did not.
+    /// Why the probe ended early. None if it did not end early.
     pub(super) ended: Option<&'static str>,
 }
 
-/// Watches `cpu` for `duration_ns` on the calling thread, whose class and CPUs it changes. Call it in a thread of its own.
+/// Watches `cpu` for `duration_ns` on the calling thread, whose class and CPUs it changes. Call it in a separate thread.
 pub(super) fn watch(
     cpu: usize,
     class: Class,
@@ -101,7 +102,7 @@ pub(super) fn watch(
     })
 }
 
-/// Runs bursts until the time is over. Returns the reason if it ended early.
+/// Runs bursts until the time is over. If it ended early, returns the reason.
 fn bursts(
     cpu: usize,
     only: &CpuSet,
@@ -112,7 +113,7 @@ fn bursts(
     watch: &Watch<'_>,
 ) -> Option<&'static str> {
     let begin_ns = clock::monotonic_ns();
-    // A different seed for each run. It need not be unpredictable, because it only sets lengths.
+    // Use a different seed for each run. The seed need not be unpredictable, because it only sets lengths.
     let mut chance = ChaCha8Rng::seed_from_u64(begin_ns ^ cpu as u64);
     loop {
         let now_ns = clock::monotonic_ns();
@@ -125,7 +126,7 @@ fn bursts(
         watch.progress((now_ns - begin_ns) as f64 / duration_ns as f64, &format!("CPU {cpu}"));
         let burst_ns = chance.random_range(BURST_NS).min(begin_ns + duration_ns - now_ns);
         seen.burst(tsc::ticks() + scale.ticks(burst_ns));
-        // When a CPU goes offline, the kernel moves its threads and removes their affinity.
+        // When a CPU goes offline, the kernel moves the CPU's threads and removes their affinity.
         if thread::affinity().as_ref() != Ok(only) {
             seen.drop_burst();
             return Some("the CPU went offline, or somebody moved the probe");
@@ -163,7 +164,7 @@ impl BurstLog<'_> {
             if let Some(held) = step.gap {
                 let taken = self.labeller.taken(held, now - last, &self.scale, &mut turns);
                 self.keep(last, now, taken);
-                // If the kernel's count is read, labelling a gap takes up to a microsecond. That time is not a gap.
+                // Labelling a gap takes up to a microsecond if it reads the kernel's count. That time is not a gap.
                 last = tsc::ticks();
             } else {
                 last = now;
@@ -172,13 +173,16 @@ impl BurstLog<'_> {
         self.bursts.push((start, last));
     }
 
-    /// Records a gap. When the hypervisor returns the CPU, a scheduler tick is due, and a waiting thread runs at once. Then one gap began outside the
-    /// guest and another thread ended it. Record it as two gaps: only the second is in the kernel's count.
+    /// Records a gap.
+    /// When the hypervisor returns the CPU, a scheduler tick is due, and a waiting thread runs at once.
+    /// Such a gap began outside the guest, and another thread ended it.
+    /// Record this gap as two gaps, because the kernel's count has only the second.
     fn keep(&mut self, from: u64, to: u64, taken: Taken) {
         let waited = taken.waited_ns.map_or(0, |ns| self.scale.ticks(ns)).min(to - from);
         let outside = to - from - waited;
-        // Some kernels do not count the pauses of a limit. If the kernel counted hardly any of the gap, it was not another thread's turn, and the
-        // cause of the rest is unknown. The switches are not counted either, and belong to the guest. They take less than a tenth of the gap.
+        // Some kernels do not count the pauses of a limit.
+        // If the kernel counted hardly any of the gap, it was not another thread's turn, and the cause of the rest is unknown.
+        // The kernel does not count the switches either, which belong to the guest. They take less than a tenth of the gap.
         let is_both = taken.label == Label::Preempted
             && outside >= self.threshold.max((to - from) / 10)
             && waited >= (to - from) / 10;
@@ -196,7 +200,7 @@ impl BurstLog<'_> {
         }
     }
 
-    /// Drops the last burst: it may have run on another CPU.
+    /// Drops the last burst, because it may have run on another CPU.
     fn drop_burst(&mut self) {
         if let Some((start, _)) = self.bursts.pop() {
             self.ticks.retain(|(from, ..)| *from < start);
@@ -211,7 +215,7 @@ struct Labeller {
     turns: Option<RunDelay>,
 }
 
-/// Who took a gap, and how long this thread waited to run inside the guest, as far as the kernel counts.
+/// Who took a gap, and how long this thread waited to run inside the guest, as far as the kernel counts such waits.
 struct Taken {
     label: Label,
     waited_ns: Option<u64>,
@@ -248,8 +252,8 @@ impl Labeller {
         self.turns.as_ref()?.read().ok()
     }
 
-    /// Who took a gap of this many ticks. It came from outside the guest only if neither the mark nor the count shows another thread's
-    /// turn.
+    /// Finds who took a gap of this many ticks.
+    /// The gap came from outside the guest only if neither the mark nor the count shows another thread's turn.
     fn taken(&self, held: bool, ticks: u64, scale: &Scale, turns: &mut Option<Counted>) -> Taken {
         let before = std::mem::replace(turns, self.mark());
         let since = before.zip(*turns);
@@ -260,7 +264,7 @@ impl Labeller {
     }
 }
 
-/// Finds who took a gap. It uses the mark, if there is one, and the kernel's counts of turns and of waiting, if available.
+/// Finds who took a gap. It uses the mark if there is one, and the kernel's counts of turns and of waiting if available.
 fn label(held: Option<bool>, has_turns: Option<bool>, waited_ns: Option<u64>, length_ns: u64) -> Label {
     // The count may include short turns before the gap. It proves the cause only if it explains most of the gap.
     let waited_most = waited_ns.is_some_and(|ns| ns >= length_ns / 2);
@@ -274,8 +278,9 @@ fn label(held: Option<bool>, has_turns: Option<bool>, waited_ns: Option<u64>, le
     }
 }
 
-/// The state of the mark between two readings of the counter. A cleared mark is armed again only after the loop has seen it. So no turn of another
-/// thread is missed, wherever in the loop it falls.
+/// The state of the mark between two readings of the counter.
+/// The probe arms a cleared mark again only after the loop has seen it.
+/// So the probe misses no turn of another thread, wherever in the loop the turn falls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     /// The mark was cleared after the last reading. The other thread's turn may lie before the next reading.
@@ -285,7 +290,7 @@ struct Mark {
 /// What to do after a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
-    /// Whether the mark held during the gap before the reading. None without a gap.
+    /// Whether the mark stayed set during the gap before the reading. None without a gap.
     gap: Option<bool>,
     /// Whether to arm the mark.
     arm: bool,
@@ -295,7 +300,7 @@ impl Mark {
     /// Decides what to do after a reading and a check of the mark. `is_gap` says whether a gap precedes the reading.
     fn after(&mut self, is_gap: bool, held: bool) -> Step {
         let gap = is_gap.then_some(held && !self.was_cleared);
-        // Start anew after a gap: the counter is read again after the mark is armed.
+        // Start anew after a gap: the loop reads the counter again after it has armed the mark.
         self.was_cleared = !is_gap && !held;
         Step { gap, arm: is_gap || !held }
     }
@@ -307,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_seen_wherever_in_the_loop_it_falls() {
-        // The loop reads the counter, checks the mark, and arms it if needed. Another thread may run before any of these steps.
+        // The loop reads the counter, checks the mark, and arms it if necessary. Another thread may run before any of these steps.
         for turn in 0..11 {
             let (mut mark, mut armed, mut clock, mut last) = (Mark::default(), true, 0, 0);
             let mut at = 0;

@@ -17,15 +17,15 @@ pub struct Report {
     pub method: Method,
     /// Which gaps counted: those from outside the guest, or all.
     pub count: Count,
-    /// When the measurement began, on the monotonic clock in nanoseconds: the reference of `phase_ms`.
+    /// When the measurement began, on the monotonic clock in nanoseconds. `phase_ms` refers to this time.
     pub reference_ns: u64,
-    /// The tightest CPU limit on this process.
+    /// The tightest CPU limit on this process. None without a limit.
     pub limit: Option<LimitSeen>,
     /// The result of each CPU.
     pub cpus: Vec<Cpu>,
 }
 
-/// A limit, with the place where it is set.
+/// A limit, and the place where it is set.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitSeen {
@@ -45,20 +45,20 @@ pub struct Cpu {
     pub cpu: usize,
     /// How the CPU is taken away. None if this CPU could not be measured.
     pub model: Option<Model>,
-    /// The period in milliseconds, of the slots or of the limit.
+    /// The period of the slots or of the limit, in milliseconds.
     pub period_ms: Option<f64>,
     /// The available share of the period, from 0 to 1.
     pub share: Option<f64>,
-    /// The standard deviation of the slot starts as a share of the period: around fixed times, or, for slots without a phase, around one
-    /// period after the previous start.
+    /// The standard deviation of the slot starts as a share of the period.
+    /// Starts are compared with fixed times or, for slots without a phase, with one period after the previous start.
     pub jitter: Option<f64>,
     /// The standard error of `period_ms`, in milliseconds.
     pub period_error_ms: Option<f64>,
-    /// When the guest's slice begins, in milliseconds after `reference_ns`; less than a period.
+    /// When the guest's slice begins, in milliseconds after `reference_ns`. The value is less than a period.
     pub phase_ms: Option<f64>,
     /// The confidence, from 0 to 1. The comparison method reports none.
     pub confidence: Option<f64>,
-    /// The offset of its slice from that of the first CPU with slots, from minus half a period to half a period, in milliseconds.
+    /// The offset of the CPU's slice from the slice of the first CPU with slots, from minus half a period to half a period, in milliseconds.
     pub offset_ms: Option<f64>,
     /// The standard error of `phase_ms`, in milliseconds.
     pub phase_error_ms: Option<f64>,
@@ -70,7 +70,7 @@ pub struct Cpu {
     pub seen: Option<Periodicity>,
     /// Whether the probe was a real-time thread.
     pub is_real_time: bool,
-    /// How the causes of gaps were distinguished.
+    /// How the probe distinguished the causes of gaps.
     pub labels: Option<Labels>,
     /// The lengths of all gaps, by who took the CPU.
     pub gaps: Vec<Samples>,

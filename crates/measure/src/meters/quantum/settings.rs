@@ -7,10 +7,10 @@ use serde::Serialize;
 /// The scheduling class of the probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// Real-time if allowed and no limit is set; otherwise ordinary.
+    /// Real-time if that is allowed and no limit is set. Otherwise ordinary.
     #[default]
     Auto,
-    /// Real-time (`SCHED_FIFO`) or an error.
+    /// Real-time (`SCHED_FIFO`). It is an error if that is refused.
     Fifo,
     /// Ordinary, like a server's threads.
     Ordinary,
@@ -19,10 +19,10 @@ pub enum Class {
 /// The order in which CPUs are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// One after another: the others stay free.
+    /// One CPU after another, so that the other CPUs stay free.
     #[default]
     InTurn,
-    /// All at once: this compares phases at one time, but a machine whose CPUs all spin responds slowly.
+    /// All CPUs at once. This compares phases at one time, but a machine whose CPUs all spin responds slowly.
     Together,
 }
 
@@ -41,17 +41,17 @@ pub enum Method {
 /// The settings of the quantum meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The CPUs. None means all that this process may use.
+    /// The CPUs. None means all CPUs that this process may use.
     pub cpus: Option<CpuSet>,
     /// How long to measure each CPU, in nanoseconds, from 0.1 to 600 s.
     pub duration_ns: u64,
-    /// Shorter gaps do not count, in nanoseconds; interrupts take 5 to 20 us.
+    /// The shortest gap that counts, in nanoseconds. Interrupts take 5 to 20 us.
     pub threshold_ns: u64,
     /// The probe's class.
     pub class: Class,
     /// Which gaps count: those from outside the guest, or all.
     pub count: Count,
-    /// One after another, or all at once.
+    /// Whether to measure one CPU after another, or all at once.
     pub order: Order,
     /// The method that finds the period.
     pub method: Method,

@@ -1,4 +1,4 @@
-//! Refused settings, the result after a stop, and the meter's results from simulated gaps.
+//! Tests refused settings, the result after a stop, and the meter's results from simulated gaps.
 
 use std::sync::atomic::AtomicBool;
 
@@ -52,8 +52,8 @@ fn a_threshold_baseline_without_a_second_gap_has_no_period() {
 /// A moment on a clock that has run for hours.
 const BASE_NS: f64 = 12_345_678_901_234.0;
 
-/// What a probe sees in two seconds on a CPU that is available for a share of each period, from `phase_ms` on. A neighbour in the guest takes 3 ms of
-/// our time now and then.
+/// What a probe records in two seconds on a CPU that is available for a share of each period, from `phase_ms` on.
+/// Now and then, a neighbour in the guest takes 3 ms of our time.
 fn watched(period_ms: f64, share: f64, phase_ms: f64, has_neighbour: bool, random: &mut ChaCha8Rng) -> Watched {
     let (mut gaps, mut windows) = (Vec::new(), Vec::new());
     let gap = |from_ms: f64, length_ms: f64, label| Gap {

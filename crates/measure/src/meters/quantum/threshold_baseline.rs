@@ -1,5 +1,6 @@
-//! The loop of the talk that inspired this meter, for comparison. It spins for 50 ms, and takes the first gap over a millisecond as the time that the
-//! hypervisor gave to others. The talk's server runs it once per CPU. A second run right after the first gives the period.
+//! The loop of the talk that inspired this meter, for comparison.
+//! The loop spins for 50 ms, and takes the first gap over a millisecond as the time that the hypervisor gave to others.
+//! The talk's server runs the loop once per CPU. A second run right after the first gives the period.
 
 use evenkeel_sys::sched;
 use evenkeel_sys::tsc::{self, Scale};
@@ -15,7 +16,7 @@ const THRESHOLD_NS: u64 = 1_000_000;
 /// The result of the loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Said {
-    /// From the end of one gap to the end of the next. None without a second gap.
+    /// The time from the end of one gap to the end of the next. None without a second gap.
     pub(super) period_ns: Option<f64>,
     /// The first gap.
     pub(super) gap_ns: f64,
@@ -23,7 +24,8 @@ pub(super) struct Said {
     pub(super) start_ns: u64,
 }
 
-/// Runs the loop on `cpu`, as a real-time thread where that is allowed, as in the talk. Returns None without a gap. Call it in a thread of its own.
+/// Runs the loop on `cpu`. The thread is real-time where that is allowed, as in the talk.
+/// Returns None without a gap. Call it in a separate thread.
 pub(super) fn run(cpu: usize, watch: &Watch<'_>) -> Result<(bool, Option<Said>), MeterError> {
     stay_on(cpu)?;
     let scale = Scale::measured();

@@ -1,5 +1,6 @@
-//! From two readings to rates, without I/O. A counter that went back gives a reason instead of a number: two readings do not show whether
-//! it wrapped, was reset, or is wrong.
+//! Computes rates from two readings, without I/O.
+//! A counter that went back gives a reason instead of a number:
+//! two readings do not show whether the counter wrapped, was reset, or is wrong.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +15,17 @@ use super::report::{
 use super::settings::Pages;
 use crate::Lost;
 
-/// How far a CPU's counts may exceed the time that passed. Eight kinds are rounded, and earlier steal may be counted late.
+/// How far a CPU's counts may exceed the time that passed. Eight kinds of time are rounded, and earlier steal may be counted late.
 const SURPLUS_NS: u64 = 500_000_000;
 /// The maximum number of threads to report.
 const THREADS_SHOWN: usize = 16;
 
-/// The memory of a process, which is read only once.
+/// The memory of a process, which the meter reads only once.
 #[derive(Clone, Debug)]
 pub struct PagesSeen {
     /// The contents of smaps_rollup.
     pub rollup: Measured<Pairs>,
-    /// Whether the marks were cleared at the beginning.
+    /// Whether the meter cleared the marks at the beginning.
     pub pages: Pages,
 }
 
@@ -54,7 +55,7 @@ fn per_second(count: Measured<u64>, elapsed_ns: u64) -> Measured<f64> {
     count.and_then(|count| share(*count as f64 * 1e9, elapsed_ns))
 }
 
-/// `of / elapsed_ns`. Unknown if no time passed.
+/// Returns `of / elapsed_ns`. Unknown if no time passed.
 fn share(of: f64, elapsed_ns: u64) -> Measured<f64> {
     if elapsed_ns == 0 {
         return Measured::odd("no time passed between the readings");
@@ -97,7 +98,7 @@ fn system(before: &Counts, after: &Counts, elapsed_ns: u64) -> System {
     }
 }
 
-/// The sum of the counters with this prefix: newer kernels split them by zone or kind of page.
+/// The sum of the counters with this prefix. Newer kernels split them by zone or kind of page.
 fn sum(pairs: &Pairs, prefix: &str) -> Option<u64> {
     let mut found = pairs.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, number)| *number).peekable();
     found.peek()?;
@@ -138,7 +139,7 @@ fn pressure(before: &[Measured<Stalls>; 3], after: &[Measured<Stalls>; 3], elaps
     Resource::ALL.into_iter().zip(before.iter().zip(after)).map(one).collect()
 }
 
-/// The shares of all CPUs together, and of each.
+/// The shares of all CPUs together, and the shares of each CPU.
 fn cpu_shares(before: &Measured<Stat>, after: &Measured<Stat>, elapsed_ns: u64) -> (Measured<Shares>, Vec<CpuShares>) {
     let (before, after) = match (before, after) {
         (Measured::Known(before), Measured::Known(after)) => (before, after),
@@ -176,7 +177,7 @@ fn cpu_shares(before: &Measured<Stat>, after: &Measured<Stat>, elapsed_ns: u64) 
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
     ticks: CpuTicks,
-    /// The kernel sometimes decreases this count. It is unknown then.
+    /// Whether the count of iowait went back. The kernel sometimes decreases this count, which is then unknown.
     iowait_went_back: bool,
 }
 
@@ -219,7 +220,7 @@ fn spent(what: &str, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Me
         ("irq", |ticks| ticks.irq),
         ("softirq", |ticks| ticks.softirq),
         ("steal", |ticks| ticks.steal),
-        // Waiting for a disk is a kind of idling; the kernel moves time between the two.
+        // Waiting for a disk is a kind of idling, and the kernel moves time between the two counts.
         ("idle and iowait", |ticks| ticks.idle),
     ];
     let mut counted_ns = 0;
@@ -238,7 +239,7 @@ fn spent(what: &str, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Me
     Measured::Known(Spent { ticks: after.since(before), iowait_went_back: after.iowait < before.iowait })
 }
 
-/// The shares of one CPU, or of several whose times are summed. `elapsed_ns` is summed over them, too.
+/// The shares of one CPU, or of several CPUs whose times are summed. `elapsed_ns` is a sum over the CPUs too.
 pub fn cpu_time(what: &str, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Measured<Shares> {
     spent(what, before, after, elapsed_ns).and_then(|spent| spent.shares(elapsed_ns, &format!("iowait of {what}")))
 }
@@ -250,7 +251,7 @@ fn group(before: &GroupCounts, after: &GroupCounts, elapsed_ns: u64) -> Group {
     let memory = |name: &str, of: &dyn Fn(&Pairs) -> Option<u64>| {
         per_second(delta(&before.memory, &after.memory, &format!("{name} of memory.stat"), of), elapsed_ns)
     };
-    // In version 1 the plain name counts the group alone, and the other name includes its child groups.
+    // In version 1 the plain name counts the group alone. The name with `total_` includes the child groups.
     let faults = |pairs: &Pairs| pairs.get("total_pgmajfault").or_else(|| pairs.get("pgmajfault")).copied();
     Group {
         levels,
@@ -270,7 +271,7 @@ fn level(before: &[LevelCounts], after: &LevelCounts) -> Level {
         Some(before) => delta(&before.stat, &after.stat, &format!("{name} of {}/cpu.stat", after.directory), of),
         None => Measured::absent(format!("{} was not there at the first reading", after.directory)),
     };
-    // Nanoseconds in version 1, microseconds in version 2.
+    // The unit is nanoseconds in version 1, and microseconds in version 2.
     let throttled_ns = |pairs: &Pairs| {
         let ns = pairs.get("throttled_time").copied();
         ns.or_else(|| pairs.get("throttled_usec")?.checked_mul(1000))
@@ -333,7 +334,7 @@ fn threads(before: &ProcessCounts, after: &ProcessCounts) -> (Measured<BTreeMap<
             gone = before.keys().filter(|tid| !after.contains_key(tid)).count() as u64;
             let since = |(tid, now): (&u32, &ThreadCounts)| {
                 let then = before.get(tid);
-                // A reused thread number counts from 0 again: it is a new thread.
+                // A reused thread number counts from 0 again, so this is a new thread.
                 let is_same = then.is_some_and(|then| {
                     then.cpu_ns <= now.cpu_ns
                         && then.run_delay_ns <= now.run_delay_ns

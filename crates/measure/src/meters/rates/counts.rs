@@ -17,7 +17,7 @@ use super::measured::Measured;
 use super::report::Quota;
 use super::settings::Target;
 
-/// The maximum number of threads of a process to read each time: two files each, some 20 us together.
+/// The maximum number of threads of a process to read each time. A thread has two files, which take some 20 us together.
 pub const THREADS_MAX: usize = 1024;
 
 /// The resources that threads can wait for.
@@ -60,14 +60,14 @@ pub struct Counts {
     pub pressure: [Measured<Stalls>; 3],
     /// The counts of the group.
     pub group: GroupCounts,
-    /// The counts of the process, if one is watched.
+    /// The counts of the process. None without a watched process.
     pub process: Option<Measured<ProcessCounts>>,
 }
 
 /// The counts of a control group.
 #[derive(Clone, Debug)]
 pub struct GroupCounts {
-    /// The group and its ancestors, the innermost first.
+    /// The group and its ancestors, with the innermost first.
     pub levels: Measured<Vec<LevelCounts>>,
     /// The pressure in the group.
     pub pressure: [Measured<Stalls>; 3],
@@ -114,7 +114,7 @@ pub struct ProcessCounts {
 pub struct ThreadCounts {
     /// The thread's name.
     pub name: String,
-    /// How long the thread ran, in nanoseconds, as of the kernel's last tick.
+    /// How long the thread has run, in nanoseconds, up to the kernel's last tick.
     pub cpu_ns: u64,
     /// How long the thread was ready but did not run, in nanoseconds.
     pub run_delay_ns: u64,
@@ -158,7 +158,7 @@ pub fn read<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> 
 /// A file of pressure.
 pub fn stalls(root: &Root, path: &str) -> Measured<Stalls> {
     match root.text(path) {
-        // With psi=0 the files exist, but reading them fails.
+        // With psi=0 the files exist, but a read fails.
         Err(Refusal { why: Why::Errno(errno), .. }) if errno == Errno::OPNOTSUPP => {
             Measured::absent(format!("read {path}: the kernel does not count pressure (psi=1 on its command line)"))
         }
@@ -198,7 +198,7 @@ fn levels(root: &Root, place: &Place) -> Measured<Vec<LevelCounts>> {
         LevelCounts { directory, quota, stat }
     };
     let levels: Vec<LevelCounts> = place.levels().unwrap_or_default().into_iter().map(level).collect();
-    // A version 1 container does not show the inner groups of the host's path.
+    // A container with control groups of version 1 does not show the inner groups of the host's path.
     match levels.iter().position(|level| level.stat.known().is_some()) {
         Some(first) => Measured::Known(levels.into_iter().skip(first).collect()),
         None => match levels.into_iter().next() {
@@ -208,7 +208,7 @@ fn levels(root: &Root, place: &Place) -> Measured<Vec<LevelCounts>> {
     }
 }
 
-/// `50000 100000`, or `max 100000`. The root group has no such file, because nothing limits it.
+/// Reads `50000 100000`, or `max 100000`. The root group has no such file, because nothing limits it.
 pub fn quota_v2(root: &Root, directory: &str) -> Measured<Option<Quota>> {
     let path = format!("{directory}/cpu.max");
     match root.text(&path) {
@@ -221,7 +221,7 @@ pub fn quota_v2(root: &Root, directory: &str) -> Measured<Option<Quota>> {
     }
 }
 
-/// The two files of version 1.
+/// Reads the two files of version 1.
 pub fn quota_v1(root: &Root, directory: &str) -> Measured<Option<Quota>> {
     let number = |name: &str| read(root, &format!("{directory}/{name}"), "a number", |text| text.trim().parse().ok());
     let quota: Measured<i64> = number("cpu.cfs_quota_us");
@@ -251,7 +251,7 @@ impl ProcessCounts {
     }
 }
 
-/// The threads of a process. Those that end while being read are left out.
+/// The threads of a process. Threads that end during the reading are left out.
 fn threads(root: &Root, pid: u32) -> (Measured<BTreeMap<u32, ThreadCounts>>, usize) {
     let names = match root.entries(&format!("/proc/{pid}/task")) {
         Ok(names) => names,
@@ -290,8 +290,8 @@ fn thread(root: &Root, pid: u32, tid: u32) -> Measured<ThreadCounts> {
     })
 }
 
-/// The memory of a process (/proc/PID/smaps_rollup), in bytes. The kernel walks all its pages for this and delays its page faults
-/// meanwhile, so do not read it often.
+/// The memory of a process (/proc/PID/smaps_rollup), in bytes.
+/// To report the memory, the kernel walks all pages of the process and delays its page faults in the meantime. So do not read it often.
 pub(super) fn pages(root: &Root, pid: u32) -> Measured<Pairs> {
     read(root, &format!("/proc/{pid}/smaps_rollup"), "names with numbers", parse_fields)
 }

@@ -1,4 +1,5 @@
-//! The files of a control group: in version 1, version 2, or both side by side. Also its ancestors, whose limits apply to it too.
+//! The files of a control group: in version 1, version 2, or both side by side.
+//! Also the files of its ancestors, whose limits apply to the group too.
 
 use evenkeel_hostfs::cgroup::{Membership, Place, parse_membership};
 use evenkeel_hostfs::{Root, Why};
@@ -7,7 +8,7 @@ use super::measured::Measured;
 
 const TOP: &str = "/sys/fs/cgroup";
 
-/// The directories of a control group. With version 1, each controller has its own.
+/// The directories of a control group. With version 1, each controller has its own directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Places {
     /// The directory of the group's CPU counts and limits.
@@ -24,7 +25,7 @@ impl Places {
         Places::from(root, &format!("/proc/{process}/cgroup"), None)
     }
 
-    /// The directories of the group with this name: below a controller's mount (`/system.slice/game.service`), or a full path.
+    /// The directories of the group with this name: a path below a controller's mount (`/system.slice/game.service`), or a full path.
     pub fn named(root: &Root, name: &str) -> Places {
         Places::from(root, "/proc/self/cgroup", Some(name))
     }
@@ -58,7 +59,7 @@ fn place(lines: &[Membership<'_>], controller: &str, name: Option<&str>) -> Meas
     Measured::Known(place)
 }
 
-/// A full path such as `/sys/fs/cgroup/cpu/game` without its mount.
+/// The path `/sys/fs/cgroup/cpu/game`, for example, without its mount.
 fn below_mount(lines: &[Membership<'_>], name: &str) -> String {
     let Some(rest) = name.strip_prefix(TOP) else { return format!("/{}", name.trim_start_matches('/')) };
     let rest = rest.trim_start_matches('/');
@@ -82,7 +83,7 @@ pub(super) fn is_there(place: &Place, root: &Root) -> bool {
 pub struct MemoryLimit {
     /// The limit in bytes.
     pub bytes: u64,
-    /// The directory of the group that sets it.
+    /// The directory of the group that sets the limit.
     pub directory: String,
 }
 
@@ -100,7 +101,7 @@ pub(super) fn memory_limit(root: &Root, place: &Place) -> Measured<Option<Memory
                 Some(_) => {}
                 None => return Measured::odd(format!("{path} is not a number of bytes")),
             },
-            // The root group has no such file, and a container does not show the host's.
+            // The root group has no such file, and a container does not show the host's file.
             Err(refusal) if matches!(refusal.why, Why::Errno(errno) if errno.is_absence()) => {}
             Err(refusal) => return Measured::refused(&refusal),
         }

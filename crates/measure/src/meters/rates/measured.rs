@@ -1,4 +1,4 @@
-//! `Measured`: a number, or why it is unknown. A counter that could not be read, or that went back, is never reported as 0.
+//! `Measured`: a number, or why the number is unknown. A counter that could not be read, or that went back, is never reported as 0.
 
 use evenkeel_hostfs::{Refusal, Why};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Measured<T> {
     /// A known value.
     Known(T),
-    /// Unknown.
+    /// The value is unknown.
     Unknown(Unknown),
 }
 
@@ -47,7 +47,7 @@ impl<T> From<Result<T, Unknown>> for Measured<T> {
 }
 
 impl Measured<u64> {
-    /// The increase of a counter. Unknown if it went back: two readings do not show whether it wrapped, was reset, or is wrong.
+    /// The increase of a counter. Unknown if the counter went back: two readings do not show whether it wrapped, was reset, or is wrong.
     pub fn increase(name: &str, before: u64, after: u64) -> Measured<u64> {
         match after.checked_sub(before) {
             Some(grown) => Measured::Known(grown),
@@ -57,17 +57,17 @@ impl Measured<u64> {
 }
 
 impl<T> Measured<T> {
-    /// Unknown because this machine does not have it.
+    /// Unknown, because this machine does not have the value.
     pub fn absent(why: impl Into<String>) -> Measured<T> {
         Measured::Unknown(Unknown { unknown: Kind::Absent, why: why.into() })
     }
 
-    /// Unknown because the text is invalid.
+    /// Unknown, because the text is invalid.
     pub fn odd(why: impl Into<String>) -> Measured<T> {
         Measured::Unknown(Unknown { unknown: Kind::Odd, why: why.into() })
     }
 
-    /// Unknown because of the kernel's error.
+    /// Unknown, because the kernel returned an error.
     pub fn refused(refusal: &Refusal) -> Measured<T> {
         let unknown = match refusal.why {
             Why::Errno(errno) if errno.is_denial() => Kind::Denied,
@@ -98,7 +98,7 @@ impl<T> Measured<T> {
     /// The value or the reason, as a `Result`.
     ///
     /// # Errors
-    /// The reason, if unknown.
+    /// Returns the reason if the value is unknown.
     pub fn into_result(self) -> Result<T, Unknown> {
         match self {
             Measured::Known(value) => Ok(value),
@@ -114,7 +114,7 @@ impl<T> Measured<T> {
         }
     }
 
-    /// Maps the value to one that may itself be unknown.
+    /// Maps the value to another value that may itself be unknown.
     pub fn and_then<U>(&self, of: impl FnOnce(&T) -> Measured<U>) -> Measured<U> {
         match self {
             Measured::Known(value) => of(value),

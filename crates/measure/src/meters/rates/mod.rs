@@ -1,8 +1,10 @@
-//! Rates of the kernel's counters: how CPU time was used or taken away, what threads waited for, throttling by limits, page faults, and
-//! swapping. It covers the machine, a control group, and a server's process.
+//! Rates of the kernel's counters: how CPU time was used or taken away,
+//! what threads waited for, throttling by limits, page faults, and swapping.
+//! The rates cover the machine, a control group, and a server's process.
 //!
-//! Nothing is traced: files under /proc and /sys are read at the beginning, at the end, and now and then in between. This costs little, but
-//! it sees only what the kernel counts: CPU times in units of 10 ms, and nothing while the whole machine was paused.
+//! The meter traces nothing. It reads files under /proc and /sys at the beginning, at the end, and now and then in between.
+//! This costs little.
+//! But the meter sees only what the kernel counts: CPU times in units of 10 ms, and nothing while the whole machine was paused.
 
 mod between;
 mod counts;
@@ -40,10 +42,10 @@ use spread::{Between, Course};
 /// How long to sleep between checks for a stop.
 const NAP_NS: u64 = 50_000_000;
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// If the process or control group does not exist, or the marks of its pages may not be cleared.
+/// Fails if the process or control group does not exist, or if the marks of its pages may not be cleared.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let every_ns = settings.every_ms.max(1).saturating_mul(1_000_000);
     let for_ns = settings.for_ms.saturating_mul(1_000_000);
@@ -70,7 +72,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         let (before, is_end) = (last, !is_whole || due_ns >= for_ns);
         last = now;
         if let Some(why) = end_of_process(&before, &last) {
-            // The last complete reading is used.
+            // Use the last complete reading.
             last.process = before.process;
             ended = Some(why);
             break;
@@ -94,7 +96,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     Ok(Report { elapsed_ns, readings, rates, spread, cost, lost })
 }
 
-/// Reads the counts through a new root each time. One root would cache the files of all threads that have ended since.
+/// Reads the counts through a new root each time. A single root would cache the files of all threads that have ended since.
 fn read(target: &Target) -> Counts {
     Counts::read(&Root::live(), target, &clock::monotonic_ns)
 }
@@ -123,7 +125,7 @@ fn clear_referenced(pid: u32) -> Result<(), MeterError> {
     fs::write(&path, "1").map_err(|error| MeterError::refused(format!("write {path}"), Errno::from(&error)))
 }
 
-/// Whether the time was reached, rather than the measurement stopped.
+/// Sleeps until this time. False if the measurement was stopped earlier.
 fn sleep_until(deadline_ns: u64, watch: &Watch<'_>) -> bool {
     loop {
         let now_ns = clock::monotonic_ns();
@@ -137,7 +139,7 @@ fn sleep_until(deadline_ns: u64, watch: &Watch<'_>) -> bool {
     }
 }
 
-/// Whether the process has ended or was replaced.
+/// Why the process no longer exists: it has ended or was replaced. None while it runs.
 fn end_of_process(before: &Counts, now: &Counts) -> Option<String> {
     let Some(Measured::Known(then)) = &before.process else { return None };
     match now.process.as_ref()? {

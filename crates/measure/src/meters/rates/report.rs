@@ -11,18 +11,18 @@ use crate::{Lost, Samples, Unit};
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// From the first reading to the last, in nanoseconds.
+    /// The time from the first reading to the last, in nanoseconds.
     pub elapsed_ns: u64,
     /// The number of readings, including the first and the last.
     pub readings: u64,
     /// The rates from the first reading to the last.
     #[serde(flatten)]
     pub rates: Rates,
-    /// The course from reading to reading.
+    /// How each rate changed from reading to reading.
     pub spread: Vec<Spread>,
     /// The cost of the readings.
     pub cost: Cost,
-    /// Rates between single pairs of readings that were unknown.
+    /// Rates between neighbouring readings that were unknown.
     pub lost: Lost,
 }
 
@@ -32,14 +32,15 @@ pub struct Report {
 pub struct Rates {
     /// The whole machine.
     pub system: System,
-    /// The requested control group; without one, that of the requested process; without a process, evenkeel's own.
+    /// The requested control group. Without a request, this is the group of the requested process.
+    /// Without a process, this is evenkeel's own group.
     pub group: Group,
     /// The requested process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Measured<ProcessRates>>,
 }
 
-/// The course of one rate.
+/// How one rate changed over time.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
@@ -67,7 +68,7 @@ pub struct Spread {
     pub timeline: Vec<Stretch>,
 }
 
-/// The cost of measuring.
+/// The cost of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
@@ -105,9 +106,9 @@ pub struct System {
     pub swap_outs_per_s: Measured<f64>,
     /// How often a thread had to free memory before it could allocate (direct reclaim).
     pub direct_reclaims_per_s: Measured<f64>,
-    /// Refaults: pages that returned soon after their eviction. The memory is smaller than the working set.
+    /// Refaults: pages that returned soon after their eviction. They show that the memory is smaller than the working set.
     pub refaults_per_s: Measured<f64>,
-    /// The number of processes that the OOM killer ended.
+    /// The number of processes that the OOM killer killed.
     pub oom_kills: Measured<u64>,
     /// Pressure by resource.
     pub pressure: Vec<Pressure>,
@@ -119,9 +120,9 @@ pub struct System {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Memory {
-    /// All memory of the machine.
+    /// The total memory of the machine.
     pub total_bytes: Measured<u64>,
-    /// Available without swapping, by the kernel's estimate.
+    /// Memory that is available without swapping, by the kernel's estimate.
     pub available_bytes: Measured<u64>,
     /// The size of swap.
     pub swap_bytes: Measured<u64>,
@@ -157,7 +158,7 @@ pub struct Shares {
     pub idle: f64,
     /// The part of `idle` in which a thread waited for a disk.
     pub iowait: Measured<f64>,
-    /// The counted share of the time that passed. Far below 1, a CPU was offline or the machine was paused.
+    /// The counted share of the time that passed. If the share is far below 1, a CPU was offline or the machine was paused.
     pub counted: f64,
 }
 
@@ -165,7 +166,7 @@ pub struct Shares {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pressure {
-    /// cpu, memory or io.
+    /// The resource: cpu, memory or io.
     pub resource: &'static str,
     /// The share of the time in which at least one thread waited.
     pub some: Measured<f64>,
@@ -187,7 +188,7 @@ pub struct Quota {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Group {
-    /// The group and its ancestors, the innermost first. The limits of all apply to it.
+    /// The group and its ancestors, with the innermost first. The limits of all these groups apply to the group.
     pub levels: Measured<Vec<Level>>,
     /// The pressure in the group, by resource.
     pub pressure: Vec<Pressure>,
@@ -223,7 +224,7 @@ pub struct Level {
 pub struct ProcessRates {
     /// The process's number.
     pub pid: u32,
-    /// Its name.
+    /// The process's name.
     pub name: String,
     /// The time from the first reading of the process to the last, in nanoseconds.
     pub elapsed_ns: u64,
@@ -242,13 +243,13 @@ pub struct ProcessRates {
     pub voluntary_switches_per_s: Measured<f64>,
     /// Involuntary switches of the process's threads.
     pub involuntary_switches_per_s: Measured<f64>,
-    /// Seconds per second in which threads of the process were ready but did not run, summed over threads.
+    /// Seconds per second in which threads of the process were ready but did not run. This is a sum over the threads.
     pub run_delay: Measured<f64>,
     /// The threads that waited longest, up to 16.
     pub threads: Vec<ThreadRates>,
     /// The memory of the process.
     pub memory: ProcessMemory,
-    /// Threads that ended meanwhile, or were not read because of the limit.
+    /// Threads that ended in the meantime, or that were not read because of the limit.
     pub lost: Lost,
 }
 
@@ -258,7 +259,7 @@ pub struct ProcessRates {
 pub struct ThreadRates {
     /// The thread's number.
     pub tid: u32,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
     /// CPU time as a share of one CPU.
     pub cpu: f64,
@@ -282,14 +283,14 @@ pub struct ProcessMemory {
     pub swap_bytes: Measured<u64>,
     /// How much the swapped memory grew, in bytes. Negative if it shrank.
     pub swap_grown_bytes: Measured<i64>,
-    /// The referenced memory: since the measurement began, or since the marks were last cleared.
+    /// The memory that the process referenced since the measurement began, or since the marks were last cleared.
     pub referenced_bytes: Measured<u64>,
-    /// The moment since when `referenced_bytes` counts, in words.
+    /// The moment from which `referenced_bytes` counts, in words.
     pub referenced_since: &'static str,
-    /// The memory that the process may use, in bytes: the tightest limit of its control group, or all memory.
+    /// The memory that the process may use, in bytes: the tightest limit of its control group, or all memory of the machine.
     pub limit_bytes: Measured<u64>,
     /// Where `limit_bytes` comes from.
     pub limit_by: String,
-    /// `rss_bytes` plus `swap_bytes`, divided by `limit_bytes`: the share that the process would need to be in memory completely.
+    /// `rss_bytes` plus `swap_bytes`, divided by `limit_bytes`. The process needs this share of the limit to be in memory completely.
     pub share_of_limit: Measured<f64>,
 }

@@ -3,7 +3,7 @@
 /// The settings of the rates meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What to measure besides the machine.
+    /// What to measure in addition to the machine.
     pub target: Target,
     /// How long to measure, in milliseconds.
     pub for_ms: u64,
@@ -13,10 +13,10 @@ pub struct Settings {
     pub pages: Pages,
 }
 
-/// What to measure besides the machine.
+/// What to measure in addition to the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Only the machine, with our own control group.
+    /// Only the machine, with evenkeel's own control group.
     Machine,
     /// A process, and its control group.
     Process(u32),
@@ -29,7 +29,8 @@ pub enum Target {
 pub enum Pages {
     /// Read the marks as they are.
     AsTheyAre,
-    /// Clear the marks at the beginning, so that the pages referenced at the end were used in between. The process's next use of each page
-    /// takes slightly longer.
+    /// Clear the marks at the beginning.
+    /// The pages that are referenced at the end were then used in between.
+    /// The process's next use of each page takes slightly longer.
     ClearReferenced,
 }

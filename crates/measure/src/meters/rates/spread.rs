@@ -1,16 +1,16 @@
-//! The course of the main rates from reading to reading, as samples and as a timeline. Most of these rates are usually 0, and a logarithmic histogram
-//! has no bar for 0. So zeros are counted separately.
+//! Follows the main rates from reading to reading, as samples and as a timeline.
+//! Most of these rates are usually 0, and a logarithmic histogram has no bar for 0. So zeros are counted separately.
 
 use super::report::{Level, ProcessRates, Rates, Spread};
 use super::settings::Target;
 use super::timeline::{Stretch, Timeline};
 use crate::{Lost, Samples, Unit};
 
-/// The maximum number of values of one rate to hold. After that, a course keeps every second value, then every fourth, and so on.
+/// The maximum number of values of one rate to hold. Beyond that number, the course keeps every second value, then every fourth, and so on.
 const KEPT_MAX: usize = 1 << 16;
 const PPM: f64 = 1e6;
 
-/// A rate to follow: its name, its unit, and where to find it.
+/// A rate to follow: its name, its unit, and the function that reads it.
 type Followed = (&'static str, Unit, fn(&Rates) -> Option<f64>);
 
 const OF_THE_MACHINE: [Followed; 11] = [
@@ -32,8 +32,8 @@ fn pressure(rates: &Rates, at: usize) -> Option<f64> {
     rates.system.pressure.get(at)?.some.known().map(|some| some * PPM)
 }
 
-/// The share of its periods in which the group was throttled, by the tightest of its own limits and those of its ancestors. None without a
-/// limit, or if no period has begun.
+/// The share of its periods in which the group was throttled, by the tightest of its own limits and its ancestors' limits.
+/// None without a limit, or if no period has begun.
 fn throttled(rates: &Rates) -> Option<f64> {
     let of = |level: &Level| {
         let periods = level.periods.known().filter(|periods| **periods > 0)?;
@@ -74,7 +74,7 @@ struct Series {
     timeline: Timeline,
 }
 
-/// From one reading to the next, in nanoseconds since the first.
+/// The time from one reading to the next, in nanoseconds since the first reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Between {
     pub(super) start_ns: u64,

@@ -1,4 +1,4 @@
-//! Two readings of simulated machines, made of texts.
+//! Tests with two readings of simulated machines, which are made of texts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 fn machine(turn: u64) -> BTreeMap<String, String> {
     let mut stat = String::from("cpu  0 0 0 0 0 0 0 0 0 0\n");
     for cpu in 0..2 {
-        // Of each hundred: 50 user, 10 system, 30 idle, 5 iowait, 5 steal.
+        // Each hundred ticks have 50 user, 10 system, 30 idle, 5 iowait, and 5 steal.
         let of = |share: u64| 1000 + share * turn;
         let _ = writeln!(stat, "cpu{cpu} {} 0 {} {} {} 0 0 {} 0 0", of(50), of(10), of(30), of(5), of(5));
     }
@@ -292,7 +292,7 @@ fn two_readings_become_rates() {
     .assert_eq(&serde_json::to_string_pretty(&rates).unwrap());
 }
 
-/// Each case: the result for one field, and the fields that must not change with it.
+/// Each case has the result for one field, and the fields that must not change with it.
 #[test]
 fn counters_that_go_back_have_a_reason_and_no_rate() {
     let back = "went back from";
@@ -310,19 +310,19 @@ fn counters_that_go_back_have_a_reason_and_no_rate() {
     );
     assert_eq!(reset.system.interrupts_per_s.known(), Some(&1000.0), "the others stay");
 
-    // Steal of CPU 0 decreased: that CPU gets no shares, and the sum does not include it.
+    // The steal count of CPU 0 decreased. So that CPU gets no shares, and the sum does not include it.
     let stolen = rates("/proc/stat", &with("cpu0 1100 0 1020 1060 1010 0 0 1010", "cpu0 1100 0 1020 1060 1010 0 0 3"));
     let [zero, one] = &stolen.system.cpus[..] else { panic!("two CPUs") };
     assert!(zero.shares.why().unwrap().starts_with("steal of CPU 0 went back"), "{zero:?}");
     assert_eq!(stolen.system.all.known(), one.shares.known());
 
-    // iowait may decrease: its time moved to idle.
+    // The iowait count may decrease, because its time moved to idle.
     let waited = rates("/proc/stat", &with("1060 1010 0 0 1010", "1071 999 0 0 1010"));
     let shares = waited.system.cpus[0].shares.known().unwrap();
     assert_eq!((shares.idle, shares.iowait.why()), (0.35, Some("iowait of CPU 0 went back, as the kernel lets it")));
     assert!(waited.system.all.known().unwrap().iowait.known().is_none());
 
-    // Steal exceeds all elapsed time, as some kernels reported.
+    // The steal count exceeds all elapsed time, as on some kernels.
     let much = rates("/proc/stat", &with("1060 1010 0 0 1010", "1060 1010 0 0 18446744073709551000"));
     assert!(much.system.cpus[0].shares.why().unwrap().contains("while 2000 ms passed"), "{much:?}");
 
@@ -366,7 +366,7 @@ fn a_process_that_ended_or_was_replaced_is_reported() {
     let rates = rates_of(&machine(0), &changed([("/proc/7/stat", &zombie)]), 2 * SECOND_NS);
     assert_eq!(rates.process.unwrap().why(), Some("process 7 (game) has ended"));
 
-    // The counts of an ended thread are gone. A new thread starts with all of its own.
+    // The counts of an ended thread are gone. A new thread counts from its own start.
     let mut threads = machine(2);
     for file in ["status", "schedstat"] {
         let text = threads.remove(&format!("/proc/7/task/7/{file}")).unwrap();
@@ -399,7 +399,7 @@ fn a_denied_user_gets_the_reason() {
     assert!(matches!(threads, Measured::Unknown(Unknown { unknown: Kind::Denied, .. })), "{threads:?}");
 }
 
-/// /proc/stat of a machine of 200 CPUs, with as many interrupts as such a machine has.
+/// /proc/stat of a machine with 200 CPUs, with as many interrupts as such a machine has.
 fn large(turn: u64) -> String {
     let mut text = String::from("cpu  0 0 0 0 0 0 0 0 0 0\n");
     for cpu in 0..200_u64 {

@@ -1,8 +1,8 @@
-//! A rate over time in bounded memory: hours of readings become fewer, longer stretches, each with its highest rate.
+//! A rate over time in bounded memory. Hours of readings become fewer, longer stretches, each with its highest rate.
 
 use serde::Serialize;
 
-/// The maximum number of stretches: more than the columns of a page.
+/// The maximum number of stretches. A page has fewer columns.
 const STRETCHES_MAX: usize = 1024;
 
 /// A rate over some time.
@@ -20,7 +20,7 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Merges this stretch with a later one. The time between the two counts for neither.
+    /// Merges this stretch with a later one. The time between the two stretches belongs to neither.
     fn with(self, next: Stretch) -> Stretch {
         let length = |stretch: Stretch| stretch.end_ns.saturating_sub(stretch.start_ns) as f64;
         let (one, other) = (length(self), length(next));
@@ -35,7 +35,7 @@ pub(super) struct Timeline {
     stretches: Vec<Stretch>,
     /// How many more readings fit into the last stretch.
     room: u64,
-    /// Readings in one stretch.
+    /// The number of readings in one stretch.
     each: u64,
 }
 

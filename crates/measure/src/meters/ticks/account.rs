@@ -1,4 +1,4 @@
-//! `Account`: the numbers of a window's ticks, from the thread's wakes.
+//! `Account`: the numbers of a window's ticks, computed from the thread's wakes.
 
 use evenkeel_stats::{median, median_absolute_deviation, quantile};
 use serde::Serialize;
@@ -8,16 +8,16 @@ use super::track::{Beat, Followed, Found, Gate, Pull, Slot, Start, follow};
 use super::views::Timer;
 use super::wakes::Wake;
 
-/// If fewer than this share of the ticks are in time, the tempo has changed.
+/// The tempo has changed if fewer than this share of the ticks are in time.
 const PRESENCE_MIN: f64 = 0.5;
-/// If ticks hold less than this share of their earlier work, there may be more ticks, so search again.
+/// If ticks contain less than this share of their earlier work, there may be more ticks, so search again.
 const WORK_SHARE_LEFT: f64 = 0.8;
-/// How often the thread must have been seen asleep before a tick, to know its requested wake time.
+/// How often the reader must have observed the thread asleep before a tick, to know its requested wake time.
 const ASKED_MIN: usize = 4;
 /// The maximum spread of these requested times, in nanoseconds or as a share of the period, whichever is more.
 const ASKED_SPREAD_NS: f64 = 25_000.0;
 const ASKED_SPREAD_SHARE: f64 = 0.005;
-/// Ticks before this quantile count as the earliest. A single early one may have been woken by something else.
+/// Ticks before this quantile count as the earliest. A single early tick may have been woken by something else.
 const EARLIEST: f64 = 0.02;
 
 /// The reference of lateness.
@@ -25,15 +25,15 @@ const EARLIEST: f64 = 0.02;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Due {
-    /// The requested wake time: the thread's own view of lateness.
+    /// The requested wake time, which is the thread's own view of lateness.
     AsAsked,
-    /// The earliest ticks, because the requested time was not visible. A delay common to all ticks is left out.
+    /// The earliest ticks, because the records do not show the requested time. A delay that all ticks have is left out.
     Earliest,
-    /// `None`: the ticks keep no set times, and the requested time was not visible. Then nothing is late.
+    /// No reference: the ticks keep no fixed times, and the records do not show the requested time. Then nothing is late.
     Unknown,
 }
 
-/// What was seen at one due time.
+/// What the records show at one due time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DueTime {
     /// When the tick was expected, on the monotonic clock.
@@ -42,19 +42,19 @@ pub struct DueTime {
     pub outcome: Outcome,
 }
 
-/// What was seen at a due time.
+/// What the records show at a due time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// A tick began.
     Begun {
         /// The wake that the tick began.
         wake: Wake,
-        /// The time from due until the thread got the CPU. None if there is no due time.
+        /// The time from due until the thread got the CPU. None without a due time.
         lateness_ns: Option<u64>,
     },
-    /// The thread was already awake in this wake, so that the start of the tick is unknown.
+    /// The thread was already awake in this wake, so the start of the tick is unknown.
     Hidden(Wake),
-    /// No tick began before the next one was due.
+    /// No tick began before the next tick was due.
     Missed,
 }
 
@@ -65,13 +65,13 @@ pub struct Account {
     pub tempo: Tempo,
     /// The reference of lateness.
     pub due: Due,
-    /// How long after the requested time the earliest ticks began. None if the requested time was not visible.
+    /// How long after the requested time the earliest ticks began. None if the records do not show the requested time.
     pub asked_ns: Option<f64>,
-    /// Ticks that were seen.
+    /// The number of observed ticks.
     pub ticks: u64,
-    /// Due times at which no tick began before the next one was due.
+    /// Due times at which no tick began before the next tick was due.
     pub missed: u64,
-    /// Due times at which the thread was already awake, so that the start of the tick is unknown.
+    /// Due times at which the thread was already awake, so the start of the tick is unknown.
     pub hidden: u64,
     /// Ticks during which the thread lost the CPU while it still had work.
     pub preempted_ticks: u64,
@@ -81,15 +81,15 @@ pub struct Account {
     pub other_wakes: u64,
     /// The share of the thread's work that belongs to ticks.
     pub work_share: f64,
-    /// For each tick, the time from its start to the start of the next.
+    /// For each tick, the time from its start to the start of the next tick.
     pub interval_ns: Vec<u64>,
-    /// For each tick, the time from due until the thread got the CPU. Empty if there is no due time.
+    /// For each tick, the time from due until the thread got the CPU. Empty without a due time.
     pub lateness_ns: Vec<u64>,
     /// For each tick, the time on a CPU.
     pub work_ns: Vec<u64>,
-    /// For each tick, the time from getting the CPU until sleeping.
+    /// For each tick, the time from the moment when the thread got the CPU until it slept.
     pub wall_ns: Vec<u64>,
-    /// For each tick, the time from due until sleeping. Empty if there is no due time.
+    /// For each tick, the time from due until the thread slept. Empty without a due time.
     pub due_to_done_ns: Vec<u64>,
     /// Each due time, in order.
     pub due_times: Vec<DueTime>,
@@ -101,10 +101,10 @@ pub fn beats(wakes: &[Wake]) -> Vec<Beat> {
     wakes.iter().map(beat).collect()
 }
 
-/// The ticks among `beats`, by the known tempo or, if they no longer keep it, by a new one.
+/// The ticks among `beats`, by the known tempo or, if the beats no longer keep it, by a new tempo.
 ///
 /// # Errors
-/// Why there is no tempo.
+/// Returns why there is no tempo.
 pub fn ticks(beats: &[Beat], known: Option<&Tempo>) -> Result<(Tempo, Followed), NoTick> {
     let before = known.and_then(|known| keeps(beats, known));
     let is_less =
@@ -123,7 +123,7 @@ pub fn keeps(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     by(beats, known).filter(|(tempo, _)| tempo.presence >= PRESENCE_MIN)
 }
 
-/// Follows a known tempo: first through the beginning to find the phase of the ticks, then through everything.
+/// Follows a known tempo: first through the beginning to find the phase of the ticks, then through all beats.
 fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     let gate = known.gate();
     let wide = Gate::widest(known.period_ns);
@@ -151,7 +151,7 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     Some((Tempo { period_ns, rate_hz, presence, work_share, ..*known }, followed))
 }
 
-/// A tick from which a chain can be followed: among the first few beats, the one after which most later beats come in time.
+/// A tick from which a chain can be followed. Among the first few beats, it is the beat after which most later beats come in time.
 fn first_of_chain(beats: &[Beat], known: &Tempo) -> Option<Start> {
     let base_ns = beats.first()?.at_ns;
     let until = beats.partition_point(|beat| (beat.at_ns - base_ns) as f64 <= 32.0 * known.period_ns);
@@ -159,14 +159,14 @@ fn first_of_chain(beats: &[Beat], known: &Tempo) -> Option<Start> {
     let starts = starts.map(|beat| Start { period_ns: known.period_ns, at_ns: beat.at_ns as f64 });
     let gate = Gate::widest(known.period_ns);
     let in_time = |start: &Start| follow(&beats[..until], known.light_ns, *start, gate, Pull::Whole).at_their_time();
-    // `max_by_key` returns the last of equal starts. Reversed, that is the earliest.
+    // `max_by_key` returns the last of equal starts. In reversed order, that is the earliest start.
     starts.collect::<Vec<_>>().into_iter().rev().max_by_key(in_time)
 }
 
 /// The account of one window.
 ///
 /// # Errors
-/// Why the window has no tick.
+/// Returns why the window has no tick.
 pub fn account(
     wakes: &[Wake],
     timers: &[Timer],
@@ -174,7 +174,7 @@ pub fn account(
     known_asked_ns: Option<f64>,
 ) -> Result<Account, NoTick> {
     let beats = beats(wakes);
-    // A known loop remains the observed one. If it is missing in a window, no other loop replaces it.
+    // The known loop remains the observed loop. If it is missing in a window, no other loop replaces it.
     let (tempo, followed) = match known {
         Some(known) => keeps(&beats, known).ok_or(NoTick::NoPeriod)?,
         None => ticks(&beats, None)?,
@@ -216,7 +216,7 @@ pub fn account(
     })
 }
 
-/// Each due time with its outcome. `lateness_ns` is that of the seen ticks, or empty.
+/// Each due time with its outcome. `lateness_ns` has the values of the observed ticks, or is empty.
 fn due_times(followed: &Followed, wakes: &[Wake], lateness_ns: &[u64]) -> Vec<DueTime> {
     let mut lateness_ns = lateness_ns.iter().copied();
     let one = |slot: &Slot| {
@@ -230,7 +230,8 @@ fn due_times(followed: &Followed, wakes: &[Wake], lateness_ns: &[u64]) -> Vec<Du
     followed.slots.iter().map(one).collect()
 }
 
-/// From each tick to the next. The interval across a hidden tick is unknown. The interval across a missed tick really is that long.
+/// The time from each tick to the next. The interval across a hidden tick is unknown.
+/// The interval across a missed tick really has that length.
 fn intervals(followed: &Followed, wakes: &[Wake]) -> Vec<u64> {
     let mut last: Option<u64> = None;
     let mut intervals = Vec::with_capacity(followed.slots.len());
@@ -248,7 +249,7 @@ fn intervals(followed: &Followed, wakes: &[Wake]) -> Vec<u64> {
     intervals
 }
 
-/// The lateness of each tick relative to the earliest.
+/// The lateness of each tick relative to the earliest tick.
 fn over_earliest(seen: &[(u64, &Wake)], tempo: &Tempo) -> Vec<f64> {
     let Some((_, first)) = seen.first() else { return Vec::new() };
     let since = |wake: &Wake| wake.start_ns.saturating_sub(first.start_ns) as f64;
@@ -256,7 +257,7 @@ fn over_earliest(seen: &[(u64, &Wake)], tempo: &Tempo) -> Vec<f64> {
         Pacing::FixedTimes => {
             seen.iter().map(|(number, wake)| since(wake) - *number as f64 * tempo.period_ns).collect()
         }
-        // Measured from the previous tick. The first tick has no predecessor and counts as an ordinary one.
+        // Measure from the previous tick. The first tick has no predecessor and counts as an ordinary tick.
         Pacing::Chained | Pacing::Unknown => {
             let steps = seen.windows(2).map(|pair| {
                 let slots = pair[1].0.saturating_sub(pair[0].0) as f64;
@@ -273,7 +274,7 @@ fn over_earliest(seen: &[(u64, &Wake)], tempo: &Tempo) -> Vec<f64> {
     off.into_iter().map(|off| (off - earliest).max(0.0)).collect()
 }
 
-/// How long after the requested time the earliest ticks began, for ticks before which the thread was seen asleep.
+/// How long after the requested time the earliest ticks began. Only ticks count before which the thread was observed asleep.
 fn asked_offset(timers: &[Timer], seen: &[(u64, &Wake)], over_ns: &[f64], tempo: &Tempo) -> Option<f64> {
     let mut offsets = Vec::new();
     for Timer { due_ns, begun_ns } in timers {

@@ -1,26 +1,29 @@
-//! `divisor_of`: whether the ticks of a loop are only every second, third or fourth tick of a faster loop. On a busy CPU a tick begins at once, or
-//! one scheduler tick (4 ms) later. At 50 Hz that is outside the gate. At 25 Hz the gate is twice as wide, so it is inside. The slower period then
-//! looks regular and the true one does not.
+//! `divisor_of`: whether the ticks of a loop are only every second, third or fourth tick of a faster loop.
+//! On a busy CPU a tick begins at once, or one scheduler tick (4 ms) later.
+//! At 50 Hz such a delay is outside the gate.
+//! At 25 Hz the gate is twice as wide, so the delay is inside.
+//! The slower period then looks regular, and the true period does not.
 //!
-//! Three facts identify the ticks in between: each period has the same number, they do as much work, and they begin when they are due or later.
-//! Packets and polls do none of this.
+//! Three facts identify the ticks in between.
+//! Each period has the same number of them, they do as much work, and they begin when they are due or later.
+//! Packets and polls have none of these properties.
 
 use evenkeel_stats::median;
 
 use super::track::{Beat, Followed, Gate};
 
-/// The maximum number of times the rate to try: one tick in time for every three late ones.
+/// The largest multiple of the rate to try: one tick in time for every three late ticks.
 const DIVISOR_MAX: usize = 4;
 /// The minimum number of complete periods.
 const PERIODS_MIN: usize = 8;
-/// The share of periods that must contain the same number of ticks in between. In the rest, one was lost or two merged.
+/// The share of periods that must contain the same number of ticks in between. In the other periods, a tick was lost or two ticks merged.
 const SAME_COUNT_MIN: f64 = 0.7;
 /// A tick in between does at least this share of the work of a tick in time.
 const AS_HEAVY: f64 = 0.5;
-/// At least this share of the ticks in between begin no earlier than due.
+/// At least this share of the ticks in between begin no earlier than they are due.
 const NOT_EARLY_MIN: f64 = 0.9;
 
-/// How many ticks each period of `followed` really contains. None if each contains a single tick.
+/// How many ticks each period of `followed` really contains. None if each period contains a single tick.
 pub(super) fn divisor_of(beats: &[Beat], followed: &Followed, period_ns: f64) -> Option<u32> {
     let in_time: Vec<(u64, usize)> =
         followed.slots.iter().filter_map(|slot| Some((slot.number, slot.at_its_time()?))).collect();
@@ -60,7 +63,7 @@ mod tests {
     const PERIOD_NS: u64 = 40_000_000;
     const WORK_NS: u64 = 2_000_000;
 
-    /// One tick in time every 40 ms. `between` lists the ticks that follow it: how much later, and how much work.
+    /// One tick in time comes every 40 ms. `between` lists the ticks that follow it: their delay and their work.
     fn divisor(between: impl Fn(u64) -> Vec<(u64, u64)>) -> Option<u32> {
         let beat = |at_ns: u64, work_ns: u64| Beat { at_ns, until_ns: at_ns + work_ns, weight: work_ns as f64 };
         let mut beats: Vec<Beat> = (0..200)

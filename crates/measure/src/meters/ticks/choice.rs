@@ -1,5 +1,7 @@
-//! `choose`: finds which loop of a server is its tick. It is the loop that does the server's work, not the one that wakes most often. If two remain,
-//! or the only one may be a mere poll, the answer is a list, and the user names one.
+//! `choose`: finds which loop of a server is its tick.
+//! The tick is the loop that does the server's work, not the loop that wakes most often.
+//! If two loops remain, or if the only loop may be a mere poll, the answer is a list.
+//! The user then names one loop.
 
 use serde::Serialize;
 
@@ -10,23 +12,23 @@ use super::tempo::{NoTick, Pacing};
 
 /// A tick contains at least this share of the server's CPU time.
 const WORK_SHARE_MIN: f64 = 0.3;
-/// If more of the server's CPU time was not watched, a loop of the rest may not be the tick.
+/// If a larger share of the server's CPU time was not watched, a loop in the unwatched part may be the tick.
 const UNWATCHED_MAX: f64 = 0.5;
 /// A tick contains at least this many times the CPU time of any other loop.
 const AHEAD: f64 = 2.5;
-/// The minimum share of a loop's due times that have a tick.
+/// The minimum share of a loop's due times that must have a tick.
 const PRESENCE_MIN: f64 = 0.6;
-/// The minimum share for a loop of several threads that keeps neither set times nor a chain. It is higher, because unrelated bursts of work
-/// may cover every second tick.
+/// The minimum share for a loop of several threads that keeps neither fixed times nor a chain.
+/// This minimum is higher, because unrelated bursts of work may cover every second tick.
 const PRESENCE_LOOSE_MIN: f64 = 0.85;
 /// A server that uses a smaller share of a CPU does so little that its tick cannot be distinguished from a housekeeping timer.
 const BUSY_MIN: f64 = 0.001;
-/// A loop whose period is at most this many times its poll time is that poll.
+/// A loop is its poll if its period is at most this many times the poll time.
 const OWN_POLL: f64 = 1.5;
 /// A poll whose typical wake takes more work than this, in nanoseconds, does more than check for packets.
 const POLL_WORK_MAX_NS: u64 = 250_000;
-/// How far the rate that the user named may be from a loop's rate: a chained loop is slower than its source code says. If no loop was
-/// found, a search at this rate is more precise.
+/// How far the rate that the user named may be from a loop's rate, because a chained loop is slower than its source code says.
+/// If no loop was found, a search at the named rate is more precise.
 const NAMED_OFF_MAX: f64 = 0.08;
 const SOUGHT_OFF_MAX: f64 = 0.01;
 
@@ -46,7 +48,7 @@ pub struct Wanted {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "why")]
 pub enum Unclear {
-    /// Nothing repeats.
+    /// No activity repeats.
     #[error("{reason}")]
     NoLoop {
         /// Why the server's busiest thread has no tick.
@@ -58,7 +60,7 @@ pub enum Unclear {
         /// The share of the server's CPU time in these threads.
         share: f64,
     },
-    /// Two loops hold much of the work.
+    /// Two loops contain much of the work.
     #[error("{first_hz:.2} Hz with {:.0} % of its CPU time and {second_hz:.2} Hz with {:.0} % both may be the tick", first_share * 100.0, second_share * 100.0)]
     Several {
         /// The rate of the loop with the most work.
@@ -78,7 +80,7 @@ pub enum Unclear {
         /// That loop's share of the server's CPU time.
         work_share: f64,
     },
-    /// The loop waits like one that checks for packets.
+    /// The loop waits like a loop that checks for packets.
     #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time and works for {:.0} us, which may not be a tick", *poll_ns as f64 / 1e6, *work_ns as f64 / 1e3)]
     Poll {
         /// The loop's rate.
@@ -106,7 +108,7 @@ pub enum Unclear {
         /// The loop's rate.
         hz: f64,
     },
-    /// Too many of its due times passed without a tick.
+    /// Too many of the loop's due times passed without a tick.
     #[error("its loop of {hz:.2} Hz had a tick at only {:.0} % of the expected times", presence * 100.0)]
     Sparse {
         /// The loop's rate.
@@ -148,9 +150,9 @@ pub enum Unclear {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Choice {
-    /// The loops, the one with the most work first.
+    /// The loops, with the most work first.
     pub loops: Vec<TickLoop>,
-    /// The index of the tick among the loops. None if it is unclear.
+    /// The index of the tick among the loops. None if the tick is unclear.
     pub tick: Option<usize>,
     /// Why the tick is unclear.
     pub unclear: Option<Unclear>,
@@ -160,7 +162,7 @@ impl Choice {
     /// The tick.
     ///
     /// # Errors
-    /// Why the tick is unclear.
+    /// Returns why the tick is unclear.
     pub fn tick(&self) -> Result<&TickLoop, Unclear> {
         let tick = self.tick.and_then(|at| self.loops.get(at));
         tick.ok_or_else(|| self.unclear.clone().unwrap_or(Unclear::NoLoop { reason: NoTick::FewWakes }))
@@ -192,7 +194,7 @@ pub fn choose(stream: &Stream, wanted: &Wanted) -> Choice {
     Choice { loops, tick, unclear }
 }
 
-/// The loop whose ticks begin where the function that the user named is entered.
+/// The loop whose ticks begin where a thread enters the function that the user named.
 fn entered(stream: &Stream, function: &str) -> Result<TickLoop, Unclear> {
     let entries: usize = stream.threads.iter().map(|thread| thread.entries.len()).sum();
     if entries == 0 {
@@ -203,7 +205,7 @@ fn entered(stream: &Stream, function: &str) -> Result<TickLoop, Unclear> {
     loops::of_function(stream, function).ok_or_else(irregular)
 }
 
-/// The loop with the rate that the user named: among the found ones, or by a search at that rate.
+/// The loop with the rate that the user named: a loop that was found, or the result of a search at that rate.
 fn named(stream: &Stream, loops: &mut Vec<TickLoop>, hz: f64) -> Result<usize, Unclear> {
     let near = |one: &TickLoop, off_max: f64| (one.tempo.hz() / hz - 1.0).abs() <= off_max;
     for off_max in [SOUGHT_OFF_MAX, NAMED_OFF_MAX] {
@@ -234,7 +236,7 @@ fn clear_tick(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) ->
         return Err(Unclear::NoLoop { reason });
     };
     let hz = first.tempo.hz();
-    // The poll whose heavier wakes are the ticks of `first` does not compete with it.
+    // A poll does not compete with `first` if its heavier wakes are the ticks of `first`.
     let is_its_poll = |other: &TickLoop| {
         other.holds_hz == Some(hz) && first.within_hz.is_some() && matches!(other.waits, Waits::PollsFor { .. })
     };
@@ -274,7 +276,7 @@ fn more_than_a_poll(first: &TickLoop) -> Result<usize, Unclear> {
         (Waits::PollsFor { ns }, None) if first.tempo.period_ns < OWN_POLL * ns as f64 => {
             Err(Unclear::Poll { hz, poll_ns: ns, work_ns })
         }
-        // How the loop waits is unknown, and some of its wakes do more than the others.
+        // How the loop waits is unknown, and some of its wakes do more work than the others.
         (Waits::Unseen, Some(heavier_hz)) if work_ns < POLL_WORK_MAX_NS => {
             Err(Unclear::HeavierWakes { hz, poll_ns: first.tempo.period_ns as u64, heavier_hz })
         }

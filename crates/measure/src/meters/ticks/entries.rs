@@ -1,11 +1,12 @@
-//! Ticks that begin where a thread enters a function: a tick lasts until the thread waits, or enters the function again.
+//! Ticks that begin where a thread enters a function. Such a tick lasts until the thread waits, or enters the function again.
 //!
-//! The return of the function is not recorded: a runtime that moves its stacks (Go), an exception or a panic would end the server.
+//! The return of the function is not recorded.
+//! With such a probe, a runtime that moves its stacks (Go), an exception or a panic would end the server.
 
 use super::stream::ThreadLog;
 use super::wakes::Wake;
 
-/// The work from each entry until the thread waited or entered again, with the wake that contained the entry.
+/// The work from each entry until the thread waited or entered the function again, with the wake that contained the entry.
 pub fn ticks_of(thread: &ThreadLog) -> Vec<(Wake, Wake)> {
     let mut ticks = Vec::new();
     let mut entries = thread.entries.iter().copied().peekable();
@@ -14,7 +15,7 @@ pub fn ticks_of(thread: &ThreadLog) -> Vec<(Wake, Wake)> {
         let first = ticks.len();
         while let Some(start_ns) = entries.next_if(|entered_ns| *entered_ns <= wake.end_ns) {
             let end_ns = entries.peek().map_or(wake.end_ns, |next_ns| wake.end_ns.min(*next_ns));
-            // When within the wake the thread was preempted is unknown, so each part gets its share of the run time.
+            // The moment within the wake at which the thread was preempted is unknown, so each part gets its share of the run time.
             let ran = wake.on_cpu_ns as f64 / (wake.end_ns - wake.start_ns).max(1) as f64;
             let on_cpu_ns = ((end_ns - start_ns) as f64 * ran).round() as u64;
             ticks.push((Wake { start_ns, end_ns, on_cpu_ns, preempted: 0, is_moved: false, ..*wake }, *wake));

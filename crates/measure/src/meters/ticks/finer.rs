@@ -1,6 +1,7 @@
-//! `finer`: whether a loop with the heavier ticks is only every second, third or fourth tick of a faster loop. If a game server sends to its players
-//! every second tick, that tick does several times the work. The ticks in between then look like polls. Two things distinguish them from polls: they
-//! come when the faster loop is due, and they do more work there than wakes at other times.
+//! `finer`: whether a loop with the heavier ticks is only every second, third or fourth tick of a faster loop.
+//! If a game server sends to its players every second tick, that tick does several times the work.
+//! The ticks in between then look like polls. Two properties distinguish these ticks from polls.
+//! The ticks come when the faster loop is due, and they do more work then than wakes at other times.
 
 use evenkeel_stats::median;
 
@@ -10,19 +11,19 @@ use super::track::{Beat, Followed, Gate};
 
 /// The ticks of a slower loop within a faster one do this many times the work of the wakes in between.
 pub(super) const HEAVIER: f64 = 1.4;
-/// A server does more every second, every third or every fourth tick.
+/// A server may do more work every second, every third or every fourth tick.
 const DIVISORS: std::ops::RangeInclusive<u32> = 2..=4;
 /// The share of the times between the ticks that must have a wake.
 const PRESENCE_MIN: f64 = 0.8;
-/// From this factor on, wakes between the ticks do more work when they are due than elsewhere. Up to [`HEAVIER`] it is unclear which loop is the
-/// tick.
+/// From this factor on, wakes between the ticks do more work at their due times than at other times.
+/// Up to [`HEAVIER`] it is unclear which loop is the tick.
 const MAYBE_HEAVIER: f64 = 1.15;
-/// Phases, as parts of the faster period. Wakes there are compared with wakes at the due times.
+/// Phases, as parts of the faster period. Wakes at these phases are compared with wakes at the due times.
 const ELSEWHERE: [f64; 4] = [0.25, 0.4, 0.6, 0.75];
 /// The maximum number of ticks to examine.
 const TICKS_MAX: usize = 4096;
 
-/// A faster loop that contains the ticks of another.
+/// A faster loop that contains the ticks of another loop.
 pub(super) struct Finer {
     pub tempo: Tempo,
     pub followed: Followed,
@@ -30,7 +31,7 @@ pub(super) struct Finer {
     pub is_sure: bool,
 }
 
-/// Finds the faster loop among `beats` whose heavier ticks are those of `slow`, if there is one.
+/// Finds the faster loop among `beats` whose heavier ticks are the ticks of `slow`. None if there is no such loop.
 pub(super) fn finer(beats: &[Beat], slow: &Tempo, followed: &Followed) -> Option<Finer> {
     let ticks: Vec<u64> = followed.slots.iter().filter_map(|slot| Some(beats.get(slot.beat()?)?.at_ns)).collect();
     let gaps = Gaps { beats, ticks: &ticks[..ticks.len().min(TICKS_MAX)], slow };
@@ -70,7 +71,7 @@ impl Gaps<'_> {
         (tempo.presence >= PRESENCE_MIN).then_some(Finer { tempo, followed, is_sure })
     }
 
-    /// The median of the heaviest wakes at this delay after each tick. None if too few ticks have one there.
+    /// The median work of the heaviest wakes at this delay after each tick. None if too few ticks have a wake at this delay.
     fn work_at(&self, after_ns: f64, gate: Gate) -> Option<f64> {
         let heaviest = |tick_ns: &u64| {
             let middle_ns = *tick_ns as f64 + after_ns;
@@ -95,7 +96,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A wake every `every_ms` for ten seconds. `work_us` gives the work of each by its number. Each begins some tens of microseconds off its time.
+    /// A wake every `every_ms` for ten seconds. `work_us` gives the work of each wake by its number.
+    /// Each wake begins some tens of microseconds off its time.
     fn wakes(every_ms: u64, first_us: u64, work_us: impl Fn(u64) -> u64) -> Vec<Beat> {
         let wake = |number: u64| {
             let at_ns = number * every_ms * MS + first_us * 1000 + number * 7919 % 40_000;
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn ticks_between_the_heavier_ones_are_distinguished_from_polls() {
-        // Polls of 20 us every 5 ms. Every fourth is a tick. Every second or third tick does more.
+        // The server polls for 20 us every 5 ms. Every fourth poll is a tick. Every second or third tick does more work.
         let server = |light_us: u64, heavy_us: u64, every: u64| {
             wakes(5, 0, move |number| match (number % 4, number / 4 % every) {
                 (0, 0) => heavy_us,

@@ -10,7 +10,7 @@ use crate::MeterError;
 /// Finds a function by name in the programs of these processes.
 pub type Find = dyn Fn(&str, &[u32]) -> Result<Probe, MeterError> + Send + Sync;
 
-/// Parses the name of a function as the user typed it. The error text says what is expected.
+/// Parses the name of a function as the user typed it. The error text describes the expected form.
 pub type ReadFunction = fn(&str) -> Result<TickFunction, String>;
 
 /// A function that the server enters once per tick, and how to find its code.
@@ -18,7 +18,7 @@ pub type ReadFunction = fn(&str) -> Result<TickFunction, String>;
 pub struct TickFunction {
     /// The function's name, as the user wrote it.
     pub name: String,
-    /// Finds the function. This module does not read symbols.
+    /// Finds the function, because this module does not read symbols.
     pub find: Arc<Find>,
 }
 
@@ -26,7 +26,7 @@ impl TickFunction {
     /// The function with the probe at its entry in these processes' programs.
     ///
     /// # Errors
-    /// If they do not have this function, or have several.
+    /// Fails if the programs do not have this function, or have several functions of this name.
     pub fn probed(&self, pids: &[u32]) -> Result<ProbedFunction, MeterError> {
         Ok(ProbedFunction { name: self.name.clone(), probe: (self.find)(&self.name, pids)? })
     }

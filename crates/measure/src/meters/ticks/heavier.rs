@@ -1,4 +1,4 @@
-//! Loops that show in the work of wakes: among wakes of several kinds, the heavier ones may be ticks.
+//! Loops that appear only in the work of wakes: among wakes of several kinds, the heavier wakes may be ticks.
 
 use evenkeel_stats::{median, quantile};
 
@@ -7,11 +7,11 @@ use super::finer::HEAVIER;
 use super::tempo::{self, Tempo};
 use super::track::{Beat, Followed};
 
-/// The rate of a loop that was followed differs from the found one by less than this share.
+/// A followed loop and a found loop are the same if their rates differ by less than this share.
 const FOLLOWED_OFF_MAX: f64 = 0.005;
-/// A loop is slower than another if its rate is at most this share of the other's.
+/// A loop is slower than another if its rate is at most this share of the other loop's rate.
 const SLOWER_MAX: f64 = 0.8;
-/// A rate that shows only in the work of wakes must have a tick at this share of its due times.
+/// A rate that appears only in the work of wakes must have a tick at this share of its due times.
 const CLEAR_PRESENCE: f64 = 0.85;
 /// The minimum share of the work in the wakes above a gap, and the minimum factor of a gap.
 const MOST_WORK: f64 = 0.5;
@@ -21,7 +21,7 @@ const RHYTHM_TICKS_MAX: usize = 1024;
 const RHYTHM_MIN: f64 = 8.0;
 const RATE_MIN_HZ: f64 = 1.0;
 
-/// Whether a rate that shows only in the work of wakes has enough ticks.
+/// Whether a rate that appears only in the work of wakes has enough ticks.
 pub(super) fn is_clear(tempo: &Tempo) -> bool {
     tempo.presence >= CLEAR_PRESENCE
 }
@@ -45,7 +45,8 @@ pub(super) fn slower_by_work(beats: &[Beat], fast: &Tempo) -> Option<(Tempo, Fol
     thresholds.into_iter().flatten().find_map(slower)
 }
 
-/// The loop of the wakes that do most of the work, if all others do much less. Example: a server checks the time every 0.1 ms until a tick is due.
+/// The loop of the wakes that do most of the work, if all other wakes do much less.
+/// Example: a server checks the time every 0.1 ms until a tick is due.
 pub(super) fn heaviest(beats: &[Beat]) -> Option<(Tempo, Followed)> {
     above(beats, gap_in_work(beats)?).filter(|(tempo, _)| is_clear(tempo))
 }
@@ -58,8 +59,9 @@ fn above(beats: &[Beat], threshold: f64) -> Option<(Tempo, Followed)> {
     ticks(beats, Some(&tempo)).ok().filter(|(followed, _)| (followed.hz() / tempo.hz() - 1.0).abs() < FOLLOWED_OFF_MAX)
 }
 
-/// How often some ticks are heavier than the others, by the spectrum of their work. Example: a server checks the time every 5 ms, and has little to
-/// do when a tick is due. Half of the ticks' rate is excluded, because many servers do something every second tick.
+/// How often some ticks are heavier than the others, by the spectrum of their work.
+/// Example: a server checks the time every 5 ms, and has little to do when a tick is due.
+/// Half of the ticks' rate is excluded, because many servers do additional work every second tick.
 pub(super) fn work_rhythm_hz(ticks: &[Beat]) -> Option<f64> {
     let ticks = &ticks[ticks.len().saturating_sub(RHYTHM_TICKS_MAX)..];
     let (first, last) = (ticks.first()?, ticks.last()?);
@@ -83,11 +85,11 @@ pub(super) fn work_rhythm_hz(ticks: &[Beat]) -> Option<f64> {
     };
     let heights = (0..count).map(|at| from_hz + at as f64 * step_hz).map(|hz| (height(hz), hz));
     let (highest, hz) = heights.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    // Noise alone exceeds this in one of exp(RHYTHM_MIN) loops, however many rates are tried.
+    // Noise alone exceeds this limit in one of exp(RHYTHM_MIN) loops, however many rates are tried.
     (power > 0.0 && highest > (count as f64).ln() + RHYTHM_MIN).then_some(hz)
 }
 
-/// The threshold that separates light and heavy wakes, with the least spread of their logarithms on both sides.
+/// The threshold that separates light and heavy wakes. It gives the least spread of their logarithms on both sides.
 fn work_threshold(beats: &[Beat]) -> Option<f64> {
     let mut logs: Vec<f64> = beats.iter().filter(|beat| beat.weight > 0.0).map(|beat| beat.weight.ln()).collect();
     logs.sort_unstable_by(f64::total_cmp);
@@ -111,8 +113,9 @@ fn work_threshold(beats: &[Beat]) -> Option<f64> {
     is_apart.then(|| ((light[light.len() - 1] + heavy[0]) / 2.0).exp())
 }
 
-/// The widest gap in the work of wakes, if the wakes above it do most of the work. Below it there may be several kinds of wakes, as in a server
-/// whose runtime wakes by itself and that also serves packets. No single threshold then separates two groups well.
+/// The widest gap in the work of wakes, if the wakes above the gap do most of the work.
+/// Below the gap there may be several kinds of wakes, as in a server whose runtime wakes by itself and that also serves packets.
+/// No single threshold then separates two groups well.
 fn gap_in_work(beats: &[Beat]) -> Option<f64> {
     let mut weights: Vec<f64> = beats.iter().map(|beat| beat.weight).filter(|weight| *weight > 0.0).collect();
     weights.sort_unstable_by(|one, other| other.total_cmp(one));

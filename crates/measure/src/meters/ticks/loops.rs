@@ -1,5 +1,6 @@
-//! `TickLoop`: a periodic activity of a server, with its rate, its share of the server's CPU time, the threads that do its work, and how they wait.
-//! [`choice`](super::choice) decides which of them is the tick.
+//! `TickLoop`: a periodic activity of a server, with its rate,
+//! its share of the server's CPU time, the threads that do its work, and how they wait.
+//! [`choice`](super::choice) decides which loop is the tick.
 
 use std::fmt;
 
@@ -17,23 +18,23 @@ use super::track::{Beat, Followed};
 use super::views::{self, View, Workers};
 use super::wakes::Wake;
 
-/// Two loops are one if their rates differ by less than this share.
+/// Two loops are the same if their rates differ by less than this share.
 const SAME_RATE: f64 = 0.005;
 /// The same limit if one thread does most of the work of both loops.
 const SAME_RATE_OF_ONE: f64 = 0.03;
-/// Two such loops are one only if this share of the ticks of the loop with fewer threads begins with ticks of the other.
+/// Two such loops are the same only if this share of the ticks of the loop with fewer threads begins with ticks of the other loop.
 const SAME_TICKS: f64 = 0.7;
-/// A thread that does this share of a loop's work counts as doing it alone. The other threads do their own work.
+/// A thread that does this share of a loop's work counts as doing the work alone. The other threads do their own work.
 const ALONE: f64 = 0.85;
 /// Threads with a smaller share of a loop's work do not belong to it.
 const CARRIES_MIN: f64 = 0.02;
 /// A loop counts as a poll with a fixed time if this share of the observed sleeps before its ticks requested the same time.
 const SAME_WAIT: f64 = 0.8;
 const WAITS_MIN: usize = 4;
-/// If this share of wakes come just before the requested time, the loop is woken from outside.
+/// A loop is woken from outside if this share of its wakes comes just before the requested time.
 const WOKEN_BEFORE: f64 = 0.5;
 const ROUND_NS: u64 = 100_000;
-/// If a sleep ended this long before its requested time, its timer did not end it.
+/// A sleep that ended this long before its requested time was not ended by its timer.
 const EARLY_NS: u64 = 1_000_000;
 /// A loop with a smaller share of the server's CPU time is not listed. The thread that paces a tick may itself do almost nothing.
 const LISTED_MIN: f64 = 0.0005;
@@ -44,7 +45,7 @@ const LISTED_MAX: usize = 8;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Waits {
-    /// The threads wait for a fixed time in calls that a file or a packet can end: a polling loop.
+    /// The threads wait for a fixed time in calls that a file or a packet can end. This is a polling loop.
     PollsFor {
         /// The time, in nanoseconds.
         ns: u64,
@@ -87,7 +88,7 @@ pub struct TickLoop {
     pub cpu_share: f64,
     /// The median work of a tick, in nanoseconds.
     pub tick_work_ns_p50: u64,
-    /// The threads that do the loop's work, the one with most work first.
+    /// The threads that do the loop's work, with the most work first.
     pub carriers: Vec<Carrier>,
     /// How the loop's threads wait for the next tick.
     pub waits: Waits,
@@ -95,7 +96,7 @@ pub struct TickLoop {
     pub within_hz: Option<f64>,
     /// The rate of a slower loop that contains the heavier ticks of this loop. None without such a loop.
     pub holds_hz: Option<f64>,
-    /// How often some ticks of this loop are heavier than the others, per second, if they cannot be distinguished one by one.
+    /// How often some ticks of this loop are heavier than the others, per second. None if they can be distinguished one by one.
     pub heavier_hz: Option<f64>,
 }
 
@@ -128,13 +129,13 @@ struct LoopTicks {
 }
 
 impl LoopTicks {
-    /// Whether a view of more threads adds nothing to this loop: neither work nor requested times.
+    /// Whether a view of more threads adds nothing to this loop, neither work nor requested times.
     fn adds_little(&self, wider: &LoopTicks) -> bool {
         self.listed.work_share >= ALONE * wider.listed.work_share
             && (self.listed.waits != Waits::Unseen || wider.listed.waits == Waits::Unseen)
     }
 
-    /// Whether its ticks are parts of the ticks of another loop with more threads.
+    /// Whether the ticks of this loop are parts of the ticks of another loop with more threads.
     fn is_part_of(&self, other: &LoopTicks) -> bool {
         if other.threads <= self.threads || other.listed.work_share <= self.listed.work_share {
             return false;
@@ -148,7 +149,7 @@ impl LoopTicks {
     }
 }
 
-/// Finds all loops of a stream, the one with the most work first. For each thread without a loop it returns the reason.
+/// Finds all loops of a stream, with the most work first. For each thread without a loop it returns the reason.
 pub fn all(stream: &Stream) -> (Vec<TickLoop>, Vec<(u32, NoTick)>) {
     let mut found: Vec<LoopTicks> = Vec::new();
     let mut without = Vec::new();
@@ -189,16 +190,16 @@ pub fn of_function(stream: &Stream, name: &str) -> Option<TickLoop> {
     let (first, last) = (beats.first()?.at_ns, beats.last()?.at_ns);
     let mean_ns = last.saturating_sub(first) as f64 / (beats.len() as f64 - 1.0);
     let intervals: Vec<f64> = beats.windows(2).map(|pair| pair[1].at_ns.saturating_sub(pair[0].at_ns) as f64).collect();
-    // The mean is right even if each interval is off. The median is right if some entries were not seen.
+    // The mean is right even if each interval is off. The median is right if some entries were not recorded.
     let periods_ns = [Some(mean_ns), median(&intervals)].into_iter().flatten().filter(|ns| ns.is_finite() && *ns > 0.0);
     let mut tempos = periods_ns.filter_map(|ns| tempo::at_rate(&beats, 1e9 / ns));
-    // Each entry is a tick, however little work follows.
+    // Each entry is a tick, however little work follows it.
     let tempo = Tempo { light_ns: 0.0, ..tempos.next()? };
     let (tempo, followed) = account::keeps(&beats, &tempo)?;
     Some(described(stream, &view, tempo, &followed).listed)
 }
 
-/// The loops in one view: the fastest that explains it, and a slower one with its heavier ticks.
+/// The loops in one view: the fastest loop that explains the view, and a slower loop with the heavier ticks.
 fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
     if let [at] = view.threads[..] {
         let thread = &stream.threads[at];
@@ -212,7 +213,7 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
     let beats = beats(&view.wakes);
     let tempo = match tempo::find(&beats) {
         Ok(tempo) => tempo,
-        // No rate fits the times of its wakes, but one may fit their work.
+        // No rate fits the times of these wakes, but a rate may fit their work.
         Err(NoTick::NoPeriod) if view.holds_much_of(stream) => {
             if let Some((tempo, followed)) = heaviest(&beats) {
                 return Ok(vec![described(stream, view, tempo, &followed)]);
@@ -224,7 +225,7 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
     let (tempo, followed) = ticks(&beats, Some(&tempo))?;
     let mut fast = described(stream, view, tempo, &followed);
     let slow = slower_by_work(&beats, &tempo).or_else(|| {
-        // A loop that waits until differing times is not a poll, even if some of its ticks do more.
+        // A loop that waits until differing times is not a poll, even if some of its ticks do more work.
         if matches!(fast.listed.waits, Waits::ForItsTime | Waits::WokenBefore) {
             return None;
         }
@@ -243,7 +244,7 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
         None => (described(stream, view, tempo, &followed), None),
     };
     (fast.listed.holds_hz, slow.listed.within_hz) = (Some(slow.listed.tempo.hz()), Some(fast.listed.tempo.hz()));
-    // The work of the slower loop does not belong to the faster one.
+    // The work of the slower loop does not belong to the faster loop.
     let left = |all: f64, of_slow: f64| (all - of_slow).max(0.0);
     fast.listed.work_share = left(fast.listed.work_share, slow.listed.work_share);
     fast.listed.cpu_share = left(fast.listed.cpu_share, slow.listed.cpu_share);
@@ -341,7 +342,7 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
         for asked in &thread.asked {
             let next = thread.wakes.partition_point(|wake| wake.start_ns <= asked.at_ns);
             let Some(wake) = thread.wakes.get(next) else { continue };
-            // If one long sleep was observed several times, count it once.
+            // If one long sleep was observed several times, count the sleep once.
             if last.replace(next) == Some(next) {
                 continue;
             }
@@ -353,11 +354,11 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
             let slept_ns = next.checked_sub(1).map(|before| thread.wakes[before].end_ns);
             let for_ns = match asked.sleep.wait {
                 Wait::For(ns) => Some(ns),
-                // Round to 100 us: the reference is a moment before the thread slept.
+                // Round to 100 us, because the reference is a moment before the thread slept.
                 Wait::Until(due_ns) => {
                     slept_ns.map(|slept_ns| (due_ns.saturating_sub(slept_ns) + ROUND_NS / 2) / ROUND_NS * ROUND_NS)
                 }
-                // The thread waits only for files, and none of them is a visible timer.
+                // The thread waits only for files, and none of these is a visible timer.
                 Wait::Open if asked.sleep.call == Call::Poll => {
                     (all, before) = (all + 1, before + 1);
                     continue;
@@ -385,10 +386,11 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
     }
 }
 
-/// Merges the results of several views into one entry: that of the single thread that does the work, otherwise that of the fewest threads
-/// that contain it.
+/// Merges the results of several views into one entry.
+/// If a single thread does the work, the result is the view of that thread.
+/// Otherwise the result is the view of the fewest threads that contain the work.
 fn merged(mut found: Vec<LoopTicks>) -> Vec<TickLoop> {
-    // Fewer threads first: a view of more threads must add something.
+    // Put views of fewer threads first: a view of more threads must add something.
     found.sort_by(|one, other| {
         one.threads.cmp(&other.threads).then(other.listed.work_share.total_cmp(&one.listed.work_share))
     });

@@ -1,6 +1,7 @@
-//! Observes a server's tick from outside. The kernel records when the server's threads got a CPU and when they slept. These records show which
-//! activity repeats, which of them is the tick, how long a tick takes and how late it is. The server needs no symbols and no support, and is not
-//! affected.
+//! Observes a server's tick from outside.
+//! The kernel records when the server's threads got a CPU and when they slept.
+//! The kernel's records show which activity repeats, which activity is the tick, how long a tick takes and how late it is.
+//! The server needs no symbols and no support, and is not affected.
 //!
 //! | part | what it does |
 //! |---|---|
@@ -9,15 +10,15 @@
 //! | [`wakes`] | turns switch records into the work of each wake |
 //! | [`stream`] | the wakes of all threads, live or from a file |
 //! | [`entries`] | ticks that begin where a thread enters a function |
-//! | [`function`] | that function, and how its code is found |
+//! | [`function`] | a function that the server enters once per tick, and how its code is found |
 //! | [`views`] | what one thread, a pool of threads or the whole server did |
-//! | [`tempo`] | whether that is periodic, and the period |
-//! | `between` | whether some of its ticks are always late, so that only every second one looks regular |
+//! | [`tempo`] | whether an activity is periodic, and the period |
+//! | `between` | whether some ticks are always late, so that only every second tick looks regular |
 //! | [`track`] | which wakes are ticks |
 //! | `heavier` | loops that show only in the work of wakes |
-//! | [`mod@pacing`] | whether ticks come at set times, or each after the one before |
-//! | [`loops`] | everything periodic, with its share of the work and its threads |
-//! | [`choice`] | which of these loops is the tick, or why that is unclear |
+//! | [`mod@pacing`] | whether ticks come at fixed times, or each tick after the previous one |
+//! | [`loops`] | all periodic activities, with their shares of the work and their threads |
+//! | [`choice`] | which loop is the tick, or why that is unclear |
 //! | [`mod@account`] | how late, how long, how many missing |
 //! | [`picture`] | some periods as a row of cells for each thread |
 
@@ -64,7 +65,7 @@ const STEP_NS: u64 = 50_000_000;
 pub struct Settings {
     /// The server's processes.
     pub pids: Vec<u32>,
-    /// What the user knows of the tick.
+    /// The user's knowledge of the tick.
     pub wanted: Wanted,
     /// The duration, in nanoseconds.
     pub for_ns: u64,
@@ -94,14 +95,14 @@ pub struct Report {
     pub watched_ns: u64,
     /// The server's CPU use, from 0 to the number of CPUs.
     pub cpu_share: f64,
-    /// All loops of the server, and which of them is the tick.
+    /// All loops of the server, and which loop is the tick.
     #[serde(flatten)]
     pub choice: Choice,
     /// The tick's numbers. None if the tick is unclear.
     pub ticks: Option<Ticks>,
-    /// The threads that ran, the busiest first.
+    /// The threads that ran, with the busiest first.
     pub threads: Vec<Thread>,
-    /// Threads that were not watched because there are too many.
+    /// The number of threads that were not watched because the server has too many.
     pub unwatched_threads: usize,
     /// The share of the server's CPU time in threads that were not watched, such as threads that end at once.
     #[serde(skip_serializing_if = "is_zero")]
@@ -111,9 +112,9 @@ pub struct Report {
     pub children: Vec<u32>,
     /// A few periods, thread by thread.
     pub picture: Option<Picture>,
-    /// What was lost.
+    /// The records that were lost.
     pub unseen: Unseen,
-    /// Whether all watched threads of the server ended meanwhile.
+    /// Whether all watched threads of the server ended in the meantime.
     pub is_over: bool,
     /// The CPU use of the meter's reading thread, from 0 to 1.
     pub reader_cpu_share: f64,
@@ -123,15 +124,15 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ticks {
-    /// Ticks per second.
+    /// The number of ticks per second.
     pub tick_hz: f64,
-    /// Whether ticks come at set times, or each a period after the one before.
+    /// Whether ticks come at fixed times, or each tick a period after the previous one.
     pub pacing: Pacing,
     /// The reference of lateness.
     pub due: Due,
-    /// Ticks that were seen.
+    /// The number of observed ticks.
     pub ticks: u64,
-    /// Due times at which no tick began before the next one was due.
+    /// Due times at which no tick began before the next tick was due.
     pub missed_ticks: u64,
     /// Due times at which the thread was already awake.
     pub hidden_ticks: u64,
@@ -189,7 +190,7 @@ fn is_zero(share: &f64) -> bool {
 /// Records the server's threads.
 ///
 /// # Errors
-/// If the server does not exist, or may not be watched.
+/// Fails if the server does not exist, or may not be watched.
 pub fn record(settings: &Settings, watch: &Watch<'_>) -> Result<Stream, MeterError> {
     let mut watcher = begun(settings, watch)?;
     let start_ns = clock::monotonic_ns();
@@ -204,10 +205,10 @@ pub fn record(settings: &Settings, watch: &Watch<'_>) -> Result<Stream, MeterErr
     Ok(stream)
 }
 
-/// Watches the server until its tick is clear, at least `for_ns` and at most `most_ns`. Returns the choice, and the stream behind it.
+/// Watches the server until its tick is clear, for at least `for_ns` and at most `most_ns`. Returns the choice and its stream.
 ///
 /// # Errors
-/// If the server does not exist, or may not be watched.
+/// Fails if the server does not exist, or may not be watched.
 pub fn look(settings: &Settings, most_ns: u64, watch: &Watch<'_>) -> Result<(Choice, Stream), MeterError> {
     let mut watcher = begun(settings, watch)?;
     watch.progress(0.0, "looking for the tick");
@@ -223,7 +224,7 @@ pub fn look(settings: &Settings, most_ns: u64, watch: &Watch<'_>) -> Result<(Cho
     Ok((choice, stream))
 }
 
-/// A watcher of the server's threads whose window has begun.
+/// Makes a watcher of the server's threads, and begins its window.
 fn begun(settings: &Settings, watch: &Watch<'_>) -> Result<Watcher, MeterError> {
     let watched = threads::worth_watching(&settings.pids, settings.wanted.thread.as_deref(), watch)?;
     let what = format!("watch the threads of {}", threads::named(&settings.pids));
@@ -261,7 +262,7 @@ pub fn report(stream: &Stream, wanted: &Wanted) -> Report {
     threads.sort_by(|one, other| other.cpu_share.total_cmp(&one.cpu_share).then(one.tid.cmp(&other.tid)));
     Report {
         watched_ns: span_ns,
-        // A thread that never sleeps has no whole wake.
+        // A thread that never sleeps has no complete wake.
         cpu_share: stream.ran_ns().max(stream.cpu_ns) as f64 / span_ns as f64,
         picture: picture::draw(stream, &choice),
         choice,
@@ -279,15 +280,15 @@ pub fn report(stream: &Stream, wanted: &Wanted) -> Report {
 /// The account of the ticks of a known loop. `asked_ns` comes from an earlier account, if there is one.
 ///
 /// # Errors
-/// Why this stream has no ticks.
+/// Returns why this stream has no ticks.
 pub fn tick_account(stream: &Stream, tick: &TickLoop, asked_ns: Option<f64>) -> Result<Account, NoTick> {
     let Some(view) = views::view_of(stream, &tick.of) else { return Err(NoTick::FewWakes) };
-    // The sleep time of a faster loop is not the due time of a tick that begins at its wakes.
+    // The sleep time of a faster loop is not the due time of a tick that begins at the wakes of that loop.
     let timers = if tick.within_hz.is_some() { &[][..] } else { &view.timers[..] };
     account(&view.wakes, timers, Some(&tick.tempo), asked_ns)
 }
 
-/// The share of windows of this length within `stream` in which the tick can be followed. 0 without a complete window.
+/// The share of windows of this length within `stream` in which the tick can be followed. It is 0 without a complete window.
 pub fn share_followed(stream: &Stream, tick: &TickLoop, window_ns: u64) -> f64 {
     let windows = stream.span_ns() / window_ns.max(1);
     let from_ns = |window: u64| stream.from_ns + window * window_ns;

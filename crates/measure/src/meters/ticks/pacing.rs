@@ -1,12 +1,12 @@
-//! `pacing`: whether ticks come at set times, or each a period after the previous one. Both look alike for a second or two. Over longer
-//! stretches a loop at set times stays near its grid, while a chained one drifts away from any grid. In a chained loop a delay of one tick
-//! delays all later ones.
+//! `pacing`: whether ticks come at fixed times, or each tick a period after the previous one. Both kinds look alike for a second or two.
+//! Over longer stretches, a loop at fixed times stays near its grid, while a chained loop drifts away from any grid.
+//! In a chained loop, a delay of one tick delays all later ticks.
 //!
-//! | property | at set times | chained |
+//! | property | at fixed times | chained |
 //! |---|---|---|
-//! | spread of the time over m ticks, relative to that over one | the same | grows with the square root of m |
-//! | an interval after a longer one | shorter | independent of it |
-//! | the interval after a long tick, if the wait begins when it is done | unchanged | longer by as much |
+//! | spread of the time over m ticks, relative to the spread over one tick | the same | grows with the square root of m |
+//! | an interval after a longer one | shorter | independent of the longer one |
+//! | the interval after a long tick, if the wait begins when the tick is done | unchanged | longer by as much |
 //! | the period | often a whole number of milliseconds, or whole ticks per second, to some millionths | longer than requested by the cost of a timer |
 
 use evenkeel_stats::{median, median_absolute_deviation, quantile};
@@ -17,10 +17,10 @@ use serde::Serialize;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
-    /// At multiples of the period: a late tick does not move the others.
+    /// Ticks come at multiples of the period. A late tick does not move the others.
     #[serde(rename = "kept")]
     FixedTimes,
-    /// Each tick comes a period after the previous one, even if that was late.
+    /// Each tick comes a period after the previous tick, even if the previous tick was late.
     #[serde(rename = "walks")]
     Chained,
     /// There are too few ticks to decide.
@@ -40,46 +40,48 @@ pub struct TickTime {
 
 /// The minimum number of ticks.
 const TICKS_MIN: usize = 24;
-/// The length of the examined stretches in ticks, or fewer if there are few.
+/// The length of the examined stretches in ticks. With few ticks, the stretches are shorter.
 const STRETCH_MAX: usize = 12;
 const STRETCH_MIN: usize = 4;
-/// The exponent of the spread's growth with the length of the stretch: at most the first value at set times, at least the second for chained ticks.
-/// In the long run it is 0 and 0.5, but a sample of some dozens is not that exact.
+/// The exponent of the spread's growth with the length of the stretch.
+/// The exponent is at most the first value at fixed times, and at least the second value for chained ticks.
+/// In the long run the exponent is 0 or 0.5, but a sample of some dozens is not that exact.
 const SET_TIMES_MAX: f64 = 0.2;
 const SET_TIMES_MAX_OF_FEW: f64 = 0.08;
 const MANY: usize = 100;
 const CHAINED_MIN: f64 = 0.27;
-/// The correlation of an interval with the previous one: at most the first value at set times, at least the second for chained ticks.
+/// The correlation of an interval with the previous interval:
+/// at most the first value at fixed times, at least the second value for chained ticks.
 const MADE_UP_FOR: [f64; 2] = [-0.3, -0.2];
 /// The deviation of an interval is limited to this many times the usual spread.
 const OFF_MAX: f64 = 6.0;
 /// Above this growth, no further evidence is needed.
 const CHAINED_CLEAR: f64 = 0.4;
-/// A tick is long if it exceeds the others by this many times the usual spread of intervals. Then its effect on the next one is visible.
+/// A tick is long if it exceeds the others by this many times the usual spread of intervals. Then its effect on the next tick is visible.
 const LONG_MIN: f64 = 4.0;
 const LONG_TICKS_MIN: usize = 5;
 /// If the next interval grows by this share of the excess, the wait begins when the tick is done.
 const PUSHED_MIN: f64 = 0.7;
-/// A round period is this close to a round number, as a share and in nanoseconds. A loop that adds the cost of a timer to its sleep (50 us or more)
-/// is not that close.
+/// A round period is this close to a round number, as a share and in nanoseconds.
+/// A loop that adds the cost of a timer to its sleep (50 us or more) is not that close.
 const ROUND_OFF_MAX: f64 = 300e-6;
 const ROUND_OFF_NS_MAX: f64 = 15_000.0;
 
-/// The evidence for set times or for chained ticks.
+/// The evidence for fixed times or for chained ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evidence {
-    /// The exponent of the spread's growth with a stretch's length: 0 at set times, 0.5 for chained ticks.
+    /// The exponent of the spread's growth with a stretch's length: 0 at fixed times, 0.5 for chained ticks.
     pub growth: f64,
-    /// The correlation of an interval with the previous one: -0.5 at set times, where a late tick makes the next interval shorter, and 0
-    /// for chained ticks.
+    /// The correlation of an interval with the previous interval.
+    /// The correlation is -0.5 at fixed times, where a late tick makes the next interval shorter, and 0 for chained ticks.
     pub correlation: f64,
-    /// The share of a long tick's excess by which the next one is delayed. None if no tick was long.
+    /// The share of a long tick's excess by which the next tick is delayed. None if no tick was long.
     pub pushed: Option<f64>,
     /// Whether the period is round.
     pub is_round: bool,
 }
 
-/// How the times of these ticks are related, in order.
+/// How the times of these ticks are related. The ticks are in order.
 pub fn pacing(ticks: &[TickTime]) -> Pacing {
     let Some(Evidence { growth, correlation, pushed, is_round }) = evidence(ticks) else { return Pacing::Unknown };
     let set_times_max = if ticks.len() < MANY { SET_TIMES_MAX_OF_FEW } else { SET_TIMES_MAX };
@@ -105,7 +107,7 @@ pub fn evidence(ticks: &[TickTime]) -> Option<Evidence> {
     Some(Evidence { growth, correlation, pushed: pushed(ticks, period_ns, one_ns), is_round })
 }
 
-/// The mean time from a tick to the next, by pairs that are half of all ticks apart.
+/// The mean time from a tick to the next, from pairs that are half of all ticks apart.
 fn period(ticks: &[TickTime]) -> Option<f64> {
     let apart = (ticks.len() / 2).max(1);
     let pairs = ticks.iter().zip(ticks.get(apart..)?).filter(|(one, other)| other.number > one.number);
@@ -114,7 +116,7 @@ fn period(ticks: &[TickTime]) -> Option<f64> {
     median(&slopes.collect::<Vec<_>>()).filter(|period_ns| *period_ns > 0.0)
 }
 
-/// How far the time over this many ticks deviates from the expected one: the median absolute deviation.
+/// How far the time over this many ticks deviates from the expected time: the median absolute deviation.
 fn spread(ticks: &[TickTime], over: usize, period_ns: f64) -> Option<f64> {
     let pairs = ticks.iter().zip(ticks.get(over..)?);
     let whole = pairs.filter(|(one, other)| other.number.checked_sub(one.number) == Some(over as u64));
@@ -149,7 +151,7 @@ fn pushed(ticks: &[TickTime], period_ns: f64, spread_ns: f64) -> Option<f64> {
     let took: Vec<f64> = ticks.iter().map(|tick| tick.end_ns.saturating_sub(tick.start_ns) as f64).collect();
     let usual_ns = median(&took)?;
     let long_ns = usual_ns + (LONG_MIN * spread_ns).max(0.002 * period_ns);
-    // In any server, a tick that took most of a period delays the next one.
+    // In any server, a tick that took most of a period delays the next tick.
     let too_long_ns = (0.7 * period_ns).min(quantile(&took, 0.5)? + 0.5 * period_ns);
     let mut shares = Vec::new();
     for (at, pair) in ticks.windows(2).enumerate() {

@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::choice::Choice;
 use super::stream::Stream;
 
-/// Cells per row.
+/// The number of cells per row.
 pub const CELLS: usize = 72;
-/// The maximum number of rows: the busiest threads in that stretch.
+/// The maximum number of rows, for the busiest threads in the stretch.
 const ROWS_MAX: usize = 6;
 /// The number of periods of the slowest relevant loop.
 const PERIODS: f64 = 4.0;
@@ -30,13 +30,13 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Picture {
-    /// How long a cell is, in nanoseconds.
+    /// The duration of a cell in nanoseconds.
     pub cell_ns: f64,
     /// One row for each of the busiest threads.
     pub rows: Vec<Row>,
 }
 
-/// Draws the middle of `stream`, if something repeats in it.
+/// Draws the middle of `stream`. None if nothing in the stream repeats.
 pub fn draw(stream: &Stream, choice: &Choice) -> Option<Picture> {
     let loops = choice.loops.iter().take(2);
     let slowest_ns = loops.map(|one| one.tempo.period_ns).fold(0.0, f64::max);

@@ -1,15 +1,15 @@
-//! `Stream`: the activity of all threads of a server over a stretch of time, by the kernel's switch records. Every question about ticks is answered
-//! from a stream, whether it is live or read from a file.
+//! `Stream`: the activity of all threads of a server over a stretch of time, from the kernel's switch records.
+//! All answers about ticks come from a stream, whether the stream is live or read from a file.
 
 use evenkeel_hostfs::sleep_deadline::{Call, SleepCall, Wait};
 use evenkeel_sys::perf_wakers::Woken;
 
 use super::wakes::{Unseen, Wake};
 
-/// The state of a thread when it was examined.
+/// The state of a thread when the reader examined it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// When the thread was examined, on the monotonic clock.
+    /// When the reader examined the thread, on the monotonic clock.
     pub at_ns: u64,
     /// The call in which the thread slept.
     pub sleep: SleepCall,
@@ -32,11 +32,11 @@ pub struct ThreadLog {
     pub entries: Vec<u64>,
     /// Who woke the thread, in order of time. The text form of a stream does not have this.
     pub woken: Vec<Woken>,
-    /// Since when all wake-ups are in `woken`. None if they were not recorded, or some were lost.
+    /// The time since which all wake-ups are in `woken`. None if wake-ups were not recorded, or some were lost.
     pub woken_from_ns: Option<u64>,
-    /// Switches that were seen.
+    /// The number of observed switches.
     pub switches: u64,
-    /// Whether the thread switched so often that watching it was stopped.
+    /// Whether the thread switched so often that the reader stopped watching it.
     pub is_too_much: bool,
     /// Whether the thread has ended.
     pub is_over: bool,
@@ -58,17 +58,17 @@ pub struct Stream {
     pub to_ns: u64,
     /// The function whose entries were also recorded.
     pub function: Option<String>,
-    /// The threads that were watched.
+    /// The watched threads.
     pub threads: Vec<ThreadLog>,
     /// The number of unwatched threads of the server.
     pub unwatched: usize,
-    /// The CPU time of the server's processes, in steps of 10 ms; 0 if it is unknown. Wakes that are not over yet count too.
+    /// The CPU time of the server's processes, in steps of 10 ms. It is 0 if unknown. Wakes that have not ended yet count too.
     pub cpu_ns: u64,
-    /// The part of it in threads that were not watched, such as threads that ended at once.
+    /// The part of `cpu_ns` in threads that were not watched, such as threads that ended at once.
     pub unwatched_cpu_ns: u64,
     /// The child processes of the server's processes, which were not watched.
     pub children: Vec<u32>,
-    /// What was lost.
+    /// The records that were lost.
     pub unseen: Unseen,
     /// The CPU time of the reader, in nanoseconds.
     pub reader_cpu_ns: u64,
@@ -97,7 +97,7 @@ impl Stream {
         self.threads.iter().fold(0, |sum, thread| sum.saturating_add(thread.ran_ns()))
     }
 
-    /// The share of the server's CPU time in threads that were not watched. 0 if it is too short to tell.
+    /// The share of the server's CPU time in threads that were not watched. It is 0 if the stretch is too short.
     pub fn unwatched_cpu_share(&self) -> f64 {
         if self.unwatched_cpu_ns < UNWATCHED_MIN_NS {
             return 0.0;
@@ -137,7 +137,7 @@ impl Stream {
     }
 }
 
-/// Less CPU time than this is not compared: the kernel counts it in steps of 10 ms for each thread.
+/// Less CPU time than this is not compared, because the kernel counts it in steps of 10 ms for each thread.
 const UNWATCHED_MIN_NS: u64 = 200_000_000;
 /// The maximum number of child processes to list.
 pub const CHILDREN_MAX: usize = 64;
@@ -154,17 +154,18 @@ const FUNCTION_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}: {text:?}")]
 pub struct NoStream {
-    /// The line, from 1.
+    /// The number of the invalid line, from 1.
     pub line: usize,
-    /// The line itself, shortened.
+    /// The invalid line, shortened.
     pub text: String,
-    /// What is wrong with it.
+    /// What is wrong with the line.
     pub why: &'static str,
 }
 
 impl Stream {
-    /// The text form for files: times in nanoseconds since the beginning, each wake relative to the previous one of its thread.
-    /// docs/formats.md describes it.
+    /// The text form for files.
+    /// Times are in nanoseconds since the beginning,
+    /// and each wake is relative to the previous wake of its thread. docs/formats.md describes the form.
     pub fn to_text(&self) -> String {
         use std::fmt::Write;
         let head = if self.function.is_some() { HEAD_WITH_ENTRIES } else { HEAD };
@@ -211,10 +212,10 @@ impl Stream {
         text
     }
 
-    /// Parses the text of [`to_text`](Stream::to_text). Its clock begins at one second.
+    /// Parses the text of [`to_text`](Stream::to_text). The clock of the result begins at one second.
     ///
     /// # Errors
-    /// The first invalid line.
+    /// Returns the first invalid line.
     pub fn parse(text: &str) -> Result<Stream, NoStream> {
         let refused =
             |line: usize, text: &str, why| NoStream { line: line + 1, text: text.chars().take(80).collect(), why };
@@ -305,7 +306,7 @@ impl Stream {
     }
 }
 
-/// A name on one line.
+/// A name in a form that fits on one line.
 fn printable(name: &str) -> String {
     name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }

@@ -1,12 +1,12 @@
-//! `Tempo`: whether a server's heavier wakes are periodic, and their period. Wakes for packets, or to check for packets, lie between the
-//! ticks. They are recognised because they do little work and are not periodic.
+//! `Tempo`: whether a server's heavier wakes are periodic, and their period.
+//! Wakes for packets, or to check for packets, lie between the ticks.
+//! The search recognises them because they do little work and are not periodic.
 //!
 //! | step | how |
 //! |---|---|
 //! | wakes too light for a tick are removed | less than a third of the wake that marks half of all work |
 //! | candidate periods | peaks of the spectrum of the rest, each wake weighted by its work |
-//! | the tick's period | the shortest period that has a wake in every slot, more often than by chance: a fraction of the true period has empty slots
-//! |
+//! | the tick's period | the shortest period that has a wake in every slot, more often than by chance: a fraction of the true period has empty slots |
 //! | unless packets fill the slots | a shorter period is dropped if the wakes between the ticks of a longer one are both lighter and less punctual |
 //! | the pacing | at set times, or each a period after the previous one: see [`pacing`](mod@super::pacing) |
 
@@ -23,53 +23,54 @@ pub const RATE_HZ: std::ops::RangeInclusive<f64> = 1.0..=520.0;
 /// The minimum number of ticks.
 pub const TICKS_MIN: usize = 8;
 
-/// A wake with less than this share of the work of a typical one is not a tick.
+/// A wake with less than this share of the work of a typical wake is not a tick.
 const LIGHT_SHARE: f64 = 1.0 / 3.0;
-/// A very long wake, such as a change of map, counts as at most this many times the 90th percentile.
+/// The work of a very long wake, such as a change of map, counts as at most this many times the 90th percentile.
 const HEAVY_MAX: f64 = 4.0;
-/// The maximum number of wakes to search, and the longest stretch.
+/// The maximum number of wakes to search, and (the next constant) the longest stretch.
 const SEARCH_MAX: usize = 1024;
 const SEARCH_NS: u64 = 8_000_000_000;
 /// The maximum number of peaks to try.
 const PEAKS_MAX: usize = 12;
-/// Lower peaks are chance, or are not periodic enough.
+/// Lower peaks come from chance, or are not periodic enough.
 const PEAK_MIN: f64 = 0.15;
-/// The share of slots that must be filled, among those that chance leaves empty.
+/// The share of slots that must be filled, among the slots that chance leaves empty.
 const PRESENCE_MIN: f64 = 0.6;
-/// A period must fill at least this share of the slots that the fullest period fills. At twice the true rate it is half.
+/// A period must fill at least this share of the slots that the fullest period fills. A period of half the true length fills half of them.
 const PRESENCE_OF_BEST: f64 = 0.8;
-/// The filled slots must exceed chance by this many standard deviations. Dozens of periods are tried, each shifted to its best phase.
+/// The filled slots must exceed chance by this many standard deviations,
+/// because the search tries dozens of periods, each shifted to its best phase.
 const DEVIATIONS_MIN: f64 = 6.0;
 const DEVIATIONS_KNOWN_MIN: f64 = 3.0;
 /// The wakes between the ticks are packets if a tick does this many times as much work.
 const LIGHTER_BETWEEN: f64 = 3.0;
-/// The two periods must also be this close to a multiple of each other.
+/// The two periods must also be a multiple of each other, to within this share.
 const MULTIPLE_OFF_MAX: f64 = 0.01;
-/// Intervals within this share of each other count as equal.
+/// Intervals count as equal if they differ by at most this share.
 const USUAL_WIDTH: f64 = 0.02;
-/// A period is worth trying if this share of all intervals equals it. At most this many periods are tried.
+/// A period is worth trying if this share of all intervals equals it. The search tries at most this many periods (the next constant).
 const USUAL_SHARE_MIN: f64 = 0.15;
 const USUAL_MAX: usize = 4;
-/// A chain must fill this much more of the slots than a grid. Otherwise the ticks count as a grid.
+/// The ticks count as a chain only if a chain fills this much more of the slots than a grid.
 const CHAIN_AHEAD: f64 = 0.08;
-/// Even if there are few other wakes, one may fall into a slot.
+/// The minimum chance that another wake falls into a slot, even if there are few other wakes.
 const CHANCE_MIN: f64 = 0.02;
-/// If the ticks hold less than this share of a thread's work, they are not its purpose.
+/// If the ticks contain less than this share of a thread's work, they are not the thread's purpose.
 const WORK_SHARE_MIN: f64 = 0.1;
 
 /// The tempo of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tempo {
-    /// From one tick to the next, in nanoseconds: the usual time for chained ticks, otherwise the mean.
+    /// The time from one tick to the next, in nanoseconds: the usual time for chained ticks, otherwise the mean.
     pub period_ns: f64,
-    /// Ticks per second. For chained ticks it is less than the usual time suggests, because a late tick delays all later ones.
+    /// Ticks per second. For chained ticks, the rate is less than the usual time suggests, because a late tick delays all later ticks.
     pub rate_hz: f64,
-    /// Whether ticks come at set times, or each a period after the one before.
+    /// Whether ticks come at fixed times, or each tick a period after the previous one.
     pub pacing: Pacing,
     /// The deviation of a tick from its time, in nanoseconds: the median absolute deviation.
     pub spread_ns: f64,
-    /// The share of slots with a tick at its time, among those that chance would leave empty. 1 means all.
+    /// The share of slots with a tick at its time, among the slots that chance would leave empty. The value 1 means all slots.
     pub presence: f64,
     /// A wake with less work than this, in nanoseconds, does not count as a tick.
     pub light_ns: f64,
@@ -83,7 +84,7 @@ impl Tempo {
         self.rate_hz
     }
 
-    /// How close to its due time to look for a tick.
+    /// How close to its due time the search looks for a tick.
     pub(super) fn gate(&self) -> Gate {
         Gate::new(self.period_ns, self.spread_ns)
     }
@@ -98,7 +99,7 @@ pub enum NoTick {
     FewWakes,
     /// The thread woke at irregular times.
     NoPeriod,
-    /// The thread woke so often that watching it was stopped.
+    /// The thread woke so often that the reader stopped watching it.
     TooMany,
     /// The thread never slept, so ticks cannot be separated.
     NeverSleeps,
@@ -118,7 +119,7 @@ impl std::fmt::Display for NoTick {
 /// Finds the tempo of `beats`, which are in order of time.
 ///
 /// # Errors
-/// Why the beats have no tempo.
+/// Returns why the beats have no tempo.
 pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     let light_ns = light(beats);
     let stretch = searched(beats, light_ns);
@@ -133,7 +134,7 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     let held: Vec<(Tempo, Start)> = judged.filter(holds).collect();
     let most = held.iter().map(|(tempo, _)| tempo.presence).fold(0.0, f64::max);
     let full: Vec<_> = held.into_iter().filter(|(tempo, _)| tempo.presence >= PRESENCE_OF_BEST * most).collect();
-    // A faster loop that fills fewer slots and holds less of the work than a slower one adds no explanation.
+    // A faster loop that fills fewer slots and contains less of the work than a slower loop adds no explanation.
     let explains_less = |(one, _): &(Tempo, Start)| {
         let is_better = |(other, _): &(Tempo, Start)| {
             other.hz() < one.hz() && other.presence >= one.presence && other.work_share >= one.work_share
@@ -148,8 +149,8 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     with_late_ones(stretch, light_ns, *fastest).ok_or(NoTick::NoPeriod)
 }
 
-/// If the ticks of `found` are only the ones in time, returns the tempo of all ticks: see [`between`](super::between). None if they cannot be
-/// followed: the slower rate is known to be wrong.
+/// If the ticks of `found` are only the ticks in time, returns the tempo of all ticks: see [`between`](super::between).
+/// None if these ticks cannot be followed. The slower rate is then known to be wrong.
 fn with_late_ones(beats: &[Beat], light_ns: f64, (found, start): (Tempo, Start)) -> Option<Tempo> {
     let followed = follow(beats, light_ns, start, found.gate(), Pull::Some);
     let Some(divisor) = divisor_of(beats, &followed, found.period_ns) else { return Some(found) };
@@ -158,7 +159,7 @@ fn with_late_ones(beats: &[Beat], light_ns: f64, (found, start): (Tempo, Start))
     ((whole.period_ns / period_ns - 1.0).abs() <= MULTIPLE_OFF_MAX).then_some(whole)
 }
 
-/// The tempo of `beats` at a known rate, if they keep it.
+/// The tempo of `beats` at a known rate. None if the beats do not keep this rate.
 pub fn at_rate(beats: &[Beat], hz: f64) -> Option<Tempo> {
     let light_ns = light(beats);
     let stretch = searched(beats, light_ns);
@@ -168,7 +169,7 @@ pub fn at_rate(beats: &[Beat], hz: f64) -> Option<Tempo> {
     is_it.then_some(tempo)
 }
 
-/// The phase of a grid's ticks, by the first of them.
+/// The phase of a grid's ticks, from the first of the ticks.
 pub(super) fn phase(beats: &[Beat], light_ns: f64, period_ns: f64) -> Option<Start> {
     let base_ns = beats.first()?.at_ns;
     let (mut sin, mut cos) = (0.0, 0.0);
@@ -183,9 +184,11 @@ pub(super) fn phase(beats: &[Beat], light_ns: f64, period_ns: f64) -> Option<Sta
     Some(Start { period_ns, at_ns: base_ns as f64 + turn * period_ns })
 }
 
-/// Whether the first period is only a fraction of the other, and packets fill its additional slots. Players who send as often as the server ticks do
-/// this, and it is not chance. The wakes between the ticks are then lighter than ticks, and less punctual. If a server sends every second tick, its
-/// wakes keep the times of both periods. If its sleeps are whole milliseconds, each wake does equal work.
+/// Whether the first period is only a fraction of the other, and packets fill its additional slots.
+/// Players who send as often as the server ticks have this effect, and it is not chance.
+/// The wakes between the ticks are then lighter than ticks, and less punctual.
+/// If a server sends every second tick, its wakes keep the times of both periods.
+/// If its sleeps are whole milliseconds, each wake does equal work.
 fn fills_between(
     beats: &[Beat],
     light_ns: f64,
@@ -227,7 +230,7 @@ fn light(beats: &[Beat]) -> f64 {
         sum >= half
     });
     let light = typical.map_or(0.0, |typical| typical * LIGHT_SHARE);
-    // If there are more than can be searched, take the heaviest.
+    // If there are more wakes than the search can handle, take the heaviest.
     let most = weights.len().checked_sub(SEARCH_MAX * 4).and_then(|at| weights.get(at)).copied().unwrap_or(0.0);
     light.max(most)
 }
@@ -243,7 +246,7 @@ fn searched(beats: &[Beat], light_ns: f64) -> &[Beat] {
     &beats[from.map_or(0, |before| before + 1)..]
 }
 
-/// The most frequent intervals as periods. Chained ticks drift away from any grid, so over seconds no spectrum shows their rate.
+/// The most frequent intervals as periods. Chained ticks drift away from any grid, so no spectrum over seconds shows their rate.
 fn usual_intervals(beats: &[Beat]) -> Vec<Start> {
     let mut intervals: Vec<(f64, u64)> = beats
         .windows(2)
@@ -272,7 +275,7 @@ fn usual_intervals(beats: &[Beat]) -> Vec<Start> {
     starts.map(|(_, period_ns, at_ns)| Start { period_ns, at_ns: at_ns as f64 }).collect()
 }
 
-/// One way to follow a period, with its result.
+/// A tempo that follows a period in one way, with the evidence.
 struct Judged {
     start: Start,
     followed: Followed,
@@ -280,8 +283,8 @@ struct Judged {
     presence: f64,
 }
 
-/// Follows one period through everything, as a grid and as a chain, each twice: first to refine it, then to measure how close its ticks
-/// are.
+/// Follows one period through all beats, as a grid and as a chain.
+/// The function follows each way twice: first to refine the period, then to measure how close the ticks are.
 fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<(Tempo, Start)> {
     let grid = judge_by(beats, light_ns, start, [Pull::Much, Pull::Some]);
     let chain = judge_by(beats, light_ns, start, [Pull::Whole, Pull::Whole]);
@@ -311,7 +314,7 @@ fn judge_by(beats: &[Beat], light_ns: f64, start: Start, [roughly, closely]: [Pu
     let closer = Gate::new(start.period_ns, spread(&first)?);
     let second = follow(beats, light_ns, start, closer, closely);
     let start = again(beats, &second, closely)?;
-    // On a busy machine many ticks are later than the spread of the ticks in time.
+    // On a busy machine, many ticks are later than the spread of the ticks in time suggests.
     let presence = presence(beats, light_ns, &second, closer).max(presence(beats, light_ns, &first, wide));
     let is_tick = RATE_HZ.contains(&(1e9 / start.period_ns)) && second.at_their_time() >= TICKS_MIN;
     is_tick.then_some(Judged { start, followed: second, closer, presence })
@@ -323,7 +326,7 @@ pub(super) fn work_share(beats: &[Beat], followed: &Followed) -> f64 {
     in_ticks / beats.iter().map(|beat| beat.weight).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
-/// Ticks per second. If each tick is counted from the previous one, this uses their number.
+/// Ticks per second. If each tick is counted from the previous one, this is the number of ticks divided by the time.
 pub(super) fn rate_hz(beats: &[Beat], followed: &Followed, period_ns: f64) -> f64 {
     if followed.pull != Pull::Whole {
         return 1e9 / period_ns;
@@ -334,7 +337,7 @@ pub(super) fn rate_hz(beats: &[Beat], followed: &Followed, period_ns: f64) -> f6
     if span_ns == 0 { 1e9 / period_ns } else { (begun.len() + hidden - 1) as f64 / span_ns as f64 * 1e9 }
 }
 
-/// Where to start following again, from the result so far.
+/// The start of the next pass, from the result so far.
 pub(super) fn again(beats: &[Beat], followed: &Followed, pull: Pull) -> Option<Start> {
     if pull == Pull::Whole {
         let begun = |slot: &Slot| Some(beats.get(slot.beat()?)?.at_ns);
@@ -360,7 +363,7 @@ fn slope(ticks: &[(u64, u64)]) -> Option<f64> {
     median(&slopes).filter(|period_ns| *period_ns > 0.0)
 }
 
-/// The time of tick number 0, by the first few.
+/// The time of tick number 0, from the first few ticks.
 fn first_due(ticks: &[(u64, u64)], period_ns: f64) -> Option<f64> {
     let base_ns = ticks.first()?.1;
     let first = ticks.iter().take(16);
@@ -372,12 +375,12 @@ fn spread(followed: &Followed) -> Option<f64> {
     median_absolute_deviation(&followed.slots.iter().filter_map(Slot::off_ns).collect::<Vec<_>>())
 }
 
-/// The share of slots with a tick, beyond chance; 0 if chance alone may explain it.
+/// The share of slots with a tick, beyond chance. It is 0 if chance alone may explain the ticks.
 fn presence(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
     presence_by(beats, light_ns, followed, gate, DEVIATIONS_MIN)
 }
 
-/// The same as [`presence`], for a period that was known before: only one period is tried.
+/// Like [`presence`], for a period that was known before, so only one period is tried.
 pub(super) fn presence_of_known(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
     presence_by(beats, light_ns, followed, gate, DEVIATIONS_KNOWN_MIN)
 }
@@ -406,7 +409,7 @@ struct Spectrum {
 }
 
 impl Spectrum {
-    /// At most `4.8 * n * n` steps of four multiplications: 5 million for the largest search.
+    /// Takes at most `4.8 * n * n` steps of four multiplications: 5 million for the largest search.
     fn new(beats: &[Beat]) -> Spectrum {
         let base_ns = beats.first().map_or(0, |beat| beat.at_ns);
         let span_s = beats.last().map_or(0.0, |last| last.at_ns.saturating_sub(base_ns) as f64 / 1e9).max(1e-3);
@@ -447,7 +450,7 @@ impl Spectrum {
         Start { period_ns, at_ns: self.base_ns as f64 + turn.rem_euclid(1.0) * period_ns }
     }
 
-    /// The highest peaks, and fractions of the very highest, because a train of sharp ticks has peaks at all multiples of its rate.
+    /// The highest peaks, and fractions of the very highest peak, because a train of sharp ticks has peaks at all multiples of its rate.
     fn periods(&self, beats: &[Beat]) -> Vec<Start> {
         let mut peaks: Vec<(f64, f64)> = (0..self.values.len())
             .filter(|at| self.height(*at) >= PEAK_MIN)
@@ -466,8 +469,8 @@ impl Spectrum {
     }
 }
 
-/// A period this many times as long, at the phase of the shorter one that has the most work. A fit to all work would let packets at other times pull
-/// it away from the ticks.
+/// A period this many times as long, at the phase of the shorter period that has the most work.
+/// A fit to all work would let packets at other times pull the phase away from the ticks.
 fn longer(beats: &[Beat], cap_ns: f64, short: Start, times: usize) -> Start {
     let near = Gate::widest(short.period_ns).ns / short.period_ns;
     let mut done = vec![0.0; times];

@@ -1,4 +1,4 @@
-//! Simulated servers with a known tick, and the search for it.
+//! Tests the search for the tick on simulated servers with a known tick.
 
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -20,7 +20,7 @@ struct Server {
     pacing: Pacing,
     /// The work of a tick in nanoseconds, and the work of every second tick.
     work: [f64; 2],
-    /// The mean lateness, exponentially distributed.
+    /// The mean lateness, which is exponentially distributed.
     late: f64,
     /// The share of ticks that are late by up to half a period, and the share that is skipped.
     very_late: f64,
@@ -69,7 +69,7 @@ impl Server {
     }
 }
 
-/// Orders the work as one thread does it: work that would begin before the previous work has ended joins its wake.
+/// Orders the work as one thread does it. Work that would begin before the previous work has ended joins the previous wake.
 fn laid_out(mut begun: Vec<(f64, f64)>) -> Vec<Wake> {
     begun.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
     let mut wakes: Vec<Wake> = Vec::new();
@@ -134,8 +134,8 @@ fn servers_of_all_kinds_have_their_rate() {
     }
 }
 
-/// Players send as often as the server ticks, each at its own phase and unsteady by some milliseconds. Where many packets arrive, every part of the
-/// tick's period contains some.
+/// Players send as often as the server ticks, each at its own phase and unsteady by some milliseconds.
+/// Where many packets arrive, every part of the tick's period contains some packets.
 #[test]
 fn players_packets_make_no_faster_tick() {
     for seed in 0..24 {
@@ -160,7 +160,7 @@ fn players_packets_make_no_faster_tick() {
     }
 }
 
-/// A rate of 60 Hz by sleeps of 16 and 17 ms. Every third tick is punctual to the microsecond, but the two in between are ticks too.
+/// A rate of 60 Hz by sleeps of 16 and 17 ms. Every third tick is punctual to the microsecond, but the two ticks in between are ticks too.
 #[test]
 fn sleeps_of_whole_milliseconds_make_no_slower_tick() {
     for seed in 0..6 {
@@ -175,7 +175,8 @@ fn sleeps_of_whole_milliseconds_make_no_slower_tick() {
     }
 }
 
-/// The server checks every 5.08 ms whether 20 ms have passed, and then runs a tick. The times of its wakes are not fractions of the tick's period.
+/// The server checks every 5.08 ms whether 20 ms have passed, and then runs a tick.
+/// The times of its wakes are not fractions of the tick's period.
 #[test]
 fn a_polling_server_has_the_rate_of_its_ticks() {
     for seed in 0..6 {
@@ -237,7 +238,7 @@ fn a_window_shows_the_planted_ticks() {
 #[test]
 fn lateness_counts_from_the_requested_time() {
     let wakes = PLAIN.wakes(4.0, 1);
-    // All of them began some 200 us after the requested time.
+    // All ticks began some 200 us after the requested time.
     let asked: Vec<Timer> = (0..20)
         .map(|nth| {
             let wake = &wakes[10 + nth * 9];
@@ -257,7 +258,7 @@ fn lateness_counts_from_the_requested_time() {
         .map(|(seen_account, plain)| *seen_account as f64 - *plain as f64)
         .collect();
     assert!(more.iter().all(|more| (more - offset).abs() <= 2.0), "{offset} {more:?}");
-    // A thread that requests no time, or a different one each time, is not used.
+    // A thread that requests no time, or a different time for each tick, is not used.
     let odd: Vec<Timer> = asked
         .iter()
         .enumerate()

@@ -1,4 +1,4 @@
-//! A function that the user names as the tick.
+//! Tests with a function that the user names as the tick.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ fn wanted(name: &str) -> Wanted {
     Wanted { function: Some(TickFunction { name: name.to_owned(), find }), ..Wanted::default() }
 }
 
-/// A server that polls every 5 ms for 20 us. It enters its tick at every tenth poll, 30 us into the wake, for 300 us. Another thread does far more
-/// work at 100 Hz.
+/// A server that polls every 5 ms for 20 us. It enters its tick at every tenth poll, 30 us into the wake, for 300 us.
+/// Another thread does far more work at 100 Hz.
 fn server() -> Stream {
     let from_ns = 1_000_000_000;
     let mut main = ThreadLog { pid: 7, tid: 7, name: "main".to_owned(), switches: 2, ..ThreadLog::default() };
     let mut other = ThreadLog { pid: 7, tid: 8, name: "saver".to_owned(), switches: 2, ..ThreadLog::default() };
     for poll in 0..800_u64 {
-        // Up to 40 us late, by a different amount each time.
+        // Each poll is up to 40 us late, by a different amount each time.
         let start_ns = from_ns + (poll + 1) * 5 * MS + poll * 7919 % 40_000;
         let is_tick = poll % 10 == 0;
         main.wakes.push(wake(start_ns, start_ns + if is_tick { 330_000 } else { 20_000 }));
@@ -55,8 +55,8 @@ fn the_function_that_is_named_is_the_tick_whatever_holds_the_work() {
     assert!(report(&stream, &wanted("tick")).ticks.is_some());
 }
 
-/// A server checks slightly less often than every 5 ms whether a tick is due. Each tick has another lateness, and half of the intervals are longer
-/// than the period.
+/// A server checks slightly less often than every 5 ms whether a tick is due.
+/// So each tick has another lateness, and half of the intervals are longer than the period.
 #[test]
 fn ticks_that_a_poll_spreads_have_the_rate_of_their_number() {
     let from_ns = 1_000_000_000;

@@ -10,12 +10,12 @@ use crate::{MeterError, Watch};
 
 /// The maximum number of threads to watch.
 pub const THREADS_MAX: usize = 64;
-/// The maximum number of threads to examine: some 10 us each.
+/// The maximum number of threads to examine. Each takes some 10 us.
 const LOOKED_AT_MAX: usize = 20_000;
-/// How long to compare the CPU time of threads, if there are more than can be watched.
+/// How long to compare the CPU time of threads, if there are more threads than the meter can watch.
 const COMPARED_NS: u64 = 700_000_000;
 const STEP_NS: u64 = 50_000_000;
-/// The maximum number of names to list when one is not found.
+/// The maximum number of names to list when a name is not found.
 const NAMED_MAX: usize = 8;
 
 /// Which threads to watch.
@@ -32,10 +32,10 @@ pub fn tasks(pid: u32) -> Vec<(u32, u32)> {
     proc::threads(pid).take(LOOKED_AT_MAX).map(|tid| (pid, tid)).collect()
 }
 
-/// The threads of `pids` to watch: all, or the busiest if there are too many. With `name`, only threads of that name.
+/// The threads of `pids` to watch: all threads, or the busiest if there are too many. With `name`, only threads of that name.
 ///
 /// # Errors
-/// If none of the processes exists, or no thread has that name.
+/// Fails if no process exists, or no thread has that name.
 pub fn worth_watching(pids: &[u32], name: Option<&str>, watch: &Watch<'_>) -> Result<Watched, MeterError> {
     let what = format!("watch the threads of {}", named(pids));
     let all: Vec<(u32, u32)> = pids.iter().flat_map(|pid| tasks(*pid)).take(LOOKED_AT_MAX).collect();
@@ -57,7 +57,7 @@ pub fn worth_watching(pids: &[u32], name: Option<&str>, watch: &Watch<'_>) -> Re
     Ok(Watched::Threads(busiest(called, watch)))
 }
 
-/// The child processes of `pids`, without those in `pids`.
+/// The child processes of `pids`, without the processes in `pids`.
 pub(super) fn children(pids: &[u32]) -> Vec<u32> {
     let is_child = |pid: &u32| ProcessStat::read(*pid).is_some_and(|stat| pids.contains(&stat.parent));
     let others = proc::processes().take(LOOKED_AT_MAX).filter(|pid| !pids.contains(pid));
@@ -66,14 +66,14 @@ pub(super) fn children(pids: &[u32]) -> Vec<u32> {
     children
 }
 
-/// The busiest first; all if they can be watched.
+/// The threads with the busiest first. The result has all threads if the meter can watch that many.
 fn busiest(mut threads: Vec<(u32, u32)>, watch: &Watch<'_>) -> Vec<(u32, u32)> {
     if threads.len() <= THREADS_MAX {
         return threads;
     }
     watch.progress(0.0, "comparing the server's threads");
     let ran = |threads: &[(u32, u32)]| -> BTreeMap<u32, u64> {
-        // Without schedstat every count is 0. Then all threads are equal, and the meter watches the first few.
+        // Without schedstat every count is 0. Then all threads are equal, and the meter watches the first few threads.
         threads.iter().map(|(_, tid)| (*tid, schedstat::of_thread(*tid).unwrap_or_default().0)).collect()
     };
     let before = ran(&threads);

@@ -1,5 +1,6 @@
-//! `follow`: goes from tick to tick through a thread's activity. It looks near the time when the next tick is due. If nothing begins there, it
-//! searches later for a late tick. If the thread was already awake, the tick is hidden in its activity.
+//! `follow`: goes from tick to tick through a thread's activity. It searches near the time when the next tick is due.
+//! If nothing begins there, it searches later for a late tick.
+//! If the thread was already awake, the tick is hidden in the thread's activity.
 
 /// An activity.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +25,7 @@ pub struct Start {
 /// How far from its due time a tick may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gate {
-    /// The allowed deviation in nanoseconds, to both sides.
+    /// The allowed deviation to both sides, in nanoseconds.
     pub ns: f64,
 }
 
@@ -70,11 +71,11 @@ impl Pull {
 pub enum Found {
     /// The beat with this index, near its time.
     InTime(usize),
-    /// A later beat.
+    /// A beat later than its time.
     Late(usize),
     /// The thread was already awake, in this beat.
     Hidden(usize),
-    /// No beat.
+    /// No beat at or after the due time.
     Missed,
 }
 
@@ -92,12 +93,12 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The beat that came in time.
+    /// The beat that came in time. None if no beat did.
     pub fn at_its_time(&self) -> Option<usize> {
         if let Found::InTime(beat) = self.found { Some(beat) } else { None }
     }
 
-    /// The tick's beat, in time or late.
+    /// The tick's beat, in time or late. None without a beat.
     pub fn beat(&self) -> Option<usize> {
         match self.found {
             Found::InTime(beat) | Found::Late(beat) => Some(beat),
@@ -121,7 +122,7 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// If no tick was found in time, takes a beat very near the due time even if it did little. Some ticks have nothing to do.
+    /// If no tick was found in time, takes a beat very near the due time even if the beat did little work. Some ticks have nothing to do.
     pub fn take_light(&mut self, beats: &[Beat], gate: Gate) {
         let mut taken: Option<usize> = None;
         for slot in &mut self.slots {
@@ -167,7 +168,7 @@ pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) 
             near += 1;
         }
         let mut found = look(beats, light, near, expected_ns, period_ns, gate);
-        // In a chain an early tick moves all later ones, as a late one does.
+        // In a chain, an early tick moves all later ticks, as a late tick does.
         if pull == Pull::Whole && matches!(found, Found::Hidden(_) | Found::Missed | Found::Late(_)) {
             let early = beats[..near].iter().rposition(|beat| beat.weight >= light);
             let is_next = |beat: &usize| beats[*beat].at_ns as f64 >= last_ns + EARLIEST_SHARE * period_ns;
@@ -179,7 +180,7 @@ pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) 
         }
         followed.slots.push(Slot { number, expected_ns, off_ns, found });
         let moved_ns = match (found, pull) {
-            // If a server counts from its last tick, it continues from a late one.
+            // A server that counts from its last tick continues from a late tick.
             (Found::Late(beat), Pull::Whole) => beats[beat].at_ns as f64 - expected_ns,
             _ => off_ns * pull.share(),
         };
@@ -192,7 +193,7 @@ pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) 
     followed
 }
 
-/// The result at `expected_ns`. `near` is the first possible beat.
+/// The result at `expected_ns`. `near` is the index of the first possible beat.
 fn look(beats: &[Beat], light: f64, near: usize, expected_ns: f64, period_ns: f64, gate: Gate) -> Found {
     let within = |until_ns: f64| {
         let rest = beats.iter().enumerate().skip(near);
@@ -209,7 +210,7 @@ fn look(beats: &[Beat], light: f64, near: usize, expected_ns: f64, period_ns: f6
     }
     let heavy =
         within(expected_ns + period_ns - gate.ns).max_by(|(_, one), (_, other)| one.weight.total_cmp(&other.weight));
-    // Take the first beat that is nearly as heavy as the heaviest. Packets that waited for a late tick follow it.
+    // Take the first beat that is nearly as heavy as the heaviest beat. Packets that waited for a late tick follow that beat.
     let Some((_, heaviest)) = heavy else { return Found::Missed };
     let late = within(expected_ns + period_ns - gate.ns).find(|(_, beat)| beat.weight >= heaviest.weight * 0.5);
     late.map_or(Found::Missed, |(at, _)| Found::Late(at))

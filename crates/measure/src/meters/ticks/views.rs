@@ -1,5 +1,6 @@
-//! Views of a [`Stream`]: the activity of one thread, of a pool of threads, and of the whole server. If a runtime moves its tick between threads, no
-//! single thread shows it. So intervals on a CPU that closely follow each other form one burst of work.
+//! Views of a [`Stream`]: the activity of one thread, of a pool of threads, and of the whole server.
+//! If a runtime moves its tick between threads, no single thread shows the tick.
+//! So intervals on a CPU that closely follow each other form one burst of work.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +10,8 @@ use super::entries::ticks_of;
 use super::stream::{Asked, Stream, ThreadLog};
 use super::wakes::Wake;
 
-/// Work that begins this soon after the last thread slept continues that thread's burst, because it woke the next one. A handover takes 5 to 60 us on
-/// the machines that we measured.
+/// Work that begins this soon after the last thread slept continues that thread's burst, because the last thread woke the next one.
+/// A handover takes 5 to 60 us on the machines that we measured.
 pub const JOIN_NS: u64 = 120_000;
 /// A share of the server's work that counts as large.
 const MUCH: f64 = 0.1;
@@ -30,14 +31,14 @@ pub enum Workers {
     Pool(String),
     /// All threads.
     Process,
-    /// Threads that enter this function, from there on.
+    /// Threads that enter this function, from each entry on.
     Function(String),
 }
 
-/// When a thread requested to be woken, and when that work began.
+/// When a thread requested to be woken, and when the work of that wake began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer {
-    /// When the thread had requested to be woken, on the monotonic clock.
+    /// The requested wake time, on the monotonic clock.
     pub due_ns: u64,
     /// When the wake or the burst began.
     pub begun_ns: u64,
@@ -50,21 +51,21 @@ pub struct View {
     pub of: Workers,
     /// Indices of the threads in the stream.
     pub threads: Vec<usize>,
-    /// Wakes of a thread, or bursts of several, in order of time.
+    /// The wakes of one thread, or the bursts of several threads, in order of time.
     pub wakes: Vec<Wake>,
     /// The timers of wakes whose requested time is known.
     pub timers: Vec<Timer>,
 }
 
 impl View {
-    /// Whether the view shows enough of the server's work to contain the tick. The costly search is only for these views.
+    /// Whether the view shows enough of the server's work to contain the tick. Only these views get the costly search.
     pub fn holds_much_of(&self, stream: &Stream) -> bool {
         let ran_ns = self.wakes.iter().fold(0_u64, |sum, wake| sum.saturating_add(wake.on_cpu_ns));
         ran_ns as f64 >= MUCH * stream.ran_ns() as f64
     }
 }
 
-/// The pool name of a thread name: without its digits.
+/// The pool name of a thread: the thread's name without digits.
 pub fn pool_name(name: &str) -> String {
     let letters: String = name.chars().map(|letter| if letter.is_ascii_digit() { '#' } else { letter }).collect();
     let mut pool = String::with_capacity(letters.len());
@@ -95,12 +96,12 @@ pub fn of_threads(stream: &Stream, of: Workers, threads: Vec<usize>) -> View {
     });
     let mut timers: Vec<Timer> = timers.collect();
     timers.sort_unstable_by_key(|timer| (timer.begun_ns, timer.due_ns));
-    // The first timer of a burst is its due time.
+    // The first timer of a burst is the due time of the burst.
     timers.dedup_by_key(|timer| timer.begun_ns);
     View { of, threads, wakes, timers }
 }
 
-/// All views: each thread that ran, each pool of several, and the whole.
+/// All views: each thread that ran, each pool of several threads, and the whole server.
 pub fn all(stream: &Stream) -> Vec<View> {
     let ran: Vec<usize> = (0..stream.threads.len()).filter(|at| !stream.threads[*at].wakes.is_empty()).collect();
     let mut views: Vec<View> = ran.iter().map(|at| of_thread(stream, *at)).collect();
@@ -150,7 +151,7 @@ pub fn of_function(stream: &Stream, name: &str) -> Option<View> {
         }));
         all.extend(ticks);
     }
-    // A poll's sleep time is not the due time of a tick, if the tick begins at only some of its wakes.
+    // A poll's sleep time is not the due time of a tick if the tick begins at only some of the poll's wakes.
     if wakes as f64 > WAKES_A_TICK_MAX * all.len() as f64 {
         due.clear();
     }
@@ -161,7 +162,7 @@ pub fn of_function(stream: &Stream, name: &str) -> Option<View> {
     (!threads.is_empty()).then(|| View { of: Workers::Function(name.to_owned()), threads, wakes, timers: due })
 }
 
-/// When a thread that was seen asleep had requested to be woken, and the following wake.
+/// The requested wake times of a thread that was observed asleep, each with the following wake.
 fn timers(thread: &ThreadLog) -> Vec<(u64, Wake)> {
     let due = |Asked { at_ns, sleep }: &Asked| {
         let next = thread.wakes.partition_point(|wake| wake.start_ns <= *at_ns);
@@ -176,7 +177,7 @@ fn timers(thread: &ThreadLog) -> Vec<(u64, Wake)> {
     thread.asked.iter().filter_map(due).collect()
 }
 
-/// Intervals on a CPU of all these threads. Intervals that overlap or closely follow each other are joined.
+/// The intervals in which these threads were on a CPU. Intervals that overlap or closely follow each other are joined.
 fn bursts(stream: &Stream, threads: &[usize]) -> Vec<Wake> {
     let mut all: Vec<(usize, &Wake)> =
         threads.iter().flat_map(|at| stream.threads[*at].wakes.iter().map(move |wake| (*at, wake))).collect();

@@ -1,12 +1,12 @@
-//! `Wakes`: from switch records to the activity of each wake.
+//! `Wakes`: converts switch records to the activity of each wake.
 
 use evenkeel_sys::perf_thread::{ThreadRecord, ThreadSwitch, Turn};
 use serde::Serialize;
 
-/// The maximum number of wakes of one window to hold; at 5,000 per second most of a minute.
+/// The maximum number of wakes of one window to hold. At 5,000 per second this is most of a minute.
 pub const WAKES_MAX: usize = 1 << 18;
 
-/// From when a thread got a CPU until it slept again.
+/// The time from the moment when a thread got a CPU until it slept again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
     /// When the thread got the CPU, on the monotonic clock.
@@ -23,20 +23,20 @@ pub struct Wake {
     pub is_moved: bool,
 }
 
-/// What was lost.
+/// The records and wakes that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unseen {
-    /// Records that the kernel had no space for, as far as it reports them.
+    /// Records for which the kernel had no space, as far as the kernel reports them.
     pub records: u64,
-    /// How often the ring was full, so that more may be missing.
+    /// How often the ring was full, so that further records may be missing.
     pub overflows: u64,
-    /// Wakes that were dropped because [`WAKES_MAX`] were held already.
+    /// Wakes that were dropped because the meter already held [`WAKES_MAX`] wakes.
     pub wakes: u64,
 }
 
 impl Unseen {
-    /// The sum of what two parts lost.
+    /// The sum of the losses of two parts.
     #[must_use]
     pub fn and(self, other: Unseen) -> Unseen {
         Unseen {
@@ -65,11 +65,11 @@ pub struct Wakes {
 /// A thread's activity so far.
 #[derive(Debug, Default)]
 pub struct HandedOver {
-    /// The wakes that ended, in order of time.
+    /// The wakes that have ended, in order of time.
     pub wakes: Vec<Wake>,
     /// The thread's entries of the probed function, on the monotonic clock.
     pub entries: Vec<u64>,
-    /// What was lost.
+    /// The records that were lost.
     pub unseen: Unseen,
     /// The number of the thread's switches.
     pub switches: u64,
@@ -114,13 +114,13 @@ impl Wakes {
     fn given(&mut self, switch: ThreadSwitch) {
         let at_ns = switch.at_ns;
         match &mut self.now {
-            // The thread continues where it was.
+            // The thread continues its wake after it had lost the CPU.
             Some(awake) if awake.since_ns.is_none() => {
                 awake.since_ns = Some(at_ns);
                 awake.wake.is_moved |= awake.last_cpu != switch.cpu;
                 awake.last_cpu = switch.cpu;
             }
-            // The start of a wake, or the first record that was seen of it.
+            // This is the start of a wake, or the first record of a wake.
             _ => {
                 let wake = Wake {
                     start_ns: at_ns,
@@ -136,7 +136,7 @@ impl Wakes {
     }
 
     fn gone(&mut self, switch: ThreadSwitch) {
-        // If the start is missing, nothing is known about the wake.
+        // Without its start, nothing is known about the wake.
         let Some(awake) = &mut self.now else { return };
         let Some(since_ns) = awake.since_ns.take() else { return };
         let end_ns = switch.at_ns.max(since_ns);
@@ -151,17 +151,17 @@ impl Wakes {
         if self.list.len() < WAKES_MAX { self.list.push(wake) } else { self.unseen.wakes += 1 }
     }
 
-    /// Switches so far.
+    /// The number of switches so far.
     pub fn switches(&self) -> u64 {
         self.switches
     }
 
-    /// The wakes that ended so far.
+    /// The wakes that have ended so far.
     pub fn list(&self) -> &[Wake] {
         &self.list
     }
 
-    /// What was lost so far.
+    /// The records that were lost so far.
     pub fn unseen(&self) -> Unseen {
         self.unseen
     }

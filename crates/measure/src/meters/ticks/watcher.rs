@@ -1,5 +1,6 @@
-//! `Watcher`: our thread that reads the switch records of a server's threads a few times per second, so that no ring fills at the rates of
-//! a tick. It includes threads that the server starts meanwhile, and reports the cost of reading.
+//! `Watcher`: our thread that reads the switch records of a server's threads.
+//! The thread reads a few times per second, so that no ring fills at the rates of a tick.
+//! The watcher includes threads that the server starts in the meantime, and reports the cost of reading.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,28 +21,30 @@ use super::threads::tasks;
 pub use super::threads::{THREADS_MAX, Watched};
 use super::wakes::{HandedOver, Wakes};
 
-/// The interval between reads. Each read wakes our thread on some CPU. 16,384 records suffice for 60,000 switches per second.
+/// The interval between reads. Each read wakes our thread on some CPU. The 16,384 records of a ring suffice for 60,000 switches per second.
 const EVERY: Duration = Duration::from_millis(170);
-/// Each read is delayed by a varying number of milliseconds below this. Tick periods often divide round times, so reads at fixed intervals
-/// would always hit the same phase.
+/// Each read is delayed by a varying number of milliseconds below this limit.
+/// Tick periods often divide round times, so reads at fixed intervals would always come at the same phase.
 const LATER_MS_MAX: u32 = 61;
-/// How often a slow watch reads. It may last as long as the server, and fewer reads cost less.
+/// How often a slow watch reads. Such a watch may last as long as the server, and fewer reads cost less.
 const SLOWLY: Duration = Duration::from_millis(1_500);
-/// The ring of a slow watch, in records: 256 KiB for 4,000 switches per second.
+/// The ring of a slow watch, in records. It takes 256 KiB and suffices for 4,000 switches per second.
 const RECORDS_SLOWLY: usize = 1 << 13;
-/// Ring sizes in records: for one thread, and for each of many. A ring holds the records between two reads. All rings together stay below 9 MB, which
-/// an ordinary user may lock (RLIMIT_MEMLOCK and kernel.perf_event_mlock_kb).
+/// Ring sizes in records: for one thread, and for each of many threads.
+/// A ring holds the records between two reads.
+/// All rings together stay below 9 MB, which an ordinary user may lock (RLIMIT_MEMLOCK and kernel.perf_event_mlock_kb).
 const RECORDS_OF_FEW: usize = 1 << 14;
 const RECORDS_OF_MANY: usize = 1 << 11;
 const FEW: usize = 8;
-/// A thread that switches more often than this between two reads does not tick: it is not watched for the rest of the window. Two switches
-/// for each of 10,000 wakes.
+/// A thread that switches more often than this between two reads does not tick.
+/// The watcher ignores the thread for the rest of the window.
+/// The limit is two switches for each of 10,000 wakes.
 const SWITCHES_A_SECOND_MAX: u64 = 20_000;
 /// The maximum number of checks per window of what a thread waits for.
 const ASKED_MAX: usize = 256;
 /// The maximum number of wake-ups between two windows to hold.
 const WOKEN_MAX: usize = 1 << 14;
-/// How many reads pass between searches for new threads. This is about once a second.
+/// How many reads pass between searches for new threads. The watcher searches about once a second.
 const RESCAN_EVERY: u32 = 5;
 
 /// A function whose entries are recorded, with the probe at its entry.
@@ -58,7 +61,7 @@ pub struct ProbedFunction {
 enum Pace {
     /// The watcher reads often enough to see what the threads wait for.
     Frequent,
-    /// The watcher reads only so often that no ring fills.
+    /// The watcher reads only as often as necessary to keep the rings from filling.
     Slow,
 }
 
@@ -77,7 +80,7 @@ struct OneThread {
     asked: Vec<Asked>,
     is_too_much: bool,
     is_over: bool,
-    /// Its CPU time when the window began; 0 for a thread that is younger.
+    /// The thread's CPU time when the window began. It is 0 for a younger thread.
     cpu_before_ns: u64,
 }
 
@@ -184,7 +187,7 @@ impl OneThread {
         let timers = timers.entry(self.pid).or_insert_with(|| TimerFiles::new(self.pid));
         match sleeper.sleep_call_with(|file| timers.due_ns(file)) {
             Ok(sleep) => self.asked.push(Asked { at_ns, sleep }),
-            // The thread has ended, or may not be examined: do not ask again.
+            // The thread has ended, or we may not examine it, so do not ask again.
             Err(_) => self.sleeper = None,
         }
     }
@@ -199,8 +202,8 @@ impl OneThread {
 }
 
 impl Inner {
-    /// The CPU time that the processes used since the last call, and the part of it in threads that are not watched. A slow watch must cost little,
-    /// and does not ask.
+    /// The CPU time that the processes used since the last call, and the part of it in threads that are not watched.
+    /// A slow watch must cost little, so it does not read these times.
     fn cpu_since_last(&mut self) -> (u64, u64) {
         if self.pace == Pace::Slow || self.growing.is_empty() {
             return (0, 0);
@@ -233,8 +236,10 @@ impl Inner {
     fn take_in_new(&mut self) {
         let mut unwatched = 0;
         let found: Vec<(u32, u32)> = self.growing.iter().flat_map(|pid| tasks(*pid)).collect();
-        // Forget threads that have ended. A server that starts a thread for each request would otherwise fill `known` without end, and the
-        // kernel reuses thread numbers. Keep watched threads even if one read of the list misses them, so that none is watched twice.
+        // Forget threads that have ended.
+        // A server that starts a thread for each request would otherwise fill `known` without end,
+        // and the kernel reuses thread numbers.
+        // Keep watched threads even if one read of the list misses them, so that no thread is watched twice.
         let mut there: BTreeSet<u32> = found.iter().map(|(_, tid)| *tid).collect();
         there.extend(self.threads.iter().filter(|one| !one.is_over).map(|one| one.tid));
         self.known.retain(|tid| there.contains(tid));
@@ -247,7 +252,7 @@ impl Inner {
                 continue;
             }
             self.known.insert(tid);
-            // If the new thread has ended already, nothing is lost.
+            // If the new thread has already ended, nothing is lost.
             self.threads.extend(OneThread::start(pid, tid, RECORDS_OF_MANY, self.function.as_ref()));
         }
         self.unwatched = self.unwatched.max(unwatched);
@@ -255,20 +260,22 @@ impl Inner {
 }
 
 impl Watcher {
-    /// Watches threads from now on, and their entries of `function`. Threads that have ended meanwhile are left out.
+    /// Watches threads and their entries of `function` from now on. Threads that have already ended are left out.
     ///
     /// # Errors
-    /// The kernel's error for the first thread, if none may be watched: `EACCES` or `EPERM` without the privilege, `ESRCH` if all have
-    /// ended; `EAGAIN` if our thread cannot be started.
+    /// Fails if no thread may be watched, the kernel's error for the first thread:
+    /// `EACCES` or `EPERM` without the privilege, `ESRCH` if all threads have ended.
+    /// `EAGAIN` if our thread cannot be started.
     pub fn start(watched: &Watched, function: Option<ProbedFunction>) -> Result<Watcher, Errno> {
         Watcher::at_pace(watched, function, Pace::Frequent)
     }
 
-    /// Watches threads as [`start`](Watcher::start) does, but without an end. It reads every 1.5 s, and does not look at what the threads
-    /// wait for. If there is only one thread, it also records who wakes it, where the kernel shows that.
+    /// Watches threads as [`start`](Watcher::start) does, but without an end.
+    /// This watcher reads every 1.5 s, and does not examine what the threads wait for.
+    /// If there is only one thread, it also records who wakes the thread, where the kernel shows that.
     ///
     /// # Errors
-    /// As for [`Watcher::start`].
+    /// Fails as [`Watcher::start`] does.
     pub fn start_slow(watched: &Watched) -> Result<Watcher, Errno> {
         Watcher::at_pace(watched, None, Pace::Slow)
     }
@@ -325,7 +332,7 @@ impl Watcher {
             let mut inner = locked(&shared.0);
             let mut nth = 0_u32;
             while !inner.is_ended {
-                // Check what it waits for first, so that the answer to its current sleep is a later wake.
+                // First check what the thread waits for, so that the wake that ends its current sleep comes after this check.
                 if inner.pace == Pace::Frequent {
                     inner.ask();
                 }
@@ -357,13 +364,13 @@ impl Watcher {
         self.cpu_before_ns = self.cpu_ns.load(Ordering::Relaxed);
     }
 
-    /// Ends the window, and begins the next one. A wake that lies in both belongs to neither.
+    /// Ends the window, and begins the next one. A wake that lies in both windows belongs to neither.
     pub fn end(&mut self) -> Stream {
         let from_ns = locked(&self.inner.0).from_ns;
         self.wakes_since(from_ns)
     }
 
-    /// Ends the window, and begins the next one. A wake that lies in both belongs to the next one, so that none is lost.
+    /// Ends the window, and begins the next one. A wake that lies in both windows belongs to the next one, so that no wake is lost.
     pub fn go_on(&mut self) -> Stream {
         let begun_ns = locked(&self.inner.0).begun_ns;
         self.wakes_since(begun_ns)
@@ -401,11 +408,11 @@ impl Watcher {
                 is_over: one.is_over,
             });
         }
-        // The kernel no longer lists an ended thread, so its CPU time looked like that of others.
+        // The kernel no longer lists an ended thread, so its CPU time looked like the time of unwatched threads.
         let ended = stream.threads.iter().filter(|thread| thread.is_over);
         let ended_ns = ended.fold(0_u64, |sum, thread| sum.saturating_add(thread.ran_ns()));
         stream.unwatched_cpu_ns = stream.unwatched_cpu_ns.saturating_sub(ended_ns);
-        // An ended thread is reported once.
+        // An ended thread is reported only once.
         inner.threads.retain(|one| !one.is_over);
         let cpu_ns = self.cpu_ns.load(Ordering::Relaxed);
         stream.reader_cpu_ns = cpu_ns - self.cpu_before_ns;
@@ -420,7 +427,7 @@ impl Drop for Watcher {
         locked(&self.inner.0).is_ended = true;
         self.inner.1.notify_all();
         if let Some(reader) = self.reader.take() {
-            // A panic in the reader shows as missing wakes, so its message is not needed.
+            // A panic in the reader appears as missing wakes, so its message is not needed.
             let _ = reader.join();
         }
     }
@@ -433,7 +440,7 @@ mod tests {
     #[test]
     fn threads_that_have_ended_are_forgotten() {
         let own = std::process::id();
-        // No thread has such numbers: the kernel's greatest is 4,194,304.
+        // No thread has such a number, because the kernel's largest is 4,194,304.
         let ended = 5_000_000..5_100_000;
         let mut inner = Inner {
             threads: Vec::new(),

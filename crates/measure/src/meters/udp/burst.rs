@@ -1,5 +1,6 @@
-//! Finds how many packets of a size fit into a receive buffer while nobody reads, as when a server loses its CPU. The server sends more than can fit.
-//! We leave them unread, and then count the packets in the buffer. So the result holds for this host and the real path of its packets.
+//! Finds how many packets of a size fit into a receive buffer while nobody reads, as when a server loses its CPU.
+//! The server sends more packets than can fit.
+//! We leave them unread, and then count the packets in the buffer. So the result is valid for this host and the real path of its packets.
 
 use std::net::SocketAddr;
 
@@ -12,7 +13,7 @@ use super::settings::Settings;
 use super::wire::{BURST_PACKETS_MAX, FILLER_BYTES_MIN, FromClient, FromServer, PACKET_BYTES_MAX};
 use crate::{MeterError, Watch};
 
-/// Sizes to try besides the one in the settings.
+/// Sizes to try in addition to the size in the settings.
 const SIZES: [usize; 5] = [64, 256, 512, 1024, 1400];
 /// The least overhead that a kernel counts per packet.
 const OVERHEAD_BYTES: u64 = 256;
@@ -40,13 +41,13 @@ pub struct Fit {
     pub sent: Option<u64>,
     /// How many packets were in the buffer when the meter began to read.
     pub fit: u64,
-    /// How many packets the socket dropped for lack of buffer. None if the kernel does not report them.
+    /// How many packets the socket dropped for lack of buffer. None if the kernel does not report this.
     pub dropped_at_socket: Option<u64>,
-    /// How many packets were lost before the socket: on the way, or in this host's queues. None if that is unknown.
+    /// How many packets were lost before the socket: on the way, or in this host's queues. None if this is unknown.
     pub lost_before: Option<u64>,
     /// The receive buffer that a packet used, in bytes. None if the kernel does not report it.
     pub held_bytes_each: Option<f64>,
-    /// Whether the buffer was full, so that `fit` is its limit. Otherwise more might have fitted.
+    /// Whether the buffer was full, so that `fit` is its limit. Otherwise more packets might have fitted.
     pub full: bool,
 }
 

@@ -1,4 +1,5 @@
-//! How many packets per second a core can send and receive: batches of 64 as fast as possible, to a server that only counts them.
+//! How many packets per second a core can send and receive.
+//! The meter sends batches of 64 packets as fast as possible to a server that only counts them.
 
 use std::net::SocketAddr;
 
@@ -24,10 +25,10 @@ const PROGRESS_NS: u64 = 100_000_000;
 pub struct Ceiling {
     /// The length of a packet, in bytes without headers.
     pub bytes: usize,
-    /// The rate at which the meter's thread sent. Over loopback or a veth pair the same call also carries the packet up to the other
-    /// socket.
+    /// The rate at which the meter's thread sent.
+    /// Over loopback or a veth pair, the same call also carries the packet up to the receiving socket.
     pub send: Rate,
-    /// The rate at which the server's thread received. None if it did not report.
+    /// The rate at which the server's thread received. None if the server did not report.
     pub receive: Option<Rate>,
     /// Packets that the kernel here did not accept.
     pub not_sent: u64,
@@ -45,7 +46,7 @@ pub struct Rate {
     pub packets: u64,
     /// Packets per second of time.
     pub per_s: f64,
-    /// Packets per second of the thread's CPU time: the rate of a core that does nothing else.
+    /// Packets per second of the thread's CPU time. A core that does nothing else has this rate.
     pub per_cpu_s: f64,
 }
 
@@ -91,7 +92,7 @@ pub(super) fn run(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Res
     })
 }
 
-/// The tally once nothing more arrives.
+/// The counts of the session once no more packets arrive.
 pub(crate) fn settled(session: &Session) -> Result<Option<SessionCounts>, MeterError> {
     let mut last = session.tally()?;
     for _ in 0..20 {
@@ -106,12 +107,12 @@ pub(crate) fn settled(session: &Session) -> Result<Option<SessionCounts>, MeterE
     Ok(last)
 }
 
-/// The amount to send.
+/// How much to send: for how long, and at which rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     /// The duration.
     pub(crate) ns: u64,
-    /// The rate. None sends as fast as possible.
+    /// The rate. With None, the meter sends as fast as possible.
     pub(crate) packets_per_s: Option<f64>,
 }
 

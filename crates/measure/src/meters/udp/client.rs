@@ -1,4 +1,4 @@
-//! The client: the handshake, and a session with its tally. The socket is connected, so that the kernel drops packets from other senders.
+//! The client: the handshake, and a session with its counts. The socket is connected, so that the kernel drops packets from other senders.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, UdpSocket};
@@ -10,15 +10,15 @@ use evenkeel_sys::{Errno, clock};
 use super::wire::{FromClient, FromServer, PACKET_BYTES_MAX, SessionCounts};
 use crate::MeterError;
 
-/// How long to wait for an answer of the handshake or a tally, and how often to ask.
+/// How long to wait for the answer to a handshake or to a request for counts, and (the next constant) how often to ask.
 const ANSWER_NS: u64 = 200_000_000;
 const TRIES: u32 = 15;
-/// How often to repeat the handshake. If packets are lost for a second, a cookie becomes too old.
+/// How often to repeat the handshake. A cookie becomes too old if packets are lost for a second.
 const HANDSHAKES: u32 = 3;
-/// The socket's timeout. A thread that waits for a packet notices within this time that it must end.
+/// The socket's timeout. A thread that waits for a packet notices a stop within this time.
 const LOOK_AROUND: Duration = Duration::from_millis(20);
 
-/// An open session. Dropping it ends the session.
+/// An open session. Dropping this value ends the session.
 #[derive(Debug)]
 pub(crate) struct Session {
     socket: UdpSocket,
@@ -30,7 +30,7 @@ impl Session {
     /// Proves our address to the server and opens a session.
     ///
     /// # Errors
-    /// If the server does not answer, or has no free session.
+    /// Fails if the server does not answer, or has no free session.
     pub(crate) fn open(to: SocketAddr, receive_buffer_bytes: Option<u32>) -> Result<Session, MeterError> {
         let socket = connected(to, receive_buffer_bytes)?;
         let refused = |errno: Errno| MeterError::refused(format!("reach {to}"), errno);
@@ -72,7 +72,7 @@ impl Session {
         &self.socket
     }
 
-    /// The contents of each of our packets.
+    /// The secret of the session, which each of our packets contains.
     pub(crate) fn secret(&self) -> u64 {
         self.secret
     }
@@ -80,7 +80,7 @@ impl Session {
     /// The server's counts of this session. None if it does not answer.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Returns the kernel's error.
     pub(crate) fn tally(&self) -> Result<Option<SessionCounts>, MeterError> {
         let ask = clock::monotonic_ns();
         let counted = self.ask(FromClient::Count { session: self.secret, ask }, |answer| match answer {
@@ -90,7 +90,7 @@ impl Session {
         counted.map_err(|errno| MeterError::refused(format!("ask {} for its tally", self.to), errno))
     }
 
-    /// Sends one packet that needs no answer, or whose answer comes separately.
+    /// Sends one packet that needs no answer, or whose answer another call reads.
     pub(crate) fn notify(&self, message: FromClient) {
         let mut out = Outbox::new(message.bytes_min());
         if let Some(packet) = out.push(None, message.bytes_min()) {
@@ -145,7 +145,7 @@ fn connected(to: SocketAddr, receive_buffer_bytes: Option<u32>) -> Result<UdpSoc
         udp::set_receive_buffer_bytes(&socket, bytes)
             .map_err(|errno| MeterError::refused("set the receive buffer", errno))?;
     }
-    // Without timestamps the split is unknown; everything else works.
+    // Without timestamps the split is unknown, but everything else works.
     let _ = udp::stamp_received(&socket);
     Ok(socket)
 }

@@ -1,5 +1,6 @@
-//! Round trips on an open loop. Each packet has a fixed due time and is sent then, even if earlier answers are missing. Its latency counts from the
-//! due time, so a stall that delays our sends is still measured.
+//! Round trips on an open loop.
+//! Each packet has a fixed due time and is sent then, even if earlier answers are missing.
+//! A packet's latency counts from the due time, so the measurement includes a stall that delays our sends.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -14,14 +15,14 @@ use super::settings::{Pace, Receive};
 use super::wire::PACKET_BYTES_MAX;
 use crate::{MeterError, Watch};
 
-/// What the two threads share.
+/// The state that the two threads share.
 #[derive(Debug, Default)]
 struct Shared {
     sent: AtomicU64,
     ended: AtomicBool,
 }
 
-/// Sends by the plan and gives each answer to `see`, in order of arrival.
+/// Sends by the plan and passes each answer to `see`, in order of arrival.
 pub(super) fn run(
     session: &Session,
     plan: &Plan,
@@ -34,7 +35,7 @@ pub(super) fn run(
     let beat = Beat { start_ns: clock::monotonic_ns() + 5_000_000, rate_hz: plan.rate_hz };
     let died = |_| MeterError::not_possible("measure the round trip", "a thread of it died");
     if plan.pace == Pace::Awake {
-        // The single loop also gets its own thread, so that its settings end with it.
+        // The single loop also gets its own thread, so that its settings end with the thread.
         let done = std::thread::scope(|scope| scope.spawn(|| lone::run(session, plan, beat, watch, see)).join());
         return done.map_err(died)?;
     }
@@ -101,7 +102,7 @@ fn receive(
                 break;
             }
         }
-        // `woken` shows whether the thread had to sleep for this packet, so ask without sleeping first.
+        // `woken` shows whether the thread had to sleep for this packet, so first ask without sleeping.
         let (mut woken, mut got) = (false, inbox.receive(session.socket(), Wait::Not));
         if got == Err(Errno::AGAIN) && plan.receive == Receive::Sleep {
             (woken, got) = (true, inbox.receive(session.socket(), Wait::Sleep));

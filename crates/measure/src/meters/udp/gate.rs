@@ -1,5 +1,6 @@
-//! `Gate`: decides what a server does with a packet from any sender. It has no sockets and receives the time as an argument, so every rule
-//! can be tested. An address that has not returned a cookie uses no memory and gets no answer longer than its question.
+//! `Gate`: decides what a server does with a packet from any sender.
+//! The gate has no sockets and receives the time as an argument, so every rule can be tested.
+//! An address that has not returned a cookie uses no memory and gets no answer longer than its question.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,7 +13,7 @@ use super::limit::{Allowance, Bucket, Cookies, Strangers};
 use super::order::Order;
 use super::wire::{FromClient, FromServer, Numbered, SessionCounts, StreamRequest};
 
-/// A session that was silent for this long is closed. A cookie expires earlier, so a recorded opening cannot be replayed.
+/// A session that was silent for this long is closed. A cookie expires earlier, so nobody can replay a recorded opening.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
 /// The maximum number of simultaneous sessions.
@@ -22,9 +23,9 @@ pub(super) const SESSIONS_MAX: usize = 64;
 const STRANGER: Allowance = Allowance { per_s: 200, burst: 200 };
 /// The limit of bursts per session.
 const BURSTS: Allowance = Allowance { per_s: 10, burst: 10 };
-/// The limit of requests per session. A client repeats its request while it wants packets.
+/// The limit of requests per session. A client repeats its request as long as it wants packets.
 const REQUESTS: Allowance = Allowance { per_s: 20, burst: 20 };
-/// The limit of tally questions per session.
+/// The limit per session of questions for the counts.
 const COUNTS: Allowance = Allowance { per_s: 100, burst: 100 };
 
 /// What to do with a packet.
@@ -34,15 +35,15 @@ pub enum Act {
     Reply(FromServer),
     /// Return the packet as the answer of the session with this number.
     Echo(Numbered, u64),
-    /// Nothing: it was counted.
+    /// Do nothing, because the gate has counted the packet.
     Counted,
-    /// Send the counts, completed by numbers that only the owner of the socket knows.
+    /// Send the counts, together with numbers that only the owner of the socket knows.
     Counts {
         /// The session's secret.
         session: u64,
         /// The number of the question, which the answer repeats.
         ask: u64,
-        /// The counts that the gate knows.
+        /// The counts that the gate has.
         tally: SessionCounts,
     },
     /// Send this many packets of this size.
@@ -77,7 +78,7 @@ pub struct Counted {
     pub malformed: u64,
     /// Packets without a session or a valid cookie.
     pub unproven: u64,
-    /// Packets over the sender's limit.
+    /// Packets beyond the sender's limit.
     pub too_many: u64,
     /// Sessions that were opened.
     pub sessions: u64,
@@ -110,7 +111,7 @@ struct Session {
     bursts: Bucket,
     counts: Bucket,
     requests: Bucket,
-    /// The last request of the session: a delayed request must not restart an old one.
+    /// The last request of the session. A delayed request must not restart an old one.
     give: Option<Give>,
 }
 
@@ -134,7 +135,7 @@ pub struct Arrival<'a> {
 }
 
 impl Gate {
-    /// A gate without sessions. A session gets this many echoes per second.
+    /// A gate without sessions. Each session gets this many echoes per second.
     pub fn new(echoes_per_s_max: u64) -> Gate {
         Gate {
             // Allow a tenth of a second of packets at once, because a sender that lost its CPU catches up.
@@ -148,7 +149,7 @@ impl Gate {
         }
     }
 
-    /// A gate that also sends packets to clients that request them: to one host at a time, this many bits per second in all.
+    /// A gate that also sends packets to clients that request them. It serves one host at a time, with this many bits per second in all.
     pub fn giving(self, bits_per_s_max: u64) -> Gate {
         Gate { give_bits_per_s_max: bits_per_s_max, ..self }
     }
@@ -166,7 +167,7 @@ impl Gate {
     /// Decides what to do with a packet.
     ///
     /// # Errors
-    /// If the packet must be dropped without an answer.
+    /// Fails if the packet must be dropped without an answer.
     pub fn admit(&mut self, arrival: Arrival<'_>) -> Result<Act, Refusal> {
         let decided = self.decide(arrival);
         match decided {
@@ -238,7 +239,7 @@ impl Gate {
         }
     }
 
-    /// Counts fillers that were sent.
+    /// Counts the fillers that were sent.
     pub fn filled(&mut self, to: SocketAddr, packets: u64) {
         if let Some(session) = self.sessions.get_mut(&to) {
             session.answered += packets;
@@ -281,11 +282,11 @@ impl Gate {
         due.collect()
     }
 
-    /// The cookie was valid: open a session, or repeat the welcome if the first was lost.
+    /// The cookie was valid: open a session, or repeat the welcome if the first welcome was lost.
     fn open(&mut self, from: SocketAddr, nonce: u64, now_ns: u64) -> Result<FromServer, Refusal> {
         self.sessions.retain(|_, session| now_ns.saturating_sub(session.heard_ns) < SILENCE_NS);
         if let Some(session) = self.sessions.get(&from) {
-            // A second attempt from an active address waits until that address is silent: a replayed opening must not end a session.
+            // A second attempt from an active address waits until that address is silent, because a replayed opening must not end a session.
             let is_same = session.nonce == nonce;
             return is_same.then_some(FromServer::Welcome { nonce, session: session.secret }).ok_or(Refusal::Unproven);
         }

@@ -1,4 +1,4 @@
-//! The gate's rules: which clients get an answer, its length, and how much a client may request.
+//! Tests the gate's rules: which clients get an answer, the answer's length, and how much a client may request.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn ask(gate: &mut Gate, port: u16, now_ns: u64, message: FromClient) -> Result<A
     gate.admit(Arrival { from: address(port), now_ns, bytes: &packet(message) })
 }
 
-/// Opens a session and gives its secret.
+/// Opens a session and returns its secret.
 fn join(gate: &mut Gate, port: u16, now_ns: u64) -> Option<u64> {
     let nonce = u64::from(port);
     let Ok(Act::Reply(FromServer::Challenge { cookie, .. })) = ask(gate, port, now_ns, FromClient::Hello { nonce })
@@ -84,7 +84,7 @@ fn a_replayed_opening_ends_no_session() {
 fn places_are_bounded_and_come_free_by_silence() {
     let mut gate = Gate::new(1000);
     for port in 0..SESSIONS_MAX as u16 {
-        // The handshakes of one host are limited too, so this takes a second per hundred of them.
+        // The handshakes of one host are limited too, so this takes a second per hundred handshakes.
         assert!(join(&mut gate, port, u64::from(port) * SECOND_NS / 50).is_some(), "{port}");
     }
     let (full_ns, later_ns) = (2 * SECOND_NS, 2 * SECOND_NS + SILENCE_NS);
@@ -133,7 +133,7 @@ fn packets_go_to_who_proved_its_address_and_goes_on_asking() {
     assert_eq!(given(ask(&mut gate, 1, 0, stranger)), Some(1000));
     let due = Due { at: 0, packets: 1, bytes: 1000 };
     assert_eq!(gate.parcels(0, 64), [Parcel { to: address(1), session, due }]);
-    // A second stream of the same host shares what is left. A stream of another host waits until both are done.
+    // A second stream of the same host shares the remaining rate. A stream of another host waits until both streams are done.
     let second = join(&mut gate, 2, 0).unwrap();
     let fast = StreamRequest { packets_per_s: u32::MAX, ..request(second) };
     assert_eq!(given(ask(&mut gate, 2, 0, FromClient::Give(fast))), Some(1000));
@@ -149,7 +149,7 @@ fn packets_go_to_who_proved_its_address_and_goes_on_asking() {
         panic!()
     };
     assert_eq!(given(say(&mut gate, 0, FromClient::Give(request(third)))), None);
-    // The client does not repeat the request, so it ends after a second, long before its requested time.
+    // The client does not repeat the request. So the request ends after a second, long before its requested time.
     assert!(gate.gives(SECOND_NS - 1) && !gate.gives(SECOND_NS));
     assert_eq!(gate.parcels(SECOND_NS, 64), []);
     assert_eq!(given(say(&mut gate, SECOND_NS, FromClient::Give(request(third)))), Some(1000));
@@ -169,7 +169,7 @@ fn a_server_that_sends_nothing_reports_it() {
 }
 
 proptest! {
-    /// Whatever strangers send, they get no more bytes back than they sent, and leave no state behind.
+    /// Whatever packets strangers send, they get no more bytes back than they sent, and leave no state behind.
     #[test]
     fn strangers_gain_nothing(
         packets in proptest::collection::vec((0_u16..4, proptest::collection::vec(any::<u8>(), 0..150), 0_u8..10), 1..50)

@@ -1,5 +1,5 @@
-//! `Give`: packets that a server sends when a session requests them, for an agreed time at an agreed rate. It ends early when the session stops
-//! asking, because the proved address may belong to someone else by then.
+//! `Give`: packets that a server sends when a session requests them, for an agreed time at an agreed rate.
+//! The server ends early when the session stops asking, because the proved address may belong to another host by then.
 
 use super::wire::StreamRequest;
 
@@ -7,7 +7,7 @@ use super::wire::StreamRequest;
 pub(super) const UNASKED_NS: u64 = 1_000_000_000;
 /// The interval at which a client should repeat its request.
 pub(crate) const ASK_AGAIN_NS: u64 = 200_000_000;
-/// How much time a server makes up for after it lost its CPU. Packets from before that are skipped.
+/// The lost time that a server makes up for after it lost its CPU. Packets from earlier times are skipped.
 const CATCH_UP_NS: u64 = 20_000_000;
 
 /// One running request.
@@ -17,7 +17,7 @@ pub(super) struct Give {
     packets_per_s: u32,
     start_ns: u64,
     asked_ns: u64,
-    /// Packets of the agreed rate that are done (sent or skipped), and those that were sent.
+    /// The number of packets of the agreed rate that are done (sent or skipped), and the number that were sent.
     done: u64,
     sent: u64,
 }
@@ -73,8 +73,8 @@ impl Give {
     }
 }
 
-/// The packets per second that a request gets. All requests together may carry `bits_per_s_max`, and the running ones carry
-/// `running_bits_per_s`. None if nothing is left.
+/// The packets per second that a request gets.
+/// All requests together may send `bits_per_s_max`, and the running requests already send `running_bits_per_s`. None if nothing is left.
 pub(super) fn grant(request: &StreamRequest, bits_per_s_max: u64, running_bits_per_s: u64) -> Option<u32> {
     let share = bits_per_s_max / u64::from(request.streams.max(1));
     let left = share.min(bits_per_s_max.saturating_sub(running_bits_per_s));

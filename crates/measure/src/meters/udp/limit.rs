@@ -1,11 +1,11 @@
-//! Rate limits and cookies, which let a server face the Internet. Neither uses memory for a stranger.
+//! Rate limits and cookies, which protect a server on the Internet. Neither uses memory for a stranger.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A cookie is valid for the rest of its second and for all of the next.
+/// A cookie is valid for the rest of its second and for the whole next second.
 pub(super) const COOKIE_NS: u64 = SECOND_NS;
 
 /// A rate limit.
@@ -13,7 +13,7 @@ pub(super) const COOKIE_NS: u64 = SECOND_NS;
 pub(super) struct Allowance {
     /// The sustained rate per second.
     pub(super) per_s: u64,
-    /// The burst after a silence.
+    /// The maximum burst after a silence.
     pub(super) burst: u64,
 }
 
@@ -39,7 +39,8 @@ impl Bucket {
 
 const STRANGER_BUCKETS: usize = 1024;
 
-/// Buckets for hosts without a proved address, chosen by a keyed hash that outsiders cannot predict. All ports of a host share one.
+/// Buckets for hosts without a proved address.
+/// A keyed hash that outsiders cannot predict chooses the bucket. All ports of a host share one bucket.
 #[derive(Debug)]
 pub(super) struct Strangers {
     key: RandomState,
@@ -48,7 +49,7 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    /// All buckets full.
+    /// Makes the buckets, all of them full.
     pub(super) fn new(allowance: Allowance) -> Strangers {
         Strangers { key: RandomState::new(), buckets: vec![Bucket::default(); STRANGER_BUCKETS], allowance }
     }
@@ -60,8 +61,8 @@ impl Strangers {
     }
 }
 
-/// Issues and checks cookies, with a key that the system gave at the start (SipHash, as the standard library uses for its maps). It keeps
-/// no record of the cookies that it issued.
+/// Issues and checks cookies, with a key that the system gave at the start (SipHash, as the standard library uses for its maps).
+/// The server stores no record of the cookies that it issued.
 #[derive(Debug, Default)]
 pub(super) struct Cookies {
     key: RandomState,
@@ -73,7 +74,7 @@ impl Cookies {
         self.key.hash_one((from, nonce, now_ns / COOKIE_NS))
     }
 
-    /// Whether we issued this cookie for this address and attempt, in this second or the last.
+    /// Whether we issued this cookie for this address and attempt, in this second or the previous one.
     pub(super) fn accepts(&self, from: SocketAddr, nonce: u64, now_ns: u64, cookie: u64) -> bool {
         let is_of = |now_ns| self.bake(from, nonce, now_ns) == cookie;
         is_of(now_ns) || now_ns.checked_sub(COOKIE_NS).is_some_and(is_of)

@@ -1,5 +1,7 @@
-//! The same open loop as `echo`, on one thread. It stays awake between packets and sleeps only while the newest packet has no answer, as
-//! the usual ping-pong programs do. The CPU is warm when a packet goes out, and no other thread on it delays the answer.
+//! The same open loop as `echo`, on one thread.
+//! The thread stays awake between packets, and sleeps only while the newest packet has no answer.
+//! The usual ping-pong programs do the same.
+//! The CPU is warm when a packet is sent, and no other thread on this CPU delays the answer.
 
 use evenkeel_sys::timer_fd::Alarm;
 use evenkeel_sys::udp::{self, Inbox, Outbox, Wait};
@@ -11,7 +13,7 @@ use super::settings::Receive;
 use super::wire::PACKET_BYTES_MAX;
 use crate::{MeterError, Watch};
 
-/// Sends by the plan and gives each answer to `see`, in order of arrival.
+/// Sends by the plan and passes each answer to `see`, in order of arrival.
 pub(super) fn run(
     session: &Session,
     plan: &Plan,
@@ -38,15 +40,15 @@ pub(super) fn run(
         } else if taken.is_over(now_ns, *ended_ns.get_or_insert(now_ns), next) {
             break;
         }
-        // Once all answers are in, only read the clock. Duplicates are read with the next packet.
+        // When all answers have arrived, only read the clock. Duplicates are read with the next packet.
         if taken.is_whole(next) && ended_ns.is_none() {
             limit.set(beat.due_ns(next + 1).saturating_sub(AWAKE_NS))?;
             std::hint::spin_loop();
             continue;
         }
         let mut got = inbox.receive(session.socket(), Wait::NotForOne);
-        // Sleep only while the newest packet has no answer, or after the last packet. If only older answers are missing, they may be lost:
-        // then poll.
+        // Sleep only while the newest packet has no answer, or after the last packet.
+        // If only older answers are missing, they may be lost, so poll then.
         let sleeps = plan.receive == Receive::Sleep && (taken.upto < next || ended_ns.is_some());
         let woken = got == Err(Errno::AGAIN) && sleeps;
         if woken {
@@ -56,7 +58,7 @@ pub(super) fn run(
         }
         match got {
             Ok(_) => taken.take(&inbox, session, beat, next, woken, &mut see),
-            // A timestamp that arrives after its packet went out also ends the sleep, again and again until it is read.
+            // A timestamp that arrives after its packet was sent also ends the sleep, again and again until the timestamp is read.
             Err(Errno::AGAIN) if plan.stamps == Stamps::Both => fetch(session, &mut done.stamps),
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
             Err(errno) => return Err(MeterError::refused("receive answers", errno)),
@@ -69,8 +71,9 @@ pub(super) fn run(
     Ok(Done { back: taken.back, cpu_ns: clock::thread_cpu_ns(), ..done })
 }
 
-/// A timer that ends a sleep in time for the next packet. It is armed before the previous packet is sent. Arming a timer just before each sleep
-/// and clearing it afterwards would add some microseconds to each round trip on a virtual machine.
+/// A timer that ends a sleep in time for the next packet. It is armed before the previous packet is sent.
+/// A timer that is armed just before each sleep, and cleared afterwards, would add some microseconds to each round trip
+/// (on a virtual machine).
 struct SleepLimit {
     alarm: Alarm,
     at_ns: u64,

@@ -1,6 +1,7 @@
-//! Measures how packets travel through the network and the two hosts: round trips on an open loop, loss and reordering in each direction,
-//! and a split of the time. It also measures the packet rates that a core can send and receive, and how many packets fit into a receive
-//! buffer while nobody reads.
+//! Measures how packets travel through the network and the two hosts:
+//! round trips on an open loop, loss and reordering in each direction, and a split of the time.
+//! The meter also measures the packet rates that a core can send and receive,
+//! and how many packets fit into a receive buffer while nobody reads.
 
 mod burst;
 mod ceiling;
@@ -47,13 +48,13 @@ pub struct Report {
     pub between: Between,
     /// Round trips, loss and order.
     pub echo: Option<Echo>,
-    /// Where the time of a round trip goes.
+    /// The parts of the time of a round trip.
     pub split: Option<Split>,
     /// Packets per second that a core can send and receive.
     pub ceiling: Option<Ceiling>,
     /// Packets that fit while nobody reads.
     pub burst: Option<Burst>,
-    /// The parts that were not measured, because the measurement was stopped before.
+    /// The parts that were not measured, because the measurement was stopped earlier.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
     pub not_measured: Vec<UdpTest>,
@@ -74,17 +75,17 @@ pub enum Between {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Echo {
-    /// Requested packets per second.
+    /// The requested number of packets per second.
     pub rate_hz: f64,
-    /// Sent packets per second.
+    /// The number of packets sent per second.
     pub sent_hz: f64,
     /// The length of each packet, in bytes without headers.
     pub bytes: usize,
-    /// How long packets were sent, in seconds.
+    /// How long the meter sent packets, in seconds.
     pub seconds: f64,
-    /// From the due time of a packet until its answer was read: the latency that a client sees, without coordinated omission.
+    /// The time from a packet's due time until its answer was read. This is the latency that a client sees, without coordinated omission.
     pub from_due_ns: Samples,
-    /// From the sending of a packet until its answer was read.
+    /// The time from sending a packet until its answer was read.
     pub from_send_ns: Samples,
     /// How late each packet was sent, because the sender woke late or this host stalled.
     pub late_ns: Samples,
@@ -98,7 +99,7 @@ pub struct Echo {
     pub others: Option<u32>,
     /// CPU time of the meter's threads on this host, as a share of one CPU.
     pub cpu_share: f64,
-    /// CPU time of the server's thread, as a share of one CPU. None if it did not report.
+    /// CPU time of the server's thread, as a share of one CPU. None if the server did not report.
     pub server_cpu_share: Option<f64>,
 }
 
@@ -113,14 +114,14 @@ pub struct DirectionCounts {
     /// The order of arrival.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Packets that the receiving socket dropped for lack of buffer, from all senders. None if its kernel does not report them.
+    /// Packets that the receiving socket dropped for lack of buffer, from all senders. None if its kernel does not report this.
     pub dropped_at_socket: Option<u64>,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// If the settings are invalid, the server does not answer, or the kernel refuses something that the measurement needs.
+/// Fails if the settings are invalid, the server does not answer, or the kernel refuses something that the measurement needs.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     check(settings)?;
     match settings.to {
@@ -148,7 +149,7 @@ fn check(settings: &Settings) -> Result<(), MeterError> {
     Ok(())
 }
 
-/// The first and the last CPU that this process may use: the same if there is only one.
+/// The first and the last CPU that this process may use. They are the same if there is only one.
 pub(crate) fn two_cpus() -> Result<(usize, usize), MeterError> {
     let allowed = thread::affinity().map_err(|errno| MeterError::refused("ask for our CPUs", errno))?;
     let (first, last) = (allowed.iter().next(), allowed.iter().last());
@@ -285,7 +286,7 @@ fn ways(
 mod tests {
     use super::*;
 
-    /// Regression: a part that was stopped before its first packet reported a rate of 0 packets per second.
+    /// Regression test: a part that was stopped before its first packet reported a rate of 0 packets per second.
     #[test]
     fn what_was_stopped_before_it_began_has_no_rate() {
         let parts = [UdpTest::Echo, UdpTest::Split, UdpTest::Ceiling, UdpTest::Burst];

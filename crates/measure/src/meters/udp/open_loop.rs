@@ -1,4 +1,4 @@
-//! What the one-thread and the two-thread open loop share: the plan, the due times, and the counts of sent and received packets.
+//! Shared code of the open loops with one thread and with two: the plan, the due times, and the counts of sent and received packets.
 
 use evenkeel_sys::udp::{self, Inbox, Outbox, SentStamp};
 use evenkeel_sys::{clock, thread};
@@ -10,18 +10,19 @@ use super::wire::{FromClient, FromServer, Numbered};
 use crate::MeterError;
 use crate::pinned::stay_on;
 
-/// A sleeping sender wakes this long before a packet is due and spins for the rest: a wake-up from idle takes some tens of microseconds.
+/// A sleeping sender wakes this long before a packet is due and spins for the rest,
+/// because a wake-up from idle takes some tens of microseconds.
 pub(super) const AWAKE_NS: u64 = 50_000;
 /// How long to wait for answers after the last packet.
 const GRACE_NS: u64 = 1_000_000_000;
-/// How long to wait for duplicate answers once every packet has one.
+/// How long to wait for duplicate answers once every packet has an answer.
 pub(super) const QUIET_NS: u64 = 30_000_000;
 /// How often to report progress.
 pub(super) const PROGRESS_NS: u64 = 100_000_000;
 /// The maximum number of timestamps to hold. A packet has at most three.
 const STAMPS_MAX: usize = 100_000;
 
-/// What to send, and how.
+/// The packets to send, and how to send them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) rate_hz: f64,
@@ -52,7 +53,7 @@ impl Plan {
 pub(super) enum Stamps {
     /// Timestamps of received packets.
     Received,
-    /// Timestamps of sent packets too. These wake any thread that sleeps for a packet, so they get a separate run.
+    /// Timestamps of sent packets too. These timestamps wake any thread that sleeps for a packet, so they get a separate run.
     Both,
 }
 
@@ -60,15 +61,17 @@ pub(super) enum Stamps {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EchoReceived {
     pub(super) sequence: u64,
-    /// When the packet was due, and sent, and when its answer was read, on the monotonic clock.
+    /// When the packet was due, and (the next fields) when it was sent and when its answer was read, on the monotonic clock.
     pub(super) due_ns: u64,
     pub(super) sent_ns: u64,
     pub(super) read_ns: u64,
-    /// From the kernel's receipt of the answer until our thread read it.
+    /// The time from the kernel's receipt of the answer until our thread read it.
     pub(super) held_ns: Option<u64>,
     /// Whether our thread slept when the answer arrived.
     pub(super) woken: bool,
-    /// Times at the server. The first is from its kernel's receipt of the packet until its thread read it. The second is from there to the answer.
+    /// Times at the server.
+    /// The first is the time from its kernel's receipt of the packet until its thread read the packet.
+    /// The second is the time from there to the answer.
     pub(super) waited_ns: Option<u32>,
     pub(super) turn_ns: Option<u32>,
 }
@@ -84,7 +87,7 @@ pub(super) struct Done {
     pub(super) late_ns: evenkeel_stats::Histogram,
     /// The order counts of the answers.
     pub(super) back: Order,
-    /// From the first packet's due time until the last was sent.
+    /// The time from the first packet's due time until the last packet was sent.
     pub(super) lasted_ns: u64,
     /// CPU time of both threads.
     pub(super) cpu_ns: u64,
@@ -113,7 +116,7 @@ pub(super) fn settle(cpu: Option<usize>) -> Result<(), MeterError> {
 }
 
 impl Done {
-    /// Puts all packets that are due by now into a batch. Late packets are sent anyway. Returns the next number.
+    /// Puts all packets that are due by now into a batch. Late packets are sent anyway. Returns the number of the next packet.
     pub(super) fn fill(
         &mut self,
         out: &mut Outbox,
@@ -154,9 +157,9 @@ pub(super) fn fetch(session: &Session, stamps: &mut Vec<SentStamp>) {
 /// The answers so far.
 #[derive(Default)]
 pub(super) struct Taken {
-    /// The order of the answers by the server's numbers.
+    /// The order of the answers, by the server's numbers.
     pub(super) back: Order,
-    /// The order of the answers by our numbers.
+    /// The order of the answers, by our numbers.
     seen: Order,
     last_ns: u64,
     /// The highest of our numbers that has an answer, plus one.
@@ -164,9 +167,9 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Whether all answers arrived, or it is time to stop waiting for the rest.
+    /// Whether all answers have arrived, or it is time to stop waiting for the rest.
     pub(super) fn is_over(&self, now_ns: u64, ended_ns: u64, sent: u64) -> bool {
-        // If the network duplicated a packet, its second answer arrives after all first ones.
+        // If the network duplicated a packet, the second answer arrives after all first answers.
         let is_quiet = now_ns > self.last_ns + QUIET_NS;
         now_ns > ended_ns + GRACE_NS || (is_quiet && self.is_whole(sent))
     }
@@ -191,11 +194,11 @@ impl Taken {
         for packet in inbox.packets() {
             let Ok(FromServer::Answer(answer)) = FromServer::parse(packet.bytes) else { continue };
             let Numbered { session: of, sequence, sent_ns } = answer.to;
-            // Answers to packets that we never sent, or of another session, are forged.
+            // An answer to a packet that we never sent, or of another session, is forged.
             if of != session.secret() || sequence >= sent || sent_ns > read_ns {
                 continue;
             }
-            // Duplicates by the network or the server are counted, but timed once.
+            // Duplicates from the network or the server are counted, but timed only once.
             self.back.see(answer.number);
             if matches!(self.seen.see(sequence), Place::Again | Place::TooOld) {
                 continue;

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-/// How many of the last numbers are remembered.
+/// How many of the last numbers the counter remembers.
 const WINDOW: u64 = 1 << 16;
 
-/// Sees each arriving packet by its number.
+/// Counts each arriving packet by its number.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// One bit per number, for the last [`WINDOW`] numbers.
@@ -23,24 +23,24 @@ pub struct Counts {
     pub arrived: u64,
     /// Packets whose number had arrived before.
     pub duplicates: u64,
-    /// Packets that arrived after one with a higher number.
+    /// Packets that arrived after a packet with a higher number.
     pub reordered: u64,
     /// The maximum lateness of a packet: how much higher the highest earlier number was.
     pub extent_max: u64,
-    /// Packets more than 65,536 numbers late: whether they are duplicates is unknown.
+    /// Packets that are more than 65,536 numbers late. Whether they are duplicates is unknown.
     pub too_old: u64,
 }
 
 /// The kind of an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The packet's number is higher than all before.
+    /// The packet's number is higher than all earlier numbers.
     Ahead,
-    /// The packet was overtaken, by this many numbers.
+    /// Later packets overtook this packet, by this many numbers.
     Behind(u64),
     /// The packet's number had arrived before.
     Again,
-    /// The packet's number is too old to know whether it had arrived before.
+    /// The packet's number is so old that we do not know whether it had arrived before.
     TooOld,
 }
 
@@ -98,7 +98,7 @@ impl Order {
         self.come[word] |= bit;
     }
 
-    /// Clears whole words where possible: a packet may jump ahead by thousands of numbers.
+    /// Clears whole words where possible, because a packet may jump ahead by thousands of numbers.
     fn clear(&mut self, mut from: u64, to: u64) {
         while from < to {
             let (word, bit) = Order::at(from);

@@ -11,7 +11,7 @@ use super::gate::{Act, Arrival, Counted, Gate, Parcel};
 use super::wire::{Answer, FromServer, PACKET_BYTES_MAX, SessionCounts};
 use crate::{MeterError, Watch};
 
-/// How long the server sleeps for a packet before it checks whether to end.
+/// The maximum time for which the server sleeps for a packet before it checks whether to end.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
 /// The interval between batches of requested packets. Like any sender that sleeps, the server keeps a rate by sending batches.
@@ -23,15 +23,15 @@ const PROGRESS_NS: u64 = 100_000_000;
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The address to listen on. With port 0 the kernel chooses a port.
+    /// The address on which to listen. With port 0 the kernel chooses a port.
     pub at: SocketAddr,
     /// How long to serve, in seconds.
     pub seconds: f64,
-    /// The CPU to run on. None leaves the choice to the kernel.
+    /// The CPU to run on. With None, the kernel chooses the CPU.
     pub cpu: Option<usize>,
     /// The maximum number of echoes per session and second.
     pub echoes_per_s_max: u64,
-    /// The maximum number of bits per second for clients that request packets. 0 sends none.
+    /// The maximum number of bits per second for clients that request packets. With 0 the server sends none.
     pub give_bits_per_s_max: u64,
     /// The receive buffer to request, in bytes. None keeps the kernel's default.
     pub receive_buffer_bytes: Option<u32>,
@@ -41,17 +41,17 @@ pub struct Settings {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// The address that the server listened on.
+    /// The address on which the server listened.
     pub at: SocketAddr,
     /// How long the server ran, in seconds.
     pub seconds: f64,
-    /// Received packets by outcome, and sessions.
+    /// Received packets by outcome, and the number of sessions.
     pub packets: Counted,
     /// Received bytes without headers.
     pub bytes_in: u64,
     /// Sent bytes without headers.
     pub bytes_out: u64,
-    /// Packets that the socket dropped for lack of buffer. None if the kernel does not report them.
+    /// Packets that the socket dropped for lack of buffer. None if the kernel does not report this.
     pub dropped_at_socket: Option<u64>,
     /// CPU time of the thread, in nanoseconds.
     pub cpu_ns: u64,
@@ -66,10 +66,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts listening. Packets queue until it runs.
+    /// Starts listening. Packets queue until the server runs.
     ///
     /// # Errors
-    /// The kernel's error.
+    /// Returns the kernel's error.
     pub fn bind(settings: &Settings) -> Result<Server, MeterError> {
         let refused = |error: &std::io::Error| MeterError::refused(format!("listen at {}", settings.at), error);
         let socket = UdpSocket::bind(settings.at).map_err(|error| refused(&error))?;
@@ -79,13 +79,13 @@ impl Server {
             udp::set_receive_buffer_bytes(&socket, bytes)
                 .map_err(|errno| MeterError::refused("set the receive buffer", errno))?;
         }
-        // Without timestamps the wait is unknown; everything else works.
+        // Without timestamps the wait is unknown, but everything else works.
         let _ = udp::stamp_received(&socket);
         let at = socket.local_addr().map_err(|error| refused(&error))?;
         Ok(Server { socket, at, settings: settings.clone() })
     }
 
-    /// The address that it listens on.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.at
     }
@@ -93,7 +93,7 @@ impl Server {
     /// Serves until its time is over or the watch asks it to stop.
     ///
     /// # Errors
-    /// If the thread may not run on its CPU, or the socket fails.
+    /// Fails if the thread may not run on its CPU, or the socket fails.
     pub fn run(&self, watch: &Watch<'_>) -> Result<Report, MeterError> {
         if let Some(cpu) = self.settings.cpu {
             let set: CpuSet = [cpu].into_iter().collect();
@@ -115,7 +115,7 @@ impl Server {
                 let done = (now_ns - start_ns) as f64 / (until_ns - start_ns).max(1) as f64;
                 watch.progress(done, &format!("serving {} at {}", serving.gate.sessions(), self.at));
             }
-            // Take queued packets in batches. A packet that the thread waits for is returned at once.
+            // Take queued packets in batches. If the thread waits for a packet, it returns that packet at once.
             let got = match inbox.receive(&self.socket, Wait::Not) {
                 Err(Errno::AGAIN) if gave => Err(Errno::AGAIN),
                 Err(Errno::AGAIN) if serving.gate.gives(now_ns) => {
@@ -171,7 +171,7 @@ impl Serving<'_> {
         clock::thread_cpu_ns().saturating_sub(self.cpu_start_ns)
     }
 
-    /// Handles all packets of one call, and sends all answers in another.
+    /// Handles all packets of one call, and sends all answers in another call.
     fn answer(&mut self, inbox: &Inbox) {
         let (now_ns, wall_ns) = (clock::monotonic_ns(), clock::realtime_ns());
         for packet in inbox.packets() {
@@ -223,7 +223,7 @@ impl Serving<'_> {
         self.gate.filled(to, sent);
     }
 
-    /// Sends requested packets that are due, one batch at a time: the inbox is read in between. Returns whether any were due.
+    /// Sends requested packets that are due, one batch at a time. The server reads the inbox in between. Returns whether any packet was due.
     fn give(&mut self) -> bool {
         let parcels = self.gate.parcels(clock::monotonic_ns(), udp::BATCH as u32);
         let gave = !parcels.is_empty();

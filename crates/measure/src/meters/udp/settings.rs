@@ -9,20 +9,20 @@ use crate::{Samples, Unit};
 /// The settings of the UDP meter.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The address of a server. None starts one here for the time of the measurement and goes over loopback.
+    /// The address of a server. None starts a server here for the time of the measurement and uses loopback.
     pub to: Option<SocketAddr>,
-    /// Packets a second.
+    /// The number of packets per second.
     pub rate_hz: f64,
-    /// The length of a packet, in bytes without headers: [`ECHO_BYTES_MIN`](super::wire::ECHO_BYTES_MIN) to
-    /// [`PACKET_BYTES_MAX`](super::wire::PACKET_BYTES_MAX).
+    /// The length of a packet, in bytes without headers:
+    /// [`ECHO_BYTES_MIN`](super::wire::ECHO_BYTES_MIN) to [`PACKET_BYTES_MAX`](super::wire::PACKET_BYTES_MAX).
     pub bytes: usize,
     /// How long to send echoes, in seconds.
     pub seconds: f64,
-    /// How the sender waits for a packet's time.
+    /// How the sender waits until a packet is due.
     pub pace: Pace,
     /// How the receiver waits for a packet.
     pub receive: Receive,
-    /// The CPU to run on. None leaves it to the kernel; over loopback it takes the last allowed CPU.
+    /// The CPU to run on. With None, the kernel chooses. Over loopback, None means the last allowed CPU.
     pub cpu: Option<usize>,
     /// The receive buffer to request, in bytes. None keeps the kernel's default.
     pub receive_buffer_bytes: Option<u32>,
@@ -39,7 +39,7 @@ pub enum Pace {
     Awake,
     /// The sender sleeps, as a server does between ticks, and spins for the last 50 us. The CPU goes idle between packets.
     Sleep,
-    /// The sender always spins, and a second thread receives: their CPU is never idle.
+    /// The sender always spins, and a second thread receives. Their CPU is never idle.
     Spin,
 }
 
@@ -61,16 +61,16 @@ pub enum Receive {
 pub enum UdpTest {
     /// Round trips, loss and order.
     Echo,
-    /// Where the time of a round trip goes.
+    /// The parts of the time of a round trip.
     Split,
-    /// Packets a second.
+    /// The packets per second that a core can send and receive.
     Ceiling,
     /// Packets that fit while nobody reads.
     Burst,
 }
 
 impl Settings {
-    /// An empty sample set with our conditions.
+    /// An empty set of samples with our conditions.
     pub(super) fn samples(&self, name: &str) -> Samples {
         let pace = match self.pace {
             Pace::Awake => "awake",

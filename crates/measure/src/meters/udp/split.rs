@@ -1,5 +1,6 @@
-//! Splits the time of a round trip into our own wake-up, the path to the driver, the network, the server's wait and work, and the wait of
-//! the answer on this host. This is a separate run, because the kernel's timestamps of sent packets wake the thread that waits for answers.
+//! Splits the time of a round trip into parts: our own wake-up, the path to the driver, the network,
+//! the server's wait and work, and the wait of the answer on this host.
+//! The split is a separate run, because the kernel's timestamps of sent packets wake the thread that waits for answers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,35 +16,35 @@ use super::settings::{Receive, Settings};
 use super::wire::{FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
 use crate::{MeterError, Samples, Watch};
 
-/// Packets of the split: enough for a p99.
+/// The number of packets of the split. It suffices for a p99.
 const PACKETS_MIN: f64 = 200.0;
 const PACKETS_MAX: f64 = 20_000.0;
-/// Packets of the run without sleeps, and its time limit.
+/// The number of packets of the run without sleeps, and its time limit.
 const SPIN_PACKETS: u64 = 1000;
 const SPIN_NS: u64 = 500_000_000;
 /// If the wall clock was set by more than this during the run, the split is invalid.
 const CLOCK_SET_NS: i64 = 1_000_000;
 
-/// The parts of round trips. For each packet they add up to its latency from the due time.
+/// The parts of round trips. For each packet, the parts add up to its latency from the due time.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Split {
-    /// From the due time until the kernel got the packet.
+    /// The time from the due time until the kernel got the packet.
     pub late_ns: Samples,
-    /// From the kernel's receipt of the packet until the driver had it: the sending half of the kernel, and device queues.
+    /// The time from the kernel's receipt of the packet until the driver had the packet: the sending half of the kernel, and device queues.
     pub send_path_ns: Samples,
-    /// From the driver to the other kernel, and back: the network in both directions, with the server's sending half.
+    /// The time from the driver to the other kernel, and back: the network in both directions, with the server's sending half.
     pub network_ns: Samples,
-    /// At the server, from its kernel's receipt until its thread read it: softirq, socket queue and wake.
+    /// At the server, the time from its kernel's receipt until its thread read the packet: softirq, socket queue and wake.
     pub server_wait_ns: Samples,
-    /// At the server, from the read of the packet until the answer was sent.
+    /// At the server, the time from the read of the packet until the answer was sent.
     pub server_turn_ns: Samples,
-    /// On this host, from the kernel's receipt of the answer until our thread read it, if the thread slept: softirq and wake.
+    /// On this host, the time from the kernel's receipt of the answer until our thread read it, if the thread slept: softirq and wake.
     pub woken_ns: Samples,
-    /// The same stretch as `woken_ns`, if the thread was awake: softirq and the wait for its turn.
+    /// The same stretch as `woken_ns`, if the thread was awake: softirq and the wait for the thread's turn.
     pub queued_ns: Samples,
-    /// The same stretch as `woken_ns`, for a thread that only polls, one packet at a time: softirq alone. The excess of `woken_ns` over
-    /// this is the wake.
+    /// The same stretch as `woken_ns`, for a thread that only polls, one packet at a time: softirq alone.
+    /// The wake is the difference between `woken_ns` and this stretch.
     pub softirq_ns: Samples,
     /// The total, from the due time.
     pub from_due_ns: Samples,
@@ -98,7 +99,7 @@ struct Parts {
     held_ns: u64,
 }
 
-/// The parts of this round trip. None if one is unknown, or the clocks contradict each other.
+/// The parts of this round trip. None if a part is unknown, or if the clocks contradict each other.
 fn parts(seen: &EchoReceived, to_driver_ns: Option<u64>) -> Option<Parts> {
     let (held_ns, to_driver_ns) = (seen.held_ns?, to_driver_ns?);
     let (server_wait_ns, server_turn_ns) = (u64::from(seen.waited_ns?), u64::from(seen.turn_ns?));
@@ -167,14 +168,14 @@ fn softirq(settings: &Settings, to: SocketAddr, watch: &Watch<'_>, samples: &mut
         }
         Ok(())
     };
-    // Run it on its own thread, so that its CPU and timer slack end with it.
+    // Run this on a separate thread, so that its CPU and timer slack end with the thread.
     match std::thread::scope(|scope| scope.spawn(body).join()) {
         Ok(done) => done,
         Err(_) => Err(MeterError::not_possible("measure the softirq", "its thread died")),
     }
 }
 
-/// Polls for the answer, and returns how long the kernel had it.
+/// Polls for the answer, and returns how long the kernel held the answer.
 fn spin(session: &Session, inbox: &mut Inbox, sequence: u64, until_ns: u64) -> Result<Option<u64>, MeterError> {
     while clock::monotonic_ns() < until_ns {
         match inbox.receive(session.socket(), Wait::Not) {

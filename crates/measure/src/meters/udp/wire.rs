@@ -1,23 +1,24 @@
-//! The protocol between the two ends of the UDP meter. A packet is accepted only if it is exactly one of these messages; everything else is
-//! dropped without an answer. Until an address has returned a cookie, no answer is longer than its question.
+//! The protocol between the two ends of the UDP meter.
+//! An end accepts a packet only if it is exactly one of these messages. It drops everything else without an answer.
+//! Until an address has returned a cookie, no answer is longer than its question.
 //!
-//! Numbers are big-endian. A packet begins with four bytes that name the protocol, one that names the message, and three zeros.
+//! Numbers are big-endian. A packet begins with four bytes that name the protocol, one byte that names the message, and three zeros.
 
-/// The size of a stranger's packet: longer than any answer to it, so that a forged address amplifies nothing.
+/// The size of a stranger's packet. It is longer than any answer to it, so that a forged address amplifies nothing.
 pub const STRANGER_BYTES: usize = 64;
-/// Bytes of [`FromClient::Count`] and of its answer.
+/// The size of [`FromClient::Count`] and of its answer, in bytes.
 pub const COUNT_BYTES: usize = 128;
-/// Bytes of [`FromClient::Give`]: longer than its answer.
+/// The size of [`FromClient::Give`] in bytes. It is longer than its answer.
 pub const GIVE_BYTES: usize = 64;
-/// Bytes of [`FromClient::Burst`] and [`FromClient::Bye`].
+/// The size of [`FromClient::Burst`] and [`FromClient::Bye`], in bytes.
 pub const SHORT_BYTES: usize = 32;
-/// The shortest echo. The answer has the same length, and carries more fields than the question.
+/// The size of the shortest echo. The answer has the same length, and carries more fields than the question.
 pub const ECHO_BYTES_MIN: usize = 48;
-/// The shortest packet that is only counted, or is only filler.
+/// The size of the shortest packet that is only counted, or is only filler.
 pub const FILLER_BYTES_MIN: usize = 24;
-/// The longest packet: the payload of a jumbo Ethernet frame.
+/// The size of the longest packet: the payload of a jumbo Ethernet frame.
 pub const PACKET_BYTES_MAX: usize = 8972;
-/// Sequence numbers stay below this: enough for most of a year at ten million packets per second.
+/// Sequence numbers stay below this limit. It suffices for most of a year at ten million packets per second.
 pub const SEQUENCE_END: u64 = 1 << 48;
 /// The maximum number of packets that one [`FromClient::Burst`] can ask for.
 pub const BURST_PACKETS_MAX: u32 = 16_384;
@@ -29,7 +30,7 @@ pub const GIVE_STREAMS_MAX: u16 = 32;
 
 const MAGIC: [u8; 4] = *b"EKU1";
 const HEADER_BYTES: usize = 8;
-/// The value for a time of this many nanoseconds or more, and for an unknown time.
+/// This value means a time of this many nanoseconds or more, or an unknown time.
 const UNKNOWN_NS: u32 = u32::MAX;
 
 const HELLO: u8 = 1;
@@ -48,7 +49,7 @@ const TALLY: u8 = 69;
 const FILLER: u8 = 70;
 const GIVEN: u8 = 71;
 
-/// Not a packet of this protocol.
+/// The packet does not belong to this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -62,9 +63,9 @@ pub enum FromClient {
     },
     /// Opens a session with a cookie.
     Open {
-        /// The same as in the hello.
+        /// The number from the hello.
         nonce: u64,
-        /// The same as in the challenge.
+        /// The cookie from the challenge.
         cookie: u64,
     },
     /// Asks for this packet to be returned.
@@ -75,7 +76,7 @@ pub enum FromClient {
     Count {
         /// The session's secret.
         session: u64,
-        /// Distinguishes this question from others.
+        /// A number that distinguishes this question from others.
         ask: u64,
     },
     /// Asks for a burst: packets one after another without a pause.
@@ -84,7 +85,7 @@ pub enum FromClient {
         session: u64,
         /// The number of packets, up to [`BURST_PACKETS_MAX`].
         packets: u32,
-        /// How long each, in bytes.
+        /// The length of each packet in bytes.
         bytes: u16,
     },
     /// Ends the session.
@@ -92,7 +93,7 @@ pub enum FromClient {
         /// The session's secret.
         session: u64,
     },
-    /// Asks for packets at a rate for a time. The client repeats this while they arrive; the server stops when the repeats stop.
+    /// Asks for packets at a rate for a time. The client repeats this message while packets arrive. The server stops when the repeats stop.
     Give(StreamRequest),
 }
 
@@ -101,13 +102,13 @@ pub enum FromClient {
 pub struct StreamRequest {
     /// The session's secret.
     pub session: u64,
-    /// Distinguishes this request from others of the session. A repeat has the same number.
+    /// A number that distinguishes this request from other requests of the session. A repeat has the same number.
     pub ask: u64,
     /// The duration in milliseconds, up to [`GIVE_MS_MAX`].
     pub ms: u32,
     /// Packets per second; `u32::MAX` asks for the fastest rate.
     pub packets_per_s: u32,
-    /// How long each, in bytes.
+    /// The length of each packet in bytes.
     pub bytes: u16,
     /// The number of simultaneous streams, including this one. They share the server's limit.
     pub streams: u16,
@@ -120,7 +121,7 @@ pub struct Numbered {
     pub session: u64,
     /// The packet's number, from 0.
     pub sequence: u64,
-    /// When the packet was sent, on the sender's clock in nanoseconds. The other end only returns this.
+    /// When the packet was sent, on the sender's clock in nanoseconds. The other end only returns this time.
     pub sent_ns: u64,
 }
 
@@ -129,21 +130,21 @@ pub struct Numbered {
 pub enum FromServer {
     /// Asks the client to return with this cookie.
     Challenge {
-        /// The same as in the hello.
+        /// The number from the hello.
         nonce: u64,
-        /// Proves that the client receives packets at its address.
+        /// The cookie. It proves that the client receives packets at its address.
         cookie: u64,
     },
     /// The session is open.
     Welcome {
-        /// The same as in the hello.
+        /// The number from the hello.
         nonce: u64,
         /// The session's secret.
         session: u64,
     },
     /// The server has no free session.
     Full {
-        /// The same as in the hello.
+        /// The number from the hello.
         nonce: u64,
     },
     /// An echo.
@@ -152,9 +153,9 @@ pub enum FromServer {
     SessionCounts {
         /// The session's secret.
         session: u64,
-        /// The same as in the question.
+        /// The number from the question.
         ask: u64,
-        /// The numbers.
+        /// The counts of the session.
         tally: SessionCounts,
     },
     /// One packet of a burst.
@@ -163,16 +164,16 @@ pub enum FromServer {
         session: u64,
         /// The packet's number, from 0.
         at: u32,
-        /// The number of packets of the burst. For a [`FromClient::Give`]: the maximum number.
+        /// The number of packets in the burst. For a [`FromClient::Give`], this is the maximum number.
         of: u32,
     },
-    /// What the server will send for a [`FromClient::Give`].
+    /// The rate that the server will send for a [`FromClient::Give`].
     Given {
         /// The session's secret.
         session: u64,
-        /// The same as in the request.
+        /// The number from the request.
         ask: u64,
-        /// Packets per second. 0 if the server refuses, because it serves another host or never sends.
+        /// Packets per second. It is 0 if the server refuses, because it serves another host or never sends.
         packets_per_s: Option<u32>,
     },
 }
@@ -180,41 +181,41 @@ pub enum FromServer {
 /// A returned echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The packet it answers.
+    /// The packet that this message answers.
     pub to: Numbered,
-    /// How many answers the server had sent in this session before it.
+    /// How many answers the server had sent in this session before this answer.
     pub number: u64,
-    /// From the receipt by the server's kernel until its thread read it, in nanoseconds. None without a timestamp.
+    /// The time from the receipt by the server's kernel until the server's thread read the packet, in nanoseconds. None without a timestamp.
     pub waited_ns: Option<u32>,
-    /// From that read until the answer was sent, in nanoseconds.
+    /// The time from that read until the answer was sent, in nanoseconds.
     pub turn_ns: Option<u32>,
 }
 
 /// The server's counts of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionCounts {
-    /// Packets that arrived, each number counted once.
+    /// Packets that arrived. Each number counts once.
     pub arrived: u64,
     /// Packets whose number had arrived before.
     pub duplicates: u64,
-    /// Packets that arrived after one with a higher number.
+    /// Packets that arrived after a packet with a higher number.
     pub reordered: u64,
     /// The maximum lateness of a packet: how much higher the highest earlier number was.
     pub extent_max: u64,
-    /// Packets so late that it is unknown whether they are duplicates.
+    /// Packets so late that we do not know whether they are duplicates.
     pub too_old: u64,
     /// The bytes that arrived, without headers.
     pub bytes: u64,
-    /// From the first to the last packet, in nanoseconds.
+    /// The time from the first to the last packet, in nanoseconds.
     pub span_ns: u64,
     /// Answers, or fillers, that were sent.
     pub answered: u64,
     /// Packets without an answer because the rate limit was exceeded.
     pub refused: u64,
-    /// Packets that the server's socket dropped for lack of buffer since it was made, from all senders. None if the kernel does not report
-    /// them.
+    /// Packets that the server's socket has dropped for lack of buffer since it was opened, from all senders.
+    /// None if the kernel does not report this.
     pub dropped: Option<u32>,
-    /// CPU time of the server's thread since it began, in nanoseconds.
+    /// CPU time that the server's thread has used since its start, in nanoseconds.
     pub cpu_ns: u64,
     /// Sessions that are open now.
     pub sessions: u32,
@@ -224,7 +225,7 @@ impl FromClient {
     /// Reads a packet.
     ///
     /// # Errors
-    /// If it is not one of these.
+    /// Fails if the packet is not one of these messages.
     pub fn parse(bytes: &[u8]) -> Result<FromClient, Malformed> {
         let (kind, mut fields) = open(bytes)?;
         let exactly = |length: usize| if bytes.len() == length { Ok(()) } else { Err(Malformed) };
@@ -278,7 +279,7 @@ impl FromClient {
         }
     }
 
-    /// Writes the message to the start of a packet; the rest of the packet is unchanged.
+    /// Writes the message to the start of a packet. The rest of the packet is unchanged.
     pub fn write(&self, packet: &mut [u8]) {
         match *self {
             FromClient::Hello { nonce } => Writer::begin(packet, HELLO).u64(nonce).end(),
@@ -304,7 +305,7 @@ impl FromServer {
     /// Reads a packet.
     ///
     /// # Errors
-    /// If it is not one of these.
+    /// Fails if the packet is not one of these messages.
     pub fn parse(bytes: &[u8]) -> Result<FromServer, Malformed> {
         let (kind, mut fields) = open(bytes)?;
         match kind {
@@ -328,7 +329,7 @@ impl FromServer {
         }
     }
 
-    /// The size of this message, in bytes; echoes and fillers may be longer.
+    /// The minimum size of this message, in bytes. Echoes and fillers may be longer.
     pub fn bytes_min(&self) -> usize {
         match self {
             FromServer::Challenge { .. } | FromServer::Welcome { .. } | FromServer::Filler { .. } => 24,
@@ -339,7 +340,7 @@ impl FromServer {
         }
     }
 
-    /// Writes the message to the start of a packet; the rest of the packet is unchanged.
+    /// Writes the message to the start of a packet. The rest of the packet is unchanged.
     pub fn write(&self, packet: &mut [u8]) {
         match *self {
             FromServer::Challenge { nonce, cookie } => Writer::begin(packet, CHALLENGE).u64(nonce).u64(cookie).end(),
@@ -435,7 +436,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes as much as fits: the caller provides `bytes_min` bytes.
+/// Writes the fields one after another, as far as they fit. The caller provides `bytes_min` bytes.
 struct Writer<'a> {
     rest: &'a mut [u8],
 }

@@ -1,4 +1,4 @@
-//! Every written message is read back, and nothing else is accepted.
+//! Tests that the parser reads every written message back, and accepts nothing else.
 
 use proptest::prelude::*;
 

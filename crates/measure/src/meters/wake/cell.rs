@@ -21,7 +21,7 @@ pub struct Cell {
     pub gap_ns: u64,
     /// How the waiter waited.
     pub variant: Variant,
-    /// From the due time of a timer, or the waker's start, until the waiter ran, in nanoseconds.
+    /// The time until the waiter ran, in nanoseconds: from the due time of a timer, or from the waker's start.
     pub latency: Samples,
     /// What the waiter's CPU did during the waits.
     pub idle: Idle,
@@ -46,7 +46,7 @@ impl Cell {
 
     /// Adds a turn.
     pub(super) fn add(&mut self, mut seen: TurnLatencies) {
-        // The histogram starts at 1 ns. A wake within the same nanosecond is not lost.
+        // The histogram starts at 1 ns. A wake within the same nanosecond is recorded as 1 ns and is not lost.
         seen.latencies_ns.iter().for_each(|ns| self.latency.record((*ns).max(1)));
         if let Some(why) = &seen.why {
             self.latency.lose(seen.lost, why);

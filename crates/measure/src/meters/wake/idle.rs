@@ -1,4 +1,5 @@
-//! Finds whether the waiter's CPU went idle at all, and how it was woken. Without this, "no effect" could also mean "never exercised".
+//! Finds whether the waiter's CPU went idle at all, and how it was woken.
+//! Without this check, "no effect" could also mean that the CPU never went idle.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +7,10 @@ use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::{TICK_NS, parse_per_cpu, parse_stat};
 use serde::Serialize;
 
-/// The maximum number of idle states, which is more than any driver has.
+/// The maximum number of idle states. No driver has more.
 const STATES_MAX: usize = 16;
 
-/// Counts of one CPU during the waits.
+/// The counts of one CPU during the waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Idle {
@@ -17,8 +18,9 @@ pub struct Idle {
     pub idle_share: Option<f64>,
     /// How often the CPU entered each idle state, by the driver's name. Empty without an idle driver.
     pub entered: BTreeMap<String, u64>,
-    /// Interrupts from other CPUs (reschedule, function call) per wake. None if /proc/interrupts does not report them. A sleeping or busy
-    /// CPU needs an interrupt; one that polls in its idle loop needs none.
+    /// Interrupts from other CPUs (reschedule, function call) per wake.
+    /// None if /proc/interrupts does not report them. A sleeping or busy CPU needs an interrupt.
+    /// A CPU that polls in its idle loop needs none.
     pub calls_per_wake: Option<f64>,
     #[serde(skip)]
     sums: Sums,
@@ -74,14 +76,14 @@ impl Idle {
             *self.entered.entry(state.clone()).or_default() += more;
         }
         let Sums { idle_ns, wall_ns, calls, wakes } = self.sums;
-        // Two counters read one after the other can differ by a tick.
+        // Two counters that are read one after the other can differ by a tick.
         self.idle_share = idle_ns.filter(|_| wall_ns > 0).map(|ns| (ns as f64 / wall_ns as f64).min(1.0));
         self.calls_per_wake = calls.filter(|_| wakes > 0).map(|calls| calls as f64 / wakes as f64);
     }
 }
 
-/// Interrupts that other CPUs sent to one: reschedules and function calls, which also carry wakes. On x86 `RES` and `CAL`, on ARM `IPI0`
-/// and `IPI1` (in either order).
+/// Interrupts that other CPUs sent to one CPU: reschedules and function calls, which also carry wakes.
+/// On x86 these are `RES` and `CAL`, on ARM `IPI0` and `IPI1` (in either order).
 fn calls(interrupts: &str, cpu: usize) -> Option<u64> {
     let table = parse_per_cpu(interrupts);
     let counts = ["RES", "CAL", "IPI0", "IPI1"].into_iter().filter_map(|label| table.count(label, cpu));

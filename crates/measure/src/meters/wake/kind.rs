@@ -1,4 +1,4 @@
-//! The kinds of wakes, and the places.
+//! The kinds of wakes, and the places where they happen.
 
 use serde::Serialize;
 
@@ -9,13 +9,13 @@ use super::variant::Variant;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// `clock_nanosleep` to an absolute time of the monotonic clock.
+    /// A timer: `clock_nanosleep` to an absolute time of the monotonic clock.
     Timer,
-    /// Reading a timerfd.
+    /// A timer whose timerfd the waiter reads.
     Timerfd,
-    /// Another CPU, by `FUTEX_WAKE`.
+    /// Another CPU wakes the waiter, by `FUTEX_WAKE`.
     Futex,
-    /// Another CPU, by a UDP packet on the loopback.
+    /// Another CPU wakes the waiter, by a UDP packet on the loopback device.
     Udp,
 }
 
@@ -35,7 +35,7 @@ impl Kind {
     }
 
     pub(super) fn takes(self, variant: Variant) -> bool {
-        // Only timers of a thread have slack. For the other kinds this variant equals the plain wait.
+        // Only timers of a thread have slack. For the other kinds, this variant equals the plain wait.
         self == Kind::Timer || variant != Variant::Slack1
     }
 
@@ -50,6 +50,6 @@ impl Kind {
 pub struct Place {
     /// The CPU that wakes the waiter. None for a timer.
     pub waker_cpu: Option<usize>,
-    /// The CPU that the waiter sleeps on.
+    /// The CPU on which the waiter sleeps.
     pub waiter_cpu: usize,
 }

@@ -1,5 +1,6 @@
-//! Measures wake-up latency: by a timer, by another CPU through a word in memory, or by a UDP packet on the loopback device. The latency depends on
-//! how long the thread slept. The result is split into parts that different settings govern (timer slack, scheduling class, leaving idle).
+//! Measures wake-up latency: by a timer, by another CPU through a word in memory, or by a UDP packet on the loopback device.
+//! The latency depends on how long the thread slept.
+//! The meter splits the result into parts that different settings govern (timer slack, scheduling class, leaving idle).
 
 mod cell;
 mod idle;
@@ -29,7 +30,7 @@ pub use parts::{WakePart, WakeParts};
 use turn::Turn;
 pub use variant::Variant;
 
-/// More cells than this would make the report unreadable and take 150 MB.
+/// The maximum number of cells. More cells would make the report unreadable and take 150 MB.
 pub const CELLS_MAX: usize = 512;
 /// The longest idle gap.
 pub const GAP_NS_MAX: u64 = 100_000_000;
@@ -53,11 +54,11 @@ pub struct Settings {
     pub kinds: Vec<Kind>,
     /// The ways to wait.
     pub variants: Vec<Variant>,
-    /// The CPUs. Each gets timers, and each is woken by every other. None lets the first allowed CPU wake the last.
+    /// The CPUs. Each CPU gets timers, and every other CPU wakes it. None lets the first allowed CPU wake the last.
     pub cpus: Option<Vec<usize>>,
-    /// The timer slack of the plain wait. None keeps the slack that the thread started with.
+    /// The timer slack of the plain wait. None keeps the initial slack of the thread.
     pub plain_slack_ns: Option<NonZeroU64>,
-    /// For calibration: the waker delays each wake by this long after it has begun its work.
+    /// For calibration: the waker delays each wake by this time after it has begun its work.
     pub waker_delay_ns: u64,
     /// The seed of the order of turns.
     pub seed: u64,
@@ -73,24 +74,24 @@ pub struct Report {
     pub idle_driver: Option<String>,
     /// How long an idle CPU of this guest polls for work before it halts, in nanoseconds. None without such polling.
     pub guest_halt_poll_ns: Option<u64>,
-    /// Rounds per cell, except for cells that were left out.
+    /// The number of rounds per cell, except for cells that were left out.
     pub rounds: u64,
     /// How long the measurement took, in nanoseconds.
     pub wall_ns: u64,
     /// The parts of the wakes.
     pub parts: Vec<WakeParts>,
-    /// Two threads that pass a byte back and forth through pipes: the usual way to quote a context switch.
+    /// Two threads that pass a byte back and forth through pipes. This is the usual way to quote the cost of a context switch.
     pub round_trips: Vec<Samples>,
     /// All measured cells.
     pub cells: Vec<Cell>,
-    /// What was left out.
+    /// The cells that were left out.
     pub skipped: Vec<Skipped>,
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// If the settings are invalid, or no cell could be measured.
+/// Fails if the settings are invalid, or no cell could be measured.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     let start_ns = clock::monotonic_ns();
@@ -124,7 +125,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     })
 }
 
-/// The places to measure: timers on each CPU, and wakes from each CPU to each other.
+/// The places to measure: timers on each CPU, and wakes from each CPU to each other CPU.
 fn places(settings: &Settings, skipped: &mut Vec<Skipped>) -> Result<Vec<Place>, MeterError> {
     let ours = thread::affinity().map_err(|errno| MeterError::refused("read which CPUs may be used", errno))?;
     let (wakers, waiters) = match &settings.cpus {
@@ -173,7 +174,7 @@ fn cells(settings: &Settings, places: &[Place]) -> Result<Vec<Cell>, MeterError>
     Ok(all.into_iter().map(|(kind, place, gap_ns, variant)| Cell::new(kind, place, gap_ns, variant)).collect())
 }
 
-/// Runs round after round until the time is over. Returns how many were complete.
+/// Runs round after round until the time is over. Returns the number of complete rounds.
 fn all_rounds(
     root: &Root,
     settings: &Settings,
@@ -213,8 +214,8 @@ fn all_rounds(
     ROUNDS_MAX
 }
 
-/// The order of one round: kinds, places and gaps are shuffled. Variants that are compared with each other run one after another, also
-/// shuffled.
+/// The order of one round. Kinds, places and gaps are shuffled.
+/// Variants that are compared with each other run one after another, in shuffled order too.
 fn in_turns(cells: &[Cell], chance: &mut ChaCha8Rng) -> Vec<usize> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, cell) in cells.iter().enumerate() {

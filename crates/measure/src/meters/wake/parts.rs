@@ -1,4 +1,5 @@
-//! The parts of a wake are differences between variants. Each is taken within one round, where both saw the same machine state.
+//! The parts of a wake are differences between variants.
+//! Each difference is taken within one round, in which both variants had the same machine state.
 
 use evenkeel_stats::{median, quantile};
 use serde::Serialize;
@@ -11,13 +12,14 @@ use super::variant::Variant;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WakePart {
-    /// The median over the rounds of one variant's p50 minus another's, in nanoseconds. Below 0 if the first variant was faster.
+    /// The median over the rounds of one variant's p50 minus another variant's p50, in nanoseconds.
+    /// The median is below 0 if the first variant was faster.
     pub ns: f64,
     /// The lower quartile over the rounds.
     pub low_ns: f64,
     /// The upper quartile over the rounds.
     pub high_ns: f64,
-    /// Rounds that measured both variants.
+    /// The number of rounds that measured both variants.
     pub rounds: usize,
 }
 
@@ -34,19 +36,19 @@ pub struct WakeParts {
     pub gap_ns: u64,
     /// The p50 of a thread that sets nothing.
     pub plain_ns: Option<u64>,
-    /// The slack that the kernel may add to a timer: plain minus slack of 1 ns. Timers only.
+    /// The slack that the kernel may add to a timer: the plain wait minus a wait with 1 ns of slack. Only for timers.
     pub slack: Option<WakePart>,
-    /// The scheduling class: ordinary minus real-time.
+    /// The effect of the scheduling class: ordinary minus real-time.
     pub class: Option<WakePart>,
-    /// Leaving idle states: the difference from a wait with /dev/cpu_dma_latency held at 0. None without an idle driver.
+    /// The cost of leaving idle states: the difference from a wait with /dev/cpu_dma_latency held at 0. None without an idle driver.
     pub idle_exit: Option<WakePart>,
-    /// Leaving idle: the difference from a wait in which the CPU may not idle at all.
+    /// The cost of leaving idle: the difference from a wait in which the CPU may not idle at all.
     pub idle_exit_kept_awake: Option<WakePart>,
     /// The part that remains when the waiter does not sleep: the p50 of a spinning waiter.
     pub floor_ns: Option<u64>,
 }
 
-/// Whether this machine has idle states that /dev/cpu_dma_latency chooses among.
+/// Whether this machine has idle states that /dev/cpu_dma_latency can restrict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdleDriver {
     There,
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn parts_are_compared_within_their_rounds() {
-        // The second round was slow for all. The third lost one of the two. Neither makes the part larger.
+        // The second round was slow for all variants. The third round lost one of the two variants. Neither makes the part larger.
         let cells = [
             cell(Variant::Plain, &[Some(70), Some(1070), Some(70)]),
             cell(Variant::Slack1, &[Some(20), Some(1020), None]),

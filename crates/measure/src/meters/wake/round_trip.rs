@@ -1,5 +1,6 @@
-//! Two threads pass a byte back and forth through two pipes, on one CPU and on two. This is the cost of a wake plus the switch to the woken thread,
-//! without idle time in between. `perf bench sched pipe` measures the same.
+//! Two threads pass a byte back and forth through two pipes, on one CPU and on two.
+//! The time is the cost of a wake plus the switch to the woken thread, without idle time in between.
+//! `perf bench sched pipe` measures the same cost.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 
@@ -10,12 +11,13 @@ use crate::meters::clock::Skipped;
 use crate::pinned::stay_on;
 use crate::{MeterError, Samples, Unit, Watch};
 
-/// Round trips between two readings of the clock.
+/// The number of round trips between two readings of the clock.
 const BATCH: u64 = 200;
 /// The maximum number of batches.
 const BATCHES_MAX: usize = 2000;
 
-/// Measures round trips on the first place's own CPU. If the place has a pair, it alternates with round trips between the pair.
+/// Measures round trips on the CPU of the first place.
+/// If the place has a pair of CPUs, these round trips alternate with round trips between the pair.
 pub(super) fn measure(places: &[Place], for_ns: u64, skipped: &mut Vec<Skipped>, watch: &Watch<'_>) -> Vec<Samples> {
     let mut all = Vec::new();
     let mut ways: Vec<(usize, usize)> = Vec::new();
@@ -55,7 +57,7 @@ fn between(one: usize, other: usize, for_ns: u64, watch: &Watch<'_>) -> Result<V
             stay_on(one)?;
             Ok(throw(from_there, to_there, for_ns, watch))
         });
-        // Each thread ends with the other, because a read from a closed pipe returns nothing.
+        // Each thread ends when the other ends, because a read from a closed pipe returns nothing.
         let ended = || MeterError::not_possible("measure round trips", "a thread ended by itself");
         let thrown = here.join().unwrap_or_else(|_| Err(ended()));
         there.join().unwrap_or_else(|_| Err(ended())).and(thrown)

@@ -1,5 +1,6 @@
-//! One turn: a number of wakes of one kind, after one idle gap, by one variant. Every turn has its own threads, so that a variant's settings end with
-//! it. The waker spins until its time has come, so we measure the waiter's wake and not the waker's.
+//! One turn: a number of wakes of one kind, after one idle gap, with one variant.
+//! Every turn has its own threads, so that a variant's settings end with the turn.
+//! The waker spins until its time has come, so we measure the waiter's wake and not the waker's.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -48,9 +49,9 @@ impl TurnLatencies {
 /// State that the waiter and the waker share.
 #[derive(Debug, Default)]
 struct Shared {
-    /// The number of the wake that the waiter is ready for, from 1.
+    /// The number of the wake for which the waiter is ready, from 1.
     ready: AtomicU32,
-    /// The number of the last wake; a futex waiter sleeps on this word.
+    /// The number of the last wake. A futex waiter sleeps on this word.
     word: AtomicU32,
     /// When the last wake was sent.
     sent_ns: AtomicU64,
@@ -70,7 +71,7 @@ impl Turn {
     /// Runs the turn.
     ///
     /// # Errors
-    /// If this machine does not support the variant, or a thread may not run on its CPU.
+    /// Fails if this machine does not support the variant, or a thread may not run on its CPU.
     pub(super) fn take(&self, watch: &Watch<'_>) -> Result<TurnLatencies, MeterError> {
         self.variant.surround(self.place.waiter_cpu, || match self.kind {
             Kind::Timer | Kind::Timerfd => self.alone(watch),
@@ -187,7 +188,7 @@ impl Turn {
                 Kind::Udp => socket.send(&number.to_le_bytes()).map(|_| true).map_err(|error| Errno::from(&error)),
                 _ => {
                     shared.word.store(number, Ordering::Release);
-                    // A spinning waiter needs no system call: it reads the word.
+                    // A spinning waiter needs no system call, because it reads the word.
                     if self.variant.spins() { Ok(true) } else { waking::wake(&shared.word) }
                 }
             };
@@ -196,7 +197,7 @@ impl Turn {
         Ok(())
     }
 
-    /// The kernel moves the threads of a CPU that goes offline to another.
+    /// Checks that the thread is still on its CPU. When a CPU goes offline, the kernel moves its threads to another CPU.
     fn if_still_there(&self, mut seen: TurnLatencies) -> TurnLatencies {
         let ours: CpuSet = [self.place.waiter_cpu].into_iter().collect();
         if thread::affinity() != Ok(ours) {
@@ -247,8 +248,8 @@ fn receive(socket: &UdpSocket, number: u32) -> Came {
         match socket.recv(&mut bytes) {
             Ok(4) if u32::from_le_bytes(bytes) == number => return Came::ToASleeper,
             Ok(_) => {}
-            // No packet yet: the waiter spins on a non-blocking socket, the read timeout expired, or a signal came. The check below ends
-            // the wait.
+            // No packet has arrived: the waiter spins on a non-blocking socket, the read timeout expired, or a signal came.
+            // The check below ends the wait.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => return Came::Never,
         }

@@ -1,4 +1,4 @@
-//! Finds the parts of a wake by removing one part at a time. Each `Variant` is a way to wait that lacks something.
+//! Finds the parts of a wake by removing one part at a time. Each `Variant` is a way to wait that lacks a part.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +10,9 @@ use serde::Serialize;
 use crate::MeterError;
 use crate::pinned::not_there;
 
-/// The priority of a real-time waiter: above ordinary threads, below what the kernel and other real-time work may need.
+/// The priority of a real-time waiter. It is above ordinary threads, and below the kernel's and other real-time work.
 const PRIORITY: u8 = 50;
-/// A sleeping CPU needs a moment to learn that deep idle states are now forbidden.
+/// A sleeping CPU needs this time to learn that deep idle states are now forbidden.
 const SETTLE_NS: u64 = 300_000;
 
 /// A way to wait.
@@ -20,7 +20,7 @@ const SETTLE_NS: u64 = 300_000;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
-    /// A thread that sets nothing: ordinary class, and the slack that it started with.
+    /// A thread that sets nothing. It has the ordinary class and its initial slack.
     Plain,
     /// Timer slack of 1 ns.
     #[serde(rename = "slack-1ns")]
@@ -30,9 +30,9 @@ pub enum Variant {
     /// Slack of 1 ns, and no CPU may enter an idle state that takes time to leave (/dev/cpu_dma_latency held at 0).
     #[serde(rename = "dma-latency-0")]
     DmaLatency0,
-    /// Slack of 1 ns, and a thread of the idle class keeps the CPU from idling at all. It needs no privilege and no idle driver.
+    /// Slack of 1 ns, and a thread of the idle class keeps the CPU from idling at all. This variant needs no privilege and no idle driver.
     KeptAwake,
-    /// Real-time, with /dev/cpu_dma_latency held at 0: as `cyclictest` measures.
+    /// Real-time class, with /dev/cpu_dma_latency held at 0, as in `cyclictest`.
     #[serde(rename = "fifo-dma-latency-0")]
     FifoDmaLatency0,
     /// A waiter that polls instead of sleeping. The remaining time is the cost of polling and signalling.
@@ -84,8 +84,8 @@ impl Variant {
         }
     }
 
-    /// Runs `measure` under the variant's conditions: with the DMA latency held at 0, or with a thread that keeps the CPU awake. They end
-    /// when this returns, or when the process ends.
+    /// Runs `measure` under the variant's conditions: with the DMA latency held at 0, or with a thread that keeps the CPU awake.
+    /// The conditions end when this function returns, or when the process ends.
     pub(super) fn surround<T>(self, waiter_cpu: usize, measure: impl FnOnce() -> T) -> Result<T, MeterError> {
         let _held = if self.holds_dma_latency() { Some(hold_dma_latency()?) } else { None };
         if self != Variant::KeptAwake {
@@ -118,8 +118,8 @@ fn hold_dma_latency() -> Result<HeldLatency, MeterError> {
     Ok(held)
 }
 
-/// A thread that runs only when the CPU would idle. It must never run as an ordinary thread, even for a moment, because the waiter would have to wait
-/// for it.
+/// A thread that runs only when the CPU would idle.
+/// The thread must never run as an ordinary thread, even for a moment, because the waiter would then have to wait.
 fn keep_awake(cpu: usize, is_over: &AtomicBool, ready: &std::sync::mpsc::SyncSender<Result<(), Errno>>) {
     let made = thread::set_affinity(&[cpu].into_iter().collect()).and_then(|()| sched::set_idle());
     let is_made = made.is_ok();

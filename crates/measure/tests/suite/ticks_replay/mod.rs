@@ -1,5 +1,5 @@
-//! Replays recordings of real servers. Each tick must be found, with the same numbers each time. They were recorded with `evenkeel measure
-//! ticks --pid PID --save FILE` on virtual machines with two CPUs under other load.
+//! Replays recordings of real servers. The meter must find each tick, with the same numbers each time.
+//! The recordings were made with `evenkeel measure ticks --pid PID --save FILE` on virtual machines with two CPUs under other load.
 
 use evenkeel_measure::meters::ticks::choice::{Wanted, choose};
 use evenkeel_measure::meters::ticks::stream::Stream;
@@ -59,15 +59,15 @@ fn real_servers_have_their_ticks() {
             "50.00 Hz FixedTimes AsAsked; 250 ticks, 0 missed, 0 hidden, 1 preempted, 356 others; p50 and p99 in us: interval 20000 20058, late 57 110, work 65 187, due to done 123 286"
         ],
     );
-    // ddnet-server with sixteen players. Their packets are half of its work, and are frequent at some phases of a tick. The rate is not 200
-    // or 250 per second.
+    // ddnet-server with sixteen players. Their packets are half of its work, and are frequent at some phases of a tick.
+    // The rate is not 200 or 250 per second.
     check(
         include_str!("ddnet-16.txt"),
         expect![
             "50.00 Hz FixedTimes Earliest; 124 ticks, 0 missed, 1 hidden, 10 preempted, 1537 others; p50 and p99 in us: interval 19999 20786, late 126 901, work 894 1188, due to done 1012 5260"
         ],
     );
-    // ddnet-server without players does not tick.
+    // A ddnet-server without players does not tick.
     check(include_str!("ddnet-idle.txt"), expect!["no tick: it hardly woke"]);
     // openarena with four bots of its own, sv_fps 20.
     check(
@@ -76,7 +76,7 @@ fn real_servers_have_their_ticks() {
             "20.00 Hz FixedTimes AsAsked; 100 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 50016 50266, late 17 218, work 954 1198, due to done 993 1198"
         ],
     );
-    // openarena with sv_fps 60. It rounds to whole milliseconds, which gives 62.5.
+    // openarena with sv_fps 60. It rounds the period to whole milliseconds, which gives 62.5.
     check(
         include_str!("oa60.txt"),
         expect![

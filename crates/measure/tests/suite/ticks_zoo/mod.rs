@@ -1,8 +1,9 @@
-//! Recordings of unprepared servers, each with its true tick rate from another source: the source code, strace, or the server's own count.
-//! The answer is the true rate, or "unclear" with the true rate among the loops. It is never a wrong rate.
+//! Recordings of unprepared servers, each with its true tick rate from another source:
+//! the source code, strace, or the server's own count.
+//! The answer must be the true rate, or "unclear" with the true rate among the loops. It must never be a wrong rate.
 //!
-//! Each file has eight seconds of `evenkeel measure ticks --pid PID --seconds 8 --save FILE`, on a virtual machine with two CPUs that
-//! builds kept busy.
+//! Each file has eight seconds of `evenkeel measure ticks --pid PID --seconds 8 --save FILE`, on a virtual machine with two CPUs.
+//! Builds kept this machine busy.
 
 use std::fmt::Write;
 use std::fs;
@@ -14,10 +15,10 @@ use evenkeel_measure::meters::ticks::tempo::Pacing;
 use evenkeel_measure::meters::ticks::{share_followed, tick_account};
 use expect_test::expect_file;
 
-/// The truth about a server.
+/// The true tick of a server.
 #[derive(Clone, Copy, PartialEq)]
 enum Truth {
-    /// A tick of this rate at set times.
+    /// A tick of this rate at fixed times.
     SetTimes(f64),
     /// A chained tick: its rate over a stretch that began slightly before the recording and ended slightly later.
     Chained(f64),
@@ -35,11 +36,11 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("asyncio-call-at-idle", Truth::SetTimes(20.0)),
     ("asyncio-call-later-idle", Truth::Chained(17.965)),
     ("asyncio-sleep-idle", Truth::Chained(17.697)),
-    // The CPU pressure is 80 to 95 %. A tick begins at once or one scheduler tick of 4 ms later, and only every second one looks regular.
+    // The CPU pressure is 80 to 95 %. A tick begins at once or one scheduler tick of 4 ms later, and only every second tick looks regular.
     ("busy-asyncio", Truth::SetTimes(50.0)),
     ("busy-asyncio-later", Truth::SetTimes(50.0)),
     ("busy-asyncio-sparse", Truth::SetTimes(50.0)),
-    // It waits for its tick in a loop that never sleeps.
+    // The server waits for its tick in a loop that never sleeps.
     ("busy-loop", Truth::None),
     ("busy-sleep-2ms", Truth::SetTimes(50.0)),
     ("busy-sleep-5ms", Truth::SetTimes(50.0)),
@@ -63,8 +64,8 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("java-rate-idle", Truth::SetTimes(20.0)),
     ("java-rate-pool-idle", Truth::SetTimes(20.0)),
     ("minetest-idle", Truth::Chained(11.06)),
-    // The main thread paces the server, and counts 8 to 11 steps per second as the world grows. The bursts of another thread cover every
-    // second step.
+    // The main thread paces the server, and counts 8 to 11 steps per second as the world grows.
+    // The bursts of another thread cover every second step.
     ("minetest-emerging", Truth::Chained(11.09)),
     ("minetest-emerging-more", Truth::Chained(11.09)),
     ("minetest-load", Truth::Chained(10.97)),
@@ -84,7 +85,7 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("teeworlds-idle", Truth::SetTimes(50.0)),
     ("teeworlds-joining", Truth::SetTimes(50.0)),
     ("teeworlds-load", Truth::SetTimes(50.0)),
-    // Players get a snapshot every second tick, which does three times the work.
+    // Players get a snapshot every second tick. Such a tick does three times the work.
     ("teeworlds-snapshots", Truth::SetTimes(50.0)),
     ("teeworlds-snapshots-light", Truth::SetTimes(50.0)),
     ("teeworlds-players", Truth::SetTimes(50.0)),
@@ -185,24 +186,26 @@ fn a_rate_that_the_user_names_is_found() {
         let choice = choose(&stream, &Wanted { tick_hz: Some(hz), ..Wanted::default() });
         match choice.tick() {
             Ok(tick) => assert!(truth.is(tick.tempo.hz()), "{name}: {} Hz for {hz}", tick.tempo.hz()),
-            // Without players the server's ticks and its polls are alike.
+            // Without players, the server's ticks and its polls are alike.
             Err(why) => assert_eq!(name, "teeworlds-idle", "{why}"),
         }
     }
 }
 
-/// What a trial sees: the chosen loop in consecutive short windows, and in consecutive parts of a window. Another loop must never replace
-/// it.
+/// Follows the chosen loop as a trial does: in consecutive short windows, and in consecutive parts of a window.
+/// Another loop must never replace the chosen loop.
 #[test]
 fn a_chosen_loop_is_followed_in_every_window_and_in_most_turns() {
     assert_eq!(not_followed(12e9, 1e9, 0.1), Vec::<String>::new());
-    // If one of five ticks in a chain is late, the rate falls by a fifth. Another loop would be off by a half. Players' packets are about
-    // as frequent as its ticks, and a dozen ticks do not separate the two.
+    // If one of five ticks in a chain is late, the rate falls by a fifth.
+    // Another loop would be off by a half.
+    // Players' packets are about as frequent as this server's ticks, and a dozen ticks do not separate the two.
     assert_eq!(not_followed(5e9, 0.25e9, 0.3), ["teeworlds-load: 32 of 32"]);
 }
 
-/// The servers for which more than a quarter of the windows have no tick. A window has `ticks` ticks, and at least `least_ns`. No rate
-/// differs by more than `off_max` from the tick's.
+/// The servers for which more than a quarter of the windows have no tick.
+/// A window has `ticks` ticks, and at least `least_ns`.
+/// No rate differs by more than `off_max` from the tick's rate.
 fn not_followed(ticks: f64, least_ns: f64, off_max: f64) -> Vec<String> {
     let mut lost = Vec::new();
     for (name, _, stream) in recordings() {

@@ -1,10 +1,13 @@
-//! The effect of each knob, from windows that were measured in blocks. It uses least squares within the blocks, gives less weight to spoilt
-//! blocks, and computes an error for every estimate.
+//! Estimates the effect of each knob from windows that were measured in blocks.
+//! The fit uses least squares within the blocks, gives less weight to spoilt blocks, and computes an error for every estimate.
 //!
-//! A block is a few windows next to each other in time, in random order. What they have in common (the hour, a neighbour, a machine that
-//! slows down) is removed with the block's mean. Their differences are noise, which chance assigns to the knobs. So the errors do not
-//! assume independent or normal noise, only a random order. With heavy tails, plain least squares would waste most windows. So blocks whose
-//! residuals exceed [`CLIP`] scales get less weight (Huber, "Robust Regression", 1973), and the error is that of this estimate.
+//! A block is a few windows next to each other in time, in random order.
+//! Subtracting the block's mean removes what its windows have in common: the hour, a neighbour, a machine that slows down.
+//! The remaining differences are noise, which the random order assigns to the knobs.
+//! So the errors do not assume independent or normal noise, only a random order.
+//! With heavy tails, plain least squares would waste most windows.
+//! So blocks whose residuals exceed [`CLIP`] scales get less weight (Huber, "Robust Regression", 1973).
+//! The error of each estimate takes these weights into account.
 
 use super::{DesignError, Level};
 use crate::comparison::student::two_sided_p_value;
@@ -13,8 +16,9 @@ use crate::quantile::median;
 /// The maximum number of effects to estimate at once.
 pub const TERMS_MAX: usize = 256;
 
-/// From this many scales on, a block's residual gets less weight. If half of the information goes into the effects, as in the first draws
-/// of a screening, a tighter bound would treat normal windows as spoilt and underestimate the errors.
+/// A block gets less weight if its residual exceeds this many scales.
+/// In the first draws of a screening, half of the information goes into the effects.
+/// A tighter bound would then treat normal windows as spoilt and underestimate the errors.
 const CLIP: f64 = 3.5;
 /// The maximum number of reweighting rounds. Three or four suffice.
 const ROUNDS: usize = 12;
@@ -35,7 +39,7 @@ pub struct Run<'a> {
 pub enum Term {
     /// The effect of one knob, averaged over the others.
     Main(usize),
-    /// The interaction of two knobs: how much more they do together than separately.
+    /// The interaction of two knobs: how much their joint effect exceeds the sum of their effects.
     Two(usize, usize),
 }
 
@@ -44,8 +48,8 @@ pub enum Term {
 pub struct Estimate {
     /// Which effect this is.
     pub term: Term,
-    /// For one knob: the change of the value when it is switched on, averaged over the others. For two: half of the additional change of
-    /// one knob when the other is on.
+    /// For one knob: the change of the value when it is switched on, averaged over the others.
+    /// For two: half of the additional change of one knob when the other is on.
     pub effect: f64,
     /// The standard error of the effect.
     pub error: f64,
@@ -83,7 +87,7 @@ impl Fit {
 /// Estimates the effects. Blocks with a single window carry no information and are skipped.
 ///
 /// # Errors
-/// If there are too few windows for the effects and their error, if two effects cannot be separated, or if a value is not a number.
+/// Fails if there are too few windows for the effects and their error, if two effects cannot be separated, or if a value is not a number.
 ///
 /// ```
 /// use evenkeel_stats::designs::{Design, Run, Term, fit, screening};
@@ -128,7 +132,7 @@ pub fn fit(runs: &[Run<'_>], terms: &[Term]) -> Result<Fit, DesignError> {
 fn name(term: Term) -> String {
     match term {
         Term::Main(knob) => format!("the effect of knob {knob}"),
-        Term::Two(a, b) => format!("what knobs {a} and {b} do together"),
+        Term::Two(a, b) => format!("the joint effect of knobs {a} and {b}"),
     }
 }
 
@@ -139,10 +143,13 @@ fn check(runs: &[Run<'_>], terms: &[Term]) -> Result<(), DesignError> {
         Term::Two(a, b) => a >= knobs || b >= knobs || a == b,
     };
     if let Some(term) = terms.iter().find(beyond) {
-        return Err(DesignError::Terms(format!("the windows have {knobs} knobs, and {term:?} is asked of them")));
+        return Err(DesignError::Terms(format!("the windows have {knobs} knobs, but a requested effect is {term:?}")));
     }
     if terms.is_empty() || terms.len() > TERMS_MAX {
-        return Err(DesignError::Terms(format!("{} of them: from 1 to {TERMS_MAX} are possible", terms.len())));
+        return Err(DesignError::Terms(format!(
+            "{} effects were requested: 1 to {TERMS_MAX} are possible",
+            terms.len()
+        )));
     }
     match runs.iter().find(|run| !run.value.is_finite()) {
         Some(run) => Err(DesignError::Terms(format!("{} is not a number that can be measured", run.value))),
@@ -190,7 +197,7 @@ struct Solved {
     coefficients: Vec<f64>,
 }
 
-/// Weighted least squares by Cholesky. The error is the index of a column that depends on earlier ones.
+/// Weighted least squares by Cholesky. The error is the index of a column that depends on earlier columns.
 fn solve(blocks: &[Block], weights: &[f64], terms: usize) -> Result<Solved, usize> {
     let mut sides = vec![0.0; terms];
     for (block, weight) in blocks.iter().zip(weights) {
@@ -215,7 +222,7 @@ fn squares(blocks: &[Block], weights: &[f64], terms: usize) -> Vec<Vec<f64>> {
     squares
 }
 
-/// The Cholesky factor of `matrix`, in its lower half. The error is the index of a column that depends on earlier ones.
+/// The Cholesky factor of `matrix`, in its lower half. The error is the index of a column that depends on earlier columns.
 fn cholesky(mut matrix: Vec<Vec<f64>>) -> Result<Vec<Vec<f64>>, usize> {
     for a in 0..matrix.len() {
         let whole = matrix[a][a];
@@ -266,8 +273,9 @@ fn size(block: &Block, coefficients: &[f64]) -> f64 {
     (sum / free).sqrt() / (1.0 - 2.0 / (9.0 * free)).powf(1.5)
 }
 
-/// Sets the weight of each block by its residuals, and returns the scale: the typical deviation of a window in a normal block. Residuals
-/// are smaller than the noise, because the coefficients absorb a part. `taken` corrects for that.
+/// Sets the weight of each block by its residuals, and returns the scale: the typical deviation of a window in a normal block.
+/// Residuals are smaller than the noise, because the coefficients absorb a part.
+/// `taken` corrects for that.
 fn weigh(blocks: &[Block], coefficients: &[f64], weights: &mut [f64], taken: f64) -> f64 {
     let sizes: Vec<f64> = blocks.iter().map(|block| size(block, coefficients)).collect();
     let scale = median(&sizes).unwrap_or(0.0);
@@ -331,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Two draws of a design for 11 knobs, each row next to its mirror image, in an order by a coin.
+    /// Two draws of a design for 11 knobs, each row next to its mirror image. A coin decides which of the two comes first.
     fn mirrored(seed: u64, value: impl Fn(&[Level]) -> f64) -> (Vec<Vec<Level>>, Vec<f64>) {
         let mut noise = Noise::new(seed);
         let (mut rows, mut values) = (Vec::new(), Vec::new());
@@ -389,7 +397,7 @@ mod tests {
 
     #[test]
     fn pairs_of_knobs_are_seen_in_a_factorial() {
-        // Either knob alone has the full effect. Both together have no more.
+        // Either knob alone has the full effect. Both together have no larger effect.
         let truth = |row: &[Level]| if row[0] == Level::High || row[1] == Level::High { -0.2 } else { 0.0 };
         let mut noise = Noise::new(5);
         let (mut rows, mut values) = (Vec::new(), Vec::new());
@@ -427,7 +435,7 @@ mod tests {
         let twice = fit_of(&rows, &values, 2, &[Term::Main(0), Term::Main(0)]).unwrap_err().to_string();
         assert_eq!(twice, "estimate effects: these windows do not separate the effect of knob 0 from the others");
         let beyond = fit_of(&rows, &values, 2, &[Term::Two(1, 11)]).unwrap_err().to_string();
-        assert_eq!(beyond, "estimate effects: the windows have 11 knobs, and Two(1, 11) is asked of them");
+        assert_eq!(beyond, "estimate effects: the windows have 11 knobs, but a requested effect is Two(1, 11)");
         let mut odd = values.clone();
         odd[3] = f64::NAN;
         assert!(fit_of(&rows, &odd, 2, &mains(2)).is_err());

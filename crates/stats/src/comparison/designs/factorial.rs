@@ -1,18 +1,20 @@
-//! Factorial designs for the few remaining knobs: every combination, or a fraction in which no knob and no pair of knobs is confused with
-//! another.
+//! Factorial designs for the few remaining knobs: every combination,
+//! or a fraction in which no knob and no pair of knobs is confused with another.
 
 use super::{Design, DesignError, Level};
 
 /// The maximum number of knobs of [`factorial`].
 pub const FACTORIAL_FACTORS_MAX: usize = 8;
 
-/// Every combination of up to four knobs; half of them for five, six and seven, a quarter for eight: at most 64 rows. Main effects and pair
-/// effects can be separated (resolution V or more; Box & Hunter, "The 2^(k-p) Fractional Factorial Designs", 1961).
+/// The design has every combination of up to four knobs.
+/// The design has half of the combinations for five, six and seven knobs, and a quarter for eight: at most 64 rows.
+/// Main effects and pair effects can be separated
+/// (resolution V or more; Box & Hunter, "The 2^(k-p) Fractional Factorial Designs", 1961).
 ///
 /// # Errors
-/// For no knobs, and for more than [`FACTORIAL_FACTORS_MAX`].
+/// Fails for no knobs, and for more than [`FACTORIAL_FACTORS_MAX`].
 pub fn factorial(factors: usize) -> Result<Design, DesignError> {
-    // Each further column is the product of some of the free ones.
+    // Each further column is the product of some of the free columns.
     let (free, products): (usize, &[&[usize]]) = match factors {
         1..=4 => (factors, &[]),
         5 => (4, &[&[0, 1, 2, 3]]),

@@ -1,17 +1,17 @@
-//! Plackett–Burman designs: the columns of a Hadamard matrix, any two of which agree in exactly half of the rows. Paley's constructions
-//! give most orders, doubling the rest.
+//! Plackett–Burman designs: the columns of a Hadamard matrix, any two of which agree in exactly half of the rows.
+//! Paley's constructions give most orders. Doubling a smaller matrix gives the rest.
 
 use super::{Design, DesignError, Level};
 
 /// The maximum number of knobs of [`screening`]: more than any machine has.
 pub const SCREENING_FACTORS_MAX: usize = 127;
 
-/// A design for `factors` knobs in the fewest rows that separate their main effects: a multiple of four, above the number of knobs. Every
-/// knob is on in half of the rows, and for any two knobs each combination is equally frequent. Measure each row next to its mirror image
-/// ([`Design::mirror_of`]).
+/// A design for `factors` knobs in the fewest rows that separate their main effects: a multiple of four, above the number of knobs.
+/// Every knob is on in half of the rows, and for any two knobs each combination is equally frequent.
+/// Measure each row next to its mirror image ([`Design::mirror_of`]).
 ///
 /// # Errors
-/// For no knobs, and for more than [`SCREENING_FACTORS_MAX`].
+/// Fails for no knobs, and for more than [`SCREENING_FACTORS_MAX`].
 ///
 /// ```
 /// use evenkeel_stats::designs::screening;
@@ -36,7 +36,7 @@ pub fn screening(factors: usize) -> Result<Design, DesignError> {
     Ok(Design::new(factors, rows.collect()))
 }
 
-/// A Hadamard matrix of this order as signs (true is 1), if one of the constructions here gives it.
+/// A Hadamard matrix of this order as signs (true is 1), if a construction in this file gives one.
 fn hadamard(order: usize) -> Option<Vec<Vec<bool>>> {
     match order {
         1 => Some(vec![vec![true]]),
@@ -56,7 +56,7 @@ fn doubled(order: usize) -> Option<Vec<Vec<bool>>> {
     )
 }
 
-/// For a prime `order - 1` congruent to 3 modulo 4.
+/// Paley's first construction, for a prime `order - 1` congruent to 3 modulo 4.
 fn paley_one(order: usize) -> Option<Vec<Vec<bool>>> {
     let prime = order - 1;
     if !is_prime(prime) || prime % 4 != 3 {
@@ -72,7 +72,7 @@ fn paley_one(order: usize) -> Option<Vec<Vec<bool>>> {
     Some((0..order).map(|row| (0..order).map(|column| entry(row, column)).collect()).collect())
 }
 
-/// For a prime `order / 2 - 1` congruent to 1 modulo 4.
+/// Paley's second construction, for a prime `order / 2 - 1` congruent to 1 modulo 4.
 fn paley_two(order: usize) -> Option<Vec<Vec<bool>>> {
     let prime = (order / 2).checked_sub(1)?;
     if !is_prime(prime) || prime % 4 != 1 {
@@ -154,7 +154,7 @@ mod tests {
             prop_assert_eq!(&redrawn, &design.redrawn(seed));
             prop_assert_eq!(redrawn.rows().len(), design.rows().len());
             for a in 0..factors {
-                // A flipped column has ones in place of zeros, and as many ones as before.
+                // A flipped column has ones in place of zeros, and half of its rows are ones as before.
                 let on = redrawn.rows().iter().filter(|row| row[a] == Level::High).count();
                 prop_assert_eq!(on * 2, redrawn.rows().len());
                 for b in 0..a {

@@ -1,11 +1,12 @@
-//! Designs for many knobs at once: which knobs to switch on in which window, so that every window serves every knob. They give the effect
-//! of each knob with an honest error.
+//! Designs for many knobs at once: which knobs to switch on in which window, so that every window serves every knob.
+//! These designs give the effect of each knob with a valid standard error.
 //!
 //! # Why many at once
 //!
-//! To compare one knob with the unchanged machine, half of the windows must have the knob on and half must not. A window has room for all
-//! other knobs too: if each of them is on in half of the windows of either kind, they cancel out. So with `n` windows, each of many knobs
-//! is known as exactly as if all `n` had been spent on it alone.
+//! To compare one knob with the unchanged machine, half of the windows must have the knob on and half must not.
+//! Each window can switch all other knobs too.
+//! If each other knob is on in half of the windows of either kind, the effects of the others cancel out.
+//! So `n` windows measure each of many knobs as exactly as if all `n` windows had measured that knob alone.
 //!
 //! | step | item |
 //! |---|---|
@@ -15,9 +16,11 @@
 //! | another draw of the same design | [`Design::redrawn`] |
 //! | numbers to effects | [`fit`], [`Fit`] |
 //!
-//! A row and its mirror image, with every knob reversed, are neighbours in time and form a block of two. Their difference contains every
-//! main effect. Effects of pairs of knobs are equal in both and cancel, and so does what the machine did to both. A coin decides which of
-//! the two comes first, as in a [`PairDesign`](crate::PairDesign), for the same reason.
+//! A row and its mirror image, with every knob reversed, are neighbours in time and form a block of two.
+//! The difference of the two contains every main effect.
+//! Effects of pairs of knobs are equal in both windows, so they cancel.
+//! A disturbance that affects both windows cancels too.
+//! A coin decides which of the two windows comes first, as in a [`PairDesign`](crate::PairDesign).
 
 mod effects;
 mod factorial;
@@ -74,8 +77,8 @@ pub struct Design {
     rows: Vec<Vec<Level>>,
 }
 
-/// Why no design could be made, or why no effects could be estimated from the windows. The message continues a sentence that begins with
-/// "failed to".
+/// Why no design could be made, or why no effects could be estimated from the windows.
+/// The message continues a sentence that begins with "failed to".
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DesignError {
@@ -128,8 +131,9 @@ impl Design {
         row.iter().map(|level| level.flipped()).collect()
     }
 
-    /// This design with its columns newly assigned to the knobs, each flipped or not, and its rows in another order. The interaction of
-    /// two knobs looks like the effect of some third knob in one draw, and of another knob in the next, so it does not accumulate.
+    /// This design, redrawn. The columns are assigned to the knobs anew, each flipped or not, and the rows get another order.
+    /// In one draw, the interaction of two knobs looks like the effect of some third knob.
+    /// In the next draw it looks like the effect of another knob, so the error does not accumulate on one knob.
     #[must_use]
     pub fn redrawn(&self, seed: u64) -> Design {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);

@@ -1,13 +1,15 @@
-//! The bets behind the sequential test. A bettor starts with a wealth of 1 and bets, pair after pair, on which of the two windows has the
-//! larger value.
+//! The bets behind the sequential test.
+//! A bettor starts with a wealth of 1 and bets, pair after pair, on which of the two windows has the larger value.
 //!
-//! If B multiplies every window by exp(θ), then the sign of ln(b / a) - θ depends only on the random order of the pair. Its size and all
-//! earlier pairs do not matter. Bets on a fair coin keep the expected wealth at 1. So the wealth reaches 20 with a probability of at most
-//! 1 in 20, however often the test looks (J. Ville, "Étude critique de la notion de collectif", 1939). A large wealth is evidence against θ.
+//! If B multiplies every window by exp(θ), then the sign of ln(b / a) - θ depends only on the random order of the pair.
+//! The size of ln(b / a) and all earlier pairs do not matter. Bets on a fair coin keep the expected wealth at 1.
+//! So the wealth reaches 20 with a probability of at most 1 in 20,
+//! however often the test looks (J. Ville, "Étude critique de la notion de collectif", 1939).
+//! A large wealth is evidence against θ.
 //!
 //! The size of a bet may depend on the size of the difference and on all earlier pairs, because neither depends on the coin of this pair.
-//! The best bet is unknown, so several strategies share the wealth. An average of fair bets is fair, and it grows like its best strategy,
-//! minus a constant.
+//! The best bet is unknown, so several strategies share the wealth.
+//! An average of fair bets is fair, and its wealth grows like that of its best strategy, minus a constant.
 
 /// Before this many pairs there is no scale, so only signs count.
 const PAIRS_BEFORE_SCALE: usize = 4;
@@ -17,8 +19,8 @@ const PAIRS_BEFORE_SCALE: usize = 4;
 enum Sees {
     /// Only the sign, so noise in the size does not matter.
     Sign,
-    /// The size too, relative to this multiple of the median deviation of earlier pairs, and clamped to it. Small differences are mostly
-    /// noise, large ones mostly are not.
+    /// The size too, relative to this multiple of the median deviation of earlier pairs, and clamped to that multiple.
+    /// Small differences are mostly noise. Large differences mostly are not.
     SizeUpTo(f64),
 }
 
@@ -33,8 +35,9 @@ const fn strategy(sees: Sees, most: f64, begins_with: f64) -> BettingStrategy {
     BettingStrategy { sees, most, begins_with }
 }
 
-/// Bold strategies end a run of clear pairs at once, careful ones find small effects in much noise. All bet on "larger". The shares were
-/// chosen on simulated noise and recorded traces. The error bound holds for any shares.
+/// Bold strategies end a run of clear pairs early. Careful strategies find small effects in much noise.
+/// All strategies bet on "larger".
+/// The shares were chosen on simulated noise and recorded traces. The error bound holds for any shares.
 const STRATEGIES: [BettingStrategy; 6] = [
     strategy(Sees::Sign, 0.97, 0.2),
     strategy(Sees::Sign, 0.8, 0.1),
@@ -63,10 +66,10 @@ impl Wealth {
         Self { held: STRATEGIES.map(|strategy| strategy.begins_with) }
     }
 
-    /// Bets on one pair, whose ln(b / a) is larger than θ by `difference`. `scale` is the scale of the earlier pairs
-    /// ([`scale_of`]). A difference of 0 changes nothing.
+    /// Bets on one pair, whose ln(b / a) is larger than θ by `difference`.
+    /// `scale` is the scale of the earlier pairs ([`scale_of`]). A difference of 0 changes nothing.
     ///
-    /// The result grows with `difference`, so the excluded θ are all those below one bound.
+    /// The wealth after the bet grows with `difference`, so the excluded θ are all those below one bound.
     pub(crate) fn bet(&mut self, difference: f64, scale: Option<f64>) {
         let sign = if difference == 0.0 { 0.0 } else { difference.signum() };
         for (held, strategy) in self.held.iter_mut().zip(&STRATEGIES) {
@@ -84,8 +87,8 @@ impl Wealth {
     }
 }
 
-/// The median absolute deviation of the log ratios so far, given in rising order. A shift of all ratios does not change it, so it does not
-/// depend on θ. `None` if there are too few.
+/// The median absolute deviation of the log ratios so far, given in rising order. `None` if there are too few ratios.
+/// A shift of all ratios does not change the deviation, so the scale does not depend on θ.
 pub(crate) fn scale_of(rising: &[f64]) -> Option<f64> {
     let count = rising.len();
     if count < PAIRS_BEFORE_SCALE {
@@ -93,7 +96,7 @@ pub(crate) fn scale_of(rising: &[f64]) -> Option<f64> {
     }
     let (mut below, mut above) = (rising[..count.div_ceil(2)].iter().rev(), rising[count.div_ceil(2)..].iter());
     let center = rising[(count - 1) / 2].midpoint(rising[count / 2]);
-    // From the middle outwards, the nearer of the next two first: deviations in rising order.
+    // Walk outwards from the middle and take the nearer of the next two values. This gives the deviations in rising order.
     let (mut left, mut right) = (below.next(), above.next());
     let mut next = || {
         let (to_left, to_right) = (left.map(|value| center - value), right.map(|value| value - center));

@@ -11,18 +11,20 @@ use crate::comparison::verdict::{Direction, Verdict};
 use crate::comparison::walsh::WalshAverages;
 use bets::{MOST_DEVIATIONS, Wealth, scale_of};
 
-/// Halvings of the range that holds an end of the interval: 2^-50 of it is below the precision of these doubles.
+/// How often the range that holds an end of the interval is halved.
+/// 2^-50 of that range is below the precision of these doubles.
 const HALVINGS: usize = 50;
 
-/// A comparison that may be evaluated after every pair. You may look a hundred times and stop as soon as you like the answer:
-/// the error rate stays within [`Options::confidence`].
+/// A comparison that may be evaluated after every pair.
+/// You may look a hundred times and stop as soon as the answer suffices: the error rate stays within [`Options::confidence`].
 ///
-/// Measure the pairs in the order of a [`PairDesign`](crate::PairDesign). The error bound rests only on its random order: noise
-/// may be autocorrelated, drift, come in bursts, or have tails without a mean.
+/// Measure the pairs in the order of a [`PairDesign`](crate::PairDesign). The error bound relies only on that random order.
+/// The noise may be autocorrelated, drift, come in bursts, or have tails without a mean.
 ///
-/// The test bets on every pair, at fair odds: one side that B's number is larger, the other that it is smaller. If B has no
-/// effect, the random order decides and the wealth grows only by luck. So a wealth of 1 / (1 - confidence) means that B has an
-/// effect. The test does the same for every ratio; the interval holds the ratios against which neither side reached that wealth.
+/// The test bets on every pair at fair odds. One side bets that B's number is larger, the other side bets that it is smaller.
+/// If B has no effect, the random order decides each bet, and the wealth grows only by luck.
+/// So a wealth of 1 / (1 - confidence) means that B has an effect.
+/// The test bets the same way against every ratio. The interval holds the ratios against which neither side reached that wealth.
 ///
 /// ```
 /// use evenkeel_stats::{Direction, Options, Pair, Sequential, Verdict};
@@ -63,20 +65,22 @@ pub struct Sequential {
 pub struct Look {
     /// How many pairs were added.
     pub pairs: usize,
-    /// The current e-value of "B has no effect", for the better of the two directions, each of which started with one half. At 1 / (1 -
-    /// confidence), 20 for 0.95, the test claims an effect. Its mean is at most 1 if B has no effect, even at a freely chosen moment, so it
-    /// may be passed to [`e_benjamini_hochberg`](crate::e_benjamini_hochberg).
+    /// The current e-value of "B has no effect", for the better of the two directions. Each direction started with one half.
+    /// At 1 / (1 - confidence), which is 20 for 0.95, the test claims an effect.
+    /// If B has no effect, the mean of the e-value is at most 1, even at a freely chosen moment.
+    /// So the e-value may be passed to [`e_benjamini_hochberg`](crate::e_benjamini_hochberg).
     pub e_value: f64,
     /// Hodges–Lehmann estimate of the ratio b / a. Not a number before the first pair.
     pub ratio: f64,
     /// Lower end of the interval for the ratio; 0 before the pairs bound it.
     pub low: f64,
-    /// Upper end of the interval for the ratio; infinite before the pairs bound it. If B multiplies every window by one factor, the
-    /// probability that the interval **ever** misses it, at any look, is at most 1 - confidence.
+    /// Upper end of the interval for the ratio; infinite before the pairs bound it.
+    /// If B multiplies every window by one factor, the interval may miss that factor at some look.
+    /// The probability of **ever** missing the factor is at most 1 - confidence.
     pub high: f64,
     /// The verdict so far.
     pub verdict: Verdict,
-    /// Whether the verdict is better, worse or same: more pairs gain nothing.
+    /// Whether the verdict is better, worse or same. More pairs would not change such a verdict.
     pub decided: bool,
     /// The smallest detectable effect of this run, as a share: half the width of the interval on the log scale.
     pub smallest_visible_ratio: f64,
@@ -86,7 +90,7 @@ impl Sequential {
     /// A test without pairs.
     ///
     /// # Errors
-    /// When an option is outside its range.
+    /// Fails when an option is outside its range.
     pub fn new(options: Options) -> Result<Sequential, StatsError> {
         check_options(options)?;
         let line = options.smallest_effect_ratio.ln_1p();
@@ -104,7 +108,8 @@ impl Sequential {
     /// Adds the next pair.
     ///
     /// # Errors
-    /// When a value is outside [`VALUE_RANGE`](crate::VALUE_RANGE), or there are [`MAX_PAIRS`] already; the test is then as it was.
+    /// Fails when a value is outside [`VALUE_RANGE`](crate::VALUE_RANGE), or there are already [`MAX_PAIRS`] pairs.
+    /// An error leaves the test unchanged.
     pub fn add(&mut self, pair: Pair) -> Result<(), StatsError> {
         let at = self.log_ratios.len();
         if at >= MAX_PAIRS {
@@ -138,7 +143,7 @@ impl Sequential {
     ///
     /// - *Same*: both lines of the smallest effect are excluded, on their far sides.
     /// - *Better*, *worse*: "no difference" is excluded, and the estimate is nearer to the line than to no difference.
-    /// - *Undecided*: neither, or the pairs contradict themselves, as when B's effect turned in the middle of the run.
+    /// - *Undecided*: none of these holds, or the pairs contradict each other, as when B's effect reversed during the run.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let Asked { theta: line, .. } = self.line_above;
@@ -188,16 +193,17 @@ impl Sequential {
         if self.log_ratios.is_empty() { f64::NAN } else { WalshAverages::new(&self.log_ratios).median() }
     }
 
-    /// The effects that neither side excludes, widened to include the estimate. If the sides exclude everything (with one factor on
-    /// every window, in at most one run of 1 / (1 - confidence)), it is the range between the two ends.
+    /// The effects that neither side excludes, widened to include the estimate.
+    /// If the sides exclude every effect, the result is the range between the two ends.
+    /// With one factor on every window, that happens in at most one run of 1 / (1 - confidence).
     fn interval(&self, estimate: f64) -> (f64, f64) {
         let (above, below) = self.ends();
         let (low, high) = (above.min(below), above.max(below));
         if estimate.is_nan() { (low, high) } else { (low.min(estimate), high.max(estimate)) }
     }
 
-    /// The bounds of what is excluded on both sides. An excluded effect stays excluded: the confidence already covers an error at
-    /// any look.
+    /// The bounds of the effects that the two sides exclude.
+    /// An excluded effect stays excluded: the confidence already covers an error at any look.
     fn ends(&self) -> (f64, f64) {
         let asked = [&self.none, &self.line_below, &self.line_above];
         let known =
@@ -207,8 +213,8 @@ impl Sequential {
         (above, below)
     }
 
-    /// The largest excluded effect, with the log ratios multiplied by `way`, 1 or -1; -∞ if nothing is excluded. All smaller effects
-    /// are excluded too, so bisection finds it.
+    /// The largest excluded effect, with the log ratios multiplied by `way`, 1 or -1. The result is -∞ if no effect is excluded.
+    /// All smaller effects are excluded too, so bisection finds the largest one.
     pub(crate) fn bound(&self, way: f64) -> f64 {
         let (mut smallest, mut largest) = (f64::INFINITY, f64::NEG_INFINITY);
         for &log_ratio in &self.log_ratios {
@@ -216,7 +222,7 @@ impl Sequential {
             largest = largest.max(way * log_ratio);
         }
         let scale = self.scales.iter().flatten().fold(0.0, |most: f64, scale| most.max(*scale));
-        // Below this every outcome is clamped.
+        // Every outcome is clamped below this value.
         let (mut excluded, mut held) = (smallest - 2.0 * MOST_DEVIATIONS * scale - 1e-6, largest);
         if self.log_ratios.is_empty() || !self.excludes(excluded, way) {
             return f64::NEG_INFINITY;
@@ -270,7 +276,7 @@ impl Asked {
         }
     }
 
-    /// Whether the bets exclude this effect: because the true effect is above it, and because it is below.
+    /// Whether the bets exclude this effect: first because the true effect is above it, second because the true effect is below it.
     fn sides(&self) -> (bool, bool) {
         (self.above.excluded, self.below.excluded)
     }

@@ -1,4 +1,4 @@
-//! The promises of the sequential test: exact cases row by row, and properties that hold for any pairs.
+//! The guarantees of the sequential test: exact cases in a table, and properties that hold for any pairs.
 
 use super::*;
 use crate::comparison::compare::tests::{mirrored, near, options, pairs};
@@ -81,7 +81,7 @@ fn a_pair_that_is_refused_leaves_the_test_as_it_was() {
     assert!(Sequential::new(Options { smallest_effect_ratio: -1.0, ..LATENCY }).is_err());
 }
 
-/// The mean over all outcomes of the coins, at every look: the promise of an e-value.
+/// An e-value promises that the mean wealth over all outcomes of the coins stays at its initial value, at every look.
 #[test]
 fn the_mean_wealth_over_all_orders_is_the_initial_wealth() {
     const SIZES: [f64; 10] = [0.3, 0.0, 0.01, 2.0, 0.31, 0.02, 0.5, 9.0, 0.3, 0.1];
@@ -134,7 +134,7 @@ proptest! {
         prop_assert_eq!(one.e_value, other.e_value);
     }
 
-    /// Neither the unit nor the level on that day matters, because each pair is compared within itself.
+    /// Neither the unit nor the level on that day matters, because the test compares only the two windows of each pair.
     #[test]
     fn a_factor_on_both_arms_changes_nothing(pairs in pairs(), factor in 1e-9..1e9f64) {
         let scaled: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.a * factor, b: p.b * factor }).collect();
@@ -145,7 +145,7 @@ proptest! {
 
     #[test]
     fn a_factor_on_one_arm_moves_the_interval_by_it(pairs in pairs(), factor in 0.1..10.0f64) {
-        // Without a smallest effect. Its lines would not move with the factor.
+        // There is no smallest effect here, because the lines of a smallest effect would not move with the factor.
         let options = Options { smallest_effect_ratio: 0.0, ..LATENCY };
         let scaled: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.a, b: p.b * factor }).collect();
         let (one, other) = (result_of(&pairs, options).look(), result_of(&scaled, options).look());
@@ -181,7 +181,7 @@ proptest! {
         }
     }
 
-    /// The promise that lets the interval be found by halving.
+    /// This property lets bisection find the ends of the interval.
     #[test]
     fn effects_beyond_an_excluded_one_are_excluded(pairs in pairs(), theta in -1.0..1.0f64, further in 0.0..1.0f64) {
         let test = result_of(&pairs, Options { confidence: 0.6, ..LATENCY });

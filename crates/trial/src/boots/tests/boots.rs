@@ -31,7 +31,7 @@ fn a_trial_from_boot_to_boot() {
     let arm = |slot, arm| Action::Arm { slot, arm, anew: false };
     assert_eq!(next(&mut state, &status("boot-0")), arm(0, ArmName::A));
     armed(&mut state, 0, "boot-0");
-    // The boot in which the next one was prepared is never measured, however often the unit starts in it.
+    // The boot in which the next boot was prepared is never measured, however often the unit starts in that boot.
     for _ in 0..3 {
         assert_eq!(next(&mut state, &status("boot-0")), Action::Reboot);
     }

@@ -21,7 +21,7 @@ fn idled(busy: f64, exit_us: f64) -> BootCounters {
     BootCounters::from_windows(NetworkPath::Loopback, &[window.clone(), window])
 }
 
-/// Four boots with these numbers and counters in A and B, read back from disk.
+/// Four boots with these numbers and counters in A and B. The test stores them and reads them back.
 fn seen(settings: &[&str], values: [f64; 2], counted: [Option<BootCounters>; 2]) -> BootsState {
     let settings = settings.iter().map(|text| (*text).to_owned()).collect();
     let mut state = BootsState::begin(BootsDesign { settings, ..design(0) }, 1_700_000_000, "boot-0");
@@ -46,7 +46,7 @@ fn a_setting_that_was_never_engaged_says_so_and_why() {
     assert_eq!(report.outcome, Some(Outcome::NotEngaged));
     assert_eq!(report.caveats, [BootsCaveat::OfTrial(Caveat::NotEngaged { knob: None, why: busy.to_owned() })]);
     assert_eq!(report.mechanism[0].knob, "cmdline.processor.max_cstate");
-    // The argument is present, but another driver provides the idle states.
+    // The argument is present, but a driver other than expected provides the idle states.
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.1, 9.0), idled(0.1, 9.0))).report();
     assert!(
         report.verdict.ends_with("because both arms used the same idle states: mean exit latency 9.00 us and 9.00 us")
@@ -62,8 +62,8 @@ fn a_setting_that_was_never_engaged_says_so_and_why() {
     assert!(report.caveats.is_empty(), "{report:?}");
 }
 
-/// A measured difference is reported even if the counter stood still. Only if there is no difference, a knob that was not engaged explains
-/// it.
+/// A measured difference is reported even if the counter did not move.
+/// A knob that was not engaged explains only a result without a difference.
 #[test]
 fn a_difference_is_reported_although_the_counter_stood_still() {
     let report = seen(&[SETTING], [100.0, 80.0], [Some(idled(0.97, 9.0)), Some(idled(0.97, 9.0))]).report();
@@ -88,7 +88,7 @@ fn of_several_settings_all_have_to_stand_still() {
     assert_eq!(still.caveats.len(), 2);
     let moved = seen(&settings, [100.0, 100.0], [counted(0.0), counted(1.0)]).report();
     assert!(moved.verdict.starts_with("same (over") && moved.caveats.len() == 1, "{moved:?}");
-    // The packets of a workload on loopback pass no device, whatever the counter reads.
+    // The packets of a workload on loopback pass no device, whatever the device's counter reads.
     let local = |packets| counted(packets).map(|counted| BootCounters { network: NetworkPath::Loopback, ..counted });
     let local = seen(&settings, [100.0, 100.0], [local(0.0), local(1.0)]).report();
     assert!(local.verdict.contains("the workload's packets stay on loopback"), "{local:?}");
@@ -99,7 +99,7 @@ fn knobs_without_counts_are_unknown() {
     let both = [Some(idled(0.97, 9.0)), Some(idled(0.97, 9.0))];
     let report = seen(&["cmdline.clocksource=tsc"], [100.0, 100.0], both).report();
     assert_eq!((&report.mechanism[0].engaged, report.outcome), (&Engaged::Unknown, Some(Outcome::Same)));
-    // States without counters in one arm or in both, such as from an older version.
+    // States without counters in one arm or in both arms, such as those from an older version.
     for counted in [[None, None], [Some(idled(0.97, 9.0)), None], [None, Some(idled(0.97, 9.0))]] {
         let report = seen(&[SETTING], [100.0, 100.0], counted).report();
         assert!(report.mechanism.is_empty() && report.verdict.starts_with("same (over"), "{report:?}");
@@ -141,7 +141,7 @@ fn invalid_counters_are_refused() {
     }
     assert!(!with(&|counted| counted.busy_share = Some(-1.0)));
     assert!(!with(&|counted| counted.counters = [("x".to_owned(), -1.0)].into()));
-    // A counter that is not a number is left out. If there are too many counters, all are left out.
+    // A counter whose value is NaN is left out. If there are too many counters, all are left out.
     let counters = [("x".to_owned(), f64::NAN), ("y".to_owned(), f64::MAX), ("z".to_owned(), 2.0)].into();
     let window = Conditions { busy_share: Some(f64::INFINITY), counters, ..Conditions::default() };
     let found = BootCounters::from_windows(NetworkPath::Devices, &[window.clone(), window]);
@@ -157,7 +157,7 @@ fn invalid_counters_are_refused() {
     );
 }
 
-/// Boots of both arms read the counter, whether or not the argument is on the kernel's command line.
+/// The trial reads the counter in boots of both arms, whether or not the argument is on the kernel's command line.
 #[test]
 fn the_counter_of_a_kernel_argument_is_read_in_both_arms() {
     for line in ["BOOT_IMAGE=/vmlinuz quiet", "BOOT_IMAGE=/vmlinuz quiet processor.max_cstate=1"] {
@@ -194,7 +194,7 @@ proptest! {
     }
 }
 
-/// An argument may remove the idle driver itself. This is an effect of the argument, so the knob was engaged.
+/// An argument may remove the idle driver. The removal is an effect of the argument, so the knob was engaged.
 #[test]
 fn a_driver_that_only_one_arm_has_was_engaged() {
     let with = |states: f64| {

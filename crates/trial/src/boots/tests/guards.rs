@@ -66,7 +66,7 @@ fn a_guard_without_harm_does_not_veto() {
         "can't check the guard tail_us (limit 25 % worse): its median is 50 % lower in B, but boots of A and B overlap";
     let no_ratio = "can't check the guard tail_us (limit 25 % worse): its medians have no ratio";
     let table: [(Direction, [f64; 4], Option<&str>); 9] = [
-        // The guard is worse in every boot, but by less than the margin. At the margin it vetoes, see below.
+        // The guard is worse in every boot, but by less than the margin. A later row has a guard at the margin, which vetoes.
         (Lower, [200.0, 240.0, 241.0, 201.0], None),
         (Lower, [200.0, 100.0, 90.0, 201.0], None),
         (Higher, [200.0, 400.0, 410.0, 201.0], None),
@@ -99,7 +99,7 @@ fn a_boot_without_the_number_leaves_it_open() {
         sentences(&report),
         ["can't check the guard tail_us (limit 25 % worse): only 3 of 4 boots have a value"]
     );
-    // As above, with a state from a version that stored no guards.
+    // The same values as above, in a state from a version that stored no guards.
     let none = [(100.0, None), (80.0, None), (81.0, None), (102.0, None)];
     let report = seen(Direction::Lower, &none).report();
     assert!(report.caveats[0].to_string().ends_with("only 0 of 4 boots have a value"), "{report:?}");
@@ -213,8 +213,8 @@ fn values_of_few_windows_are_left_out() {
 }
 
 proptest! {
-    /// No guard is reported as worse if the boots of A and B overlap, or if the difference is below the margin. The sentence never contains
-    /// an infinite number.
+    /// No guard counts as worse if the boots of A and B overlap, or if the difference is below the margin.
+    /// The sentence never contains an infinite number.
     #[test]
     fn a_harm_is_what_it_says(
         guard in prop::collection::vec(prop_oneof![0.5..2.0f64, any::<f64>().prop_filter("finite", |value| value.is_finite())], 8),

@@ -1,4 +1,4 @@
-//! Tests whole trials, undisturbed and killed at every step.
+//! Tests whole trials: undisturbed trials, and trials that are killed at each step.
 
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ fn killed_at(step: u32, seed: u64, mut after: impl FnMut(&mut Sim)) -> Sim {
 
 #[test]
 fn killed_at_every_step_it_goes_on_to_the_same_end() {
-    // Both orders of the arms. After the kill, the unit starts again in the same boot, or after a power failure.
+    // Test both orders of the arms. After the kill, the unit starts again, either in the same boot or after a power failure.
     for (seed, reboots) in [(0, true), (1, true), (1, false)] {
         let steps = steps(seed);
         assert!(steps > 30, "{steps}");
@@ -66,8 +66,8 @@ fn killed_at_every_step_it_goes_on_to_the_same_end() {
     }
 }
 
-/// Somebody reboots while the next boot is being prepared. The shutdown ends the program that writes the boot menu, but the trial must
-/// continue.
+/// Somebody reboots while the next boot is being prepared.
+/// The shutdown ends the program that writes the boot menu, but the trial must continue.
 #[test]
 fn a_machine_that_goes_down_while_a_boot_is_got_ready_goes_on() {
     for (seed, turn, is_done) in [(0, 0, false), (0, 0, true), (1, 1, false), (1, 1, true), (1, 2, false), (0, 2, true)]
@@ -104,7 +104,7 @@ fn after_a_kill_at_every_step_revert_puts_all_back() {
                 sim.revert_all();
             });
             assert!(!sim.is_there(UNIT) && !sim.is_there(WANTS) && !sim.is_there(GRUB), "step {step}");
-            // Starting the unit by hand then changes nothing.
+            // After that, a manual start of the unit changes nothing.
             let mut state = sim.state();
             let ending = go_on(&mut state, &mut sim).unwrap();
             assert!(matches!(ending, Ending::Ended { .. }), "step {step}: {ending:?}");
@@ -125,7 +125,7 @@ fn a_trial_that_begins_is_not_taken_for_one_that_was_put_back() {
     assert!(!beginning.is_licensed().unwrap() && !beginning.is_put_back().unwrap());
 }
 
-/// The trial waits while another evenkeel has locked the journal, and reports it if that never ends. No change is half done then.
+/// The trial waits while another evenkeel has locked the journal. If the lock stays, the trial reports it and leaves no change half done.
 #[test]
 fn a_trial_waits_for_another_evenkeel() {
     let sim = Sim::begun(1);
@@ -168,7 +168,8 @@ fn a_transaction_that_was_cut_off_is_put_back_before_the_next() {
                 sim.reboot();
             }
         }
-        // The last records of the transaction never reached the disk. Nor did the file with their number, which is written after them.
+        // The last records of the transaction never reached the disk.
+        // The file with their number did not either, because it is written later.
         std::fs::remove_file(sim.dir.path().join("journal.last-record")).unwrap();
         let journal = sim.dir.path().join("journal");
         let text = std::fs::read_to_string(&journal).unwrap();
@@ -207,7 +208,7 @@ fn a_full_disk_or_too_long_a_time_ends_it() {
     assert_eq!(sim.start().unwrap().unwrap(), Ending::Reboot);
     sim.reboot();
     sim.is_full = true;
-    // The end of the trial cannot be stored either, and this is reported. The host is restored nevertheless.
+    // The end of the trial cannot be stored either, and the trial reports this. The host is restored nevertheless.
     assert!(matches!(sim.start().unwrap(), Err(BootsError::File(BootsFileError::Io { .. }))));
     assert_eq!(sim.open_transactions(), 0);
     assert!(!sim.is_there(UNIT) && !sim.is_there(GRUB));
@@ -241,7 +242,7 @@ fn a_machine_whose_boots_all_have_one_id_does_not_reboot_for_ever() {
 #[test]
 fn persistent_settings_of_others_stay() {
     let mut sim = Sim::begun(0);
-    // Somebody persists another argument during the trial; both arguments are in one file.
+    // Somebody persists another argument during the trial. Both arguments are in one file.
     assert_eq!(sim.start().unwrap().unwrap(), Ending::Reboot);
     let other = Setting::parse("cmdline.tsc=reliable").unwrap();
     {
@@ -257,7 +258,7 @@ fn persistent_settings_of_others_stay() {
     }
     sim.reboot();
     let mut state = sim.state();
-    // The trial always ends. If another trial's values keep it from removing its own, it reports that.
+    // The trial always ends. It reports another trial's values that prevent the removal of its own values.
     for _ in 0..20 {
         match go_on(&mut state, &mut sim) {
             Ok(Ending::Reboot) => sim.reboot(),
@@ -273,10 +274,10 @@ fn persistent_settings_of_others_stay() {
     assert!(sim.is_as_before());
 }
 
-/// Events that may happen to a machine.
+/// Events that can happen to a machine.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The unit is started, and killed after this many steps if it gets that far.
+    /// The unit starts, and is killed after this many steps if it still runs.
     Start(u32),
     Reboot,
 }

@@ -1,5 +1,7 @@
-//! Trials over boots on a simulated machine: a captured root that can be written, real transactions in a real journal, and a boot loader
-//! that reads the files that they wrote. The machine is killed and rebooted at every step.
+//! Trials over boots on a simulated machine.
+//! The machine has a captured root that can be written,
+//! a real journal with real transactions, and a boot loader that reads the written files.
+//! The tests kill and reboot the machine at every step.
 
 mod boots;
 mod engaged;
@@ -59,7 +61,7 @@ struct Sim {
     dir: TempDir,
     id: String,
     boots: u32,
-    /// The number of steps until the process is killed. None: it is not killed.
+    /// The number of steps until the process is killed. With None, it is never killed.
     fuse: Cell<Option<u32>>,
     /// Whether the boot loader ignores the written files.
     is_deaf: bool,
@@ -68,7 +70,7 @@ struct Sim {
     now_s: u64,
     /// Each boot in which windows were measured, with the arm that was active.
     measured: Vec<(u32, ArmName)>,
-    /// The power fails the next time that a boot is prepared: before the preparation is done (true), or after it.
+    /// The power fails when a boot is next prepared: before the preparation is done (true), or after it (false).
     goes_down: Option<bool>,
     is_stopped: bool,
     /// The counters in boots of A, and of B.
@@ -98,14 +100,14 @@ fn never(why: &str, _: std::time::Duration) -> bool {
     panic!("{why}");
 }
 
-/// A temporary folder, in memory if possible. Each record is synced to disk, which is slow and not needed, because power cuts are only
-/// simulated.
+/// A temporary folder, in memory if possible. Each record is synced to disk, which is slow.
+/// The tests need no sync, because power cuts are only simulated.
 fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 impl Sim {
-    /// A machine on which a trial has begun: its unit exists, and there was no boot yet.
+    /// A machine on which a trial has begun: its unit exists, and no boot has followed yet.
     fn begun(seed: u64) -> Sim {
         Sim::begun_with(design(seed))
     }
@@ -147,7 +149,7 @@ impl Sim {
         read(&self.file()).unwrap().unwrap()
     }
 
-    /// One step of the program. The process may be killed at its beginning.
+    /// One step of the program. A kill can happen at its beginning.
     fn step(&self) {
         if let Some(left) = self.fuse.get() {
             if left == 0 {
@@ -177,7 +179,7 @@ impl Sim {
         self.now_s += 60;
     }
 
-    /// Starts the unit if it exists, as systemd does after a boot, or as a person does by hand. None if it was killed.
+    /// Starts the unit if it exists, as systemd does after a boot, or as a user does. None if it was killed.
     fn start(&mut self) -> Option<Result<Ending, BootsError>> {
         if !self.is_there(WANTS) || !self.file().exists() {
             return Some(Err(BootsError::PutBackMeanwhile));
@@ -239,7 +241,7 @@ impl Sim {
             state.measured().map(|(boot, _)| boot.boot_id.trim_start_matches("boot-").parse().unwrap()).collect();
         assert_eq!(once.len(), state.measured().count(), "no boot counts twice");
         for (boot, values) in state.measured() {
-            // The arm that the machine really had, even if the state differs.
+            // The arm that the machine really had, which the state may report differently.
             let nth: u32 = boot.boot_id.trim_start_matches("boot-").parse().unwrap();
             let truth = self.measured.iter().find(|(at, _)| *at == nth).unwrap().1;
             assert_eq!(boot.arm, truth);

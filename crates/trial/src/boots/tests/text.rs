@@ -46,7 +46,7 @@ fn format_1_stays() {
     assert_eq!(parse(text.as_bytes()), Ok(state));
 }
 
-/// A state from an older version has no reboot count, no guards and no counters. The boot that it had prepared is still measured.
+/// A state from an older version has no reboot count, no guards and no counters. The boot that the older version prepared is still measured.
 #[test]
 fn a_trial_of_an_older_program_goes_on() {
     let mut state = parse(&sealed(include_str!("format-1.json").trim_end())).unwrap();
@@ -62,7 +62,7 @@ fn a_trial_of_an_older_program_goes_on() {
     assert_eq!(parse(state.text().unwrap().as_bytes()), Ok(state));
 }
 
-/// A state with a guard.
+/// Makes a state with a guard.
 fn guarded() -> BootsState {
     let mut state = some();
     state.design.guards = vec![Guard { metric: Metric::us("tail_us", "the tail"), harm_ratio: 0.25 }];
@@ -109,7 +109,7 @@ fn guards_that_can_not_be_meant_are_refused() {
         ("/design/guards/0/harm_ratio", Value::Null),
         ("/design/guards", Value::from(vec![guard.clone(), guard.clone()])),
         ("/design/guards", so_many(BOOT_GUARDS_MAX + 1)),
-        // Invalid: the boot has a value of a guard that the design does not have.
+        // This is invalid: the boot has a value of a guard that the design does not have.
         ("/design/guards", Value::Array(vec![])),
         ("/seen/0/guards/tail_us", Value::Null),
         ("/seen/0/guards/tail_us", "1".into()),
@@ -123,7 +123,7 @@ fn guards_that_can_not_be_meant_are_refused() {
     }
     let infinite = good.to_string().replace("12.5", "1e999");
     assert!(parse(&sealed(&infinite)).is_err());
-    // Valid: a boot without a value of a guard, and the maximum number of guards.
+    // This is valid: a boot without a value of a guard, and the maximum number of guards.
     let mut few = good.clone();
     few["seen"][0]["guards"] = serde_json::json!({});
     assert!(parse(&sealed(&few.to_string())).is_ok());
@@ -203,7 +203,7 @@ proptest! {
         prop_assert!(parse(&bytes).is_err());
     }
 
-    /// For every state that passes validation, the next action can be chosen and a report can be made.
+    /// For every state that passes validation, `next` can choose the next action and `report` can make a report.
     #[test]
     fn valid_states_can_continue(
         at in 0_usize..60,

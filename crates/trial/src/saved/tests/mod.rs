@@ -13,7 +13,7 @@ use crate::session::{Ended, LeftWhy};
 fn trial(knob: &str, ratio: f64, noise: f64, pairs: u64) -> Value {
     let windows: Vec<Value> = (0..pairs)
         .flat_map(|pair| {
-            // Deterministic noise; it only has to vary from pair to pair.
+            // The noise is deterministic, because it only has to vary from pair to pair.
             let wobble = 1.0 + noise * (((pair * 7919) % 101) as f64 / 50.0 - 1.0);
             let window = |arm: &str, value: f64| {
                 serde_json::json!({ "pair": pair, "arm": arm, "start_us": 0, "value": value, "sample": {},
@@ -152,7 +152,7 @@ fn machines_agree_until_their_intervals_do_not_meet() {
     assert_eq!(agreement_of(&[0.5]), Agreement::TooFew);
 }
 
-/// The interval of a trial that could have ended after any pair stays the wider one, which is valid after every pair.
+/// A trial that could have ended after any pair keeps its wider interval, which is valid after every pair.
 #[test]
 fn a_trial_that_was_looked_at_keeps_an_interval_that_holds_at_every_look() {
     let width = |stop: &str| {
@@ -221,7 +221,7 @@ fn numbers_have_names_whatever_they_are() {
     assert!(numbers(&Value::Null).is_empty());
 }
 
-/// A file is not refused because it has a value that only a later version knows. The value is shown as text.
+/// A value that only a later version knows does not make the file invalid. The reader shows the value as text.
 #[test]
 fn values_of_later_versions_are_read() {
     let mut later = trial("k=1", 0.5, 0.1, 1);
@@ -275,8 +275,8 @@ fn values_that_no_trial_can_have_are_refused_by_their_field() {
         ("/windows/1/start_us", serde_json::json!(1e300), "trial 1: windows[1].start_us: 1000"),
         ("/windows/0/conditions/span_us", serde_json::json!(-1.0), "trial 1: windows[0].conditions.span_us: -1 is no"),
         ("/windows/0/value", serde_json::json!("NaN"), "trial 1: expected a number, found the text \"NaN\""),
-        ("/pairs", serde_json::json!(5_000_000), "trial 1: pairs: 5000000 are more than the 100000"),
-        ("/arms", Value::Array(vec![arm; 9]), "trial 1: arms: 9 are more than the 8"),
+        ("/pairs", serde_json::json!(5_000_000), "trial 1: pairs: 5000000 entries, but at most 100000"),
+        ("/arms", Value::Array(vec![arm; 9]), "trial 1: arms: 9 entries, but at most 8"),
         ("/metric/unit", "u".repeat(5000).into(), "trial 1: metric: its words are longer than 4096 bytes"),
         ("/design/confidence", serde_json::json!(0.0), "trial 1: design.confidence: 0 is not a confidence"),
         ("/design/smallest_effect_ratio", serde_json::json!(-0.1), "trial 1: design.smallest_effect_ratio: -0.1 is no"),
@@ -287,10 +287,10 @@ fn values_that_no_trial_can_have_are_refused_by_their_field() {
     let mut costs = serde_json::json!({ "format": 2, "trials": [trial("k=1", 0.5, 0.1, 2)] });
     costs["trials"][0]["costs"] = many(10_001);
     let error = RunReport::parse(&costs.to_string()).unwrap_err().to_string();
-    assert_eq!(error, "trial 1: costs: 10001 are more than the 10000 that there can be");
+    assert_eq!(error, "trial 1: costs: 10001 entries, but at most 10000 are possible");
     let trials = vec![trial("k=1", 0.5, 0.1, 0); 1001];
     let error = RunReport::parse(&serde_json::json!({ "format": 2, "trials": trials }).to_string()).unwrap_err();
-    assert_eq!(error.to_string(), "trials: 1001 are more than the 1000 that there can be");
+    assert_eq!(error.to_string(), "trials: 1001 entries, but at most 1000 are possible");
 }
 
 /// A written report is read as the same report, and written again as the same bytes.
@@ -307,8 +307,8 @@ fn a_report_is_read_as_it_was_written() {
     assert_eq!(serde_json::to_string(&again).unwrap(), serde_json::to_string(&saved).unwrap());
 }
 
-/// A real report that is cut off anywhere, or has one changed byte, gives an error or a report, but never a panic. If it gives a report,
-/// that can be compared.
+/// A real report that is cut off anywhere, or has one changed byte, gives an error or a report, but never a panic.
+/// If it gives a report, the report can be compared.
 #[test]
 fn no_damage_to_a_file_makes_the_reader_panic() {
     let between = serde_json::json!({ "arm": "C", "against": "B", "pairs": 3, "verdict": "same" });

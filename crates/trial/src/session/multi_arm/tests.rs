@@ -48,7 +48,7 @@ fn session(
 ) -> MultiArmTest {
     let mut test = MultiArmTest::new(design, effects.len()).unwrap();
     let orders = BlockDesign::new(effects.len(), BLOCKS as u64, seed).unwrap();
-    // This random stream is independent of the orders', because the machine does not know the orders.
+    // This random stream is independent of the stream of the orders, because the machine does not know the orders.
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(1);
     let machine = noise.windows(BLOCKS * effects.len(), &mut random);
@@ -74,8 +74,7 @@ fn is_claim(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Better | Verdict::Worse)
 }
 
-/// In sessions of equal arms, the share of sessions with a false claim about any arm against A, and the share with a false claim about two
-/// other arms.
+/// The share of sessions of equal arms with a false claim about any arm against A, and the share with a false claim about two other arms.
 fn alike_rates(noise: &Noise, arms: usize) -> [f64; 2] {
     let design = design(0.0);
     let (mut against_a, mut among) = (0, 0);
@@ -91,8 +90,7 @@ fn alike_rates(noise: &Noise, arms: usize) -> [f64; 2] {
     [against_a, among].map(|claims| claims as f64 / SESSIONS as f64)
 }
 
-/// The smallest effect is 0, so every interval that excludes 1 is a claim. Arms that leave early, or a session that ends early, cannot add
-/// false claims.
+/// The smallest effect is 0, so every interval that excludes 1 is a claim. An arm or a session that ends early cannot add false claims.
 #[test]
 fn equal_arms_differ_in_at_most_one_session_of_twenty_and_the_docs_say_how_often() {
     let mut table = String::from("| noise | against A | among the others |\n|---|---|---|\n");
@@ -110,7 +108,7 @@ fn equal_arms_differ_in_at_most_one_session_of_twenty_and_the_docs_say_how_often
     assert!(docs.contains(&table), "docs/statistics.md should have this table:\n{table}");
 }
 
-/// If each of the arms is tested as if it were the only one, there are too many false claims. So the simulation can detect such a fault.
+/// If each arm is tested as if it were the only arm, there are too many false claims. This shows that the simulation can detect such a fault.
 #[test]
 fn without_sharing_the_error_seven_arms_break_the_promise() {
     let noise = &noise::all()[1];
@@ -128,7 +126,7 @@ fn without_sharing_the_error_seven_arms_break_the_promise() {
     assert!(alone(8) > 0.10, "{}", alone(8));
 }
 
-/// In 60 sessions of four arms, counts how often each arm was better, worse or beaten, and the blocks of the median session.
+/// Counts in 60 sessions of four arms how often each arm was better, worse or beaten, and the blocks of the median session.
 #[test]
 fn the_best_of_several_is_found_and_the_rest_leave() {
     let noise = &noise::all()[0];

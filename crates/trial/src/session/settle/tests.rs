@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Three switches to each arm. The arguments are the values of the short windows relative to the level of 100. Noise adds up to 2 %.
+/// Three switches to each arm. The arguments are the values of the short windows relative to the level of 100. The noise is at most 2 %.
 fn series(after_a: [f64; STEPS], after_b: [f64; STEPS]) -> Series {
     let noise = |at: usize, switch: usize| 0.98 + 0.005 * ((at * 7 + switch * 5) % 9) as f64;
     let of = |shape: [f64; STEPS], switch| {
@@ -35,7 +35,7 @@ fn it_is_found_where_the_drift_ends() {
     assert_eq!(settled_at(&lost, 0.05).0, Some(0));
 }
 
-/// Windows of a machine that was left alone, one after another: a column of a recorded trace.
+/// Consecutive windows of an undisturbed machine: a column of a recorded trace.
 fn recorded(file: &str, column: usize) -> Vec<f64> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/src/noise/traces").join(file);
     let text = std::fs::read_to_string(&path).unwrap();
@@ -43,8 +43,10 @@ fn recorded(file: &str, column: usize) -> Vec<f64> {
     lines.map(|line| line.split_whitespace().nth(column).unwrap().parse().unwrap()).collect()
 }
 
-/// Runs trials that begin at different places of the recording. Returns the percentage of trials that find each settle time. After each
-/// switch to B, its windows are multiplied by `after_b`. The last entry counts trials that find no settle time.
+/// Runs trials that begin at different places of the recording.
+/// Returns the percentage of trials that find each settle time.
+/// The windows after each switch to B are multiplied by `after_b`.
+/// The last entry counts trials that find no settle time.
 fn found(windows: &[f64], after_b: [f64; STEPS]) -> [f64; TESTED + 1] {
     let of_look = 2 * SWITCHES * STEPS;
     let starts: Vec<usize> = (0..windows.len() - LOOKS * of_look).step_by(7).collect();

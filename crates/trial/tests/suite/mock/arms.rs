@@ -70,7 +70,7 @@ fn among_equal_arms_the_smaller_change_is_advised() {
     .choice
     .unwrap();
     assert_eq!((choice.better.len(), choice.alike.len(), choice.advised), (3, 3, ArmName::B));
-    // The leader is known to be like the others, or the blocks were used up. No arm is called better.
+    // The leader is known to be like the others, or the blocks were used up. The result calls no arm better.
     assert!(choice.between.iter().all(|between| matches!(between.verdict, Outcome::Same | Outcome::Undecided)));
 }
 
@@ -103,7 +103,7 @@ fn a_block_has_every_arm_once_in_the_order_of_the_seed() {
 
 #[test]
 fn a_harmed_guard_sends_an_arm_away_and_takes_it_out_of_the_choice() {
-    // The arm 200000 makes the tail worse.
+    // The arm with 200000 makes the tail worse.
     let session = answers(run(9, |mock, design| {
         mock.effect = 0.6;
         mock.others = vec![("50000", 0.8), ("100000", 0.8)];
@@ -205,7 +205,7 @@ fn invalid_sessions_of_several_arms_are_refused() {
         (
             "arms without names",
             format!("{}\n", head.replacen("\"200000\",", "", 1)),
-            "2 arms are named, and 3 were measured",
+            "2 arms are named, but 3 were measured",
         ),
     ] {
         std::fs::write(&path, text).unwrap();

@@ -8,7 +8,7 @@ use evenkeel_trial::{Design, Ended, Outcome, Settle};
 
 use super::server::{METRIC, Mock, Run, TAIL, aa, ab, arms, trial, trial_on};
 
-/// The length of a window. No real time passes in the mock, and compared with this length no pause of the machine matters.
+/// The length of a window. No real time passes in the mock. Any pause of the machine is short compared with this length.
 const WINDOW: Duration = Duration::from_secs(40);
 
 type Log = Rc<RefCell<Vec<(bool, Duration)>>>;
@@ -39,12 +39,12 @@ fn arms_go_round_within_a_pair_and_each_has_one_window() {
         assert_eq!(interleaves.iter().map(|(polled, _)| *polled).collect::<Vec<_>>(), order.repeat(4));
         assert!(interleaves.iter().all(|(_, length)| *length == WINDOW / 4));
     }
-    // In some windows A comes first, in others B.
+    // In some windows A comes first, in other windows B.
     assert!(log.chunks(8).any(|interleaves| interleaves[0].0) && log.chunks(8).any(|interleaves| !interleaves[0].0));
     for window in &run.record.windows {
         assert!((window.value - window.sample["round_trip_us_p50"]).abs() < 1e-9);
     }
-    // The mean of four interleaves has half the noise of one (4 %).
+    // The mean of four interleaves has half the noise of one interleave (4 %).
     let levels = |run: &Run| {
         let logs: Vec<f64> =
             run.record.windows.chunks(2).map(|pair| (pair[0].value / pair[1].value).ln().abs()).collect();
@@ -72,7 +72,7 @@ fn slow_settling_is_measured_in_one_piece() {
         run.record.settle.interleaves
     };
     let fixed = |seconds| Settle::Fixed { time: Duration::from_secs(seconds) };
-    // Settling may take at most half of an interleave of 10 s.
+    // The settle time may be at most half of an interleave of 10 s.
     assert_eq!(interleaves(&|_, design| design.settle = fixed(2)), Some(4));
     assert_eq!(interleaves(&|_, design| design.settle = fixed(6)), None);
     assert_eq!(interleaves(&|_, design| design.interleaves = 1), None);

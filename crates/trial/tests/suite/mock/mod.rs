@@ -1,5 +1,5 @@
-//! Whole trials on a captured machine, with a workload of known noise. No time passes. The cases are: no effect, a planted effect, a
-//! machine that pauses, and a server that dies.
+//! Whole trials on a captured machine, with a workload of known noise. No time passes.
+//! The cases are: no effect, a planted effect, a machine that pauses, and a server that dies.
 
 mod arms;
 mod interleaves;
@@ -95,14 +95,14 @@ fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
 fn a_pair_in_which_somebody_else_wrote_the_setting_does_not_count() {
     let run = trial(3, ab(), |mock, design| {
         design.control_pairs = 0;
-        // Another program writes in one window of A only, in one of B only, and in both windows of a pair.
+        // Another program writes in one window of A only, in one window of B only, and in both windows of a pair.
         mock.others_write_at = vec![1, 4, 9, 10];
     });
     let report = run.report();
     let dropped_lines =
         report.dropped.iter().map(|dropped| format!("{} {:?}: {}", dropped.pair, dropped.arm, dropped.reason));
     let changed = "somebody else changed haltpoll.guest_halt_poll_ns from";
-    // A pair is listed once, with the first of its dropped windows.
+    // The report lists a pair once, with the first of its dropped windows.
     let expected = [
         format!("0 B: {changed} 200000 to 77"),
         format!("1 B: {changed} 200000 to 77"),
@@ -236,7 +236,7 @@ fn a_knob_that_was_not_engaged_is_not_called_useless() {
     let report = trial_on(&host, 3, ab(), |_, _| ()).report();
     assert_eq!(report.verdict, Outcome::NotEngaged);
     assert_eq!(report.caveat_texts()[0], "the knob was not engaged: CPUs went idle only 0 times a second");
-    // After two windows, nothing can be concluded. The end of the server is reported first.
+    // Two windows allow no conclusion. The report names the end of the server first.
     let report = trial_on(&host, 3, ab(), |mock, _| mock.dies_at = Some(3)).report();
     assert_eq!((report.verdict, report.pairs), (Outcome::Undecided, 1));
     assert!(

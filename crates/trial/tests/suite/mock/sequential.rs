@@ -1,5 +1,6 @@
-//! Sessions that are tested after every pair: the pairs that they need, the effect of guards and the A/A phase on the answer, and the
-//! wait after a switch.
+//! Sessions that test after every pair.
+//! The tests check the number of pairs that a session needs, and the wait after a switch.
+//! They also check the effect of guards and the A/A phase on the answer.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -46,7 +47,7 @@ fn an_effect_is_found_in_few_pairs() {
 fn a_thing_compared_with_itself_is_seldom_called_different() {
     let reports = reports(300..340, &aa(), |_, _| ());
     let claimed = count(&reports, Outcome::Better) + count(&reports, Outcome::Worse);
-    // 5 % of 40 sessions are 2. With such a method, six or more would occur in one of 70 runs; these seeds are fixed.
+    // 5 % of 40 sessions are 2 sessions. Such a method would give six or more in one of 70 runs, but these seeds are fixed.
     assert!(claimed <= 4, "{claimed} of 40 claimed a difference");
 }
 
@@ -109,7 +110,7 @@ fn the_control_stretch_shows_the_machines_noise() {
     assert!((0.0..=0.1).contains(&share), "{share}");
     assert!((0.001..0.2).contains(&visible), "{visible}");
     assert!(control.windows.iter().all(|window| window.sample["cpu_share"] == 0.1), "both are the machine as it was");
-    // If one of the two equal arms is always better, one window affects the next, and no run can be trusted.
+    // If one of the two equal arms is always better, one window affects the next window, and no run can be trusted.
     let mut unsteady = record;
     for window in unsteady.control.iter_mut().filter(|window| window.arm == ArmName::B) {
         window.value *= 0.5;
@@ -134,7 +135,7 @@ fn dropped_pairs_are_counted_by_arm_and_stretch() {
     assert!(report.dropped_by_arm.a > 0 && report.dropped_by_arm.b > 0, "the first window of a pair is either");
 }
 
-/// After each switch, the server behaves as before for this long. Windows have a length of 200 ms.
+/// After each switch, the server behaves as before for `carries_ms`. Windows have a length of 200 ms.
 fn carrying(carries_ms: u64, settle: Settle) -> Report {
     run(31, ab(), |mock, design| {
         mock.effect = 0.5;
@@ -149,7 +150,7 @@ fn carrying(carries_ms: u64, settle: Settle) -> Report {
 fn how_long_a_switch_is_felt_is_found() {
     let found = Settle::Found { least: Duration::from_millis(10), most: Duration::from_secs(2) };
     let report = carrying(80, found);
-    // The short windows have a length of 50 ms. Noise may add one to the settle time, but does not remove one.
+    // The short windows have a length of 50 ms. Noise may add a short window to the settle time, but does not remove one.
     assert!((100..=150).contains(&report.settle.settle_ms), "{:?}", report.settle);
     assert_eq!(report.settle.how, SettleHow::Found);
     let ratio = report.effect.unwrap().ratio;

@@ -29,8 +29,8 @@ pub(crate) const PAIRS: usize = 30;
 pub(crate) const METRIC: Metric = Metric::us("round_trip_us_p50", "median round trip");
 pub(crate) const TAIL: Metric = Metric::us("round_trip_us_p99", "99th percentile of the round trip");
 
-/// A server with a round trip of 50 us, times `effect` while the guest polls, times noise. The noise is log-normal with 4 % per window, on
-/// top of a random walk of 1 % per window.
+/// A server with a round trip of 50 us, multiplied by `effect` while the guest polls, and by noise.
+/// The noise is log-normal with 4 % per window, on top of a random walk of 1 % per window.
 pub(crate) struct Mock {
     root: Root,
     noise: ChaCha8Rng,
@@ -47,9 +47,9 @@ pub(crate) struct Mock {
     pub(crate) others_write_at: Vec<usize>,
     /// The windows in which the server gets no CPU.
     pub(crate) no_cpu_at: Vec<usize>,
-    /// With polling on or off (the first value), in how many further windows the server gets no CPU.
+    /// The first value is a state of polling, on or off. In this state, the server gets no CPU in the given number of further windows.
     pub(crate) no_cpu_while: (bool, usize),
-    /// For this long after a switch, the server still behaves as with the old values.
+    /// For this long after a switch, the server still behaves as it did with the old values.
     pub(crate) carries: Duration,
     /// For each window, whether the guest polled, and the length of the window.
     pub(crate) log: Rc<RefCell<Vec<(bool, Duration)>>>,
@@ -80,7 +80,7 @@ impl Mock {
         }
     }
 
-    /// A standard normal number, as the sum of twelve uniform ones. Its tails are shorter than six, which is enough here.
+    /// A standard normal number, as the sum of twelve uniform numbers. Its tails end at six, which is enough here.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.noise.random::<f64>()).sum::<f64>() - 6.0
     }
@@ -179,7 +179,7 @@ pub(crate) fn titles_of(arms: usize) -> Titles {
 pub(crate) fn design(seed: u64) -> Design {
     let mut design = Design::new(METRIC, PAIRS, Duration::from_millis(10), seed);
     design.smallest_effect_ratio = 0.05;
-    // No time passes in the mock. A window's real length is that of a few function calls.
+    // No time passes in the mock. The real length of a window is the time of a few function calls.
     design.rules.overrun_share_max = 1000.0;
     design
 }

@@ -1,4 +1,4 @@
-//! Tests the log of a session: it is complete however the session ended, is read back unchanged, and can be continued.
+//! Tests the log of a session. The log is complete however the session ended, is read back unchanged, and can be continued.
 
 use std::path::Path;
 use std::time::Duration;
@@ -39,7 +39,8 @@ fn a_session_log_gives_the_same_report_as_its_run() {
 fn many_windows_without_a_value_end_a_session_and_keep_what_there_is() {
     let words = "measure 8 windows in a row: compare round_trip_us_p50: one window has the value -1, but ratios of windows need values above 0; \
                  choose another metric, or longer windows";
-    // In one case the second window of the third A/A pair has no value, in the other the first window of the third pair of the trial.
+    // In one case the second window of the third A/A pair has no value.
+    // In the other case the first window of the third pair of the trial has none.
     for (at, control, windows) in [(6, 4, 0), (11, 6, 4)] {
         let run = run(LogTo::Nowhere, 41, |mock, _| mock.is_nothing_at = Some(at));
         assert_eq!((run.record.control.len(), run.record.windows.len()), (control, windows), "{at}");
@@ -60,7 +61,7 @@ fn a_stored_number_without_a_ratio_does_not_spoil_the_report() {
 fn a_session_that_was_cut_off_is_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
-    // Three A/A pairs, then four of the trial. The server dies in the fifth.
+    // Three A/A pairs come first, then four pairs of the trial. The server dies in the fifth.
     let died = run(LogTo::In(&path), 41, |mock, _| {
         mock.effect = 0.8;
         mock.dies_at = Some(16);

@@ -7,9 +7,9 @@ use evenkeel_stats::Histogram;
 use super::TICK_NS;
 use crate::workload::Sample;
 
-/// The maximum number of snapshots of a window that are kept with their time. Further ones are only counted.
+/// The maximum number of snapshots of a window that are stored with their time. Further snapshots are only counted.
 const SNAPSHOTS_MAX: usize = 1 << 20;
-/// If an input is sent this much later than due (in nanoseconds), it counts as late: the players themselves do not keep up.
+/// An input counts as late if it is sent this many nanoseconds after its due time. Then the players themselves do not keep up.
 const BEHIND_NS: u64 = 2_000_000;
 
 /// What the players counted in one window.
@@ -18,7 +18,7 @@ pub(super) struct PlayerCounts {
     begin_ns: u64,
     end_ns: u64,
     round_trip: Histogram,
-    /// For each snapshot, the time when it was complete, minus the time of its tick since the first tick of all.
+    /// For each snapshot, the time when the snapshot was complete, minus its tick's distance in time from the first tick of all.
     snapshots: Vec<i64>,
     snapshots_count: u64,
     pings: u64,
@@ -52,7 +52,7 @@ impl PlayerCounts {
         (self.begin_ns..self.end_ns).contains(&at_ns)
     }
 
-    /// Counts an input and its ping, and how late they were sent.
+    /// Counts an input and its ping, and their delay.
     pub(super) fn sent(&mut self, due_ns: u64, now_ns: u64) {
         if self.has(now_ns) {
             self.pings += 1;
@@ -74,8 +74,8 @@ impl PlayerCounts {
         !self.unanswered.is_empty()
     }
 
-    /// Counts each missing answer with the time for which it is missing so far. Otherwise, a server that does not answer pings would look
-    /// fast.
+    /// Counts each missing answer with the time for which it has been missing.
+    /// Otherwise, a server that does not answer pings would look fast.
     pub(super) fn give_up(&mut self, now_ns: u64) {
         for sent_ns in self.unanswered.drain(..) {
             self.round_trip.record(now_ns.saturating_sub(sent_ns));
@@ -97,8 +97,8 @@ impl PlayerCounts {
         let mut sample = Sample::new();
         let mut put = |name: &str, value: f64| sample.insert(name.to_owned(), value);
         let window_ns = self.end_ns.saturating_sub(self.begin_ns) as f64;
-        // The server ticks by the same clock. So the earliest snapshot of a window shows the due times of ticks, and all others are
-        // measured from there.
+        // The server ticks by the same clock.
+        // So the earliest snapshot of a window shows the due times of ticks, and all other snapshots are compared with those times.
         let earliest = self.snapshots.iter().min().copied().unwrap_or_default();
         let mut lateness = Histogram::new();
         self.snapshots.iter().for_each(|at_ns| lateness.record((at_ns - earliest) as u64));
@@ -154,7 +154,8 @@ mod tests {
         counts.sent(100, 5_000_000);
         counts.sent(1_950_000, 1_950_000);
         counts.pong(1_200_000, 1_260_000);
-        // One answer arrives after the window, and then arrives again. Another is from before the window. The last one answers no ping.
+        // One answer arrives after the window, and then arrives again.
+        // Another answer is from before the window. The last answer belongs to no ping.
         for sent_ns in [1_900_000, 1_900_000, 900_000, 1_500_000] {
             counts.pong(sent_ns, 2_100_000);
         }

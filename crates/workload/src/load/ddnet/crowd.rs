@@ -1,5 +1,5 @@
-//! `Crowd`: players on one thread, each with its own socket. They play from when they join until they leave, even between windows, because
-//! a game does not stop while a setting is switched.
+//! `Crowd`: players on one thread, each with its own socket. They play from when they join until they leave.
+//! The players also play between windows, because a game does not stop while a setting is switched.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -22,7 +22,7 @@ use crate::workload::Sample;
 const JOIN_NS: u64 = 15_000_000_000;
 /// How often a wait checks whether the user asked to stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);
-/// If a server sends nothing to a player for this many nanoseconds, it hangs. This is longer than a pause of the machine.
+/// A server hangs if it sends nothing to a player for this many nanoseconds. This is longer than a pause of the machine.
 const SILENCE_NS: u64 = 5_000_000_000;
 
 /// How long the players wait for the server.
@@ -35,12 +35,13 @@ pub(super) struct Patience {
 }
 /// How often the periodic checks are done, in nanoseconds.
 const LOOK_NS: u64 = 50_000_000;
-/// The maximum number of packets to read from one socket before the other sockets are read.
+/// The maximum number of packets to read from one socket before the thread reads the other sockets.
 const READS_MAX: usize = 16;
-/// If a player is more than this many ticks late, as after a pause of the machine, it skips the inputs of these ticks.
+/// A player that is more than this many ticks late, as after a pause of the machine, skips the inputs of these ticks.
 const GIVE_UP_TICKS: u64 = 5;
-/// How long to wait for answers to the last pings of a window, in nanoseconds, and (the next constant) as a part of the window's length.
-/// Longer is not useful, because a window that takes much longer than planned is dropped.
+/// How long to wait for answers to the last pings of a window:
+/// in nanoseconds, and (the next constant) as a part of the window's length.
+/// A longer wait is not useful, because a window that takes much longer than planned is dropped.
 const GIVE_UP_NS: u64 = 100_000_000;
 const GIVE_UP_PART: u64 = 4;
 /// The minimum time from an order to the beginning of its window. The thread reads orders every 20 ms.
@@ -50,9 +51,9 @@ const GRACE: Duration = Duration::from_secs(8);
 
 /// An order to the players' thread.
 enum Order {
-    /// Count what happens between these two times.
+    /// Count the events between these two times.
     Window { begin_ns: u64, end_ns: u64 },
-    /// Run on these CPUs. An empty set means that the kernel chooses.
+    /// Run on these CPUs. With an empty set, the kernel chooses.
     RunOn(CpuSet),
 }
 
@@ -66,10 +67,10 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Joins with this many players on these CPUs. Returns when all play, or when `stop` is set.
+    /// Joins with this many players on these CPUs. Returns when all players play, or when `stop` is set.
     ///
     /// # Errors
-    /// If the server fails or refuses the players, or if `stop` was set.
+    /// Fails if the server fails or refuses the players, or if `stop` was set.
     pub fn join(
         address: SocketAddr,
         players: u32,
@@ -103,7 +104,7 @@ impl Crowd {
             let _ = thread::set_timer_slack_ns(std::num::NonZeroU64::new(1));
             let mut players = Players { slots, readiness, orders: pending, answer, window: None, patience };
             if let Err(fault) = players.play() {
-                // If the receiver is gone, nobody needs the error.
+                // If the receiver has been dropped, nobody needs the error.
                 let _ = players.answer.send(Err(fault));
             }
             players.leave();
@@ -124,11 +125,11 @@ impl Crowd {
         &self.cpus
     }
 
-    /// Lets the players play for `settle` and then for `window`, and returns the values of the window. `begin` and `end` are called when
-    /// the window begins and ends.
+    /// Lets the players play for `settle` and then for `window`, and returns the values of the window.
+    /// Calls `begin` when the window begins and `end` when it ends.
     ///
     /// # Errors
-    /// If the server does not let the players play.
+    /// Fails if the server does not let the players play.
     pub fn window(
         &mut self,
         settle: Duration,
@@ -150,7 +151,7 @@ impl Crowd {
     fn order(&self, order: Order) -> Result<(), Fault> {
         match self.orders.as_ref().map(|orders| orders.send(order)) {
             Some(Ok(())) => Ok(()),
-            // The thread has ended, and has reported the reason before.
+            // The thread has ended, and has already reported the reason.
             _ => Err(self.samples.try_iter().find_map(Result::err).unwrap_or_else(thread_ended)),
         }
     }
@@ -186,7 +187,7 @@ fn thread_ended() -> Fault {
 
 fn run_on(cpus: &CpuSet) {
     if !cpus.is_empty() {
-        // If the kernel refuses, the thread runs on other CPUs. If inputs are late because of that, they are counted and reported.
+        // If the kernel refuses, the thread runs on other CPUs. Inputs that are late because of this are counted and reported.
         let _ = thread::set_affinity(cpus);
     }
 }
@@ -196,7 +197,7 @@ struct PlayerSlot {
     player: Player,
     socket: UdpSocket,
     heard_ns: u64,
-    /// When the next input would be due if the network had a constant delay. The other time includes the random delay.
+    /// When the next input would be due if the network had a constant delay. The other field includes the random delay.
     beat_ns: u64,
     due_ns: u64,
 }
@@ -212,7 +213,7 @@ impl PlayerSlot {
         Ok(PlayerSlot { player, socket, heard_ns, beat_ns, due_ns: beat_ns })
     }
 
-    /// Sends the next input, if it is due. Returns its due time if it was sent.
+    /// Sends the next input, if the input is due. Returns the due time of a sent input.
     fn input(&mut self, now_ns: u64) -> Option<u64> {
         let due_ns = self.due_ns;
         let bytes = self.player.input(now_ns);
@@ -222,14 +223,14 @@ impl PlayerSlot {
         self.beat_ns += TICK_NS;
         let late_ns = now_ns.saturating_sub(self.beat_ns);
         if late_ns > GIVE_UP_TICKS * TICK_NS {
-            // Skip only whole ticks, so that each player keeps its phase: after a pause all players are late together.
+            // Skip only whole ticks, so that each player keeps its phase: after a pause, all players are late together.
             self.beat_ns += late_ns / TICK_NS * TICK_NS;
         }
         self.due_ns = self.beat_ns + self.player.keys.wobble_ns();
         bytes.map(|_| due_ns)
     }
 
-    /// Sends a packet. An error counts as a lost packet, because the silence of a server that has ended is detected anyway.
+    /// Sends a packet. An error counts as a lost packet, because a server that has ended is detected by its silence anyway.
     fn send(&self, bytes: &[u8]) {
         let _ = self.socket.send(bytes);
     }
@@ -245,7 +246,7 @@ struct Players {
     patience: Patience,
 }
 
-/// A window that is being counted.
+/// A window whose events the thread counts.
 struct Count {
     counts: PlayerCounts,
     begin_ns: u64,
@@ -309,7 +310,7 @@ impl Players {
         }
     }
 
-    /// Does the periodic checks: players that have not joined ask again, and a silent server is an error.
+    /// Does the periodic checks. Players that have not joined ask again, and a silent server is an error.
     fn check(&mut self, now_ns: u64) -> Result<(), Fault> {
         for slot in &mut self.slots {
             if let Some(bytes) = slot.player.urge(now_ns) {
@@ -366,7 +367,7 @@ impl Players {
                 let bytes = match slot.socket.recv(&mut room) {
                     Ok(bytes) => bytes,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // This error is the response to an earlier packet: nothing listens at the server's address any more.
+                    // This error is the response to an earlier packet: no program listens at the server's address any more.
                     Err(error) if error.kind() == ErrorKind::ConnectionRefused && !slot.player.is_playing() => break,
                     Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Err(Fault::Closed),
                     Err(error) => return Err(error.into()),
@@ -405,7 +406,7 @@ impl Count {
         if self.begun.is_none() { self.begin_ns } else { self.closes_ns() }
     }
 
-    /// When the window is complete: at its end, plus the wait for answers to its last pings.
+    /// When the window is complete: at its end, plus the wait for answers to the last pings.
     fn closes_ns(&self) -> u64 {
         let part_ns = self.end_ns.saturating_sub(self.begin_ns) / GIVE_UP_PART;
         self.end_ns + if self.counts.waits() { part_ns.min(GIVE_UP_NS) } else { 0 }

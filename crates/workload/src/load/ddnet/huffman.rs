@@ -1,4 +1,4 @@
-//! The Huffman code of the protocol. A server compresses each packet that becomes shorter by it.
+//! The Huffman code of the protocol. A server compresses each packet that becomes shorter by compression.
 
 use std::sync::LazyLock;
 
@@ -6,14 +6,14 @@ use std::sync::LazyLock;
 const CODES: &str = include_str!("huffman.txt");
 /// The symbol that marks the end of a text. Smaller symbols are bytes.
 const END: u16 = 256;
-/// The bit that marks a child as a symbol; otherwise it is the index of a node.
+/// The bit that marks a child as a symbol. Without this bit, the child is the index of a node.
 const LEAF: u16 = 1 << 15;
 
 /// The nodes of the code's tree. Each has two children, for a bit of 0 and for a bit of 1. The first node is the root.
 static TREE: LazyLock<Vec<[u16; 2]>> = LazyLock::new(|| tree(CODES));
 
 fn tree(codes: &str) -> Vec<[u16; 2]> {
-    // The root is nobody's child, so 0 marks a missing child.
+    // The root is the child of no node, so 0 marks a missing child.
     let mut nodes = vec![[0_u16; 2]];
     for (symbol, bits) in codes.lines().filter_map(symbol) {
         let mut node = 0_usize;
@@ -44,8 +44,8 @@ fn symbol(line: &str) -> Option<(u16, &[u8])> {
     Some((symbol, bits.as_bytes()))
 }
 
-/// Decompresses a text and appends it to `text`, which may grow to `bytes_max` bytes. `None` if the code is invalid, has no end symbol, or
-/// is too long.
+/// Decompresses a text and appends it to `text`, which may grow to `bytes_max` bytes.
+/// `None` if the code is invalid, has no end symbol, or gives too long a text.
 pub(super) fn decompress(packed: &[u8], text: &mut Vec<u8>, bytes_max: usize) -> Option<()> {
     let mut node = 0_usize;
     for byte in packed {

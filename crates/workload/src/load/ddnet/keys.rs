@@ -1,5 +1,5 @@
-//! The actions of a player: it walks, jumps, looks around, fires and hooks. All actions are drawn from a seed, so that the server has the
-//! same work in each run.
+//! The actions of a player: it walks, jumps, looks around, fires and hooks.
+//! All actions come from a seed, so that the server has the same work in each run.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -10,7 +10,8 @@ use super::TICK_NS;
 const WALK_TICKS: std::ops::RangeInclusive<u32> = 10..=75;
 /// The distance from the player to the point at which the mouse aims, in the game's units.
 const AIM: i32 = 200;
-/// The maximum of the random network delay of a packet, in nanoseconds. Without it, the server could keep time by the players' packets.
+/// The maximum of the random network delay of a packet, in nanoseconds.
+/// Without a random delay, the server could keep time by the players' packets.
 const WOBBLE_NS: u64 = 5_000_000;
 /// The flag that the player is present, and neither chats nor opens a menu.
 const PLAYING: i32 = 1;
@@ -19,7 +20,7 @@ const PLAYING: i32 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     lot: ChaCha8Rng,
-    /// A separate generator for send times. So the time that joining takes, and the number of packets before, do not change the game.
+    /// A separate generator for send times. So neither the time that joining takes nor the number of earlier packets changes the game.
     times: ChaCha8Rng,
     direction: i32,
     ticks_left: u32,
@@ -68,7 +69,7 @@ impl Keys {
         }
         let jump = i32::from(self.lot.random_bool(0.05));
         let (x, y) = self.aim;
-        // The game does not accept the player's own position as the aim.
+        // The game does not accept the player's own position as the point to aim at.
         let y = if (x, y) == (0, 0) { -1 } else { y };
         [self.direction, x, y, jump, self.fire, self.is_hooking.into(), PLAYING, 0, 0, 0]
     }

@@ -10,13 +10,13 @@ use super::wire::{
 
 /// The version of the protocol, which the server checks.
 const VERSION: &str = "0.6 626fce9a778df4d4";
-/// After how many nanoseconds unacknowledged data is sent again.
+/// The number of nanoseconds after which unacknowledged data is sent again.
 const RESEND_NS: u64 = 500_000_000;
 /// The maximum number of reliable chunks that wait for an acknowledgement. Joining needs four.
 const WAITING_MAX: usize = 8;
 /// The maximum number of parts of a snapshot, because each part needs a bit of a word.
 const PARTS_MAX: i32 = 64;
-/// An input applies to the tick this many ticks after the newest snapshot, as with a nearby server.
+/// An input applies to the tick that follows the newest snapshot by this many ticks, as with a nearby server.
 const AHEAD_TICKS: i32 = 2;
 
 /// Numbers of engine messages.
@@ -31,7 +31,7 @@ mod system {
     pub(super) const READY: i32 = 14;
     pub(super) const ENTER_GAME: i32 = 15;
     pub(super) const INPUT: i32 = 16;
-    /// DDNet's own ping. The answer returns its content.
+    /// DDNet's own ping. The answer contains the same data.
     pub(super) const PING: [u8; 16] = 0xbcb4_3bf5_427c_36d8_b5b8_7975_c8c0_6aa1_u128.to_be_bytes();
     pub(super) const PONG: [u8; 16] = 0xd829_5530_14a7_3a0a_b02e_b2ce_e08d_2033_u128.to_be_bytes();
 }
@@ -42,7 +42,7 @@ mod game {
     pub(super) const START_INFO: i32 = 20;
 }
 
-/// What happened, by a packet from the server.
+/// An event that a packet from the server caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A snapshot of the game is complete.
@@ -98,13 +98,13 @@ pub struct Player {
     /// The number of this player's newest reliable chunk.
     sequence: u16,
     waiting: VecDeque<Waiting>,
-    /// When the last packet that may have to be repeated was sent.
+    /// When the player sent the last packet that may have to be repeated.
     asked_ns: Option<u64>,
-    /// The tick of the newest complete snapshot. None before the first.
+    /// The tick of the newest complete snapshot. None before the first snapshot.
     newest: Option<i32>,
     parts: Parts,
     pub(super) keys: Keys,
-    /// A random number in this player's pings, so that the answer to another player's ping is not mistaken for its own.
+    /// A random number in this player's pings. It keeps the player from taking an answer to another player's ping for its own.
     mark: u64,
 }
 
@@ -133,7 +133,7 @@ impl Player {
         self.state == State::Playing && self.newest.is_some()
     }
 
-    /// The packet that is due besides inputs, if any. Call this regularly.
+    /// The packet, other than an input, that is due now. None if no packet is due. Call this function regularly.
     pub fn urge(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         let is_due = |sent_ns: u64| now_ns.saturating_sub(sent_ns) >= RESEND_NS;
         match self.state {
@@ -144,7 +144,7 @@ impl Player {
                 self.asked_ns = Some(now_ns);
                 Some(control(CONNECT, TOKEN_MAGIC, 0, NO_TOKEN))
             }
-            // Nothing has arrived yet. The server may not have received our accept message, and then it does not know the player.
+            // Nothing has arrived yet. The server may not have received the player's accept message. It then does not know the player.
             State::Joining if self.ack == 0 && self.asked_ns.is_none_or(is_due) => {
                 self.asked_ns = Some(now_ns);
                 Some(control(ACCEPT, &[], 0, self.token))
@@ -178,7 +178,7 @@ impl Player {
         Some(writer.finish(self.ack, self.token))
     }
 
-    /// The last packet of the player. When the server gets it, it removes the player at once.
+    /// The last packet of the player. A server that gets this packet removes the player at once.
     pub fn leave(&mut self) -> Option<Vec<u8>> {
         let was = std::mem::replace(&mut self.state, State::Closed);
         matches!(was, State::Joining | State::Playing).then(|| control(CLOSE, &[0], self.ack, self.token))
@@ -219,12 +219,13 @@ impl Player {
                 answers.push(control(ACCEPT, &[], 0, self.token));
                 let mut info = begin(system::INFO, true);
                 put_text(VERSION, &mut info);
-                // An empty password.
+                // The password is empty.
                 put_text("", &mut info);
                 self.queue(info);
                 answers.push(self.fresh(now_ns));
             }
-            // A server that is full or refuses the player may not use tokens. Then the last bytes of its reason were parsed as the token.
+            // A server that is full or refuses the player may not use tokens.
+            // Then the parser took the last bytes of its reason for the token.
             (CLOSE, State::Connecting) => self.closed(&[more, &packet.token].concat(), events),
             (CLOSE, State::Joining | State::Playing) if packet.token == self.token => self.closed(more, events),
             _ => {}
@@ -238,7 +239,7 @@ impl Player {
         events.push(Event::Closed { why });
     }
 
-    /// Whether a chunk is new. A reliable chunk counts only once, and only right after the one before it.
+    /// Whether a chunk is new. A reliable chunk counts only once, and only right after its predecessor.
     fn is_next(&mut self, chunk: &Chunk<'_>) -> bool {
         let Some(sequence) = chunk.sequence else { return true };
         let is_next = sequence == (self.ack + 1) % SEQUENCES;
@@ -253,7 +254,7 @@ impl Player {
         let is_system = id & 1 != 0;
         match (id >> 1, is_system) {
             (system::MAP_CHANGE, true) => {
-                // The player does not request the map, because it is not needed for moving.
+                // The player does not request the map, because it can move without the map.
                 self.newest = None;
                 self.state = State::Joining;
                 self.queue(begin(system::READY, true));
@@ -288,10 +289,10 @@ impl Player {
         (mark == self.mark.to_be_bytes()).then(|| Event::Pong { sent_ns: u64::from_be_bytes(*sent) })
     }
 
-    /// The tick of a snapshot, if this part completes it and it is newer than all before.
+    /// The tick of a snapshot, if this part completes the snapshot and the snapshot is newer than all earlier ones.
     fn snapshot(&mut self, kind: i32, mut message: &[u8]) -> Option<i32> {
         let tick = take_number(&mut message)?;
-        // The tick of the base snapshot, which is not needed because nothing is unpacked.
+        // The tick of the base snapshot. The player does not need it, because the player unpacks nothing.
         take_number(&mut message)?;
         if kind == system::SNAP {
             let (parts, part) = (take_number(&mut message)?, take_number(&mut message)?);
@@ -319,7 +320,7 @@ impl Player {
         }
     }
 
-    /// Queues a message that is sent reliably.
+    /// Queues a message for reliable delivery.
     fn queue(&mut self, message: Vec<u8>) {
         if self.waiting.len() < WAITING_MAX {
             self.sequence = (self.sequence + 1) % SEQUENCES;
@@ -327,7 +328,7 @@ impl Player {
         }
     }
 
-    /// A packet with the queued messages that were not sent yet.
+    /// A packet with the queued messages that have not been sent yet.
     fn fresh(&mut self, now_ns: u64) -> Vec<u8> {
         let mut writer = Writer::default();
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.sent_ns == 0) {
@@ -338,7 +339,7 @@ impl Player {
         writer.finish(self.ack, self.token)
     }
 
-    /// A packet with all messages that were not acknowledged yet. None if every message was acknowledged.
+    /// A packet with all messages that are not acknowledged yet. None if every message was acknowledged.
     fn resend(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         self.waiting.iter_mut().for_each(|waiting| waiting.sent_ns = 0);
         (!self.waiting.is_empty()).then(|| self.fresh(now_ns))

@@ -19,12 +19,12 @@ use crate::load::Fault;
 
 const TOKEN: Token = *b"host";
 
-/// The state that a simulated server keeps for one player.
+/// The state that a simulated server has for one player.
 #[derive(Debug)]
 struct Host {
     ack: u16,
     sequence: u16,
-    /// Whether the player has sent the right token. Before that, the server accepts no other message.
+    /// Whether the player has sent the right token. Until then, the server accepts no other message.
     is_accepted: bool,
     is_joined: bool,
     inputs: u32,
@@ -96,7 +96,8 @@ impl Host {
             (16, true) => {
                 self.inputs += 1;
                 let numbers: Vec<i32> = std::iter::from_fn(|| take_number(&mut message)).collect();
-                // The numbers are: the acknowledged snapshot, the tick of the input, its size in bytes, and the ten numbers of the input.
+                // The numbers are the acknowledged snapshot, the tick of the input,
+                // the size of the input in bytes, and the ten numbers of the input.
                 assert_eq!((numbers.len(), numbers[2]), (13, 40), "{numbers:?}");
                 assert_eq!(numbers[1], numbers[0] + 2);
                 None
@@ -143,7 +144,7 @@ fn said(id: i32, is_system: bool, more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     message
 }
 
-/// Exchanges packets until neither side has any to send.
+/// Exchanges packets until both sides have no more packets to send.
 fn converse(player: &mut Player, host: &mut Host, from: Vec<Vec<u8>>, now_ns: u64) -> Vec<Event> {
     let (mut to_host, mut events) = (from, Vec::new());
     for _ in 0..20 {
@@ -171,7 +172,7 @@ fn a_player_joins_plays_and_gets_ticks_and_pings() {
     let (mut player, mut host) = joined();
     assert!(!player.is_playing() && player.input(5).is_none(), "nothing was seen of the game");
     let mut events = Vec::new();
-    // One snapshot in one packet, one in three parts (the second part comes last and twice), and an old one.
+    // One snapshot comes in one packet, one in three parts (the second part comes last and twice), and one is old.
     let mut packets = host.snapshot(100, 1);
     let parts = host.snapshot(102, 3);
     packets.extend([0, 2, 0, 1, 1].map(|part: usize| parts[part].clone()));
@@ -191,7 +192,7 @@ fn lost_chunks_are_repeated_and_duplicates_count_once() {
     let mut answers = Vec::new();
     let hello = player.urge(1).unwrap();
     player.hear(&host.hear(&hello)[0], 10, &mut answers, &mut Vec::new());
-    // The server's first packets, including its accept message, are lost. The repeated ones arrive.
+    // The server's first packets, including its accept message, are lost. The repeated packets arrive.
     assert_eq!(player.urge(400_000_000), None);
     assert!(host.hear(&player.urge(600_000_000).unwrap()).is_empty());
     let again = player.urge(600_000_000).unwrap();
@@ -217,7 +218,7 @@ fn forged_packets_and_full_servers_are_handled() {
     let (mut player, host) = joined();
     let mut events = Vec::new();
     let mut hear = |player: &mut Player, bytes: &[u8]| player.hear(bytes, 9, &mut Vec::new(), &mut events);
-    // A packet, and a close message, with a wrong token.
+    // Send a packet and a close message, both with a wrong token.
     let mut snapshot = host.snapshot(100, 1).remove(0);
     let last = snapshot.len() - 1;
     snapshot[last] ^= 1;
@@ -254,7 +255,7 @@ proptest! {
         let (mut answers, mut events) = (Vec::new(), Vec::new());
         for (index, mut bytes) in packets.into_iter().enumerate() {
             if index % 2 == 0 {
-                // The server's packet, but not compressed.
+                // This is the server's packet, but not compressed.
                 bytes.extend(TOKEN);
                 bytes[0] &= 0x4f;
             }
@@ -371,7 +372,7 @@ fn a_crowd_plays_window_by_window_and_leaves() {
                 let begin = &mut || begun_ns = clock::monotonic_ns();
                 let sample = crowd.window(settle, length, begin, &mut || ended_ns = clock::monotonic_ns()).unwrap();
                 assert!(begun_ns > 0 && ended_ns > begun_ns);
-                // Each snapshot and each ping is counted once. How many there are depends on the machine, which may stall for a window.
+                // Each snapshot and each ping is counted once. Their number depends on the machine, which may stall for a window.
                 let share = |name: &str| sample.get(name).copied().unwrap_or(0.0);
                 assert!(share("snapshots_share") <= 1.0 && share("unanswered_share") <= 1.0, "{mood:?}: {sample:?}");
                 [
@@ -386,7 +387,7 @@ fn a_crowd_plays_window_by_window_and_leaves() {
             });
         }
         drop(crowd);
-        // When players leave, each informs the server.
+        // When players leave, each player informs the server.
         until(|| served.players_left.load(Ordering::Relaxed) == 6);
     }
 }
@@ -404,7 +405,7 @@ fn a_server_that_is_full_kicks_or_hangs_is_reported() {
         let patience = Patience { join_ns: 60_000_000_000, silence_ns: 300_000_000 };
         let never = AtomicBool::new(false);
         let mut joined = None;
-        // If the machine stalls, the server may seem to hang before it does. Then try again.
+        // If the machine stalls, the server may seem to hang too early. Then try again.
         until(|| {
             joined = Crowd::join_within(patience, served.address, 2, 1, &CpuSet::default(), &never).ok();
             joined.is_some()
@@ -424,7 +425,7 @@ fn a_server_that_is_full_kicks_or_hangs_is_reported() {
 
 #[test]
 fn a_missing_server_is_reported() {
-    // Nothing listens at this port.
+    // No program listens at this port.
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let patience = Patience { join_ns: 100_000_000, silence_ns: 60_000_000_000 };
     let never = AtomicBool::new(false);

@@ -14,7 +14,7 @@ const COMPRESSED: u8 = 1 << 7;
 const RESEND: u8 = 1 << 6;
 const CONNLESS: u8 = 1 << 5;
 const CONTROL: u8 = 1 << 4;
-/// The flag of a reliable chunk: it has a number, and is repeated until the number is acknowledged.
+/// The flag of a reliable chunk. The chunk has a number, and is repeated until the number is acknowledged.
 const VITAL: u8 = 1 << 6;
 
 pub(super) const KEEP_ALIVE: u8 = 0;
@@ -25,9 +25,9 @@ pub(super) const CLOSE: u8 = 4;
 /// In the first packets of a connection, this text shows that the sender uses tokens.
 pub(super) const TOKEN_MAGIC: &[u8] = b"TKEN";
 
-/// Each side recognizes the other by its token. So a packet with a forged sender address is not accepted.
+/// Each side recognizes the other side by its token. So a packet with a forged sender address is not accepted.
 pub(super) type Token = [u8; TOKEN_BYTES];
-/// The token of a side that does not have one yet.
+/// The token of a side that has no token yet.
 pub(super) const NO_TOKEN: Token = [0xff; TOKEN_BYTES];
 
 /// A parsed packet.
@@ -114,7 +114,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Adds a chunk. Returns `false` if there is no space left; it then belongs in the next packet.
+    /// Adds a chunk. Returns `false` if there is no space left. The chunk then belongs in the next packet.
     pub(super) fn chunk(&mut self, message: &[u8], sequence: Option<u16>) -> bool {
         let room = PACKET_BYTES_MAX - HEADER_BYTES - TOKEN_BYTES;
         if self.payload.len() + 3 + message.len() > room || message.len() >= 1 << 10 || self.chunks == u8::MAX {
@@ -170,7 +170,7 @@ pub(super) fn put_text(text: &str, to: &mut Vec<u8>) {
     to.push(0);
 }
 
-/// Reads a number and removes it from the front.
+/// Reads a number and removes its bytes from the front.
 pub(super) fn take_number(from: &mut &[u8]) -> Option<i32> {
     let mut number = 0_u32;
     let mut is_negative = false;
@@ -181,7 +181,7 @@ pub(super) fn take_number(from: &mut &[u8]) -> Option<i32> {
             is_negative = byte & 0x40 != 0;
             number = u32::from(byte & 0x3f);
         } else {
-            // A number has 32 bits, so four bits remain for the fifth byte.
+            // A number has 32 bits, so the fifth byte has the last four bits.
             number |= u32::from(byte & 0x7f) << (6 + 7 * (index - 1));
         }
         if byte & 0x80 == 0 {

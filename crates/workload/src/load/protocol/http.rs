@@ -1,4 +1,4 @@
-//! HTTP/1.1 over persistent connections: `GET` of files with known contents. Every answer is compared with the contents of its file.
+//! HTTP/1.1 over persistent connections: `GET` of files with known contents. The load compares every answer with the contents of the file.
 
 use std::sync::Arc;
 

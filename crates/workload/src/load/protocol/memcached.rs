@@ -1,4 +1,4 @@
-//! memcached's text protocol: `get` and `set`. Every returned value is compared with the stored one.
+//! memcached's text protocol: `get` and `set`. The load compares every returned value with the stored value.
 
 use std::sync::Arc;
 

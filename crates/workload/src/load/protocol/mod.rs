@@ -1,5 +1,5 @@
-//! `Protocol`: how to send requests to one kind of server, and how to recognize valid answers. Parsers must accept any bytes, because the
-//! other end may be broken or may be another server.
+//! `Protocol`: how to send requests to one kind of server, and how to recognize valid answers.
+//! Parsers must accept any bytes, because the peer may be broken or may be another server.
 
 use std::net::TcpStream;
 
@@ -66,31 +66,31 @@ pub trait Protocol: Send + Sync {
     /// Appends the request to the bytes to send.
     fn ask(&self, op: Op, connection: u32, to: &mut Vec<u8>);
 
-    /// Parses the answer to `op` at the start of the received bytes. `None` if it is incomplete.
+    /// Parses the answer to `op` at the start of the received bytes. `None` if the answer is incomplete.
     ///
     /// # Errors
-    /// Why the bytes are not an answer to `op`.
+    /// Returns why the bytes are not an answer to `op`.
     fn parse_answer(&self, op: Op, connection: u32, bytes: &[u8]) -> Result<Option<Answer>, OddAnswer>;
 
     /// Exchanges the greeting of a new connection, before the first request. The stream is blocking and has time limits.
     ///
     /// # Errors
-    /// What went wrong.
+    /// Returns what went wrong.
     fn greet(&self, connection: u32, stream: &mut TcpStream) -> Result<(), OddAnswer> {
         let _ = (connection, stream);
         Ok(())
     }
 
-    /// The number of values to store before the first window. 0 if the server has the values already.
+    /// The number of values to store before the first window. It is 0 if the server already has the values.
     fn prefill(&self) -> u32 {
         0
     }
 }
 
-/// The first line of `bytes` without its end, and the start of the next one. `None` if the line is incomplete.
+/// The first line of `bytes` without its end, and the start of the next line. `None` if the line is incomplete.
 ///
 /// # Errors
-/// If no line ends within `longest` bytes.
+/// Fails if no line ends within `longest` bytes.
 pub(crate) fn line(bytes: &[u8], longest: usize) -> Result<Option<(&[u8], usize)>, OddAnswer> {
     let near = bytes.get(..longest.min(bytes.len())).unwrap_or(bytes);
     match near.iter().position(|byte| *byte == b'\n') {

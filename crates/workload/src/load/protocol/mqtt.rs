@@ -1,5 +1,6 @@
-//! MQTT 3.1.1 at QoS 0. Each connection publishes to a topic that it has subscribed to, so a message goes to the broker and back. The
-//! latency is a round trip on one clock.
+//! MQTT 3.1.1 at QoS 0.
+//! Each connection publishes to a topic that it has subscribed to, so a message goes to the broker and back.
+//! The latency is a round trip, measured on one clock.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -47,8 +48,8 @@ impl Protocol for Mqtt {
     fn greet(&self, connection: u32, stream: &mut TcpStream) -> Result<(), OddAnswer> {
         let mut body = Vec::new();
         push_text("MQTT", &mut body);
-        // Protocol level 4 means 3.1.1. The flags request a clean session. The keep-alive time of 0 turns keep-alive off, because the load
-        // may pause for any time.
+        // Protocol level 4 means 3.1.1. The flags request a clean session.
+        // The keep-alive time of 0 turns keep-alive off, because the load may pause for any time.
         body.extend_from_slice(&[4, 2, 0, 0]);
         push_text(&format!("evenkeel-{connection}"), &mut body);
         let accepted = exchange(stream, CONNECT, &body)?;
@@ -96,7 +97,7 @@ struct Packet<'a> {
     end: usize,
 }
 
-/// Parses the packet at the start of `bytes`. `None` if it is incomplete.
+/// Parses the packet at the start of `bytes`. `None` if the packet is incomplete.
 fn parse_packet(bytes: &[u8]) -> Result<Option<Packet<'_>>, OddAnswer> {
     let Some(kind) = bytes.first() else { return Ok(None) };
     let (mut length, mut at) = (0_usize, 1);

@@ -1,4 +1,4 @@
-//! Redis's protocol (RESP2): `GET` and `SET`. Every returned value is compared with the stored one.
+//! Redis's protocol (RESP2): `GET` and `SET`. The load compares every returned value with the stored value.
 
 use std::sync::Arc;
 

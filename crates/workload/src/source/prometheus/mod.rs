@@ -1,5 +1,5 @@
-//! A server's own metrics in Prometheus text format. They are read over HTTP right before and right after a window. The difference gives
-//! the window's value.
+//! A server's own metrics in Prometheus text format. evenkeel reads them over HTTP right before and right after a window.
+//! The difference gives the window's value.
 
 use std::time::Instant;
 
@@ -26,11 +26,12 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Each metric is `NAME` or `NAME{LABEL="VALUE",…}`, optionally with `@RULE`. `@last` is a gauge's value at the window's end, and
-    /// `@rate` a counter's growth per second. Histograms and summaries have a quantile (`@p99`), mean or rate.
+    /// Each metric is `NAME` or `NAME{LABEL="VALUE",…}`, optionally with `@RULE`.
+    /// `@last` is a gauge's value at the window's end, and `@rate` is a counter's growth per second.
+    /// Histograms and summaries have a quantile (`@p99`), a mean or a rate.
     ///
     /// # Errors
-    /// If the address or a metric is invalid.
+    /// Fails if the address or a metric is invalid.
     pub fn new(url: &str, metrics: &[String], directions: &Directions) -> Result<Prometheus, InvalidMetric> {
         let address = Address::parse(url).map_err(|why| format!("--prometheus {why}"))?;
         let mut known =
@@ -52,8 +53,8 @@ impl Prometheus {
         WorkloadError::Program { program: self.url.clone(), why: why.into() }
     }
 
-    /// Reads the page. Also returns the time at which the server made it, which is between request and answer. The middle of the two is the
-    /// best estimate, and its error is the same at both ends of a window.
+    /// Reads the page. Also returns the time at which the server made the page, which is between request and answer.
+    /// The middle of the two is the best estimate, and its error is the same at both ends of a window.
     fn look(&self) -> Result<(Instant, Vec<Found>), WorkloadError> {
         let asked = Instant::now();
         let page = self.address.get().map_err(|why| self.error(why.to_string()))?;
@@ -66,8 +67,7 @@ fn middle(asked: Instant, answered: Instant) -> Instant {
     asked + answered.saturating_duration_since(asked) / 2
 }
 
-/// The unit of a value. Growth is per second: of a counter's unit, or of the count of a histogram or summary. Otherwise the unit is taken
-/// from the name.
+/// The unit of a value. Growth is per second: of a counter's unit, or of the count of a histogram or summary. Other units come from the name.
 fn unit(selector: &str, rule: Option<Rule>) -> String {
     let name = selector.split('{').next().unwrap_or_default();
     let is_counter = name.ends_with("_total") || name.ends_with("_sum");
@@ -154,7 +154,8 @@ mod tests {
         assert_eq!(sample, Sample::from([("load".to_owned(), 2.0), ("x_p50".to_owned(), 0.5)]));
     }
 
-    /// If the growth included one more page reading than the time does, a page that takes 150 ms would make a counter seem 50 % faster.
+    /// The growth must not include one more reading of the page than the time does.
+    /// Otherwise a page that takes 150 ms would make a counter seem 50 % faster.
     #[test]
     fn a_page_that_takes_long_makes_no_counter_faster() {
         let asked = Instant::now();

@@ -1,4 +1,4 @@
-//! The values of the requested series on a page of metrics, and the values of a window from two such readings.
+//! The values of the requested series on a page of metrics, and the values of a window from two readings of the page.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use crate::source::NoNumber;
 use crate::source::prometheus::text::{Kind, Line, Series, parse_head, parse_line};
 use crate::source::rule::Rule;
 
-/// The maximum number of series of one selector. If there are more, the selector is not specific enough.
+/// The maximum number of series of one selector. A selector with more series is not specific enough.
 const SERIES_MAX: usize = 10_000;
 /// The maximum difference between a server's own quantile and the requested one.
 const QUANTILE_NEAR: f64 = 1e-9;
 
-/// A selector `NAME{LABEL="VALUE",…}`. It selects every series with this name that has these labels, whatever other labels it has.
+/// A selector `NAME{LABEL="VALUE",…}`. It selects every series that has this name and these labels, whatever other labels the series has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     name: String,
@@ -50,7 +50,7 @@ impl Ord for Key {
     }
 }
 
-/// The values of one selector on a page. If several series are histograms or counters, they are added, as `sum` does in Prometheus.
+/// The values of one selector on a page. Several histograms or counters are added, as `sum` does in Prometheus.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     kind: Option<Kind>,
@@ -74,7 +74,7 @@ impl Found {
         if !matches!(part, "" | "_total" | "_bucket" | "_sum" | "_count") || !selector.takes(series) {
             return;
         }
-        // If the page does not give the type, the suffix `_total` shows a counter, even if it is a part of the selector's name.
+        // If the page does not give the type, the suffix `_total` marks a counter, even if the suffix is a part of the selector's name.
         let part = if part.is_empty() && selector.name.ends_with("_total") { "_total" } else { part };
         let bound = |label| series.label(label).and_then(|text| text.parse().ok()).map(Key);
         match (part, bound("le"), bound("quantile")) {
@@ -97,7 +97,7 @@ impl Found {
 /// Parses a page, and returns the values of each of these selectors.
 ///
 /// # Errors
-/// The first invalid line.
+/// Returns the first invalid line.
 pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> {
     let mut found = vec![Found::default(); selectors.len()];
     for line in page.split('\n') {
@@ -106,7 +106,7 @@ pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> 
             Some(Line::Kind(name, kind)) => {
                 for (found, selector) in found.iter_mut().zip(selectors) {
                     let rest = name.strip_prefix(selector.name.as_str());
-                    // In OpenMetrics, the type of `x_total` is given for `x`.
+                    // In OpenMetrics, the type line of `x_total` has the name `x`.
                     if rest == Some("") || rest == Some("_total") || selector.name.strip_suffix("_total") == Some(&name)
                     {
                         found.kind = Some(kind);
@@ -130,7 +130,7 @@ pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> 
 /// The value of a window, from the values at its beginning and at its end.
 ///
 /// # Errors
-/// If the rule does not fit the metric, if nothing was counted, or if the server restarted meanwhile.
+/// Fails if the rule does not fit the metric, if nothing was counted, or if the server restarted in the meantime.
 pub fn number(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, NoNumber> {
     let number = if !end.buckets.is_empty() {
         of_histogram(rule, begin, end, span_s)?
@@ -229,10 +229,11 @@ fn of_plain(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Resu
     }
 }
 
-/// The quantile as `histogram_quantile` of Prometheus computes it: by linear interpolation within a bucket. The first bucket begins at 0 if
-/// its bound is positive. For the last bucket, the result is its lower bound.
+/// The quantile as `histogram_quantile` of Prometheus computes it: by linear interpolation within a bucket.
+/// The first bucket begins at 0 if its bound is positive.
+/// In the last bucket, the result is the bucket's lower bound.
 fn quantile_of_buckets(share: f64, mut buckets: Vec<(f64, f64)>) -> Result<f64, NoNumber> {
-    // If the page was made while the server counted, a cumulative count may be smaller than the one before.
+    // If the page was made while the server counted, a cumulative count may be smaller than its predecessor.
     let mut most = 0.0_f64;
     for (_, count) in &mut buckets {
         most = most.max(*count);

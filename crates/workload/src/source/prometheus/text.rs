@@ -1,5 +1,5 @@
-//! The text format of metrics as Prometheus reads it (exposition formats 0.0.4 and 1.0.0) and as OpenMetrics defines it. Pure: text in,
-//! lines out.
+//! The text format of metrics as Prometheus reads it (exposition formats 0.0.4 and 1.0.0) and as OpenMetrics defines it.
+//! The functions are pure: they convert text to lines.
 
 use std::borrow::Cow;
 
@@ -84,7 +84,7 @@ fn parse_value(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
-/// Parses a name. It is in quotes if it has characters that were not allowed originally. Also returns the rest.
+/// Parses a name. A name is in quotes if it has characters that were not allowed originally. Also returns the rest.
 fn parse_name(text: &str) -> Option<(Cow<'_, str>, &str)> {
     if text.starts_with('"') {
         return parse_quoted(text);
@@ -108,7 +108,7 @@ fn parse_quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
                 let plain = plain.get_or_insert_with(|| text[..at].to_owned());
                 match letters.next()?.1 {
                     'n' => plain.push('\n'),
-                    // An unknown escape is kept as it is, as Prometheus does.
+                    // An unknown escape stays as it is, as in Prometheus.
                     other @ ('\\' | '"') => plain.push(other),
                     other => plain.extend(['\\', other]),
                 }

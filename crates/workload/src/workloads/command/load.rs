@@ -1,5 +1,6 @@
-//! The load of a user's command. It runs throughout all windows, or is started anew for each. Also detects whether the load is at its
-//! limit. Then the load would be measured instead of the server.
+//! The load of a user's command. The load runs throughout all windows, or starts anew for each window.
+//! The file also detects a load at its limit.
+//! With such a load, a trial would measure the load instead of the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,28 +18,28 @@ use crate::processes;
 use crate::workloads::command::output::Listener;
 use crate::workloads::command::started::{Ending, Program, Started, name_of};
 
-/// If reading the threads' run times takes longer than this, it was interrupted, and its time is inexact. It is then repeated, up to the
-/// next constant.
+/// If reading the threads' run times takes longer than this, the reading was interrupted, and its time is inexact.
+/// The reading is then repeated, up to the number in the next constant.
 const READING_NS_MIN: u64 = 1_000_000;
 const READING_NS_A_THREAD: u64 = 100_000;
 const READINGS_MAX: usize = 3;
 /// How often the threads are read, if a load ends with its window.
 const LOOK: Duration = Duration::from_millis(50);
-/// The time limit of a load that runs once per window: this multiple of the window, and at least the next constant.
+/// The time limit of a load that runs once per window: this multiple of the window's length, and at least the next constant.
 const WINDOWS_MAX: u32 = 4;
-/// If a load takes less than this share of its window, there is a caveat.
+/// There is a caveat if a load takes less than this share of its window.
 const TOOK_SHARE_MIN: f64 = 0.1;
-/// The maximum number of windows that are kept for that caveat.
+/// The maximum number of windows to store for that caveat.
 const WINDOWS_KEPT: usize = 20_000;
 const LOAD_LIMIT_MIN: Duration = Duration::from_secs(30);
 
 /// When the load runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
-    /// It runs from the first window to the last.
+    /// The load runs from the first window to the last.
     #[default]
     Throughout,
-    /// It is started anew for each window, and the window lasts until it ends.
+    /// The load starts anew for each window, and the window lasts until the load ends.
     PerWindow,
 }
 
@@ -60,7 +61,7 @@ impl Settings {
     /// Splits a command line into words as a shell does. The command runs without a shell.
     ///
     /// # Errors
-    /// If a quote is not closed, or there is no word.
+    /// Fails if a quote is not closed, or there is no word.
     pub fn parse(text: &str, runs: Runs) -> Result<Settings, InvalidLoad> {
         let command = shlex::split(text).ok_or_else(|| format!("--load {text}: a quote is not closed"))?;
         if command.first().is_none_or(String::is_empty) {
@@ -83,7 +84,7 @@ pub(super) struct Load {
     stop: Arc<AtomicBool>,
 }
 
-/// The run time of each thread, and the CPUs on which they may run.
+/// The run time of each thread, and the CPUs on which the threads may run.
 #[derive(Clone, Debug, Default)]
 struct Busy {
     at_ns: u64,
@@ -98,7 +99,7 @@ pub(super) struct Looked {
     server: Busy,
 }
 
-/// How much a load used in a window.
+/// How much of the CPUs a load used in a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shown {
     /// The share of the time in which the load's busiest thread ran.
@@ -107,7 +108,8 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// How much of the load's CPUs was used, as a share of them: by the load, and by the server if it has the same CPUs. None if unknown.
+    /// How much of the load's CPUs was used, as a share of these CPUs: by the load, and by the server if it has the same CPUs.
+    /// None if unknown.
     pub(super) fn cpus_used(&self) -> Option<f64> {
         self.full.map(|full| full.share())
     }
@@ -141,8 +143,8 @@ impl Busy {
         self.ran_ns.iter().map(since).sum::<f64>() / self.at_ns.saturating_sub(before.at_ns) as f64
     }
 
-    /// The largest share of the time since `before` in which a single thread ran. Only threads in both readings count. None if there are
-    /// none.
+    /// The largest share of the time since `before` in which a single thread ran.
+    /// Only threads in both readings count. None if no thread is in both.
     fn busiest_since(&self, before: &Busy) -> Option<f64> {
         let span_ns = self.at_ns.saturating_sub(before.at_ns) as f64;
         let ran = |(thread, ran_ns): (&u32, &u64)| Some(ran_ns.saturating_sub(*before.ran_ns.get(thread)?) as f64);
@@ -220,7 +222,7 @@ impl Load {
         self.cpus = cpus;
     }
 
-    /// Starts the load, if it runs throughout. The server must be ready.
+    /// Starts the load, if the load runs throughout. The server must be ready.
     pub(super) fn start(&mut self) -> Result<(), WorkloadError> {
         if self.settings.runs == Runs::Throughout {
             self.throughout = Some(self.start_one()?);
@@ -232,10 +234,10 @@ impl Load {
         self.throughout = None;
     }
 
-    /// Checks that the load still runs, and reads the run times of its threads and of the server's.
+    /// Checks that the load still runs, and reads the run times of the load's threads and of the server's threads.
     ///
     /// # Errors
-    /// If the load has ended.
+    /// Fails if the load has ended.
     pub(super) fn look(&mut self, server: &mut Started) -> Result<Looked, WorkloadError> {
         let Some(load) = &mut self.throughout else { return Ok(Looked::default()) };
         if let Err(error) = load.watch_until(0) {
@@ -250,7 +252,7 @@ impl Load {
         Ok(Looked::now(load, server))
     }
 
-    /// Adds to an error why the load's values are missing, if that is known.
+    /// Adds to an error why the load's values are missing, if the reason is known.
     pub(super) fn explained(&mut self, error: WorkloadError) -> WorkloadError {
         match (&mut self.throughout, error) {
             (Some(load), error) => load.explained(error),
@@ -262,7 +264,7 @@ impl Load {
         }
     }
 
-    /// Stores how much the load used since `before`, and returns it.
+    /// Stores how much CPU the load used since `before`, and returns this.
     pub(super) fn note_since(&mut self, before: &Looked, now: &Looked) -> Option<Shown> {
         let shown = now.since(before)?;
         self.note(shown);
@@ -273,11 +275,11 @@ impl Load {
         self.fullness.note(Some(shown.busiest), shown.full);
     }
 
-    /// Runs the load once to its end. Returns its duration and how much it used. If the user asks to stop, it waits at most for the load's
-    /// time limit.
+    /// Runs the load once to its end. Returns the load's duration and how much CPU it used.
+    /// If the user asks to stop, the function waits at most for the load's time limit.
     ///
     /// # Errors
-    /// If the load fails or takes far longer than `window`, if the server ends meanwhile, or if the user asked to stop.
+    /// Fails if the load fails or takes far longer than `window`, if the server ends in the meantime, or if the user asked to stop.
     pub(super) fn run_once(
         &mut self,
         window: Duration,
@@ -404,7 +406,7 @@ mod tests {
             assert!(shown.busiest < 0.95, "{shown:?}");
             load.caveat().map(|caveat| caveat.to_string()).unwrap_or_default()
         };
-        // No single thread is always busy and the fourth is new, but the CPU is full.
+        // The CPU is full, although no single thread is always busy and the fourth thread is new.
         let four = [(1, 260), (2, 740), (3, 250), (4, 240)];
         assert!(caveat_of("0", &four, 300).starts_with("the load used 98 % of all CPUs that it may run on: "));
         let two = [(1, 260), (2, 740)];

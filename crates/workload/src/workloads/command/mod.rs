@@ -1,5 +1,6 @@
-//! Any server of the user. Its command is started unchanged, gets the user's load when it is ready, and is ended gracefully. Its values
-//! come from the output of server or load, from its metrics page, and from the kernel's counts.
+//! Any server of the user. evenkeel starts the server's command unchanged,
+//! starts the user's load when the server is ready, and ends the server gracefully.
+//! The values come from the output of server or load, from the server's metrics page, and from the kernel's counts.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -63,10 +64,10 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(Command::start(options, Settings::default())?)),
 };
 
-/// Which output is searched for values.
+/// The output in which evenkeel searches for values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinesFrom {
-    /// The load's standard output if the load runs anew in each window, otherwise the server's.
+    /// The load's standard output if the load runs anew in each window. Otherwise the server's standard output.
     #[default]
     Auto,
     /// The server's standard output.
@@ -84,17 +85,17 @@ pub struct Settings {
     pub ready: Ready,
     /// The maximum time until the server is ready.
     pub ready_limit: Duration,
-    /// How server and load are ended.
+    /// How evenkeel ends server and load.
     pub ending: Ending,
-    /// The load. None if the server already has one.
+    /// The load. None if the server already has load.
     pub load: Option<LoadSettings>,
-    /// Which output is searched for values.
+    /// The output in which evenkeel searches for values.
     pub lines_from: LinesFrom,
     /// Metrics in JSON lines: see [`JsonLines::new`].
     pub json_metrics: Vec<String>,
     /// Metrics in lines, found by expressions: see [`RegexLines::new`].
     pub regex_metrics: Vec<String>,
-    /// The address of the server's metrics page. None if it has none.
+    /// The address of the server's metrics page. None if the server has no page.
     pub prometheus: Option<String>,
     /// Metrics on that page: see [`Prometheus::new`].
     pub prometheus_metrics: Vec<String>,
@@ -102,7 +103,7 @@ pub struct Settings {
     pub better: Vec<String>,
     /// What to observe from outside.
     pub observe: Vec<Observer>,
-    /// Which loop is the tick, as far as the user knows.
+    /// The user's description of the loop that is the tick.
     pub tick: Wanted,
 }
 
@@ -195,7 +196,7 @@ impl Sources {
         }
     }
 
-    /// What takes the lines of this output.
+    /// The listeners that take the lines of this output.
     fn listeners(&self, of: LinesFrom) -> Vec<Listener> {
         if self.lines_from != of {
             return Vec::new();
@@ -221,15 +222,15 @@ pub struct Command {
     server: Option<Started>,
     seen: Option<PortCheck>,
     load: Option<Load>,
-    /// How long the load took when it was tried. None if it was not tried.
+    /// How long the load took in its first run. None if there was no such run.
     load_takes: Option<Duration>,
     /// The properties that are set in the server's threads.
     knobs: ProcessKnobs,
     /// Moves the threads of server and load to other CPUs.
     mover: Mover,
-    /// Set when the user asks to stop.
+    /// A flag that is set when the user asks to stop.
     stop: Arc<AtomicBool>,
-    /// A value that must be kept while the server may run, such as the guard that ends the server if this process is killed.
+    /// A value that must exist while the server may run, such as the guard that ends the server if this process is killed.
     kept: Option<Box<dyn Any>>,
 }
 
@@ -237,7 +238,7 @@ impl Command {
     /// Starts the server, waits until it is ready, and starts the load.
     ///
     /// # Errors
-    /// If the settings contradict each other, if server or load do not start or do not become ready, or if the user asked to stop.
+    /// Fails if the settings contradict each other, if server or load do not start or do not become ready, or if the user asked to stop.
     pub fn start(options: &Options, settings: Settings) -> Result<Command, WorkloadError> {
         if let Some(name) = options.set.keys().next() {
             return Err(unknown(&ENTRY, name));
@@ -282,7 +283,7 @@ impl Command {
         Ok(command)
     }
 
-    /// Keeps a value until the server has ended.
+    /// Stores a value until the server has ended.
     pub fn keeping(mut self, thing: Box<dyn Any>) -> Command {
         self.kept = Some(thing);
         self
@@ -344,8 +345,7 @@ impl Command {
         Ok(placement)
     }
 
-    /// Runs a load that is started anew per window once before the first window. If a window were far too short for it, every window would
-    /// be dropped.
+    /// Before the first window, runs a load per window once. If windows were far too short for the load, every window would be dropped.
     fn try_load(&mut self, window: Duration) -> Result<(), WorkloadError> {
         let (Some(load), Some(server)) = (&mut self.load, &mut self.server) else { return Ok(()) };
         if load.settings().runs != Runs::PerWindow {
@@ -369,7 +369,7 @@ impl Command {
         Err(WorkloadError::Program { program, why })
     }
 
-    /// The run times of load and server so far. Only used if the load runs throughout.
+    /// The run times of load and server so far. They are used only if the load runs throughout.
     fn look(&mut self) -> Result<Looked, WorkloadError> {
         match (&mut self.load, &mut self.server) {
             (Some(load), Some(server)) => load.look(server),
@@ -392,7 +392,7 @@ impl Command {
         }
     }
 
-    /// Waits for the window's length, or runs the load of the window. Returns how much the load used.
+    /// Waits for the window's length, or runs the load of the window. Returns how much CPU the load used.
     fn pass(&mut self, window: Duration, before: &Looked) -> Result<Option<Shown>, WorkloadError> {
         if let (Some(load), Some(server)) = (&mut self.load, &mut self.server)
             && load.settings().runs == Runs::PerWindow
@@ -422,13 +422,13 @@ impl Workload for Command {
         self.observers.events_per_s()
     }
 
-    /// True only if a tick is observed from outside. Lines, pages and a load per window do not allow interleaving.
+    /// True only if evenkeel observes a tick from outside. Lines, pages and a load per window do not allow interleaving.
     fn takes_turns(&self) -> bool {
         let is_load_steady = self.load.as_ref().is_none_or(|load| load.settings().runs != Runs::PerWindow);
         is_load_steady && self.sources.sources.is_empty() && self.observers.takes_turns()
     }
 
-    /// It is unknown whether the server's packets pass a network device, so assume that they do.
+    /// We do not know whether the server's packets pass a network device, so assume that they do.
     fn passes_network_devices(&self) -> bool {
         true
     }
@@ -439,7 +439,7 @@ impl Workload for Command {
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         self.switch(knob, value).or_else(|error| {
-            // If the server has ended, report that instead of the setting that failed.
+            // If the server has ended, report its end instead of the setting that failed.
             self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
             Err(error)
         })
@@ -449,7 +449,7 @@ impl Workload for Command {
         self.end_server();
         // After a restart, the thread numbers may belong to other threads, so forget their values.
         (self.knobs, self.mover) = (ProcessKnobs::default(), Mover::default());
-        // The load starts with its original CPUs. The current placement is applied after that.
+        // The load starts with its original CPUs. The current placement is applied after the start.
         if let Some(load) = &mut self.load {
             load.run_on(self.load_cpus.clone());
         }
@@ -477,7 +477,7 @@ impl Workload for Command {
         let (lines, lines_from) = (self.sources.inboxes.len(), self.sources.lines_from);
         for (index, source) in self.sources.sources.iter_mut().enumerate() {
             let ended = source.end();
-            // If the server has ended, report that instead of a missing value.
+            // If the server has ended, report its end instead of a missing value.
             self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
             sample.extend(ended.map_err(|error| match (&mut self.load, &mut self.server) {
                 (Some(load), _) if index < lines && lines_from == LinesFrom::Load => load.explained(error),
@@ -515,7 +515,7 @@ fn invalid(error: InvalidMetric) -> WorkloadError {
     WorkloadError::Options(error.to_string())
 }
 
-/// The metrics of a window: first those that the user named, then those observed from outside, then the kernel's counts.
+/// The metrics of a window: first the metrics that the user named, then those observed from outside, then the kernel's counts.
 fn metrics(sources: &Sources, observers: &Observers) -> Result<Vec<Metric>, InvalidMetric> {
     let seen: Vec<Metric> = observers.metrics();
     let twice = |own: &&Metric| seen.iter().any(|metric| metric.name == own.name);

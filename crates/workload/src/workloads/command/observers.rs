@@ -1,5 +1,6 @@
-//! Observes a command from outside, for servers that do not report their ticks: the tick, and the cadence of packets. Each start searches
-//! for them again, because numbers of threads and sockets may then belong to others.
+//! Observes a command from outside, for servers that do not report their ticks.
+//! The observers see the tick and the cadence of packets.
+//! Each start searches for the threads and sockets again, because their numbers may then belong to others.
 
 use std::sync::atomic::AtomicBool;
 
@@ -49,7 +50,7 @@ impl Observers {
         Ok(Observers { requested, tick: tick.clone(), open: Vec::new() })
     }
 
-    /// The metrics of the open sources. Before sources are open, all metrics that they may have.
+    /// The metrics of the open sources. Before sources are open, all metrics that the sources may have.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         match &self.open[..] {
             [] => self.requested.iter().flat_map(|observer| observer.metrics()).cloned().collect(),
@@ -57,7 +58,7 @@ impl Observers {
         }
     }
 
-    /// See [`Source::events_per_s`]. The smallest value of all sources.
+    /// See [`Source::events_per_s`]. The value is the smallest of all sources.
     pub(super) fn events_per_s(&self) -> Option<f64> {
         self.open.iter().filter_map(|source| source.events_per_s()).min_by(f64::total_cmp)
     }

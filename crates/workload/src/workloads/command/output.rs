@@ -1,5 +1,5 @@
-//! The output of a program. It is read while the program runs, so that the program never waits for us. The last lines are kept for errors,
-//! and each line is passed to listeners.
+//! The output of a program. evenkeel reads it while the program runs, so that the program never waits for evenkeel.
+//! The last lines are stored for errors, and each line goes to listeners.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::source::split::Split;
 
-/// The number of lines that are kept, and (the next constant) of characters of each line.
+/// The number of lines to store, and (the next constant) the number of characters of each line.
 const LINES_KEPT: usize = 5;
 const LETTERS_KEPT: usize = 160;
-/// The number of bytes that are read at once.
+/// The number of bytes to read at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Takes each line, on the thread that reads the output.
@@ -33,7 +33,7 @@ impl Output {
         Output { last: Arc::default(), sender: Some(sender), open, closed: Arc::default() }
     }
 
-    /// Reads a further stream, which has this name, on a thread. The thread ends only when the stream ends, whatever the input is.
+    /// Reads a further stream of this name on a thread. The thread ends only when the stream ends, whatever the input is.
     pub(super) fn drain(
         &mut self,
         name: &'static str,
@@ -43,7 +43,7 @@ impl Output {
         let (last, closed) = (Arc::clone(&self.last), Arc::clone(&self.closed));
         let sender = self.sender.clone();
         std::thread::spawn(move || {
-            // The sender is dropped when the stream has ended, which is what the receiver waits for.
+            // The sender is dropped when the stream has ended. The receiver waits for that.
             let _sender = sender;
             let mut split = Split::default();
             let mut piece = vec![0; PIECE_BYTES];
@@ -64,11 +64,11 @@ impl Output {
         });
     }
 
-    /// Waits at most `limit` until every stream has ended and all lines were passed on. The limit is needed because a process that was left
-    /// behind may keep a stream open forever.
+    /// Waits at most `limit` until every stream has ended and all lines were passed on.
+    /// The limit is necessary, because a process that was left behind may keep a stream open forever.
     pub(super) fn await_end(&mut self, limit: Duration) {
         drop(self.sender.take());
-        // Nothing is ever sent. The receiver returns when the last sender is dropped.
+        // No message is ever sent. The receiver returns when the last sender is dropped.
         let _ = self.open.recv_timeout(limit);
     }
 
@@ -77,7 +77,7 @@ impl Output {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).contains(&name)
     }
 
-    /// The last lines as text for an error. Empty if there were none.
+    /// The last lines as text for an error. Empty if there were no lines.
     pub(super) fn last(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_empty() {

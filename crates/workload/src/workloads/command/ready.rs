@@ -1,4 +1,4 @@
-//! When a server counts as ready to be measured: by its port, by a line of its output, or by time.
+//! Decides when a server is ready to be measured: by its port, by a line of its output, or by time.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::workloads::command::started::Started;
 
 /// How often to check whether the server is ready.
 const LOOK_NS: u64 = 20_000_000;
-/// How long connecting may take. It is tried only in one of several checks (the next constant), and only if the port is not found among the
-/// processes' open files.
+/// How long a connection attempt may take.
+/// Only one of several checks (the next constant) tries to connect, and only if the port is not among the processes' open files.
 const CONNECT_LIMIT: Duration = Duration::from_millis(200);
 const LOOKS_A_CONNECTION: u32 = 10;
 
 /// When a server is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// When this time has passed since its start.
+    /// The server is ready when this time has passed since its start.
     After(Duration),
-    /// When it listens on a port (TCP) or has bound it (UDP).
+    /// The server is ready when it listens on a port (TCP) or has bound the port (UDP).
     Port(Port),
-    /// When it prints a line that matches this expression, on standard output or standard error.
+    /// The server is ready when it prints a line that matches this expression, on standard output or standard error.
     Line(String),
 }
 
@@ -52,11 +52,12 @@ impl std::fmt::Display for Ready {
 pub(super) enum PortCheck {
     /// By the open files of the server's processes.
     AtItself(Port),
-    /// Only by connecting to the port, because another process has it on behalf of the server, as with a container.
+    /// Only by a connection to the port, because another process has the port on behalf of the server, as with a container.
     ByConnection(Port),
 }
 
-/// Waits until a server is ready. Create this before the server starts: if a process already has the port, it is not this server.
+/// Waits until a server is ready. Create this value before the server starts.
+/// If a process already has the port, that process is not this server.
 pub(super) struct Waiting {
     ready: Ready,
     limit: Duration,
@@ -85,15 +86,15 @@ impl Waiting {
         Ok(Waiting { ready: ready.clone(), limit, was_taken, line_came, listener })
     }
 
-    /// What takes the server's lines. None if lines are not needed.
+    /// The listener for the server's lines. None if lines are not needed.
     pub(super) fn listener(&self) -> Option<Listener> {
         self.listener.clone()
     }
 
-    /// Waits until the server is ready. Returns how to check its port from then on.
+    /// Waits until the server is ready. Returns how to check the server's port from then on.
     ///
     /// # Errors
-    /// If the server ends early, is not ready within the limit, or if the user asked to stop.
+    /// Fails if the server ends early, is not ready within the limit, or if the user asked to stop.
     pub(super) fn wait(&self, server: &mut Started, stop: &AtomicBool) -> Result<Option<PortCheck>, WorkloadError> {
         let begun = Instant::now();
         let mut looks = 0;
@@ -124,7 +125,7 @@ impl Waiting {
         let of = server.stats();
         match sockets::holder(&of, port) {
             Holder::Them => Some(PortCheck::AtItself(port)),
-            // If another process already had the port, the port shows nothing about this server.
+            // If another process already had the port, the port is no evidence about this server.
             _ if self.was_taken || !looks.is_multiple_of(LOOKS_A_CONNECTION) => None,
             _ => connects(port).then_some(PortCheck::ByConnection(port)),
         }
@@ -135,7 +136,9 @@ impl Waiting {
         let longer = "--ready-limit gives it longer";
         match &self.ready {
             Ready::Port(port) => match sockets::holder(&server.stats(), *port) {
-                Holder::Another => format!("{port} belongs to another process, and was not its own within {limit} s"),
+                Holder::Another => {
+                    format!("{port} belongs to another process, so the server did not get it within {limit} s")
+                }
                 _ => format!("it runs, and has not opened {port} within {limit} s; {longer}"),
             },
             Ready::Line(line) => format!("it runs, and has printed nothing like {line} within {limit} s; {longer}"),
@@ -150,7 +153,7 @@ pub(super) fn still_has(seen: PortCheck, server: &Started) -> Result<(), Workloa
         PortCheck::AtItself(port) => (sockets::holder(&server.stats(), port) == Holder::Them, port),
         PortCheck::ByConnection(port) => (connects(port), port),
     };
-    if has { Ok(()) } else { Err(server.error(format!("it runs on, but {port} is no longer its own"))) }
+    if has { Ok(()) } else { Err(server.error(format!("it still runs, but it no longer has {port}"))) }
 }
 
 fn connects(port: Port) -> bool {

@@ -1,4 +1,5 @@
-//! A user's program that we started. It is watched while it runs. At the end, all of its processes are ended, gracefully if possible.
+//! A user's program that evenkeel started. evenkeel watches the program while it runs.
+//! At the end, evenkeel ends all of its processes, gracefully if possible.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -19,22 +20,22 @@ const STDOUT: &str = "standard output";
 const STDERR: &str = "standard error";
 /// How often to check whether all processes have ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long processes may take to disappear after SIGKILL. For large ones, the kernel needs time to free the memory.
+/// How long processes may take to disappear after SIGKILL. For large processes, the kernel needs time to free the memory.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// How long to wait for the last output after a program has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A program to start.
 pub(super) struct Program {
-    /// The program and its arguments. It starts without a shell, in our environment and working directory.
+    /// The program and its arguments. The program starts without a shell, in evenkeel's environment and working directory.
     pub(super) command: Vec<String>,
     /// The CPUs on which the program may run. An empty set means all CPUs of this process.
     pub(super) cpus: CpuSet,
-    /// How the program is ended.
+    /// How to end the program.
     pub(super) ending: Ending,
-    /// What takes the lines of standard output.
+    /// The listeners for the lines of standard output.
     pub(super) output: Vec<Listener>,
-    /// What takes the lines of standard error.
+    /// The listeners for the lines of standard error.
     pub(super) errors: Vec<Listener>,
 }
 
@@ -43,7 +44,7 @@ pub(super) struct Program {
 pub struct Ending {
     /// The signal that asks the program to end.
     pub signal: Signal,
-    /// How long the program may take until it is killed.
+    /// How long the program may take before it is killed.
     pub limit: Duration,
 }
 
@@ -70,14 +71,15 @@ pub(super) fn name_of(command: &[String]) -> String {
 }
 
 impl Started {
-    /// Starts the program as the leader of its own process group. So a key such as Ctrl-C on our terminal reaches only us, and the children
-    /// of the program can be ended with it.
+    /// Starts the program as the leader of its own process group. So a key such as Ctrl-C on the terminal reaches only evenkeel,
+    /// and evenkeel can end the children of the program together with it.
     pub(super) fn start(program: &Program) -> Result<Started, WorkloadError> {
         let Some((path, arguments)) = program.command.split_first() else {
             return Err(WorkloadError::Options("no command was given".into()));
         };
         let failed = |why: String| WorkloadError::Start { program: path.clone(), why };
-        // Without this, evenkeel could not find a program that goes into the background. If it fails, evenkeel only observes less.
+        // Without `adopt_orphans`, evenkeel could not find a program that goes into the background.
+        // If the call fails, evenkeel only observes less.
         let _ = foreign_process::adopt_orphans();
         let mark = processes::fresh_mark();
         let mut command = Command::new(path);
@@ -105,13 +107,13 @@ impl Started {
         self.child.id()
     }
 
-    /// Call this after the program, and everything that was started since, has ended. Then remaining processes without another owner belong
-    /// to the program.
+    /// Call this after the program, and everything that was started since, has ended.
+    /// Then remaining processes without another owner belong to the program.
     pub(super) fn take_orphans(&mut self) {
         self.family.take_orphans();
     }
 
-    /// The living processes of the program, the first one first.
+    /// The living processes of the program, with the first process first.
     pub(super) fn alive(&mut self) -> Vec<ProcessStat> {
         let all = processes::all();
         self.family.reap(&all);
@@ -126,7 +128,7 @@ impl Started {
     /// Waits until the monotonic clock reaches `until_ns`.
     ///
     /// # Errors
-    /// If the program ends earlier. The error says how it ended, with its last lines.
+    /// Fails if the program ends earlier. The error has the exit status and the last lines.
     pub(super) fn watch_until(&mut self, until_ns: u64) -> Result<(), WorkloadError> {
         while !self.has_ended() {
             if clock::monotonic_ns() >= until_ns {
@@ -169,7 +171,7 @@ impl Started {
         self.ended
     }
 
-    /// The error that the program has ended, with how it ended.
+    /// The error for a program that has ended, with its exit status.
     pub(super) fn error_of_end(&mut self) -> WorkloadError {
         self.output.await_end(LAST_WORDS);
         let how = self.ended.map_or_else(|| "it runs".to_owned(), |status| format!("it ended ({status})"));
@@ -191,7 +193,7 @@ impl Started {
         WorkloadError::Program { program: self.name.clone(), why: why.into() + &self.output.last() }
     }
 
-    /// Adds to an error why the program's values are missing: whether it has ended or is stopped, and its last lines.
+    /// Adds to an error why the program's values are missing: whether the program has ended or is stopped, and its last lines.
     pub(super) fn explained(&mut self, error: WorkloadError) -> WorkloadError {
         let (source, why, has_no_value) = match error {
             WorkloadError::Program { program, why } => (program, why, false),
@@ -224,7 +226,7 @@ impl Started {
         }
     }
 
-    /// The number of one of the program's processes that is stopped. None if none is.
+    /// The number of one of the program's processes that is stopped. None if no process is stopped.
     fn stopped(&mut self) -> Option<u32> {
         self.alive().iter().find(|stat| matches!(stat.state, 'T' | 't')).map(|stat| stat.pid)
     }
@@ -284,7 +286,7 @@ fn why_not_started(path: &str, error: &std::io::Error) -> String {
         ErrorKind::NotFound if path.contains(' ') => format!(
             "{errno}; it is started without a shell: give program and arguments apart, or `sh -c '…'` for what needs one"
         ),
-        ErrorKind::NotFound if !path.contains('/') => format!("{errno}; no folder of PATH has it"),
+        ErrorKind::NotFound if !path.contains('/') => format!("{errno}; no folder in PATH contains it"),
         ErrorKind::PermissionDenied => format!("{errno}; it must be a program that may be run (chmod +x)"),
         _ if error.raw_os_error().is_some() => errno.to_string(),
         _ => error.to_string(),

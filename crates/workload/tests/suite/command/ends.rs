@@ -1,10 +1,10 @@
-//! How a command ends: at once if the user asks to stop during a wait. Also the error for a command that does not end.
+//! Tests how a command ends: at once if the user asks to stop during a wait. Also tests the error for a command that does not end.
 
 use std::sync::atomic::Ordering;
 
 use super::*;
 
-/// Starts a command, and asks to stop once the awaited program runs. Returns the error. Checks that no process of it remains.
+/// Starts a command, and asks to stop once the awaited program runs. Returns the error, and checks that no process of the command remains.
 fn stopped_soon(
     name: &str,
     waits_in: &str,

@@ -1,4 +1,4 @@
-//! Loads of a command: one per window, and one that runs throughout.
+//! Loads of a command: a load per window, and a load that runs throughout.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn a_load_that_runs_throughout_must_do_so() {
     let message = first_error(&mut command);
     assert!(message.starts_with("measure sh: the load must run through all windows, or anew in each"), "{message}");
     assert!(message.ends_with("; it ended (exit status: 0)"), "{message}");
-    // If load and server have both ended, the server's end is reported too.
+    // If load and server have both ended, the error also reports the server's end.
     let gate = Gate::new();
     let mut command = start("died", &gate.wait(), with_load("sleep 60", Runs::Throughout)).unwrap();
     let ended = command.window(Duration::from_millis(1), PATIENCE, &mut || gate.open());

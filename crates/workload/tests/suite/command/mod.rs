@@ -1,5 +1,6 @@
-//! A user's command with all kinds of servers: some work, others end, hang, are slow, print random bytes, lose their port, or go into the
-//! background. Each error must be clear, and no process may remain.
+//! A user's command with all kinds of servers. Some servers work.
+//! Others end, hang, are slow, print random bytes, lose their port, or go into the background.
+//! Each error must be clear, and no process may remain.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::common::scripts::{options, settings, start, tag, window, with_load};
 mod ends;
 mod loads;
 
-/// The time limit of waits that would only be reached by a hang.
+/// The time limit of waits. Only a hang reaches this limit.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A file for which a script waits, so that the test controls when the script continues.
@@ -43,7 +44,7 @@ impl Gate {
     }
 }
 
-/// Measures windows of this length until one contains a line, because the process that prints it must start first.
+/// Measures windows of this length until one contains a line, because the process that prints the line must start first.
 fn window_with_lines(command: &mut Command, ms: u64) -> Sample {
     let begun = Instant::now();
     loop {
@@ -65,7 +66,7 @@ fn first_error(command: &mut Command) -> String {
     }
 }
 
-/// Whether a living process has this among its arguments.
+/// Whether a living process has this argument.
 fn lives(argument: &str) -> bool {
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries
@@ -117,7 +118,7 @@ fn a_failed_start_says_why() {
     for (command, expected) in [
         (
             vec![none.to_str().unwrap()],
-            "start evenkeel-no-such-program: no such file or directory (ENOENT); no folder of PATH has it",
+            "start evenkeel-no-such-program: no such file or directory (ENOENT); no folder in PATH contains it",
         ),
         (
             vec!["sleep 60"],
@@ -236,7 +237,7 @@ fn a_stopped_server_is_distinguished_from_a_silent_one_and_ends_at_once() {
         message.contains(" is stopped (SIGSTOP, or a debugger); it printed no line during the window, and its last"),
         "{message}"
     );
-    // The time limit is far longer than this. A stopped process must be continued before it handles a signal.
+    // The time limit is far longer than this. A stopped process must continue before it handles a signal.
     let begun = Instant::now();
     command.stop();
     assert!(begun.elapsed() < PATIENCE, "it was left stopped until it was killed");
@@ -260,7 +261,7 @@ fn one_is_asked_to_end_by_the_signal_of_the_users_choice() {
 
 #[test]
 fn garbage_without_an_end_is_drained() {
-    // The bytes from /dev/zero contain no newlines and are not text.
+    // The bytes from /dev/zero contain no newlines, and after `tr` they are not text.
     let mut command = start("rubbish", "exec tr '\\0' '\\377' </dev/zero", lower("rtt")).unwrap();
     let message = said(window(&mut command, 200));
     assert!(message.contains("it printed no line during the window"), "{message}");
@@ -326,7 +327,7 @@ fn a_server_that_drops_its_port_is_noticed() {
     gate.open();
     let message = first_error(&mut command);
     let name = message.split(':').next().unwrap().to_owned();
-    assert_eq!(message, format!("{name}: it runs on, but TCP port {port} is no longer its own"));
+    assert_eq!(message, format!("{name}: it still runs, but it no longer has TCP port {port}"));
 }
 
 #[test]
@@ -337,10 +338,11 @@ fn a_port_of_another_process_does_not_count_as_ready() {
     settings.ready = Ready::Port(Port { protocol: None, number: port });
     settings.ready_limit = Duration::from_millis(300);
     let message = said(start("taken", "exec sleep 60", settings.clone()));
-    let expected = format!("measure sh: port {port} belongs to another process, and was not its own within 0.3 s");
+    let expected =
+        format!("measure sh: port {port} belongs to another process, so the server did not get it within 0.3 s");
     assert_eq!(message, expected);
     drop(listener);
-    // Another test may just be starting a child, which also has the listener until it calls exec.
+    // Another test may just be starting a child. The child also has the listener until it calls exec.
     let dropped = Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() && dropped.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(5));
@@ -406,8 +408,8 @@ fn a_property_of_its_threads_is_set_while_it_runs() {
     assert_eq!(command.set_process("process.timer_slack_ns", None).unwrap(), before[0]);
 }
 
-/// The number and the affinity of the process that we started with this among its arguments. None unless there is exactly one, because a
-/// child has the same arguments until it calls exec.
+/// The number and the affinity of the process that we started with this argument.
+/// None unless there is exactly one such process, because a child has the same arguments until it calls exec.
 fn placed(argument: &str) -> Option<(u32, CpuSet)> {
     let pids =
         fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok());
