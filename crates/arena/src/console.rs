@@ -1,5 +1,5 @@
-//! Carries commands from a stream of lines to the thread that can answer them, and answers back. The answering thread never touches the
-//! streams, so a reader that does not read cannot delay a tick.
+//! Carries commands from a stream of lines to the thread that can answer them, and answers back.
+//! The answering thread never touches the streams, so a reader that does not read cannot delay a tick.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::control::{Answer, Command, MAX_LINE_BYTES, Quantiles};
 
-/// The time limit of an answer. Answers are given at ticks and inputs, which are far more frequent. So without an answer in this time
-/// something hangs, and the answer says so.
+/// The time limit of an answer. Threads answer at ticks and inputs, which are far more frequent.
+/// If no answer comes in this time, something hangs, and the answer says so.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A command on its way to the thread that answers it.
@@ -28,8 +28,8 @@ pub fn channel() -> (SyncSender<Request>, Receiver<Request>) {
     sync_channel(1)
 }
 
-/// Answers a request if one waits. Only the thread that owns the numbers calls this. It answers one per call, so that many requests cannot
-/// keep the thread here.
+/// Answers a waiting request, if there is one. Only the thread that owns the numbers calls this.
+/// A call answers one request, so that many requests cannot keep the thread here.
 pub fn answer_waiting(requests: &Receiver<Request>, answer: impl FnOnce(Command) -> Answer) {
     if let Ok(request) = requests.try_recv() {
         let answer_text = answer(request.command);
@@ -84,8 +84,9 @@ fn error(error: String) -> Answer {
     Answer::Error { error }
 }
 
-/// The next line. `Some(None)` stands for a line that is too long: it is read to its end but not kept. Bytes that are not UTF-8 become
-/// replacement characters, which no command contains.
+/// The next line.
+/// `Some(None)` stands for a line that is too long: it is read to its end but not kept.
+/// Bytes that are not UTF-8 become replacement characters, which no command contains.
 fn read_line(input: &mut impl BufRead) -> io::Result<Option<Option<String>>> {
     let mut line = Vec::new();
     let mut too_long = false;

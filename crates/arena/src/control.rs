@@ -1,9 +1,9 @@
-//! The lines of JSON that control the server and the bots: each command line gets one answer line. Both programs and the programs that
-//! start them share these types.
+//! The lines of JSON that control the server and the bots: each command line gets one answer line.
+//! Both programs and the programs that start them share these types.
 //!
-//! The first output line is an event (`ready`, or `failed` from the bots). After it, every input line gets exactly one output line.
-//! Quantities are in microseconds unless their name has another unit. Fields may be added. If the meaning of a field changes, [`FORMAT`]
-//! changes too.
+//! The first output line is an event (`ready`, or `failed` from the bots).
+//! After it, every input line gets exactly one output line. Quantities are in microseconds unless their name has another unit.
+//! Fields may be added. If the meaning of a field changes, [`FORMAT`] changes too.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -25,7 +25,7 @@ pub enum Command {
     Window,
     /// Sets the tick thread's timer slack, and answers with the value that the kernel then reports. Server only.
     TimerSlackNs {
-        /// The new value, 1 to [`MAX_TIMER_SLACK_NS`]. Without a value, the command only reads the current one.
+        /// The new value, 1 to [`MAX_TIMER_SLACK_NS`]. Without a value, the command only reads the current value.
         #[serde(default)]
         value: Option<u64>,
     },
@@ -203,7 +203,7 @@ pub struct ServerWindow {
     pub missed_ticks: u64,
     /// From the deadline to the start of the tick.
     pub tick_lateness_us: Quantiles,
-    /// From the deadline to the end of the tick: lateness plus work.
+    /// The time from the deadline to the end of the tick: lateness plus work.
     pub due_to_done_us: Quantiles,
     /// From the start to the end of the tick.
     pub work_us: Quantiles,
@@ -302,9 +302,9 @@ impl Drops {
 /// What the bots measured in one window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BotsWindow {
-    /// From the probe's ping to its pong.
+    /// The time from the probe's ping to its pong.
     pub round_trip_us: Quantiles,
-    /// Between snapshots, over all bots.
+    /// The time between two snapshots, over all bots.
     pub snapshot_interval_us: Quantiles,
     /// How far an interval between snapshots differs from the tick period.
     pub snapshot_jitter_us: Quantiles,
@@ -318,17 +318,17 @@ pub struct BotsWindow {
     pub pings_lost: u64,
     /// Inputs sent.
     pub inputs_sent: u64,
-    /// From the due time of a tick to the arrival of its snapshot: how old the match is that a player sees. The probe's round trips give
-    /// the server's clock.
+    /// From the due time of a tick to the arrival of its snapshot: how old the match is that a player sees.
+    /// The probe's round trips give the server's clock.
     #[serde(default)]
     pub snapshot_age_us: Quantiles,
-    /// From sending an input to the first snapshot that contains it.
+    /// The time from sending an input to the first snapshot that contains the input.
     #[serde(default)]
     pub input_to_snapshot_us: Quantiles,
     /// Bytes received in snapshots, without UDP and IP headers.
     #[serde(default)]
     pub snapshot_bytes: u64,
-    /// Snapshots with changes from one that the bot did not have, or with errors.
+    /// Snapshots with errors, or with changes from a snapshot that the bot did not have.
     #[serde(default)]
     pub snapshots_unreadable: u64,
     /// Shots that the bots fired.

@@ -1,5 +1,6 @@
-//! Keeps a whole process on one CPU. Otherwise the scheduler tends to put two programs that talk over loopback on one CPU. A round trip on
-//! one CPU never wakes an idle CPU, so most knobs of a host have no effect on it.
+//! Keeps a whole process on one CPU.
+//! Without this, the scheduler tends to put two programs that talk over loopback on one CPU.
+//! A round trip on one CPU never wakes an idle CPU, so most knobs of a host have no effect on it.
 
 use evenkeel_rt::{ApplyStatus, CpuSet, ThreadConfig, TickThread};
 

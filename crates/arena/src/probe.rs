@@ -1,5 +1,5 @@
-//! The probe: sends a ping, waits for its pong, sleeps, and repeats. Its thread blocks like the thread of a real client or proxy. So a round trip
-//! contains two wake-ups from idle, which most knobs of a host affect.
+//! The probe: sends a ping, waits for its pong, sleeps, and repeats. Its thread blocks like the thread of a real client or proxy.
+//! So a round trip contains two wake-ups from idle, which most knobs of a host affect.
 
 use std::io;
 use std::net::UdpSocket;
@@ -80,7 +80,7 @@ impl Probe {
 
     /// Waits for the thread after `stop` is set: at most a read timeout and a gap.
     pub(crate) fn join(self) {
-        // A panic there has already been printed on stderr.
+        // If the thread panicked, the panic was already printed on stderr.
         let _ = self.thread.join();
     }
 }

@@ -1,8 +1,9 @@
 //! A match as a file: the inputs of each tick, and a hash of all output. A replay must give the same file.
 //!
-//! `EKMATCH` and the format (1); seed u64, ticks per second u16, slots u8. Then for each tick: the number of acts u16, each act, the due
-//! time u32, the hash u64. An act has its kind u8 (1 join, 2 leave, 3 input) and slot u8. An input also has sequence u32, ack u32 and 14
-//! bytes as in a datagram. Numbers are little-endian.
+//! `EKMATCH` and the format (1); seed u64, ticks per second u16, slots u8.
+//! Then for each tick: the number of acts u16, each act, the due time u32, the hash u64.
+//! An act has its kind u8 (1 join, 2 leave, 3 input) and slot u8. An input also has sequence u32, ack u32 and 14 bytes as in a datagram.
+//! Numbers are little-endian.
 
 use thiserror::Error;
 
@@ -47,8 +48,8 @@ impl Recorder {
         Self { bytes, acts: Vec::with_capacity(4_096), count: 0 }
     }
 
-    /// Records an act before the next tick. Returns false if there are too many acts. Then the act is not recorded, and must not be
-    /// applied.
+    /// Records an act before the next tick. Returns false if there are too many acts.
+    /// Then the act is not recorded, and must not be applied.
     pub fn act(&mut self, act: &Act) -> bool {
         if self.count == u16::MAX {
             return false;

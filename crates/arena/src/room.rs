@@ -1,5 +1,5 @@
-//! The match with its clients, but without sockets and clocks. Acts go in, and a datagram for each client comes out. Everything follows
-//! from the acts, so a recorded match can be replayed byte for byte.
+//! The match with its clients, but without sockets and clocks. Acts go in, and a datagram for each client comes out.
+//! Everything follows from the acts, so a recorded match can be replayed byte for byte.
 
 use crate::game::sim::{Fnv, PlayerInput, Sim, SimConfig, Slot};
 use crate::net::snapshot::{MAX_BASE_TICKS, MAX_SEEN, Snapshot};

@@ -1,5 +1,6 @@
-//! Extra work of each tick, in a chosen amount: shots judged against rewound hit boxes. This is the cost of lag compensation on a server
-//! with many players. It is split into a thousand jobs. The number of steps is fixed rather than the time, so stolen time shows.
+//! Extra work of each tick, in a chosen amount: shots judged against rewound hit boxes.
+//! This work is the cost of lag compensation on a server with many players. It is split into a thousand jobs.
+//! The number of steps is fixed rather than the time, so stolen time shows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,8 +13,8 @@ use crate::worker_group::WorkerGroup;
 
 /// The number of jobs per tick, or of units if there are fewer.
 pub const JOBS: u64 = 1_024;
-/// The number of bodies, as 64 players have in 13 ticks. They take 300 KiB, so a neighbour that uses the cache slows this work as it slows
-/// a real history.
+/// The number of bodies, as 64 players have in 13 ticks.
+/// The bodies take 300 KiB, so a neighbour that uses the cache slows this work as it slows a real history.
 const FIGURES: usize = 832;
 const CALIBRATION_ROUNDS: u32 = 40;
 const CALIBRATION_UNITS: u64 = 1_500;
@@ -29,8 +30,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Fills the history and times it on one thread. The fastest of 40 rounds counts, since slower ones were disturbed. This takes some
-    /// milliseconds.
+    /// Fills the history and times it on one thread. The fastest of 40 rounds counts, since slower ones were disturbed.
+    /// This takes some milliseconds.
     pub fn calibrated() -> Self {
         let mut work = Self { figures: figures(), turn: 0, hits: AtomicU64::new(0), units_per_us: 1.0 };
         let mut alone = WorkerGroup::default();
@@ -55,12 +56,12 @@ impl Work {
         self.units_per_us
     }
 
-    /// The number of shots that hit so far. After the same units it is the same with any number of workers.
+    /// The number of shots that hit so far. After the same units, this number is the same with any number of workers.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Does `units` of work. Each judges one shot against all eleven hit boxes of one past body.
+    /// Does `units` of work. Each unit judges one shot against all eleven hit boxes of one past body.
     pub fn run(&mut self, units: u64, group: &mut WorkerGroup) {
         let jobs = units.min(JOBS);
         if jobs == 0 {

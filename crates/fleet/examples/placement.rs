@@ -1,8 +1,8 @@
 //! Simulated sessions on machines with 36 and 128 CPUs: how late their ticks are, and how many fit, under several ways to place them.
 //!
-//! A tick is due once a period, at a random phase of its session. Its work is random (gamma, coefficient of variation 0.5). A tick waits
-//! while its CPU runs another tick, first come first served. A CPU with a busy sibling runs at 0.6 of its speed. Lateness is the time from
-//! due to done, less the work.
+//! A tick is due once a period, at a random phase of its session. Its work is random (gamma, coefficient of variation 0.5).
+//! A tick waits while its CPU runs another tick, first come first served.
+//! A CPU with a busy sibling runs at 0.6 of its speed. Lateness is the time from due to done, less the work.
 //! `cargo run --release -p evenkeel-fleet --example placement`
 
 use std::cmp::Reverse;
@@ -16,20 +16,20 @@ use evenkeel_fleet::pack::{CpuSets, Machine, MachineCache, MachineCpu, MachineNo
 const BUSY_SIBLING_SPEED: f64 = 0.6;
 /// The CPU time of a packet where its interrupt is served, in milliseconds, as the plan assumes it.
 const PACKET_MS: f64 = 0.002;
-/// The additional time of a tick after its thread moved to another CPU, in milliseconds: 300 KiB of data come from the shared cache, or
-/// from the other node.
+/// The additional time of a tick after its thread moved to another CPU, in milliseconds:
+/// 300 KiB of data come from the shared cache, or from the other node.
 const MOVE_MS: f64 = 0.03;
 const MOVE_NODE_MS: f64 = 0.2;
 /// The simulated time, and the time at its start in which ticks do not count yet, in milliseconds.
 const END_MS: f64 = 11_000.0;
 const WARM_MS: f64 = 1_000.0;
-/// Sessions fit while the p99 of lateness over all ticks is not above this.
+/// Sessions fit while the p99 of the lateness of all ticks is at most this many milliseconds.
 const LATE_MS_MAX: f64 = 2.0;
 
 #[derive(Clone, Copy)]
 struct Work {
     name: &'static str,
-    /// Period and mean work of each kind of session, in milliseconds. The sessions are of each kind in turn.
+    /// Period and mean work of each kind of session, in milliseconds. The kinds of the sessions alternate.
     kinds: &'static [(f64, f64)],
     packets_per_s: f64,
 }
@@ -46,9 +46,9 @@ enum Placement {
     Unpinned,
     /// The kernel chooses a free CPU when the tick is due. Without one, the tick waits for the session's last CPU.
     UnpinnedSticky,
-    /// Session i on CPU i. When all CPUs have a session, it starts again from the first CPU.
+    /// Session i runs on CPU i. After the last CPU, the next session gets the first CPU again.
     RoundRobin,
-    /// Complete CPUs for each session, threads of a core one after the other, one CPU reserved.
+    /// Each session gets whole CPUs, core by core. One CPU is reserved.
     KubernetesStatic,
     Plan,
     /// The plan, with the ticks of a CPU spread over the period.
@@ -133,7 +133,7 @@ impl Chance {
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A sum of four exponentials: half of the mean is its standard deviation.
+    /// A sum of four exponentials. Its standard deviation is half of its mean.
     fn gamma(&mut self, mean: f64) -> f64 {
         (0..4).map(|_| -(1.0 - self.next()).ln()).sum::<f64>() * mean / 4.0
     }
@@ -151,14 +151,14 @@ struct Ticker {
     late: Vec<f64>,
 }
 
-/// The CPU of each session; an unpinned session has none of its own. `None` if some sessions have no place.
+/// The CPU of each session; an unpinned session has no CPU of its own. `None` if some sessions have no place.
 fn places(machine: &Machine, work: Work, placement: Placement, count: usize) -> Option<Vec<Option<usize>>> {
     let cpus = machine.cpus.len();
     match placement {
         Placement::Unpinned | Placement::UnpinnedSticky => Some(vec![None; count]),
         Placement::RoundRobin => Some((0..count).map(|at| Some(at % cpus)).collect()),
         Placement::KubernetesStatic => {
-            // CPU 0 is reserved; its sibling is the first to be given.
+            // CPU 0 is reserved. The first session gets its sibling.
             let order: Vec<usize> = (0..cpus).map(|at| at / 2 + at % 2 * cpus / 2).skip(1).collect();
             (count <= order.len()).then(|| order.into_iter().take(count).map(Some).collect())
         }
@@ -198,7 +198,7 @@ fn session(work: Work, kind: usize, count: usize) -> Session {
     }
 }
 
-/// The p99 of lateness over all ticks, and of the session with the highest. `None` if a session has no place.
+/// The p99 of lateness over all ticks, and the highest p99 of a single session. `None` if a session has no place.
 fn simulate(machine: &Machine, work: Work, placement: Placement, count: usize, seed: u64) -> Option<(f64, f64)> {
     let places = places(machine, work, placement, count)?;
     let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -264,7 +264,7 @@ struct Tick {
 #[derive(Default)]
 struct Cpu {
     running: Option<(Tick, f64)>,
-    /// When the remaining work was last updated. `speed` is its present speed.
+    /// When the remaining work was last updated. `speed` is the present speed of the CPU.
     since: f64,
     speed: f64,
     /// Increases with each change of speed. The event for the end of a tick is valid only if it has the CPU's version.

@@ -1,5 +1,5 @@
-//! Many servers: where to place them, on which machines, at which cost, and how their hosts differ. This crate reads and computes. It
-//! never prints or changes a host.
+//! Many servers: where to place them, on which machines, at which cost, and how their hosts differ.
+//! This crate reads and computes. It never prints or changes a host.
 
 pub mod agones;
 pub mod audit;

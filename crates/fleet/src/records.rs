@@ -9,7 +9,7 @@ use std::io::{self, Read};
 const RECORD_BYTES_MAX: usize = 64 << 10;
 /// The maximum number of fields of a record.
 const FIELDS_MAX: usize = 1024;
-/// How many bytes one `read` requests.
+/// The number of bytes that one `read` requests.
 const PIECE_BYTES: usize = 64 << 10;
 /// The maximum number of characters of a field that an error quotes.
 const QUOTED_CHARS_MAX: usize = 40;
@@ -34,7 +34,7 @@ pub enum TableError {
         /// What is wrong in the line.
         fault: TableFault,
     },
-    /// Each line is valid, but the table as a whole is not.
+    /// Each line is valid, but the whole table is not.
     #[error("{0}")]
     Whole(TableFault),
 }
@@ -152,7 +152,7 @@ pub(crate) struct Records<R> {
     is_started: bool,
     text: Vec<u8>,
     ends: Vec<usize>,
-    /// The line at which the last record begins.
+    /// The number of the line on which the last record begins.
     line: u64,
     /// The number of line ends that were skipped before the parser saw them.
     skipped: u64,
@@ -167,9 +167,9 @@ enum Quote {
     Start,
     /// In a field without quotes.
     Plain,
-    /// After the opening quote of a field.
+    /// The parser is after the opening quote of a field.
     Inside,
-    /// After a quote within a quoted field: it closed the field, or it is the first of two that stand for one.
+    /// The parser is after a quote in a quoted field. The quote closes the field, or is the first of two that mean one quote.
     Second,
 }
 
@@ -357,7 +357,7 @@ pub(crate) fn header<R: Read>(records: &mut Records<R>) -> Result<Vec<String>, T
     Ok(names)
 }
 
-/// The first column with the name of an earlier one; case does not matter. Otherwise one of the two would be ignored without a word.
+/// The first column with the name of an earlier one; case does not matter. Without this check, one of the two columns would be ignored silently.
 pub(crate) fn named_twice(names: &[String]) -> Option<&String> {
     let mut seen = HashSet::new();
     names.iter().find(|name| !name.is_empty() && !seen.insert(name.to_lowercase()))

@@ -40,7 +40,7 @@ pub struct Session {
     pub packets_per_s: Option<f64>,
     /// The traffic, sent and received, in Mbit/s.
     pub network_mbps: Option<f64>,
-    /// The systemd service of the session. For several equal sessions, `{n}` stands for the number of each, from 1.
+    /// The systemd service of the session. For several equal sessions, `{n}` stands for the number of the session, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// The weight of the service for the scheduler (`CPUWeight=`), from 1 to 10,000. The default of systemd is 100.
@@ -52,7 +52,7 @@ pub struct Session {
 const NUMBER: &str = "{n}";
 
 impl Session {
-    /// One session with only these needs known.
+    /// One session of which only these needs are known.
     pub(crate) fn new(name: &str, cpus: f64, memory_mib: Option<f64>) -> Session {
         Session {
             name: name.to_owned(),
@@ -75,7 +75,7 @@ impl Session {
     }
 }
 
-/// The columns. All but `cpus` may be left out.
+/// The columns of the table. All columns except `cpus` are optional.
 const COLUMNS: [&str; 11] = [
     "session",
     "count",
@@ -91,7 +91,8 @@ const COLUMNS: [&str; 11] = [
 ];
 
 /// Reads a table of sessions: a column `cpus`, and optionally `session`, `count`, `tick_hz`, `work_us_p99`, `memory_mib`, `cache_kib`,
-/// `packets_per_s`, `network_mbps`, `unit` and `cpu_weight`. If a field is empty, its value is not known.
+/// `packets_per_s`, `network_mbps`, `unit` and `cpu_weight`.
+/// If a field is empty, its value is not known.
 ///
 /// # Errors
 /// If a line is wrong, a column is unknown, or there are no sessions.
@@ -184,7 +185,7 @@ fn unit(pattern: &str, count: u32) -> Result<Option<String>, TableFault> {
             "a service for each of several sessions, such as arena@{n}.service",
         ));
     }
-    // The name with the highest number is the longest: if it is valid, all are.
+    // The name with the highest number is the longest. If this name is valid, all names are valid.
     let longest = pattern.replace(NUMBER, &count.to_string());
     match longest.parse::<ServiceName>() {
         Ok(_) => Ok(Some(pattern.to_owned())),

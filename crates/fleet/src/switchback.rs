@@ -1,10 +1,12 @@
 //! A trial over many hosts. Similar hosts form pairs. In each block of time, one host of each pair has the settings, chosen at random.
 //!
-//! Each host's number is divided by the same host's number from before the trial. For each pair and block this gives one ratio: the host
-//! with the settings to the host without them. A change of the whole fleet, such as the load of an evening, affects both hosts and cancels.
-//! A difference between the hosts cancels through the numbers from before, and on average through the random choice. The choices are
-//! independent. So the error bound of the sequential test of `evenkeel-stats` holds over all pairs and blocks, whatever hosts, days and
-//! neighbours do. Pure: the caller passes numbers and a seed.
+//! Each host's number is divided by the same host's number from before the trial.
+//! For each pair and block this gives one ratio: the host with the settings to the host without them.
+//! A change of the whole fleet, such as the load of an evening, affects both hosts and cancels.
+//! A difference between the hosts cancels by the numbers from before, and on average by the random choice.
+//! The choices are independent.
+//! So the error bound of the sequential test of `evenkeel-stats` holds over all pairs and blocks, whatever hosts, days and neighbours do.
+//! Pure: the caller passes numbers and a seed.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +50,7 @@ pub struct Switchback {
     seed: u64,
 }
 
-/// Which host of each pair has the settings in one block.
+/// The hosts of each pair that have the settings in one block, and those that do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arms {
     /// The hosts with the settings.
@@ -61,8 +63,8 @@ pub struct Arms {
 #[derive(Clone, Debug)]
 pub struct Evidence {
     test: Sequential,
-    /// For each pair and block with both numbers: the pair, the block, whether the pair switched before the block, and the logarithm of the
-    /// ratio.
+    /// For each pair and block with both numbers: the pair, the block, whether the pair switched before the block,
+    /// and the logarithm of the ratio.
     ratios: Vec<(usize, u64, bool, f64)>,
     /// How many numbers were missing: of hosts with the settings, and of hosts without.
     missing: [usize; 2],
@@ -88,14 +90,14 @@ pub struct Power {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "caveat", rename_all = "kebab-case")]
 pub enum Caveat {
-    /// More numbers are missing in one arm than in the other. Maybe the settings make hosts stop reporting.
+    /// More numbers are missing in one arm than in the other arm. Maybe the settings stop hosts from reporting.
     Missing {
         /// The number of missing numbers of hosts with the settings.
         with: usize,
         /// The number of missing numbers of hosts without the settings.
         without: usize,
     },
-    /// The guard ended the goal on these hosts. Their pairs left the trial, so the result leaves out where the goal did harm.
+    /// The guard ended the goal on these hosts. Their pairs left the trial, so the result leaves out hosts on which the goal did harm.
     GuardStopped {
         /// The hosts.
         hosts: Vec<String>,
@@ -222,7 +224,7 @@ impl Switchback {
             let chance = ChaCha8Rng::seed_from_u64(self.seed.wrapping_add(trial));
             needed.push(self.simulated_blocks(residuals, options, effect_ratio, chance, blocks_max)?);
         }
-        // No verdict sorts after any number of blocks.
+        // A trial without a verdict sorts after all numbers of blocks.
         needed.sort_unstable_by_key(|blocks| blocks.unwrap_or(u64::MAX));
         let of = |share: u64| needed.get((SIMULATED * share / 100) as usize).copied().flatten();
         Ok(Power { effect_ratio, blocks_p50: of(50), blocks_p90: of(90), blocks_max })

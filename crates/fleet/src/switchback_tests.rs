@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// An approximately normal number: the sum of twelve uniform ones.
+/// An approximately normal number: the sum of twelve uniform numbers.
 fn normal(dice: &mut ChaCha8Rng) -> f64 {
     (0..12).map(|_| dice.random::<f64>()).sum::<f64>() - 6.0
 }

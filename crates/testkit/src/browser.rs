@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::skip::skipped;
 use crate::wait::wait_until;
 
-/// The installed browser. Without one, the test is skipped visibly.
+/// The installed browser. Without a browser, the test is skipped visibly.
 pub fn program() -> Option<PathBuf> {
     let found = std::env::var_os("PATH").and_then(|path| {
         let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();

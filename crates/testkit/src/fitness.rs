@@ -1,8 +1,8 @@
-//! Measures what this machine does to a bare thread that spins, works and sleeps. After a failure, a live check asks whether the machine was fit
-//! for it, so that a busy hypervisor does not look like a bug.
+//! Measures what this machine does to a bare thread that spins, works and sleeps.
+//! After a failure, a live check asks whether the machine was fit for it, so that a busy hypervisor does not look like a bug.
 //!
-//! Call it after each failed try. A try counts only if the machine was fit at that time. If all tries of a check count and fail, the check
-//! fails. If fewer failures count, the check is not judged.
+//! A live check measures the machine after each failed try. The try counts only if the machine was fit at that time.
+//! If all tries of a check count and fail, the check fails. If fewer failures count, the check is not judged.
 
 use std::num::NonZeroU64;
 
@@ -42,7 +42,7 @@ impl Needs {
         Needs { cpu, missing: 0.02, late_ns: 120_000, turn_ns: 20_000, uneven: 0.25, is_real_time: false }
     }
 
-    /// Drops the requirement on timers, for a check in which nothing sleeps.
+    /// Drops the requirement on timers, for a check in which no thread sleeps.
     pub fn without_timers(self) -> Needs {
         Needs { late_ns: u64::MAX, turn_ns: u64::MAX, ..self }
     }
@@ -164,8 +164,9 @@ pub fn one_of_by(
     })
 }
 
-/// Panics after `tries` failures on a fit machine. A try on an unfit machine (`None`) does not count and is repeated, at most `tries`
-/// times. After that the check is reported as not judged. Returns whether it held.
+/// Panics after `tries` failures on a fit machine.
+/// A try on an unfit machine (`None`) does not count and is repeated, at most `tries` times.
+/// After that the check is reported as not judged. Returns whether it held.
 pub fn holds(tries: usize, mut try_it: impl FnMut() -> Option<Result<(), String>>) -> bool {
     let (mut failed, mut unfit) = (Vec::new(), 0);
     while failed.len() < tries && unfit <= tries {

@@ -1,5 +1,5 @@
-//! `HostLock`: only one test at a time uses this host. Tests that change a setting of the host and live checks that measure it would
-//! disturb each other, even from two checkouts.
+//! `HostLock` lets only one test at a time use this host.
+//! Tests that change a setting of the host and live checks that measure it would disturb each other, even from two checkouts.
 
 use std::fs::File;
 

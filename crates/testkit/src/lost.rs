@@ -1,18 +1,20 @@
-//! How much of a CPU's time is lost within one tick. A watcher measures it: a real-time thread that sleeps in short steps, independent of the
-//! server. It distinguishes ticks that the server missed from ticks that the machine took.
+//! How much of a CPU's time is lost within one tick.
+//! A watcher measures it: a real-time thread that sleeps in short steps, independent of the server.
+//! The watcher distinguishes ticks that the server missed from ticks that the machine took.
 
 use std::collections::VecDeque;
 
 /// How long the watcher sleeps. Lateness below this is not a gap. Otherwise the usual lateness of timers would add up.
 pub const STEP_NS: u64 = 1_000_000;
 
-/// The loss that makes a tick miss its period, together with the tick's own work. On a slow machine, where the work takes more of the
-/// period, a smaller loss does that.
+/// The loss that makes a tick miss its period, together with the tick's own work.
+/// On a slow machine, where the work takes more of the period, a smaller loss does that.
 fn most_ns(period_ns: u64) -> u64 {
     period_ns / 2
 }
 
-/// The loss that is enough for ticks with this median work. A tick may take twice the median without a fault of the server.
+/// The loss that makes ticks with this median work miss their period.
+/// A tick may take twice the median without a fault of the server.
 pub fn enough_ns(period_ns: u64, work_p50_ns: u64) -> u64 {
     period_ns.saturating_sub(2 * work_p50_ns).clamp(STEP_NS, most_ns(period_ns))
 }
@@ -22,8 +24,8 @@ pub fn enough_ns(period_ns: u64, work_p50_ns: u64) -> u64 {
 pub struct Lost {
     /// When each gap ended, and its length.
     gaps: VecDeque<(u64, u64)>,
-    /// Two gaps that affect one tick end within its period plus the length of the second gap. That length is less than the loss that is
-    /// enough alone.
+    /// Two gaps that affect one tick end within its period plus the length of the second gap.
+    /// That length is less than the loss that is enough alone.
     one_tick_ns: u64,
 }
 

@@ -1,5 +1,6 @@
-//! Makes skipped tests visible. The test harness captures a test's output and reports the test as passed, so a skip would be silent. It is
-//! written to the process's own standard error, and to the file that `make test` lists at the end.
+//! Makes skipped tests visible.
+//! The test harness captures a test's output and reports the test as passed, so a skip would be silent.
+//! So each skip is written to the process's own standard error, and to the file that `make test` lists at the end.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -15,7 +16,7 @@ pub fn skipped(why: impl Display) {
     note(FILE_VARIABLE, "skipped", &format!("{}: {why}", thread.name().unwrap_or("a thread of a test")));
 }
 
-/// Whether the process lacks root; records the skip if so.
+/// Whether the process lacks root. If so, records that the test is skipped.
 pub fn needs_root(what: impl Display) -> bool {
     let lacks_root = !process::is_root();
     if lacks_root {

@@ -21,12 +21,13 @@ use signal_hook::flag;
 
 /// A headless UDP game server in the manner of a tactical shooter, for 10 to 64 players
 ///
-/// It simulates a match, judges each shot by what the shooter saw up to 250 ms ago, and sends each player a snapshot each tick. A
-/// snapshot has the visible players, as changes from an earlier snapshot, in at most 1,200 bytes. evenkeel-bots plays on it.
+/// It simulates a match, judges each shot by what the shooter saw up to 250 ms ago, and sends each player a snapshot each tick.
+/// A snapshot has the visible players, as changes from an earlier snapshot, in at most 1,200 bytes. evenkeel-bots plays on it.
 ///
-/// The first line on stdout is JSON and says where it listens. Then it reads commands as lines of JSON from stdin, and answers each with
-/// one line: {"cmd":"window"}, {"cmd":"delay_us","value":5000}, {"cmd":"work_us","value":300},
-/// {"cmd":"tail_us","value":5000}, {"cmd":"timer_slack_ns","value":1}, {"cmd":"stop"}. It ends when stdin is closed, and on SIGINT or SIGTERM.
+/// The first line on stdout is JSON and says where it listens.
+/// Then it reads commands as lines of JSON from stdin, and answers each with one line: {"cmd":"window"}, {"cmd":"delay_us","value":5000},
+/// {"cmd":"work_us","value":300}, {"cmd":"tail_us","value":5000}, {"cmd":"timer_slack_ns","value":1}, {"cmd":"stop"}.
+/// It ends when stdin is closed, and on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Arguments {
@@ -89,7 +90,7 @@ Examples:
 enum Tick {
     /// Use a short slice, exact timers, and spin for a learned margin before each tick if the process has CPUs to spare
     Steady,
-    /// As an ordinary thread, without these measures
+    /// As an ordinary thread, with the kernel's defaults
     Plain,
 }
 
@@ -125,9 +126,9 @@ fn main() -> anyhow::Result<ExitCode> {
     write_line(&mut io::stdout(), &server.ready())?;
     let (requests, waiting) = channel();
     let ended = Arc::clone(&stop);
-    // This thread ends with the process, because nothing ends a read of stdin early. The tick must stay on the first thread.
+    // This thread ends only with the process, because nothing interrupts a read of stdin. The tick must stay on the first thread.
     thread::spawn(move || {
-        // If the reader is gone, the server ends as at the end of the input.
+        // If the reader of stdout is gone, the server ends as it does when stdin is closed.
         let _ = match arguments.no_control {
             true => narrate(io::stdout(), &requests, &ended),
             false => serve(io::stdin(), io::stdout(), &requests),

@@ -18,11 +18,13 @@ use signal_hook::flag;
 
 /// Bots that play on evenkeel-arena, and a probe that times round trips
 ///
-/// They walk the shortest ways, turn to visible opponents, and shoot. They report what players would notice: how often snapshots arrive,
-/// how old they are, how long an input takes to show, what was lost, and how far shots were rewound.
+/// They walk the shortest ways, turn to visible opponents, and shoot.
+/// They report what players would notice: how often snapshots arrive, how old they are, how long an input takes to show, what was lost,
+/// and how far shots were rewound.
 ///
-/// The first line on stdout is JSON and says how many bots have joined. Then they read commands as lines of JSON from stdin, and answer
-/// each with one line: {"cmd":"window"}, {"cmd":"stop"}. They end when stdin is closed, and on SIGINT or SIGTERM.
+/// The first line on stdout is JSON and says how many bots have joined.
+/// Then they read commands as lines of JSON from stdin, and answer each with one line: {"cmd":"window"}, {"cmd":"stop"}.
+/// They end when stdin is closed, and on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel-bots", version, after_help = EXAMPLES)]
 struct Arguments {
@@ -82,7 +84,7 @@ fn main() -> anyhow::Result<()> {
             return Err(error.into());
         }
     };
-    // Set this up only now: while they join, a signal may simply end the process.
+    // Handle signals only from here on. While the bots join, a signal may simply end the process.
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         flag::register(signal, Arc::clone(&stop))?;
@@ -90,9 +92,9 @@ fn main() -> anyhow::Result<()> {
     write_line(&mut io::stdout(), &bots.ready())?;
     let (requests, waiting) = channel();
     let ended = Arc::clone(&stop);
-    // This thread ends with the process, because nothing ends a read of stdin early.
+    // This thread ends only with the process, because nothing interrupts a read of stdin.
     thread::spawn(move || {
-        // If the reader is gone, the bots end as at the end of the input.
+        // If the reader of stdout is gone, the bots end as they do when stdin is closed.
         let _ = match arguments.no_control {
             true => narrate(io::stdout(), &requests, &ended),
             false => serve(io::stdin(), io::stdout(), &requests),

@@ -41,7 +41,7 @@ pub struct BotsConfig {
     pub fifo: Option<u8>,
     /// How long the probe sleeps after a pong.
     pub probe_gap: Duration,
-    /// The time limit for all bots and the probe to join.
+    /// How long all bots and the probe may take to join.
     pub join_timeout: Duration,
 }
 
@@ -139,7 +139,7 @@ impl Bots {
                 break Ok(());
             }
             if now_ns() >= clock.next_due_ns() {
-                // After a pause, overdue inputs are left out, together with the turns of their bots.
+                // After a pause, the bots skip overdue inputs, and each skipped input also skips its bot's turn.
                 let turn = clock.wait().number as usize % count;
                 play.send_input(&self.sockets, turn);
                 clock.done();
@@ -166,7 +166,7 @@ impl Bots {
 fn discard_backlog(sockets: &[UdpSocket]) {
     let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
     for socket in sockets {
-        // More than the socket's buffer holds. This ends the loop if datagrams arrive as fast as they are read.
+        // This number is larger than what the socket's buffer holds. It ends the loop if datagrams arrive as fast as they are read.
         let _ = (0..4_096).take_while(|_| socket.recv(&mut buffer).is_ok()).count();
     }
 }

@@ -91,7 +91,7 @@ impl Play {
         let (session, sequence, ack) = (player.session, player.sequence, player.mirror.ack());
         FromClient::Input { session, sequence, ack, input }.encode(&mut self.bytes);
         player.sent_ns[sequence as usize % INPUTS_KEPT] = now_ns();
-        // If the server is gone, the send is refused. This shows as silent bots.
+        // If the server is gone, the kernel refuses the send, and the window counts silent bots.
         self.window.inputs_sent += u64::from(sockets[index].send(&self.bytes).is_ok());
     }
 
@@ -120,7 +120,7 @@ impl Play {
         let (player, window) = (&mut self.players[index], &mut self.window);
         match player.mirror.take_in(packed) {
             Ok(true) => {}
-            // A later snapshot has overtaken this one. It is of no use to a player, and already counted as lost.
+            // A later snapshot has overtaken this one. A player cannot use it, and it already counts as lost.
             Ok(false) => return,
             Err(_) => {
                 window.snapshots_unreadable += 1;

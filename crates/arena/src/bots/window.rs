@@ -44,7 +44,7 @@ impl Window {
         }
     }
 
-    /// Returns the numbers so far, without the probe's, and starts anew.
+    /// Returns the numbers so far, without those of the probe, and starts a new window.
     pub(super) fn close(&mut self) -> BotsWindow {
         let (now_ns, cpu_ns) = (now_ns(), process_cpu_ns());
         let count = std::mem::take::<u64>;

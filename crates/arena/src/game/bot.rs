@@ -1,5 +1,5 @@
-//! How a bot plays. It depends on its seed and on the snapshots, never on a clock. It walks to places by the shortest way, turns to visible
-//! opponents as slowly as a human hand, and shoots when it aims at them.
+//! How a bot plays. It depends on its seed and on the snapshots, never on a clock.
+//! The bot walks to places by the shortest way, turns to visible opponents as slowly as a human hand, and shoots when it aims at them.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -15,7 +15,7 @@ use crate::game::visibility::{Entity, team};
 const TURN: i32 = 2_500;
 /// A bot shoots if its aim is off by less than this, in angle units: 1.4 degrees.
 const ON_TARGET: i32 = 256;
-/// Inputs from seeing an opponent to shooting.
+/// The number of inputs between seeing an opponent and shooting.
 const REACTION: u32 = 5;
 /// The number of inputs for which a bot dodges in one direction.
 const COURSE: u32 = 12;
@@ -147,7 +147,7 @@ impl Bot {
         }
         if self.next >= self.way.len() || self.stuck_for > STUCK {
             let goal = map.open_place(self.rng.next_u32());
-            // If there is no way, it stands until its next input, and then picks another place.
+            // If there is no way, the bot stands until its next input, and then picks another place.
             let _ = paths.find(map, place_of(at), goal, &mut self.way);
             (self.next, self.stuck_for) = (0, 0);
         }

@@ -1,5 +1,6 @@
-//! The hit boxes of all players during the last 250 ms, so that a shot is judged by what the shooter saw. The frames are in a ring that
-//! never grows. Between two frames the hit boxes are interpolated, as a client draws them between two snapshots.
+//! The hit boxes of all players during the last 250 ms, so that a shot is judged by what the shooter saw.
+//! The frames are in a ring that never grows.
+//! Between two frames the hit boxes are interpolated, as a client draws them between two snapshots.
 
 use crate::game::player::Slot;
 use crate::game::shape::{Capsule, Ray};
@@ -7,7 +8,7 @@ use crate::game::skeleton::{Bone, REACH_MM};
 
 pub use crate::game::player::{Figure, View};
 
-/// How far back is remembered, in milliseconds.
+/// How far back the history goes, in milliseconds.
 pub const HISTORY_MS: u32 = 250;
 
 /// The result of a shot that hit.
@@ -58,7 +59,7 @@ impl History {
         &mut self.figures[at..at + self.slots]
     }
 
-    /// The figures of a tick that is still held.
+    /// The hit boxes of a tick, if the ring still has that tick.
     pub fn frame(&self, tick: u32) -> Option<&[Figure]> {
         let back = self.newest.wrapping_sub(tick);
         let at = self.index(tick);
@@ -86,7 +87,7 @@ impl History {
             if now.life == 0 || slot == shot.by.0 {
                 continue;
             }
-            // A player who died or came back in between is at the place in the later frame.
+            // A player who died or came back between the two frames is at the place in the later frame.
             let then = if then.life == now.life { then } else { now };
             let limit_mm = first.map_or(shot.reach_mm, |hit| hit.at_mm);
             if let Some((bone, at_mm)) = meets(now, then, view.part, &shot.ray, limit_mm) {

@@ -1,5 +1,5 @@
-//! The map of the game: rooms, doors and cover on a grid. The same seed gives the same map on every machine. The map also computes how far
-//! a body can move and how far a ray goes.
+//! The map of the game: rooms, doors and cover on a grid. The same seed gives the same map on every machine.
+//! The map also computes how far a body can move and how far a ray goes.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -152,8 +152,8 @@ impl GameMap {
         self.cell(place) == Cell::Open
     }
 
-    /// Where a body ends that tries `step`: first along x, then along y, each until it touches a blocked cell. So a body that runs into a
-    /// wall at an angle slides along it.
+    /// The place where a body stops that moves by `step`: first along x, then along y, each until it touches a blocked cell.
+    /// So a body that runs into a wall at an angle slides along it.
     pub fn slide(&self, step: Move) -> Point {
         let (x, y) = step.from;
         let x = slide_axis(x, step.by.0, |cell| span(y).any(|other| !self.is_open((cell, other))));
@@ -161,8 +161,8 @@ impl GameMap {
         (x, y)
     }
 
-    /// How far a ray goes before it meets a wall, cover, the floor or the ceiling, in millimetres. It walks the grid cell by cell
-    /// (Amanatides and Woo, 1987). It uses only operations of IEEE 754, so every machine gets the same bits.
+    /// How far a ray goes before it meets a wall, cover, the floor or the ceiling, in millimetres.
+    /// It walks the grid cell by cell (Amanatides and Woo, 1987). It uses only operations of IEEE 754, so every machine gets the same bits.
     pub fn reach_mm(&self, ray: &Ray) -> f64 {
         let unit = ray.unit();
         let height = real(ray.from)[2];

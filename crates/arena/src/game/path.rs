@@ -1,5 +1,5 @@
-//! The shortest way over the map: A* over the cells, straight and diagonal. All memory is allocated once, and a search never visits
-//! more cells than the map has.
+//! The shortest way over the map: A* over the cells, straight and diagonal.
+//! All memory is allocated once, and a search never visits more cells than the map has.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,7 +31,8 @@ impl Default for Paths {
 
 impl Paths {
     /// Replaces `way` with the cells after `start` up to `goal`, and returns the way's cost: 10 per straight step, 14 per diagonal step,
-    /// which may not cut a corner. None if there is no way.
+    /// which may not cut a corner.
+    /// None if there is no way.
     pub fn find(&mut self, map: &GameMap, start: Place, goal: Place, way: &mut Vec<Place>) -> Option<u32> {
         way.clear();
         if !map.is_open(start) || !map.is_open(goal) {

@@ -109,7 +109,7 @@ impl Body {
 pub struct Figure {
     /// The number of the life in the slot. 0 if nobody is alive in it. Between two lives, positions are not interpolated.
     pub life: u32,
-    /// The middle. No part is further from it than [`REACH_MM`](crate::game::skeleton::REACH_MM).
+    /// The middle of the body. No part is further from it than [`REACH_MM`](crate::game::skeleton::REACH_MM).
     pub middle: Vector,
     /// The hit boxes.
     pub bones: [Capsule; BONES],

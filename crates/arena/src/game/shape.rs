@@ -1,5 +1,5 @@
-//! Rays, and the capsules that they may hit. It uses only the four operations and the root of IEEE 754, always in this order, so that every
-//! machine gets the same bits.
+//! Rays, and the capsules that they may hit.
+//! The code uses only the four operations and the root of IEEE 754, always in the same order, so that every machine gets the same bits.
 
 use crate::game::math::Vector;
 
@@ -48,7 +48,7 @@ impl Ray {
 }
 
 impl Capsule {
-    /// This capsule at `part` of 256 of the way to its later place.
+    /// The capsule at `part`/256 of the way to its later place.
     #[must_use]
     pub fn toward(&self, later: &Self, part: u8) -> Self {
         Self { a: self.a.toward(later.a, part), b: self.b.toward(later.b, part), radius_mm: self.radius_mm }
@@ -160,7 +160,7 @@ mod tests {
             let point = |at: f64| [0, 1, 2].map(|axis| real(from)[axis] + unit[axis] * at);
             let radius = f64::from(radius_mm);
             let hit = capsule.hit_mm(&ray);
-            // No sampled point before the hit is inside. Without a hit, no sampled point is.
+            // No sampled point before the hit is inside the capsule. Without a hit, no sampled point is inside it.
             for step in 0..400 {
                 let at = f64::from(step) * 25.0;
                 if hit.is_none_or(|hit| at < hit - 0.5) {

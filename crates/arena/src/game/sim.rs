@@ -1,5 +1,5 @@
-//! The match: plain arrays of players, advanced one tick at a time by their inputs. Jobs compute what concerns one player only. Effects on
-//! other players are computed in the order of slots.
+//! The match: plain arrays of players, advanced one tick at a time by their inputs.
+//! Jobs compute what concerns one player only. Effects on other players are computed in the order of slots.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -125,8 +125,8 @@ impl Sim {
         }
     }
 
-    /// Advances the match by one tick. All players move, then shots land in the order of slots, then dead players return, then visibility
-    /// is checked.
+    /// Advances the match by one tick.
+    /// All players move, then shots land in the order of slots, then dead players return, then visibility is checked.
     pub fn step(&mut self, group: &mut WorkerGroup) {
         self.tick = self.tick.wrapping_add(1);
         let (map, tick_hz, bodies) = (&self.map, self.tick_hz, &mut self.bodies);

@@ -112,8 +112,8 @@ fn summary(hit: Option<Hit>) -> Option<(Slot, Bone, i64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The core of lag compensation: a shot at what the client saw hits exactly what the same shot would have hit in a world that had
-    /// stopped at that moment.
+    /// The core of lag compensation: a shot at what the client saw hits exactly what the same shot would have hit in a world
+    /// that had stopped at that moment.
     #[test]
     fn a_shot_at_what_was_seen_hits_what_it_would_have_hit_then(
         moves in prop::collection::vec((0u8..48, any::<u16>()), 4),

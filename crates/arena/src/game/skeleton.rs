@@ -1,5 +1,6 @@
-//! Hit boxes as a skeleton moves them. A pose consists of a few small numbers, and the hit boxes follow from it, starting at the hips, in
-//! whole numbers and without drawing. The joints of arms and legs are where two bones of given lengths meet.
+//! Hit boxes as a skeleton moves them.
+//! A pose consists of a few small numbers, and the hit boxes follow from it, starting at the hips, in whole numbers and without drawing.
+//! The joints of arms and legs are where two bones of given lengths meet.
 
 use crate::game::math::{Look, Vector, cos, root, scale, sin};
 use crate::game::shape::Capsule;
@@ -111,7 +112,7 @@ impl Pose {
         self.neck().plus(Local::new(40, 0, 130))
     }
 
-    /// Hip, knee and ankle of the left (1) or right (-1) leg: half a turn of the gait apart.
+    /// Hip, knee and ankle of the left (1) or right (-1) leg. The two legs are half a turn of the gait apart.
     fn leg(&self, side: i32) -> [Local; 3] {
         let phase = if side > 0 { self.gait } else { self.gait.wrapping_add(0x8000) };
         let stride = i32::from(self.stride);
@@ -143,8 +144,8 @@ impl Pose {
     }
 }
 
-/// The joint between two bones of equal length from `from` to `to`, bent forward (1) or down and back (-1). If the end is too far away for
-/// the bones, the limb is straight.
+/// The joint between two bones of equal length from `from` to `to`, bent forward (1) or down and back (-1).
+/// If the end is too far away for the bones, the limb is straight.
 fn bend(from: Local, to: Local, bone_mm: i32, way: i32) -> Local {
     let (dx, dz) = (i64::from(to.x - from.x), i64::from(to.z - from.z));
     let dy = i64::from(to.y - from.y);

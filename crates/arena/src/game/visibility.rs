@@ -1,5 +1,6 @@
-//! Which players the server shows to each player: its team, players near enough to be heard, and players in its line of sight. Each stays
-//! shown for some time. No client receives players behind walls, so a cheating client cannot show them.
+//! Which players the server shows to each player: its team, players near enough to be heard, and players in its line of sight.
+//! Each of these players stays shown for some time.
+//! No client receives players behind walls, so a cheating client cannot show them.
 
 use crate::game::map::GameMap;
 use crate::game::math::{Look, Vector};

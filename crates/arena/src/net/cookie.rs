@@ -1,12 +1,12 @@
-//! Proof that a client receives at the address from which it sends. The server hands out a keyed hash, and stores nothing until the hash
-//! comes back.
+//! Proof that a client receives at the address from which it sends.
+//! The server hands out a keyed hash, and stores nothing until the hash comes back.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
 use crate::time::SECOND_NS;
 
-/// The length of a time bucket. A cookie is valid for the rest of its bucket and for the whole next one: for one to two of these.
+/// The length of a time bucket. A cookie is valid for the rest of its bucket and for the whole next bucket: for one to two times this length.
 pub const COOKIE_BUCKET_NS: u64 = SECOND_NS;
 
 /// The data that a cookie is bound to.

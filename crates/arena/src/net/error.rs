@@ -11,7 +11,7 @@ pub enum WireError {
     /// The magic number or the format is wrong.
     #[error("not a datagram of this game and format")]
     Header,
-    /// The sender's side does not send datagrams of this kind.
+    /// The sender, a client or a server, must not send datagrams of this kind.
     #[error("unknown kind {0}")]
     Kind(u8),
     /// A number is out of range.

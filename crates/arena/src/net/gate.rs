@@ -1,5 +1,5 @@
-//! Decides what a datagram from any sender may do: the handshake, the list of players with proven addresses, replays and rates. Pure except
-//! for its keys: no sockets, and the time is an argument.
+//! Decides what a datagram from any sender may do: the handshake, the list of players with proven addresses, replays and rates.
+//! The gate has no sockets, and the time is an argument. Only its keys are random.
 //!
 //! Until an address has returned a cookie, it costs the server no memory and gets no answer larger than its question.
 
@@ -15,13 +15,13 @@ use crate::net::seen::ReplayWindow;
 use crate::net::wire::{FromClient, FromServer};
 use crate::time::SECOND_NS;
 
-/// A player that was silent for this long is gone. A cookie expires earlier, so a recorded join that is sent again cannot bring a player
-/// back.
+/// A player that was silent for this long is gone.
+/// A cookie expires earlier, so a recorded join that is sent again cannot bring a player back.
 pub const SILENCE_NS: u64 = 3 * SECOND_NS;
 
 const STRANGER: Allowance = Allowance { per_s: 1_000, burst: 1_000 };
-/// The limit of challenges to all unknown senders together, so that a flood from forged addresses cannot cost the server too much. An
-/// answer costs four times as much as a refusal. A join with a valid cookie is not delayed by this limit.
+/// The limit of challenges to all unknown senders together, so that a flood from forged addresses cannot cost the server too much.
+/// An answer costs four times as much as a refusal. A join with a valid cookie is not delayed by this limit.
 const CHALLENGES: Allowance = Allowance { per_s: 20_000, burst: 2_000 };
 const INPUTS: Allowance = Allowance { per_s: 200, burst: 32 };
 /// The limit of pings per player: enough for a probe that asks again as soon as it has its answer.
@@ -177,8 +177,7 @@ impl Gate {
         }
     }
 
-    /// Removes players that have been silent for [`SILENCE_NS`]. If the simulation's queue is full, the player stays until the next
-    /// sweep.
+    /// Removes players that have been silent for [`SILENCE_NS`]. If the simulation's queue is full, the player stays until the next sweep.
     pub fn sweep(&mut self, now_ns: u64) {
         for slot in 0..self.clients.len() {
             let Some(Some(client)) = self.clients.get(slot) else {
@@ -197,8 +196,8 @@ impl Gate {
     fn join(&mut self, claim: Claim, now_ns: u64) -> Result<FromServer<'static>, Refusal> {
         let Claim { from, nonce } = claim;
         if let Some(&slot) = self.by_address.get(&from) {
-            // The address still has a player, and a different nonce means a new attempt to join. It must wait until the old connection is
-            // silent. Otherwise a replayed join could throw a player out.
+            // The address still has a player, and a different nonce means a new attempt to join.
+            // The new attempt must wait until the old connection is silent. Otherwise a replayed join could throw a player out.
             return match &self.clients[slot.0] {
                 Some(client) if client.nonce == nonce => Ok(self.welcome(slot, client)),
                 _ => Err(Refusal::Replayed),

@@ -37,8 +37,8 @@ impl TokenBucket {
 
 const STRANGER_BUCKETS: usize = 1024;
 
-/// Limits hosts without a proven address. It is a fixed table, hashed by host with a secret key. So forged addresses cannot use more
-/// memory, and nobody can choose an address that shares a victim's bucket.
+/// Limits hosts without a proven address. It is a fixed table, hashed by host with a secret key.
+/// So forged addresses cannot use more memory, and nobody can choose an address that shares a victim's bucket.
 #[derive(Debug)]
 pub struct Strangers {
     key: RandomState,

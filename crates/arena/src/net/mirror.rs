@@ -27,7 +27,7 @@ impl Mirror {
     /// Adds a snapshot. Returns true if it is newer than all earlier ones.
     ///
     /// # Errors
-    /// If it has changes from a snapshot that is not stored, or is not a snapshot.
+    /// If the datagram is not a snapshot, or has changes from a snapshot that is not stored.
     pub fn take_in(&mut self, packed: &Packed<'_>) -> Result<bool, WireError> {
         let tick = packed.head.tick;
         // Unpack into a spare snapshot first: a broken snapshot must not replace a good one.
@@ -54,7 +54,7 @@ impl Mirror {
         self.at(self.newest)
     }
 
-    /// The snapshot to show: the one [`SHOWN_BEHIND`] ticks behind the newest, or if that one did not arrive, the next one that did.
+    /// The snapshot to show: the one [`SHOWN_BEHIND`] ticks behind the newest. If it did not arrive, the next snapshot that did.
     pub fn shown(&self) -> Option<(&Snapshot, View)> {
         let behind = (0..=SHOWN_BEHIND).rev().find_map(|back| self.at(self.newest.wrapping_sub(back)))?;
         Some((behind, View { tick: behind.head.tick, part: 0 }))

@@ -1,11 +1,14 @@
-//! The part of the match that one player sees in a tick, packed bit by bit into one datagram. It contains the changes since a snapshot that
-//! the client is known to have. Without such a snapshot it is complete. If not all players fit, the nearest come first.
+//! The part of the match that one player sees in a tick, packed bit by bit into one datagram.
+//! A snapshot contains the changes since an earlier snapshot that the client is known to have.
+//! Without an earlier snapshot, it is complete. If not all players fit, the nearest come first.
 //!
-//! Bits after the datagram's head: tick 32, due time 32, input sequence 32, players 8, ammo 5, score 16, `shot` 1, then if it shot: rewound
-//! 16, too old 1, hit 1. Then the age of the baseline in ticks, 6; 0 means no baseline. With a baseline: the number of its players that are
-//! gone 7, and the number of each 8. For each player that stays, in order of numbers: its changes. In any case: the number of new players
-//! 7, and for each its number 8 and all of its fields. The changes begin with a bit for each of place, look, legs and state. A place that
-//! moved by less than 256 mm is two numbers of 9 bits.
+//! Bits after the datagram's head: tick 32, due time 32, input sequence 32, players 8, ammo 5, score 16, `shot` 1, then if it shot:
+//! rewound 16, too old 1, hit 1.
+//! Then the age of the baseline in ticks, 6; 0 means no baseline.
+//! With a baseline: the number of its players that are gone 7, and the number of each 8.
+//! For each player that stays, in order of numbers: its changes.
+//! In any case: the number of new players 7, and for each its number 8 and all of its fields.
+//! The changes begin with a bit for each of place, look, legs and state. A place that moved by less than 256 mm is two numbers of 9 bits.
 
 use crate::game::sim::{Fired, Sim, Slot};
 use crate::game::visibility::Entity;

@@ -162,8 +162,8 @@ impl FromClient {
 }
 
 impl<'a> FromServer<'a> {
-    /// Replaces `out` with this datagram's bytes. A snapshot needs a baseline, so [`encode_snapshot`] encodes it, and this writes nothing
-    /// for it.
+    /// Replaces `out` with this datagram's bytes.
+    /// A snapshot needs a baseline, so [`encode_snapshot`] encodes it, and this writes nothing for it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Challenge { nonce, cookie } => {

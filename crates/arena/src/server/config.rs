@@ -11,15 +11,15 @@ use thiserror::Error;
 
 use crate::game::sim::SimConfig;
 
-/// The maximum number of events between the threads. More than 255 players may send in one period at 10 Hz (the gate allows 200 per second
-/// each).
+/// The maximum number of events between the threads.
+/// More than 255 players may send in one period at 10 Hz (the gate allows 200 per second each).
 pub(super) const QUEUE_EVENTS: usize = 8_192;
 
 /// How the tick thread keeps time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// The thread is set up by `evenkeel-rt`: a short slice, exact timers, and a learned margin before each tick. In that margin the thread
-    /// spins if the process has CPUs to spare.
+    /// The thread is set up by `evenkeel-rt`: a short slice, exact timers, and a learned margin before each tick.
+    /// In that margin the thread spins if the process has CPUs to spare.
     #[default]
     Steady,
     /// The thread is ordinary. Most servers run this way, and knobs of a host affect it.

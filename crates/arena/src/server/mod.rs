@@ -1,8 +1,9 @@
-//! The server: a tick thread that plays the match and sends snapshots, and a receive thread that answers pings at once. So a round trip
-//! measures the machine and not the tick.
+//! The server: a tick thread that plays the match and sends snapshots, and a receive thread that answers pings at once.
+//! So the round trip of a ping measures the machine and not the tick.
 //!
-//! `evenkeel-rt` keeps the tick. If a tick ends after the next deadline, passed deadlines are skipped and counted, and never caught up. The
-//! match then slows down, rather than running late ticks in a burst.
+//! `evenkeel-rt` keeps the tick.
+//! If a tick ends after the next deadline, passed deadlines are skipped and counted, and never caught up.
+//! The match then slows down, rather than running late ticks in a burst.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -93,8 +94,8 @@ impl Server {
         let page = telemetry.as_ref().map(Telemetry::counters);
         let gate = Gate::new(gate, sender);
         let receiver = Receive { socket, incoming, gate, counters, page, tick_gate, flood: Flood::default(), stop };
-        // Create it before a datagram is received, so that the first window misses none. The thread is set up only after the other one has
-        // started, which would inherit the settings.
+        // Create it before a datagram is received, so that the first window misses none.
+        // The thread is set up only after the other one has started, which would inherit the settings.
         let tick = Tick::new(config, Parts { group, telemetry, scribe, work, events, outgoing, counters, tick_gate });
         thread::scope(|scope| {
             thread::Builder::new()
@@ -102,7 +103,7 @@ impl Server {
                 .spawn_scoped(scope, || receiver.run())
                 .map_err(|source| ServerError::Thread { name: "receive", source })?;
             let ended = tick.run(requests, stop);
-            // The thread sees the flag within its timeout.
+            // The receive thread sees the flag within its timeout.
             stop.store(true, Ordering::Relaxed);
             ended
         })

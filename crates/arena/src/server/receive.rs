@@ -70,7 +70,7 @@ impl Receive<'_> {
                 page.add(Count::BytesIn, counts.bytes);
             }
             if counts.errors > 0 && counts.packets == 0 {
-                // This is an error such as a lack of memory. Do not end, but do not spin either.
+                // This is an error such as a lack of memory. Continue, but sleep first, so that the thread does not spin.
                 thread::sleep(Duration::from_millis(10));
             }
             if is_flood {

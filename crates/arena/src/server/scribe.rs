@@ -52,8 +52,8 @@ impl Scribe {
         self.is_behind || self.recorder.act(act)
     }
 
-    /// Ends the tick. If the disk is so far behind that the server would have to wait, the record ends here, and the final error reports
-    /// that it is incomplete.
+    /// Ends the tick.
+    /// If the disk is so far behind that the server would have to wait, the record ends here, and the final error reports that it is incomplete.
     pub(super) fn tick(&mut self, room: &Room, due_us: u32) {
         if self.is_behind {
             return;

@@ -99,7 +99,7 @@ impl<'a> Tick<'a> {
         let parts = &mut self.parts;
         let jobs_before = parts.group.done();
         self.room.tick(&mut parts.group, due_us);
-        // The work is in the middle of the fifty. So windows that differ by one tick have the same amount of it.
+        // The additional work is in the middle of fifty ticks. So windows that differ by one tick have the same amount of it.
         let tail_units = if self.ticks % TAIL_EVERY == TAIL_EVERY / 2 { self.tail_units } else { 0 };
         self.ticks += 1;
         parts.work.run(self.work_units + self.delay_units + tail_units, &mut parts.group);
@@ -116,7 +116,7 @@ impl<'a> Tick<'a> {
     /// Handles the events since the last tick.
     fn take_in(&mut self) {
         let parts = &mut self.parts;
-        // At most as many as the queue holds. Events that arrive meanwhile wait for the next tick.
+        // Handle at most as many events as the queue holds. Events that arrive meanwhile wait for the next tick.
         for event in parts.events.try_iter().take(QUEUE_EVENTS) {
             let act = match event {
                 Event::Join { slot, address } => {

@@ -1,14 +1,16 @@
-//! During a flood the receive thread waits while a tick runs. Otherwise both would share a CPU, and the scheduler gives each four
-//! milliseconds at a time. Snapshots would then be late because of datagrams that are refused anyway.
+//! During a flood the receive thread waits while a tick runs.
+//! Otherwise both threads would share a CPU, and the scheduler gives each four milliseconds at a time.
+//! Snapshots would then be late because of datagrams that are refused anyway.
 
 use evenkeel_rt::Event;
 
 /// How many datagrams are judged together.
 const ROUND: u32 = 256;
-/// If more than this many of [`ROUND`] datagrams come from unknown senders, it is a flood. In a full match with all its inputs, none do.
+/// If more than this many of [`ROUND`] datagrams come from unknown senders, they are a flood.
+/// A full match has no datagrams from unknown senders.
 const STRANGERS: u32 = 192;
-/// For a flood, [`ROUND`] datagrams must also arrive within this time, in nanoseconds. That is 25,600 per second, four times what 64
-/// players may send.
+/// For a flood, [`ROUND`] datagrams must also arrive within this time, in nanoseconds.
+/// That is 25,600 per second, four times what 64 players may send.
 const ROUND_NS: u64 = 10_000_000;
 
 /// Shows the receive thread whether a tick runs.
@@ -63,7 +65,7 @@ impl Flood {
         self.is_on
     }
 
-    /// Starts to count anew, because no datagram arrived for a while.
+    /// Starts to count again from zero, because no datagram arrived for a while.
     pub(super) fn quiet(&mut self) {
         *self = Self::default();
     }

@@ -184,7 +184,7 @@ impl Window {
         self.rewound.record_ns(u64::from(fired.rewound) * self.period_ns / 256);
     }
 
-    /// Returns the numbers so far, and starts anew.
+    /// Returns the numbers so far, and starts a new window.
     pub(super) fn close(&mut self, counters: &Counters, players: u64, clock: &TickClock) -> ServerWindow {
         let (now_ns, cpu_ns, counts) = (now_ns(), process_cpu_ns(), counters.now());
         let packets = counts.since(&self.opened_counts);

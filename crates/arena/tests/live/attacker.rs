@@ -1,5 +1,5 @@
-//! Sends datagrams from forged addresses for this many seconds, as fast as one thread can: hellos, joins with invented cookies, inputs and
-//! pings with the addresses of players, random bytes, and datagrams that are too long.
+//! Sends datagrams from forged addresses for this many seconds, as fast as one thread can:
+//! hellos, joins with invented cookies, inputs and pings with the addresses of players, random bytes, and datagrams that are too long.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -48,7 +48,7 @@ pub(crate) fn start(target: SocketAddr, seconds: u64) -> JoinHandle<Sent> {
 }
 
 fn flood(target: SocketAddrV4, seconds: u64) -> Sent {
-    // We write the IP headers ourselves, so the source address can be any.
+    // We write the IP headers ourselves, so that we can choose any source address.
     let raw = socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::RAW)).unwrap();
     let to = SocketAddrV4::new(*target.ip(), 0);
     let mut noise = Noise(0x2545_f491_4f6c_dd1d);

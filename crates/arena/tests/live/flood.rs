@@ -1,5 +1,5 @@
-//! A flood from forged addresses, in a separate network namespace. Players must be able to continue. Unknown senders cost no memory, and
-//! get back less than they sent.
+//! A flood from forged addresses, in a separate network namespace. Players must be able to continue.
+//! Unknown senders cost no memory, and get back less than they sent.
 
 use std::process::Command;
 use std::thread::sleep;

@@ -1,9 +1,10 @@
-//! Sixty-four bots for a long time: ticks are missed only when the machine took the time, and memory stays flat. The figures in the
-//! findings are from half an hour. The regular check takes some seconds.
+//! Sixty-four bots for a long time: ticks are missed only when the machine took the time, and memory stays flat.
+//! The figures in the findings are from half an hour. The regular check takes some seconds.
 //!
-//! Independent watchers show whether the machine explains a missed tick. Each is a real-time thread on one CPU, above the priority of the
-//! tick, that wakes each millisecond. If such a thread is late, no server could have kept the tick. An ordinary neighbour delays neither
-//! the watchers nor the tick. The report adds the kernel's count of stolen time, in units of 10 ms.
+//! Independent watchers show whether the machine explains a missed tick.
+//! Each is a real-time thread on one CPU, above the priority of the tick, that wakes each millisecond.
+//! If such a thread is late, no server could have kept the tick. An ordinary neighbour delays neither the watchers nor the tick.
+//! The report adds the kernel's count of stolen time, in units of 10 ms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,8 +101,8 @@ fn sixty_four_bots_for(seconds: u64) {
         most_ns = most_ns.max(gap_ns);
         (ticks, missed) = (ticks + last.ticks, missed + last.missed_ticks);
         if last.missed_ticks > 0 {
-            // If the machine pauses between the server's answer and the reading of the watchers, the watchers show the pause before
-            // the missed tick.
+            // If the machine pauses between the server's answer and the reading of the watchers,
+            // the watchers show the pause before the missed tick.
             let enough_ns = lost::enough_ns(PERIOD_NS, (1e3 * last.work_us.p50.unwrap_or(0.0)) as u64);
             let explained = gap_ns.max(before_ns) >= enough_ns || stolen > 0;
             unexplained += if explained { 0 } else { last.missed_ticks };

@@ -30,7 +30,7 @@ fn work(server: &mut Program) -> Quantiles {
 #[test]
 fn planted_work_shows_in_the_windows() {
     let _host = HostLock::take();
-    // The kernel chooses the server's CPU, so the fitness of the last CPU stands for all.
+    // The kernel chooses the server's CPU, so this check uses the fitness of the last CPU for all CPUs.
     fitness::one_of(TRIES, &Needs::on_last_cpu(), || {
         let (mut server, _) = server(&["--work-us", "0"]);
         let without = work(&mut server);

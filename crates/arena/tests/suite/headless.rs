@@ -1,5 +1,5 @@
-//! The arena is headless by construction. Nothing that draws, plays sound or reads keys is among its dependencies, in its sources, or open
-//! in the running server.
+//! The arena is headless by construction.
+//! Nothing that draws, plays sound or reads keys is among its dependencies, in its sources, or open in the running server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -68,7 +68,7 @@ fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Every package in the lock file that the arena may be built from. This may be more than is built, but never less.
+/// Every package in the lock file that the arena may be built from. The list may have more packages than are built, but never fewer.
 fn packages() -> BTreeSet<String> {
     let lock = fs::read_to_string(top().join("Cargo.lock")).unwrap();
     let mut needs: BTreeMap<String, Vec<String>> = BTreeMap::new();

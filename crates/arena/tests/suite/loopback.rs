@@ -1,5 +1,5 @@
-//! The real server and the real bots on loopback. Counts are compared with each other, never with the wall clock, because the machine may
-//! stall at any time.
+//! The real server and the real bots on loopback.
+//! Counts are compared with each other, never with the wall clock, because the machine may stall at any time.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread::sleep;
@@ -61,8 +61,8 @@ fn until<T>(mut ask: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> Option<T>
     None
 }
 
-/// The sums of the server's and the bots' figures over the windows since the last loss. If a machine stalls for long enough, sockets and
-/// queues overflow.
+/// The sums of the server's and the bots' figures over the windows since the last loss.
+/// If a machine stalls for long enough, sockets and queues overflow.
 #[derive(Debug, Default)]
 struct Sums {
     ticks: u64,
@@ -75,8 +75,8 @@ struct Sums {
 }
 
 impl Sums {
-    /// Eight bots get eight snapshots per tick, and what they send arrives. The windows of the two programs end one after the other. In the
-    /// long run this difference is negligible.
+    /// Eight bots get eight snapshots per tick, and what they send arrives. The windows of the two programs end one after the other.
+    /// In the long run this difference is negligible.
     fn agree(&self) -> bool {
         let per_tick = self.snapshots as f64 / self.ticks as f64;
         let arrived = self.packets_in as f64 / self.sent as f64;
@@ -208,8 +208,8 @@ fn bots_without_server_say_so_and_end() {
 
 #[test]
 fn bots_that_do_not_all_fit_say_how_many_did() {
-    // The join must take as long as three clients take here, which is unknown. It must end before they count as silent, after three
-    // seconds.
+    // The join must take as long as three clients take here, which is unknown.
+    // The join must end before they count as silent, after three seconds.
     let attempts = ["300", "1000", "2500"].into_iter().map(|timeout_ms| {
         let (_server, addr) = server(&["--players", "3"]);
         let mut bots = bots(addr, &["--bots", "5", "--join-timeout-ms", timeout_ms]);
@@ -258,8 +258,8 @@ fn encoded(message: FromClient) -> Vec<u8> {
     bytes
 }
 
-/// The window by which the server has sent this many packets. Several windows are added up, because a packet is counted a moment after it
-/// was sent.
+/// The window by which the server has sent this many packets.
+/// Several windows are added up, because a packet is counted a moment after it was sent.
 fn window_of(server: &mut Program, packets_out: u64) -> ServerWindow {
     let mut whole = window(server);
     for _ in 0..100 {

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     image: PathBuf,
     #[command(flatten)]
     selection: Selection,
-    /// Remove again what was written
+    /// Remove what evenkeel wrote
     #[arg(long)]
     undo: bool,
 }

@@ -13,7 +13,7 @@ use crate::show::{self, Out};
 
 /// Show what this machine is: hypervisor, CPUs, NUMA, clock, idle states, memory, network, limits
 ///
-/// Prints a short summary. `--all` prints every fact with the reason where one is unknown. Nothing is changed.
+/// Prints a short summary. `--all` prints every fact, or the reason why it is unknown. Nothing is changed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel inspect

@@ -83,7 +83,10 @@ fn section(command: &Command) -> String {
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
     let usage = command.clone().render_usage().to_string();
     let usage: Vec<&str> = usage.lines().map(|line| line.trim_start_matches("Usage:").trim()).collect();
-    let mut text = format!("\n## {name}\n\n{}\n\n```text\n{}\n```\n", escaped(&about), usage.join("\n"));
+    let (first, rest) = about.split_once("\n\n").unwrap_or((about.as_str(), ""));
+    let about = [ended(first).as_str(), rest].join("\n\n");
+    let usage = usage.join("\n");
+    let mut text = format!("\n## {name}\n\n{}\n\n```text\n{usage}\n```\n", escaped(about.trim_end()));
     let own = |arg: &&Arg| !arg.is_global_set() && !arg.is_hide_set() && arg.get_id() != "help";
     let mut headings: Vec<Option<&str>> = Vec::new();
     for arg in command.get_arguments().filter(own) {
@@ -152,13 +155,29 @@ fn item(arg: &Arg) -> String {
     if takes && !defaults.is_empty() && !arg.is_hide_default_value_set() {
         write!(text, " [default: {}]", defaults.join(" ")).unwrap();
     }
+    text = ended(&text);
     if takes && !arg.is_hide_possible_values_set() {
-        for value in arg.get_possible_values().iter().filter(|value| !value.is_hide_set()) {
-            let help = value.get_help().map(|help| format!(": {}", escaped(&help.to_string()))).unwrap_or_default();
-            write!(text, "\n  - `{}`{help}", value.get_name()).unwrap();
+        let values = arg.get_possible_values();
+        let (explained, names): (Vec<_>, Vec<_>) =
+            values.iter().filter(|value| !value.is_hide_set()).partition(|value| value.get_help().is_some());
+        let names: Vec<String> = names.iter().map(|value| format!("`{}`", value.get_name())).collect();
+        if !names.is_empty() {
+            write!(text, " Values: {}.", names.join(", ")).unwrap();
+        }
+        for value in explained {
+            let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+            write!(text, "\n  - `{}`: {}", value.get_name(), ended(&escaped(&help))).unwrap();
         }
     }
     text
+}
+
+/// `text` with a full stop, so that the page does not run one option into the next.
+fn ended(text: &str) -> String {
+    match text.ends_with(['.', '?', '!', ':']) {
+        true => text.to_owned(),
+        false => format!("{text}."),
+    }
 }
 
 /// `text`, with the characters outside of `code` escaped.

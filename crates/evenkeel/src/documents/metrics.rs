@@ -9,12 +9,12 @@ use expect_test::expect_file;
 
 const HEAD: &str = "# Metrics
 
-Every number that may decide a trial (`evenkeel prove --metric NAME`) or guard one (`--guard NAME=PERCENT`), by workload. The first metric of a workload decides if you name none, except where [proving](proving.md) says otherwise. A window yields one value of each.
+This page lists every number that may decide a trial (`evenkeel prove --metric NAME`) or guard it (`--guard NAME=PERCENT`), by workload. The first metric of a workload decides if you name none, except where [proving](proving.md) says otherwise. A window yields one value of each metric.
 
 This page is generated from the workloads in `crates/workload/src/workloads`. To regenerate it, run
 `UPDATE_EXPECT=1 cargo test -p evenkeel --bin evenkeel documents`.
 
-- **Names.** `_us` is microseconds, `_per_s` is per second, `_share` is a part of one. `_p50` is the median of a window, `_p99` its 99th percentile.
+- **Names.** `_us` is microseconds, `_per_s` is per second, `_share` is a fraction of 1. `_p50` is the median of a window, `_p99` its 99th percentile.
 - **The smallest effect that matters** is 5 %, and 10 % for lateness and jitter, unless `--smallest-effect` sets another.
 - **Tails.** A metric with `_p9` or `_max` in its name is a tail. A window that a tail decides is measured in one piece.
 - **Numbers of your own** come from `--json-metric`, `--regex-metric` or `--prometheus-metric` ([on any server](proving.md#on-any-server-of-yours)).
@@ -52,7 +52,7 @@ fn page() -> String {
         let names: Vec<&str> = alike.iter().map(|entry| entry.name).collect();
         write!(page, "\n## {}\n\n", names.join(", ")).unwrap();
         for entry in alike {
-            writeln!(page, "- `{}`: {}", entry.name, entry.title).unwrap();
+            writeln!(page, "- `{}`: {}.", entry.name, entry.title).unwrap();
         }
         page.push_str("\n| metric | meaning | unit | better |\n|---|---|---|---|\n");
         for metric in metrics(first) {

@@ -1,8 +1,9 @@
 //! How many free places for sessions an autoscaler should hold, and why.
 //!
-//! A session that starts takes a free place at once. Where no node has room, the next free place comes with a new node. So the free places
-//! must last for all sessions that start until that node has room. Starts come at random: their number in a fixed time follows a Poisson
-//! distribution around its mean, if no start causes another. The buffer is that distribution's 99th percentile.
+//! A session that starts takes a free place at once. Where no node has room, the next free place comes with a new node.
+//! So the free places must last for all sessions that start before the new node has room.
+//! Starts come at random: their number in a fixed time follows a Poisson distribution around its mean, if no start causes another.
+//! The buffer is that distribution's 99th percentile.
 
 use serde::Serialize;
 
@@ -10,7 +11,7 @@ use serde::Serialize;
 pub(super) const SYNC_S: u32 = 30;
 /// While a node starts, the buffer may run out in this share of cases.
 const EMPTY_SHARE: f64 = 0.01;
-/// Terms of the distribution below this share of the largest one do not change the percentile.
+/// Terms of the distribution below this share of the largest term do not change the percentile.
 const TERM_MIN: f64 = 1e-12;
 /// Agones counts game servers in 32 bits.
 const SERVERS_MAX: u64 = i32::MAX as u64;
@@ -63,12 +64,11 @@ pub struct Buffer {
     pub sessions: u32,
     /// The mean number of sessions that start in `lead_s`.
     pub starts_mean: f64,
-    /// The time until a new node has a place, in seconds: until the autoscaler's next comparison, and then until the node's server is
-    /// ready.
+    /// The time until a new node has a place, in seconds: until the autoscaler's next comparison, and then until the node's server is ready.
     pub lead_s: f64,
     /// How many sessions fit on a node.
     pub sessions_per_node: u32,
-    /// The nodes that the buffer takes while it is free.
+    /// How many nodes the free places of the buffer need.
     pub nodes: f64,
     /// The maximum number of sessions on all nodes.
     pub sessions_max: u64,
@@ -84,7 +84,7 @@ pub enum BufferError {
         sessions: u64,
         /// The maximum number of nodes.
         nodes_max: u32,
-        /// The places on all of these nodes.
+        /// The number of places on all nodes.
         sessions_max: u64,
     },
     /// There are more sessions than Agones can count.
@@ -143,7 +143,7 @@ fn percentile(mean: f64) -> u64 {
     .map(|(_, term)| term)
     .collect();
     let all: f64 = below.iter().chain(&above).sum();
-    // From the largest number down: sum the terms until the tail has the share.
+    // Sum the terms from the largest number down, until the tail reaches the share.
     let (mut at, mut tail) = (mode as u64 + above.len() as u64, 0.0);
     for term in above.iter().rev().chain(&below) {
         tail += term;
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_buffer_is_the_percentile_of_the_starts() {
-        // From tables of the distribution.
+        // These values come from tables of the Poisson distribution.
         for (mean, expected) in [(0.0, 0), (0.01, 0), (1.0, 4), (5.0, 11), (10.0, 18), (100.0, 124)] {
             assert_eq!(percentile(mean), expected, "{mean}");
         }
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(error, BufferError::AboveNodes { sessions: 146, nodes_max: 2, sessions_max: 16 });
         let huge = Demand { nodes_max: Some(u32::MAX), ..demand };
         assert!(matches!(buffer(&huge, Some(u32::MAX)), Err(BufferError::TooMany(_))));
-        // No start at all still needs one free place: Agones takes no buffer of 0.
+        // Without any start, the buffer is still one place, because Agones accepts no buffer of 0.
         let idle = Demand { starts_per_minute: Some(0.0), ..demand };
         assert!(matches!(buffer(&idle, Some(8)), Ok(BufferAdvice::Known(Buffer { sessions: 1, .. }))));
     }

@@ -1,5 +1,5 @@
-//! Reads the need of a session and the capacity of a node from the saved answer of `evenkeel capacity --json`. The file can come from
-//! anywhere, so its numbers are checked.
+//! Reads the need of a session and the capacity of a node from the saved answer of `evenkeel capacity --json`.
+//! The file can come from anywhere, so its numbers are checked.
 
 use serde::Deserialize;
 

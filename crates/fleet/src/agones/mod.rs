@@ -1,8 +1,10 @@
-//! Manifests for Agones, from the need of a session. The requests of the `Fleet` make the scheduler of Kubernetes place sessions as `pack`
-//! would. The `FleetAutoscaler` has a buffer for the time that a new node takes.
+//! Manifests for Agones, from the need of a session.
+//! The requests of the `Fleet` make the scheduler of Kubernetes place sessions as `pack` would.
+//! The `FleetAutoscaler` has a buffer for the time that a new node takes.
 //!
-//! `size` computes requests, `buffer` the autoscaler's buffer, `render` makes the objects and says why each number is what it is, and `yaml` writes
-//! them. Pure: nothing here asks a cluster, so the default program has it.
+//! `size` computes requests, `buffer` the autoscaler's buffer,
+//! `render` makes the objects and says why each number is what it is, and `yaml` writes them.
+//! This module contacts no cluster, so the program without the Kubernetes client has it too.
 
 mod buffer;
 mod measured;

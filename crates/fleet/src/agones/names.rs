@@ -1,5 +1,5 @@
-//! Names and values that go into manifests. They are checked as Kubernetes checks them, so a wrong one is an error here and not at the API
-//! server.
+//! Names and values that go into manifests. They are checked as Kubernetes checks them.
+//! So a wrong name is an error here, and not at the API server.
 
 use std::fmt;
 use std::str::FromStr;

@@ -46,15 +46,15 @@ pub struct Asked {
     pub ports: Vec<ServerPort>,
     /// Where game servers go.
     pub scheduling: Scheduling,
-    /// Labels that a node must have. Of several values for a key, one is enough.
+    /// Labels that a node must have. If a key has several values, a node needs only one of them.
     pub node_labels: Vec<NodeLabel>,
-    /// How many sessions a node must have room for, by its label.
+    /// How many sessions a node must have room for. The node's label says how many it has room for.
     pub node_sessions_min: Option<u32>,
     /// Whether the sessions of a node spread their ticks over all pods.
     pub shares_phases: bool,
     /// The capacity of a node that pods may use.
     pub node: NodeRoom,
-    /// Whether the CPUs of `node` are those of a whole machine: what Kubernetes reserves was not subtracted.
+    /// Whether `node` has all CPUs of a machine, including those that Kubernetes reserves.
     pub is_node_whole: bool,
     /// The demand that the autoscaler must meet.
     pub demand: Demand,
@@ -221,7 +221,7 @@ fn affinity(asked: &Asked) -> Option<Affinity> {
 
 fn autoscaler(asked: &Asked, known: &Buffer) -> FleetAutoscaler {
     let policy = match asked.sessions_per_server {
-        // Both numbers fit into Agones' 32 bits: `buffer` has checked that.
+        // Both numbers fit into Agones' 32 bits, as `buffer` has checked.
         0 | 1 => Policy::Buffer {
             buffer: BufferPolicy { buffer_size: known.sessions, max_replicas: known.sessions_max as u32 },
         },

@@ -8,7 +8,7 @@ use crate::sessions::Session;
 
 /// The request of Agones' own container in each pod, in thousandths of a CPU: the default of its chart.
 const SDK_MILLICPUS: u64 = 30;
-/// Memory above the measured need. With a limit at the need itself, the kernel would kill the server at its first fluctuation.
+/// Memory above the measured need. If the limit were the need itself, the kernel would kill the server as soon as it needs a little more.
 const MEMORY_FACTOR: f64 = 1.25;
 /// The maximum number of thousandths of a CPU, and of MiB, that a server can request.
 const MILLICPUS_MAX: u64 = 10_000_000;
@@ -108,7 +108,7 @@ pub(super) fn size(session: &Session, density: Density, mode: CpuMode, node: &No
     Ok(Size { cpus: mode, cpu_millis, memory_mib, sessions_per_node: places.filter(|places| *places > 0), cpus_by })
 }
 
-/// Whole CPUs by the rule of `pack`: one for one busy thread, more for more CPU time. Several sessions are several threads.
+/// Whole CPUs by the rule of `pack`: one CPU for one busy thread, and more for more CPU time. Several sessions count as several threads.
 fn whole_cpus(cpus: f64, density: Density) -> u64 {
     let load_max = cpu_load::usable(density.load_max).max(1);
     match density.sessions {
@@ -171,7 +171,7 @@ mod tests {
                 }
             }
         }
-        // By the requests alone, and with fewer whole CPUs than sessions.
+        // Here only the requests decide, and there are fewer whole CPUs than sessions.
         assert_eq!(of(0.07, 1, CpuMode::Shared, NodeRoom { cpus: Some(4.0), sessions: None }), (100, Some(30)));
         assert_eq!(of(0.07, 1, CpuMode::Pinned, NodeRoom { cpus: Some(4.0), sessions: Some(30) }), (1000, Some(3)));
         assert_eq!(of(0.07, 4, CpuMode::Pinned, NodeRoom { cpus: Some(4.0), sessions: Some(9) }), (1000, Some(8)));

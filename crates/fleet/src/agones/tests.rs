@@ -91,7 +91,7 @@ fn only_pinned_servers_have_a_cpu_limit() {
     }
 }
 
-/// The pod of a game server has only fields that Kubernetes has: read into its types and written again, nothing is lost.
+/// Kubernetes knows every field of a game server's pod: nothing is lost when its types parse the pod and write it again.
 #[cfg(feature = "kubernetes")]
 #[test]
 fn the_pod_is_one_of_kubernetes() {

@@ -87,8 +87,8 @@ fn one_line(value: &Value) -> String {
     }
 }
 
-/// Writes the text without quotes if every reader of YAML takes it for the same text. Otherwise writes it as a JSON string, which is valid
-/// YAML too.
+/// Writes the text without quotes if every YAML parser reads it as the same text.
+/// Otherwise writes it as a JSON string, which is valid YAML too.
 fn plain(text: &str) -> String {
     const OTHER_MEANING: [&str; 10] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n", "nan"];
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -16,7 +16,7 @@ pub struct Difference {
     /// The value of most hosts of the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usual: Option<String>,
-    /// The advice for the host; a fact has none.
+    /// The advice for the host; a fact has no advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
     /// The advice for most hosts of the group.

@@ -55,7 +55,7 @@ pub struct LevelCount {
     pub state: State,
     /// Findings on all hosts together.
     pub findings: usize,
-    /// Hosts with at least one such finding.
+    /// Hosts with at least one finding at this level.
     pub hosts: usize,
 }
 
@@ -197,7 +197,7 @@ impl FleetAudit {
         }
     }
 
-    /// The number of findings at this level or a more urgent one.
+    /// The number of findings at this level or at a more urgent level.
     pub fn findings_at(&self, level: State) -> usize {
         self.levels.iter().filter(|one| one.state <= level).map(|one| one.findings).sum()
     }

@@ -1,5 +1,6 @@
-//! Groups hosts, and finds the value and the advice that most hosts of a group share. A value is the group's if at least two hosts have it,
-//! and more than half of the hosts with a known value. If all values differ, even the most frequent one says nothing about the other hosts.
+//! Groups hosts, and finds the value and the advice that most hosts of a group share.
+//! A value is the group's if at least two hosts have it, and more than half of the hosts with a known value.
+//! If all values differ, even the most frequent value says nothing about the other hosts.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -42,9 +43,9 @@ pub(super) struct Tally {
     advice: BTreeMap<AdviceKey, usize>,
     /// Hosts by the reason why the value or the advice is unknown.
     pub(super) unknown: FxHashMap<Name, usize>,
-    /// The value that most hosts have, if there is one.
+    /// The value that most hosts have, if most hosts have the same value.
     pub(super) value: Option<Name>,
-    /// The advice for most hosts, if most have the same.
+    /// The advice for most hosts, if most hosts have the same advice.
     pub(super) advised: Option<AdviceKey>,
 }
 
@@ -78,7 +79,7 @@ impl Tally {
         }
     }
 
-    /// Whether a host of the group differs from most. Unknown values do not differ.
+    /// Whether a host of the group differs from most hosts. An unknown value does not count as different.
     pub(super) fn differs(&self, row: &Row) -> bool {
         let differs_in_value = self.value.is_some() && row.value.is_some() && row.value != self.value;
         let advice = advice(row);

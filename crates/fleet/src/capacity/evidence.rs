@@ -2,21 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The stake of the half of the capital that is bet boldly. With it, eight windows that all agree are enough.
+/// The stake of the boldly bet half of the capital. With this stake, eight windows that all agree are enough.
 const STAKE: f64 = 0.9;
 
 /// Counts the windows with one number of sessions, by result.
 ///
-/// The hypothesis is that half of the windows hold the limit. Two bets are made against it: one that most windows hold the limit, and one
-/// that most do not. A bet multiplies its capital by `1 + s` for each window on its side, and by `1 - s` for each other window. If the
-/// hypothesis is true, the capital of a bet reaches 100 in less than 1 of 100 cases, whenever the search stops (Ville). Half of the capital
-/// uses one large stake, for clear cases. The other half is spread over all stakes, for close cases.
+/// The hypothesis is that half of the windows hold the limit. Two bets are made against this hypothesis.
+/// One bet is that most windows hold the limit, the other that most do not.
+/// A bet multiplies its capital by `1 + s` for each window on its side, and by `1 - s` for each other window.
+/// If the hypothesis is true, the capital of a bet reaches 100 in less than 1 of 100 cases, whenever the search stops (Ville).
+/// Half of the capital uses one large stake, for clear cases. The other half is spread over all stakes, for close cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// Windows in which all sessions held the limit.
     pub held: u32,
-    /// Windows in which at least one session did not.
+    /// Windows in which at least one session broke the limit.
     pub broken: u32,
 }
 

@@ -18,7 +18,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares the answer with the settings and the answer without them.
+    /// Compares the answer with the settings and the answer without the settings.
     pub fn new(settings: Vec<String>, without: &CapacityReport, with: CapacityReport) -> Comparison {
         Comparison { settings, gain: Gain::from_found(&without.found, &with.found), report: with }
     }
@@ -54,7 +54,7 @@ pub enum GainVerdict {
 }
 
 impl Gain {
-    /// The gain of settings, from the sessions that fit without and with them.
+    /// The gain of settings, from the numbers of sessions that fit without and with the settings.
     ///
     /// Each bound needs two claims, and each claim is wrong in less than 1 of 100 cases.
     pub fn from_found(without: &Found, with: &Found) -> Gain {

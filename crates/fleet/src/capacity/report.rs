@@ -45,7 +45,7 @@ pub struct MachineUse {
     pub memory_available_mib: f64,
     /// UDP packets per second that found a full buffer.
     pub udp_drops_per_s: f64,
-    /// How often per second the CPU quota of the control group was used up. A log of an earlier version does not have it.
+    /// How often per second the CPU quota of the control group was used up. A log of an earlier version lacks this number.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
     pub throttled_per_s: f64,
@@ -124,9 +124,9 @@ pub enum EndedBy {
     Memory,
     /// Packets found full buffers.
     Packets,
-    /// None of these: sessions waited for each other while CPUs were idle.
+    /// No other limit applies: sessions waited for each other while CPUs were idle.
     Waiting,
-    /// A session alone does not hold the limits.
+    /// Not even one session holds the limits.
     Alone,
 }
 
@@ -198,14 +198,14 @@ enum Caveat {
     NeedFromBroken,
 }
 
-/// Thresholds for what limits the number of sessions. Steal and busy CPUs limit it from these shares on; memory limits it if a smaller
-/// share is available.
+/// Thresholds for what limits the number of sessions.
+/// Steal and busy CPUs limit it from these shares on; memory limits it if a smaller share is available.
 const STEAL_SHARE_MIN: f64 = 0.02;
 const BUSY_SHARE_MIN: f64 = 0.85;
 const MEMORY_SHARE_MIN: f64 = 0.05;
 /// A quota limits the number if it is used up at least this often per second. The usual period is 100 ms.
 const THROTTLED_PER_S_MIN: f64 = 1.0;
-/// Full buffers limit it from this many packets per second on.
+/// Full buffers limit the number of sessions if they drop at least this many packets per second.
 const DROPS_PER_S_MIN: f64 = 1.0;
 
 /// The server and the machine of a search.
@@ -245,7 +245,7 @@ pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ende
         Ended::NoStart { .. } => None,
     };
     caveats.extend(never_broken.filter(|_| ended_by.is_none() && !windows.is_empty()));
-    // At the maximum number the search gives up after some windows, because it may not prove a larger number instead.
+    // At the maximum number of sessions, the search gives up after some windows, because it may not test a larger number.
     let most = curve.last().map(|step| step.sessions);
     let is_close = ended == Ended::Proven && found.at_most.is_none() && ended_by.is_some();
     caveats.extend(most.filter(|_| is_close).map(Caveat::CloseToMost));
@@ -301,8 +301,8 @@ fn curve(limits: &[Limit], windows: &[Window]) -> Vec<Step> {
     by_number.into_iter().map(step).collect()
 }
 
-/// Sessions that wait for a CPU also read their packets late, and a hypervisor takes time from CPUs that are in use. So busy CPUs come before
-/// both.
+/// Sessions that wait for a CPU also read their packets late, and a hypervisor takes time from CPUs that are in use.
+/// So evenkeel checks for busy CPUs before it checks packets and steal.
 fn ended_by(step: &Step, machine: &Machine) -> EndedBy {
     let used = &step.machine;
     if step.sessions == 1 {
@@ -322,9 +322,9 @@ fn ended_by(step: &Step, machine: &Machine) -> EndedBy {
     }
 }
 
-/// The need of a session, and whether it follows only from windows in which the sessions had enough. The need is the slope over the number of
-/// sessions: the base load of the machine does not change it. Beyond the edge sessions get less than they need, so only the numbers up to the
-/// edge count, if there are two of them.
+/// The need of a session, and whether it follows only from windows in which the sessions had enough.
+/// The need is the slope over the number of sessions: the base load of the machine does not change it.
+/// Beyond the edge, sessions get less than they need. So only the numbers up to the edge count, if there are at least two.
 fn need(curve: &[Step], windows: &[Window], edge: u32, tick_hz: Option<f64>) -> (Option<Session>, bool) {
     let points = |most: u32, of: fn(&MachineUse) -> f64| -> Vec<(f64, f64)> {
         let steps = curve.iter().filter(|step| step.sessions <= most);
@@ -422,7 +422,7 @@ mod tests {
             .collect();
         let found = from_windows(&counted);
         assert!((found.need.unwrap().cpus - 0.12).abs() < 1e-9 && found.found.sessions == 8);
-        // Two numbers, and only one of them holds.
+        // Of two numbers of sessions, only one holds the limits.
         let found = from_windows(&[window(1, 100.0, 0.5), window(2, 9000.0, 0.6)]);
         assert!((found.need.unwrap().cpus - 0.1).abs() < 1e-9);
         assert!(found.caveats.iter().any(|caveat| caveat.contains("may be too low")), "{:?}", found.caveats);

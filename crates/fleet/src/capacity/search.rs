@@ -27,9 +27,9 @@ pub struct Found {
 
 /// Searches for the highest number of sessions that holds the limit.
 ///
-/// The search doubles the number of sessions until the limit no longer holds, and then halves the bracket. Then it measures windows on both
-/// sides of the edge until it has proven one number that holds and one that does not. All windows count, in any order, so a bracket that
-/// was wrong by chance moves.
+/// The search doubles the number of sessions until the limit no longer holds, and then halves the bracket.
+/// Then it measures windows on both sides of the edge until one number is proven to hold and one number is proven not to hold.
+/// All windows count, in any order, so a bracket that was wrong by chance moves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     sessions_max: u32,
@@ -71,8 +71,8 @@ impl Search {
 
     /// The number of sessions for the next window at the edge. None if both claims are proven.
     ///
-    /// If the edge is blurred, the numbers next to it hold the limit in about half of their windows, and no claim about them is ever
-    /// proven. So after some windows the search proves the next numbers outwards. The answer is then known to within one.
+    /// If the edge is blurred, the numbers next to it hold the limit in about half of their windows, and no claim about them is ever proven.
+    /// So after some windows the search proves the next numbers outwards. The answer is then exact to within one session.
     fn claim(&self, held: u32, broken: u32) -> Option<u32> {
         let is_close = |sessions: u32| self.evidence(sessions).windows() >= CLOSE_WINDOWS;
         let held = if is_close(held) && !self.is_proven_held(held) { held - 1 } else { held };
@@ -101,10 +101,10 @@ impl Search {
         }
     }
 
-    /// The highest number below the edge that seems to hold, and the lowest number above it that does not.
+    /// The highest number of sessions that seems to hold, and the lowest number that seems not to hold.
     ///
-    /// More sessions are never better. So a number whose windows contradict its neighbours is noise. The edge is where the fewest windows
-    /// contradict it.
+    /// More sessions are never better. So a number whose windows contradict its neighbours is noise.
+    /// The edge is where the fewest windows contradict it.
     fn edge(&self) -> (u32, Option<u32>) {
         let numbers: Vec<u32> = self.tried.keys().copied().collect();
         let wrong = |cut: usize| -> u32 {
@@ -148,8 +148,8 @@ mod tests {
         }
     }
 
-    /// Searches on a simulated machine that holds `truth` sessions. The chance that a window holds the limit falls around that number, over
-    /// `blur` sessions.
+    /// Searches on a simulated machine that holds `truth` sessions.
+    /// The chance that a window holds the limit falls around that number, over `blur` sessions.
     fn search(truth: u32, blur: f64, seed: u64, windows_max: u32) -> (Found, u32) {
         let (mut search, mut random, mut windows) = (Search::new(1000), Random(seed), 0);
         while let Some(sessions) = search.next().filter(|_| windows < windows_max) {

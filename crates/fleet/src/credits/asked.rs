@@ -9,7 +9,7 @@ use crate::records::TableError;
 pub struct CreditsAsked {
     /// The present or future instance type of the server.
     pub instance_type: String,
-    /// The mode that the account has chosen; none for the cloud's default.
+    /// The mode that the user named; none for the cloud's default.
     pub mode: Option<CreditMode>,
     /// The credits at the start of the trace.
     pub start: StartCredits,

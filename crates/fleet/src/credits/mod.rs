@@ -1,5 +1,5 @@
-//! Forecasts when the CPU credits of a burstable instance run out under a server's load, the cost of continuing, and the types that
-//! would not run out.
+//! Forecasts when the CPU credits of a burstable instance run out under a server's load, the cost of continuing,
+//! and the types that would not run out.
 
 mod asked;
 mod forecast;
@@ -27,7 +27,7 @@ const DAY_S: f64 = 86_400.0;
 pub struct CreditsReport {
     /// The CPU use.
     pub load: Load,
-    /// The mode of the instance: the chosen one, or the cloud's default.
+    /// The mode of the instance: the mode that the user named, or the cloud's default.
     pub mode: CreditMode,
     /// The forecast in standard mode: without credits, the instance is limited to its baseline.
     pub standard: Forecast,
@@ -80,10 +80,10 @@ enum Caveat {
     PriceOfOneRegion,
 }
 
-/// Forecasts the credits of the instance, and of the other types of its cloud.
+/// Forecasts the credits of the instance, and the credits of other types of its cloud.
 ///
 /// # Errors
-/// If the type is unknown, or has no credits or no such mode.
+/// If the type is unknown, or has no credits, or has no mode of that name.
 pub fn forecast(trace: &Trace, asked: &CreditsAsked) -> Result<CreditsReport, CreditsError> {
     let name = &asked.instance_type;
     let instance = catalogue::instance(name).ok_or_else(|| CreditsError::UnknownType(name.clone()))?;

@@ -1,16 +1,17 @@
 //! Repeats a trace until a time is over, and computes the balance of credits.
 //!
-//! A trace of a minute is repeated half a million times in a year. Repetitions that neither empty nor fill the balance are alike, so all of
-//! them are computed as one step. A repetition that empties or fills the balance is computed stretch by stretch. Afterwards either each
-//! repetition returns to the same balance, or the balance moves away from the bound.
+//! A trace of a minute is repeated half a million times in a year.
+//! Repetitions that neither empty nor fill the balance are alike, so all of them are computed as one step.
+//! A repetition that empties or fills the balance is computed stretch by stretch.
+//! Afterwards either each repetition returns to the same balance, or the balance moves away from the bound.
 
 use evenkeel_host::credits::{CreditBalance, CreditMode, CreditRates, Spent};
 
 use super::trace::Trace;
 
-/// Balances that differ by less count as equal. Equal balances at the start of a repetition give equal balances at its end.
+/// Balances that differ by less than this count as equal. Equal balances at the start of a repetition give equal balances at its end.
 const SAME_CREDITS: f64 = 1e-9;
-/// The last repetition counts as complete if it lacks less than this part.
+/// The last repetition counts as complete if less than this part of it is missing.
 const ROUNDING: f64 = 1e-9;
 
 /// The balance at the end, and what happened.
@@ -41,7 +42,7 @@ impl Sums {
         self.charged_vcpu_hours += spent.charged_vcpu_hours;
     }
 
-    /// Adds `times` repetitions, each with the sums of `one`.
+    /// Adds the sums of `one` repetition, `times` times.
     fn repeat(&mut self, one: &Sums, times: f64) {
         self.empty_after_s = self.empty_after_s.or(one.empty_after_s.map(|after| self.seconds + after));
         self.seconds += one.seconds * times;
@@ -79,7 +80,8 @@ impl Free {
         free
     }
 
-    /// How many repetitions from this balance on neither empty nor fill it. A few fewer are returned, so that rounding does not matter.
+    /// How many repetitions, from this balance on, neither empty nor fill the balance.
+    /// Returns a few fewer, so that rounding does not matter.
     fn times(&self, balance: &CreditBalance, rates: &CreditRates, floor: f64) -> f64 {
         if balance.launch() > 0.0 {
             return (balance.launch() / self.used).floor() - 2.0;
@@ -139,7 +141,7 @@ pub(super) fn repeat(
     Repeated { balance, lowest_credits: lowest, sums }
 }
 
-/// The stretches one after the other, until `left_s` seconds are over.
+/// Computes the stretches one after the other, until `left_s` seconds are over.
 fn once(
     rates: &CreditRates,
     mode: CreditMode,

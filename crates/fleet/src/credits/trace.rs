@@ -19,9 +19,10 @@ const STRETCH_S_MIN: f64 = 1.0;
 const STRETCH_S_MAX: f64 = 1e15;
 /// The minimum length of a trace: a credit is one minute of one CPU.
 const SECONDS_MIN: f64 = 60.0;
-/// Times from this number on are milliseconds since 1970. As milliseconds it is in 1973; as seconds it would be in the year 5138.
+/// A time of at least this number is in milliseconds since 1970.
+/// This number of milliseconds is in 1973; this number of seconds would be in the year 5138.
 const MILLISECONDS_MIN: f64 = 1e11;
-/// The latest milliseconds: the year 5138.
+/// The latest valid time in milliseconds, in the year 5138.
 const MILLISECONDS_MAX: f64 = 1e14;
 /// Monitoring may round a fully used machine up to more than 100 %.
 const PERCENT_MAX: f64 = 101.0;
@@ -93,8 +94,8 @@ impl Trace {
     }
 }
 
-/// Reads a trace: a column with the time, and a column with the CPUs in use or with their share in percent. A row lasts until the time of
-/// the next row. The last row lasts as long as the one before it.
+/// Reads a trace: a column with the time, and a column with the CPUs in use or with their share in percent.
+/// A row lasts until the time of the next row. The last row lasts as long as the one before it.
 ///
 /// `vcpus` is the number of CPUs that 100 % means.
 ///

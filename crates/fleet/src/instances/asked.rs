@@ -7,7 +7,7 @@ use crate::pack::LOAD_MAX;
 /// The question about instance types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstancesAsked {
-    /// If not empty, only types of these clouds.
+    /// If not empty, the answer has only types of these clouds.
     pub clouds: Vec<String>,
     /// If set, only types with a price in this region.
     pub region: Option<String>,
@@ -59,7 +59,7 @@ impl Architecture {
     /// Derives it from the name of the type, by the rules that each cloud documents for its names.
     ///
     /// Amazon's Graviton families are `a1`, and those with a `g` after the generation's number; Azure's have a `p` after the number of CPUs;
-    /// Google's are `t2a` and those with an `a` after the generation's number.
+    /// Google's Arm families are `t2a` and those with an `a` after the generation's number.
     pub fn from_type(name: &str) -> Architecture {
         let after_number = |text: &str| -> String {
             text.chars().skip_while(|letter| !letter.is_ascii_digit()).skip_while(char::is_ascii_digit).collect()

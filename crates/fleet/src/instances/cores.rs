@@ -1,8 +1,9 @@
 //! Whether whole sessions fit on the cores of an instance type.
 //!
-//! Cores are equal, except for one that the system or the second threads use in part. So the first attempt fills one core after the other
-//! with the largest sessions that still fit. It takes the same time for any number of sessions. If it finds no placement, a search over all
-//! fillings of a core decides, provided that there are few fillings.
+//! Cores are equal, except for one that the system or the second threads use in part.
+//! So the first attempt fills one core after the other with the largest sessions that still fit.
+//! This attempt takes the same time for any number of sessions.
+//! If it finds no placement, a search over all fillings of a core decides, provided that there are few fillings.
 
 use rustc_hash::FxHashSet;
 
@@ -31,7 +32,7 @@ struct Threads {
     load: u32,
     /// The number of threads that are still to be placed.
     left: u64,
-    /// The maximum number of these threads on one core: one of each session.
+    /// The maximum number of threads of this kind on one core: one thread of each session.
     per_core: u64,
 }
 
@@ -85,8 +86,8 @@ impl Cores {
         (found || search.left > 0).then_some(found)
     }
 
-    /// The cores that remain when each large session has its own core, and the threads of the other sessions, the largest first. `None` if
-    /// there are too few cores.
+    /// The cores that remain when each large session has its own core, and the threads of the other sessions, the largest first.
+    /// `None` if there are too few cores.
     fn shared(&self, sessions: &[(CpuLoad, u64)]) -> Option<(u64, Vec<Threads>)> {
         let alone: u64 = sessions.iter().filter(|(load, _)| load.is_exclusive).map(|(_, count)| count).sum();
         let mut others: Vec<_> = sessions.iter().filter(|(load, count)| !load.is_exclusive && *count > 0).collect();
@@ -138,7 +139,7 @@ impl Search {
         self.filling(threads, waiting.clone(), (0, size), (&waiting, others))
     }
 
-    /// Chooses how many threads of each kind from `at` on the core gets.
+    /// Chooses how many threads of each kind the core gets, from kind `at` on.
     fn filling(
         &mut self,
         threads: &[Threads],
@@ -151,7 +152,7 @@ impl Search {
             let can_add = |(nth, kind): (usize, &Threads)| {
                 kind.load <= room && waiting[nth] > 0 && before[nth] - waiting[nth] < kind.per_core
             };
-            // Skip a filling to which a thread can be added: the fuller one is tried too.
+            // Skip a filling to which a thread can be added, because the search tries the fuller filling too.
             let is_full = !threads.iter().enumerate().any(can_add);
             return match others.checked_sub(1) {
                 _ if !is_full => false,

@@ -56,8 +56,8 @@ pub struct Share {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fit {
-    /// How many sessions fit. If the table has several kinds, the proportions are those of the table: 9 sessions of a table with 8 and 1
-    /// are 8 and 1.
+    /// How many sessions fit.
+    /// If the table has several kinds, the proportions are those of the table: 9 sessions of a table with 8 and 1 are 8 and 1.
     pub sessions: u32,
     /// The resource that limits the number.
     pub limit: Resource,
@@ -116,7 +116,7 @@ impl Fit {
 pub(super) struct Fitter<'a> {
     mix: Mix,
     asked: &'a InstancesAsked,
-    /// The results so far, by cores and CPU frequency: many types have the same.
+    /// The results so far, by cores and CPU frequency, because many types share both.
     held: HashMap<(Cores, u64), u64>,
 }
 
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn the_scarcest_resource_ends_it() {
         let asked = InstancesAsked::default();
-        // 2 cores of 4 CPUs, less half a core: 1.5 cores; on the whole one 5 sessions of 0.12, on the half 2.
+        // 2 cores of 4 CPUs, less half a core, are 1.5 cores. The whole core holds 5 sessions of 0.12, and the half core 2.
         assert_eq!(seen("c5.xlarge", "cpus\n0.12\n", &asked), (7, Resource::Cpu));
         assert_eq!(seen("c5.xlarge", "cpus,memory_mib\n0.12,2000\n", &asked), (3, Resource::Memory));
         assert_eq!(seen("c5.xlarge", "cpus,network_mbps\n0.01,300\n", &asked), (4, Resource::Network));
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(seen("a1.xlarge", "cpus\n0.8\n", &asked), (3, Resource::Cpu));
         let threads = InstancesAsked { second_thread_share: 1.0, ..asked };
         assert_eq!(seen("c5.xlarge", "cpus\n0.12\n", &threads), (15, Resource::Cpu));
-        // The baseline of 0.2 CPUs is enough for four.
+        // The baseline of 0.2 CPUs is enough for four sessions.
         assert_eq!(seen("t3.micro", "cpus\n0.05\n", &threads), (4, Resource::Credits));
     }
 
@@ -264,7 +264,7 @@ mod tests {
         let alone = |table: &str| seen("c6g.4xlarge", table, &asked).0;
         let (small, large) = (alone("cpus\n0.1\n"), alone("cpus\n0.6\n"));
         let mix = alone("cpus,count\n0.1,9\n0.6,1\n");
-        // Nothing of 16 cores is left for the system: 7 of the small ones on each, or one of the large ones.
+        // The system keeps none of 16 cores. Each core holds 7 small sessions or one large session.
         assert_eq!((small, large), (112, 16));
         assert!(large < mix && mix < small, "{mix}");
         assert_eq!(alone("cpus\n50\n"), 0);
@@ -274,7 +274,7 @@ mod tests {
     fn kinds_share_what_a_type_has() {
         let asked = InstancesAsked::default();
         let fit = |table: &str| fit("c6g.large", table, &asked);
-        // One core of two is left: 0.12 and 0.5 fit together.
+        // One of two cores is left for sessions. It holds 0.12 and 0.5 together.
         assert_eq!(fit("cpus,memory_mib,count\n0.12,300,1\n0.5,,2\n").sessions, 2);
         // 4 GiB less a tenth: two large sessions and two small ones need 3,400 MiB, and one more large one does not fit.
         let found = fit("cpus,memory_mib,count\n0.01,1500,1\n0.01,200,1\n");

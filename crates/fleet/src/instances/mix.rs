@@ -1,4 +1,4 @@
-//! Sessions in the proportions of the table: the kinds of the first n of them, for every n.
+//! Sessions in the proportions of the table: how many of the first n sessions are of each kind, for every n.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -47,13 +47,14 @@ impl Mix {
         Mix { kinds, total }
     }
 
-    /// How many of each kind the first `n` sessions have: `n` times the kind's share, rounded to a whole number. Adding a session never
-    /// lowers the number of a kind: the j-th of `count` equal sessions is at position (j - 1/2) / count of the mix.
+    /// How many of each kind the first `n` sessions have: `n` times the kind's share, rounded to a whole number.
+    /// With one more session, no kind gets fewer.
+    /// The j-th of `count` equal sessions is at position (j - 1/2) / count of the mix.
     pub(super) fn first(&self, n: u64) -> Vec<u64> {
         let (rounds, rest) = (n / self.total, n % self.total);
         let counts = self.kinds.iter().map(|kind| kind.count);
-        // First count the sessions that certainly come earlier. The rest are counted one by one; these are at most one more than there are
-        // kinds.
+        // First count the sessions that certainly come earlier.
+        // The rest are counted one by one; these are at most one more than there are kinds.
         let slack = self.kinds.len() as f64 / 2.0 + 1.0;
         let certain = ((rest as f64 - slack) / self.total as f64).max(0.0);
         let mut first: Vec<u64> = counts.clone().map(|count| (count as f64 * certain + 0.5) as u64).collect();

@@ -29,8 +29,8 @@ pub struct InstancesReport {
     pub prices: Vec<PriceFile>,
     /// The currency of all prices; `null` without prices.
     pub currency: Option<String>,
-    /// Types that hold the sessions. First those with a price, by the cost of a session; then those without a price, well documented and
-    /// small ones first.
+    /// Types that hold the sessions.
+    /// First those with a price, by the cost of a session; then those without a price, well documented and small ones first.
     pub candidates: Vec<Candidate>,
     /// How many types hold fewer sessions than the requested number.
     pub too_small: usize,
@@ -54,7 +54,7 @@ pub struct Candidate {
     pub memory_gib: Option<f64>,
     /// How many sessions fit, and what limits that.
     pub fit: Fit,
-    /// The lowest price of the type; `null` if no file has one.
+    /// The lowest price of the type; `null` if no file has a price.
     pub price: Option<Price>,
     /// The cost of a session for a month of 730 hours, if the instance is full; `null` without a price.
     pub session_per_month: Option<f64>,

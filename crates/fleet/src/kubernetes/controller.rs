@@ -1,5 +1,5 @@
-//! Carries out rollouts: reads the cluster, asks [`next`], and writes releases and the status of goals. All of its state is in the API
-//! server. So it may die at any time, and another controller can continue.
+//! Carries out rollouts: reads the cluster, asks [`next`], and writes releases and the status of goals.
+//! All of its state is in the API server. So it may die at any time, and another controller can continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -114,12 +114,13 @@ impl<M: Metrics> Controller<M> {
         let Guards { states, looks, without_numbers } = self.guards(&view);
         let Next { release, withdraw, mut rollout, counts } = next(&view, &looks);
         if let Some(rollout) = &mut rollout {
-            // When all nodes have the goal, none is left to compare with.
+            // When all nodes have the goal, no node is left to compare with.
             let is_complete = rollout.phase == RolloutPhase::Complete;
             rollout.guards = if is_complete { BTreeMap::new() } else { states };
         }
         self.write_status(goal, counts, rollout.as_ref()).await?;
-        // Write the status first. If this process dies in between, the wave is already counted, and it is released again.
+        // Write the status first.
+        // If this process dies in between, the status already counts the wave, and the next controller releases it again.
         let name = goal.name_any();
         for node in &release {
             self.release(node, cluster, &name, Some(view.release())).await?;
@@ -136,7 +137,7 @@ impl<M: Metrics> Controller<M> {
         let mut guards = Guards::default();
         let Some(rollout) = &view.goal.spec.rollout else { return guards };
         let before = view.so_far();
-        // A complete rollout that nodes join has no numbers from before any more, and no node to compare with.
+        // If nodes join after the rollout is complete, there are no numbers from before, and no node to compare with.
         let is_over = before
             .is_some_and(|before| before.phase != RolloutPhase::Progressing || before.complete_since.is_some())
             || [UNDO, TRIAL].iter().any(|name| view.goal.annotations().contains_key(*name));
@@ -231,8 +232,8 @@ impl<M: Metrics> Controller<M> {
         }
     }
 
-    /// Requests the undo of a goal's rollout, or withdraws the request. Returns whether the goal exists. The undo takes the goal from a trial,
-    /// whose program may be gone.
+    /// Requests the undo of a goal's rollout, or withdraws the request. Returns whether the goal exists.
+    /// The undo takes the goal from a trial, whose program may be gone.
     ///
     /// # Errors
     /// An error of the API server.

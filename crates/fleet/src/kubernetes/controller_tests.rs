@@ -18,7 +18,7 @@ fn a_resumed_rollout_keeps_the_numbers_from_before_its_release() {
     let patch = resumed(&goal(RolloutPhase::Halted)).unwrap();
     let rollout = &patch["status"]["rollout"];
     assert_eq!(rollout["phase"], "Progressing");
-    // In a merge patch, null removes a field, and a missing one stays.
+    // In a merge patch, null removes a field, and a missing field does not change.
     assert_eq!(rollout["guards"], json!({ "lateness": { "pairs": null } }));
     for phase in [RolloutPhase::Complete, RolloutPhase::Progressing, RolloutPhase::Undone] {
         assert_eq!(resumed(&goal(phase)), None, "{phase:?} did not halt");

@@ -1,5 +1,5 @@
-//! Decides what the agent of a node does next: it derives steps from goals, labels, releases and the journal. It is pure, so tests can try every
-//! crash and every order of events.
+//! Decides what the agent of a node does next: it derives steps from goals, labels, releases and the journal.
+//! The decision has no side effects, so tests can try every crash and every order of events.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,8 +13,7 @@ use super::journal::{GoalOwner, Journal, OwnedTransaction};
 use super::selector::matches;
 use super::state::Release;
 
-/// If a goal has more transactions than this, the agent reacts to the next drift differently: it reverts all of them and applies the goal
-/// anew.
+/// If a goal has more transactions than this, the agent reacts to the next drift differently: it reverts all of them and applies the goal anew.
 const TRANSACTIONS_MAX: usize = 20;
 /// The maximum number of goals for one node.
 const GOALS_MAX: usize = 200;
@@ -60,7 +59,7 @@ impl NodeView<'_> {
         };
         let mut goals: Vec<&HostGoal> = self.goals.iter().filter(is_for_us).collect();
         goals.sort_by(|a, b| by_age(a, b));
-        // The youngest are left out, so that a new goal never takes an older one away.
+        // The youngest goals are left out, so that a new goal never displaces an older goal.
         goals.truncate(GOALS_MAX);
         let mut claims = Claims::new();
         goals.into_iter().map(|goal| self.desired_of(goal, &mut claims)).collect()
@@ -109,8 +108,8 @@ fn by_age(a: &HostGoal, b: &HostGoal) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// Why a goal cannot be applied at all, or not together with the older ones. A goal that only audits claims no setting, so it never
-/// contradicts another goal.
+/// Why a goal cannot be applied at all, or not together with the older ones.
+/// A goal that only audits claims no setting, so it never contradicts another goal.
 fn refusal(goal: &HostGoal, name: &str, claims: &mut Claims) -> Option<String> {
     let mut own = Vec::new();
     for text in &goal.spec.settings {
@@ -144,7 +143,8 @@ fn refusal(goal: &HostGoal, name: &str, claims: &mut Claims) -> Option<String> {
     None
 }
 
-/// The remaining steps. `already_so` returns whether the settings of a goal were all in force already: then the journal has no transaction for it.
+/// The remaining steps.
+/// `already_so` returns whether all settings of a goal were in force already, so that the journal has no transaction for the goal.
 /// `may_heal` returns whether a goal may be healed again.
 pub fn decide(
     desired: &[Desired],
@@ -156,7 +156,7 @@ pub fn decide(
     let is_crowded = |goal: &Desired| {
         !goal.drift(&journal.verified.drift).is_empty() && goal.transactions(journal).count() > TRANSACTIONS_MAX
     };
-    // Each heal is a transaction. If there are too many, revert them all and apply the goal anew.
+    // Each heal is a transaction. If there are too many, revert all of them and apply the goal again.
     let crowded: Vec<&GoalOwner> = desired.iter().filter(|goal| is_crowded(goal)).map(|goal| &goal.owner).collect();
     let keeps =
         |goal: &Desired, transaction: &OwnedTransaction| goal.keeps(transaction) && !crowded.contains(&&goal.owner);

@@ -1,4 +1,4 @@
-//! Goals, labels, releases and journals, and the steps that follow from them.
+//! Tests the steps that follow from goals, labels, releases and journals.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ fn drift_is_healed_only_where_the_goal_says_so_and_it_is_its_own() {
     assert_eq!(steps(std::slice::from_ref(&one), &[], &drifted), ["heal one"]);
     drifted.verified.drift = vec![knob("vm.dirty_ratio")];
     assert!(steps(std::slice::from_ref(&one), &[], &drifted).is_empty());
-    // After many heals the journal starts anew.
+    // After many heals, the agent reverts all transactions and applies the goal again.
     drifted.verified.drift = vec![knob("vm.swappiness")];
     drifted.transactions = (1..=21).map(|id| transaction(id, &one, 1, Status::InForce)).collect();
     let steps = steps(&[one], &[], &drifted);

@@ -60,8 +60,8 @@ pub struct HostGoalSpec {
     /// With it, each node waits until the rollout releases the goal. Without it, every node applies the goal at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// With it, the agent drains and reboots a node whose settings wait for a reboot. It needs `allow: reboot` and a rollout. Without it, the
-    /// agent only reports that a reboot is pending.
+    /// With it, the agent drains and reboots a node whose settings wait for a reboot.
+    /// It needs `allow: reboot` and a rollout. Without it, the agent only reports that a reboot is pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<RebootPolicy>,
 }
@@ -111,8 +111,8 @@ pub enum Allow {
     Audit,
     /// Settings of the running kernel. The agent applies them again after a boot.
     Runtime,
-    /// Files that take effect at the next boot too, such as kernel arguments. The agent reports that a reboot is pending; it reboots the node
-    /// only if the goal has `reboot`.
+    /// Files that take effect at the next boot too, such as kernel arguments.
+    /// The agent reports that a reboot is pending; it reboots the node only if the goal has `reboot`.
     Reboot,
 }
 
@@ -123,7 +123,7 @@ pub enum OnDrift {
     /// It reports the drift.
     #[default]
     Report,
-    /// It applies the setting again, up to six times an hour.
+    /// The agent applies the setting again, up to six times an hour.
     Heal,
 }
 
@@ -141,7 +141,7 @@ pub struct Rollout {
     #[serde(default = "default_pause_seconds")]
     #[schemars(range(min = 0, max = 86_400))]
     pub pause_seconds: u32,
-    /// What halts the rollout. Each has a name of its own.
+    /// The guards that halt the rollout. Each guard has a name of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
@@ -201,7 +201,7 @@ impl schemars::JsonSchema for MaxUnavailable {
 }
 
 impl MaxUnavailable {
-    /// The number for this many nodes; at least one.
+    /// The number of nodes out of this many; at least one.
     pub fn nodes(&self, all: usize) -> usize {
         let number = match self.0.strip_suffix('%') {
             Some(percent) => percent.parse::<usize>().ok().map(|percent| all.saturating_mul(percent) / 100),
@@ -246,10 +246,10 @@ pub struct Counts {
     pub pending_reboot: u32,
     /// The host refused the goal, and is unchanged.
     pub refused: u32,
-    /// Something could not be put back.
+    /// A setting could not be restored.
     #[serde(default)]
     pub not_put_back: u32,
-    /// A setting does not exist there.
+    /// A setting does not exist on the host.
     pub not_applicable: u32,
     /// Not released yet, or the node's agent has not read it yet.
     pub waiting: u32,
@@ -270,8 +270,8 @@ pub struct RolloutStatus {
     /// When the whole wave came into force, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave_in_force_since: Option<i64>,
-    /// When the goal was in force on all selected nodes for the first time, in seconds since 1970. Later, the rollout halts only for nodes that
-    /// get the goal then.
+    /// When the goal was in force on all selected nodes for the first time, in seconds since 1970.
+    /// Later, the rollout halts only for nodes that get the goal then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complete_since: Option<i64>,
     /// Why it halted, or what it waits for.

@@ -1,8 +1,11 @@
-//! Guards of a rollout. A guard has a number from Prometheus for each node, and compares the nodes that have the goal with those that wait for it.
+//! Guards of a rollout.
+//! A guard has a number from Prometheus for each node, and compares the nodes that have the goal with those that wait for it.
 //!
-//! Each query gives one pair: how the released nodes changed since before their release, and how the waiting nodes changed in the same time. An
-//! effect on the whole cluster, such as more players in the evening, changes both. The sequential test of `evenkeel-stats` runs after every pair. Its
-//! error bound assumes a random order, which a rollout does not have: a node that drifts by itself can halt it. That errs on the safe side.
+//! Each query gives one pair: how the released nodes changed since before their release, and how the waiting nodes changed in the same time.
+//! An effect on the whole cluster, such as more players in the evening, changes both.
+//! The sequential test of `evenkeel-stats` runs after every pair.
+//! The error bound of the test assumes a random order, which a rollout does not have. So a node that drifts by itself can halt a rollout.
+//! Such a halt is safe.
 
 use std::collections::BTreeMap;
 
@@ -128,8 +131,8 @@ mod tests {
         pairs.iter().map(|(node, number)| ((*node).to_owned(), *number)).collect()
     }
 
-    /// The first look at which the guard finds harm. Of four nodes only `a` has the goal. `effect` multiplies the number of `a`; the load of
-    /// the evening multiplies the numbers of all nodes.
+    /// The first look at which the guard finds harm. Of four nodes only `a` has the goal.
+    /// `effect` multiplies the number of `a`; the load of the evening multiplies the numbers of all nodes.
     fn looks(effect: f64, worse: Worse) -> Option<usize> {
         let mut guard = GuardState::default();
         guard.note_before(&numbers(&[("a", 100.0), ("b", 80.0), ("c", 120.0), ("d", 100.0)]));

@@ -23,7 +23,7 @@ pub trait Host: Send + Sync + 'static {
     /// As [`Host::apply`].
     fn audit(&self, goal: &Desired) -> Result<String, HostError>;
 
-    /// The id of the present boot. Every boot has another one.
+    /// The id of the present boot. Every boot has another id.
     ///
     /// # Errors
     /// If the kernel's file cannot be read.

@@ -36,7 +36,7 @@ fn with_known_formats(value: &mut Value) {
     }
 }
 
-/// An operator that does not exist selects no node, so a goal with a misspelt one would silently be for none.
+/// An unknown operator selects no node. So a goal with a misspelt operator would silently select no node.
 fn with_known_operators(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,8 +1,9 @@
 //! Goals for the hosts of a Kubernetes cluster: two custom resources, what the agent of a node decides, and rollouts in waves.
 //!
-//! A [`HostGoal`] holds settings, and selects the nodes that they are for. The agent of each node applies them with the journal of its host, and
-//! writes the result to the [`HostState`] of its node. It writes nothing else, except the labels and one condition of the [`Node`]. A rollout
-//! releases a goal to one node after another, in the `spec` of their [`HostState`]s.
+//! A [`HostGoal`] holds settings, and selects the nodes that they are for.
+//! The agent of each node applies them with the journal of its host, and writes the result to the [`HostState`] of its node.
+//! The agent writes nothing else, except the labels and one condition of the [`Node`].
+//! A rollout releases a goal to one node after another, in the `spec` of their [`HostState`]s.
 //!
 //! ```text
 //! HostGoal ──┐

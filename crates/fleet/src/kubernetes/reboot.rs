@@ -1,5 +1,5 @@
-//! Decides how a node is drained and rebooted for its goals. It is pure: the record of the reboot is an annotation of the node, so an agent may
-//! die at any time, and the next one continues.
+//! Decides how a node is drained and rebooted for its goals.
+//! The record of the reboot is an annotation of the node, so an agent may die at any time, and the next agent continues.
 //!
 //! ```text
 //! a setting waits for a reboot ─▶ Draining ─ no pod is left ─▶ Rebooting ─ another boot ─▶ Done
@@ -21,8 +21,8 @@ use super::state::Release;
 
 /// The maximum time from the command until the next boot's agent has started, in seconds.
 pub const REBOOT_SECONDS_MAX: i64 = 900;
-/// If the host has not rebooted this many seconds after the record was written, the command is run again. The agent may have died before it
-/// ran the command.
+/// If the host has not rebooted this many seconds after the record was written, the command is run again.
+/// The agent may have died before it ran the command.
 const COMMAND_AGAIN_SECONDS: i64 = 60;
 /// The maximum number of pod names in a message.
 const NAMES_MAX: usize = 3;
@@ -119,7 +119,7 @@ pub struct DrainedPod {
 /// The inputs of an agent's decision.
 #[derive(Clone, Debug)]
 pub struct RebootView<'a> {
-    /// The goals whose settings wait for a reboot, and that allow one.
+    /// The goals whose settings wait for a reboot, and that allow the reboot.
     pub wanted: &'a [RebootWanted],
     /// The goals of the record that are not in force, each with the reason.
     pub not_in_force: &'a [String],

@@ -119,8 +119,8 @@ fn only_what_an_agent_wrote_is_read() {
 }
 
 proptest! {
-    /// Whatever happens: each generation reboots a node at most once, the command is run only after the last pod has ended, and a node that
-    /// its agent cordoned does not stay cordoned.
+    /// Whatever happens: each generation reboots a node at most once, the command is run only after the last pod has ended,
+    /// and a node that its agent cordoned does not stay cordoned.
     #[test]
     fn no_order_of_events_reboots_twice_or_leaves_a_node_cordoned(
         events in proptest::collection::vec((0_usize..6, 1_i64..400, 0_usize..3), 1..80),

@@ -1,5 +1,5 @@
-//! Writes `HostState` objects and the releases in them; no other code does. Rollouts, trials and agents share these objects, and each writes
-//! only its own part.
+//! Writes `HostState` objects and the releases in them; no other code does.
+//! Rollouts, trials and agents share these objects, and each writes only its own part.
 
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Error, ResourceExt};
@@ -23,8 +23,8 @@ impl Releases {
         Ok(self.0.list(&ListParams::default()).await?.items)
     }
 
-    /// Creates the state of a node that has none. Kubernetes deletes the state together with the node. Returns whether it was created; a
-    /// state that exists by now stays unchanged.
+    /// Creates the state of a node that has none. Kubernetes deletes the state together with the node.
+    /// Returns whether it was created; a state that exists by now stays unchanged.
     pub(super) async fn create(&self, node: &NodeInfo, released: Vec<Release>) -> Result<bool, Error> {
         let mut state = HostState::new(&node.name, HostStateSpec { released });
         state.metadata.owner_references = node.owner.clone().map(|owner| vec![owner]);
@@ -34,8 +34,9 @@ impl Releases {
         }
     }
 
-    /// Changes the releases of a node, and returns whether it wrote something. If the state changed since it was read, it is read again,
-    /// because a lost release would be missing in its wave. If the state is gone or keeps changing, the next pass tries again.
+    /// Changes the releases of a node, and returns whether it wrote something.
+    /// If the state changed since it was read, it is read again, because a lost release would be missing in its wave.
+    /// If the state is gone or keeps changing, the next pass tries again.
     pub(super) async fn change(
         &self,
         state: &HostState,

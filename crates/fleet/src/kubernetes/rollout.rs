@@ -1,5 +1,6 @@
-//! Rollouts in waves: decides from the nodes and their states what may be released next. It is pure: [`next`] is called again and again with the
-//! state of the cluster, and the status of the goal is its only memory. So the process that calls it may die at any time.
+//! Rollouts in waves: decides from the nodes and their states what may be released next.
+//! [`next`] is called again and again with the state of the cluster, and its only memory is the status of the goal.
+//! So the process that calls [`next`] may die at any time.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +61,7 @@ pub struct ClusterView<'a> {
 pub struct Next {
     /// The nodes to which the goal is to be released now.
     pub release: Vec<String>,
-    /// The nodes that lose their release now, so that they revert the goal.
+    /// The nodes that lose their release now, and so revert the goal.
     pub withdraw: Vec<String>,
     /// The status of the rollout from now on; none if the goal has no rollout.
     pub rollout: Option<RolloutStatus>,
@@ -192,8 +193,9 @@ fn undo(view: &ClusterView<'_>, status: RolloutStatus, counts: Counts) -> Next {
     Next { withdraw, counts, rollout: Some(rollout), ..Next::default() }
 }
 
-/// Why the rollout may release nothing more. `had_all` says that all selected nodes had the goal in force before. In a large fleet, some node
-/// always drifts or fails later. The conditions report it, and nodes that join must get the goal all the same.
+/// Why the rollout may release nothing more. `had_all` says that all selected nodes had the goal in force before.
+/// In a large fleet, some node always drifts or fails later.
+/// The conditions report it, and nodes that join must get the goal all the same.
 fn halt(
     view: &ClusterView<'_>,
     selected: &[&NodeInfo],
@@ -295,8 +297,8 @@ impl Wave<'_> {
         }
     }
 
-    /// Chooses the nodes of the next wave. The first wave has the canaries. A later wave has twice as many nodes as were released before,
-    /// but at most the number that may be unavailable.
+    /// Chooses the nodes of the next wave. The first wave has the canaries.
+    /// A later wave has twice as many nodes as were released before, but at most the number that may be unavailable.
     fn choose(&self, released: usize, waiting: &[&NodeInfo]) -> Vec<String> {
         let ready = waiting.iter().filter(|node| node.is_ready);
         let canaries = self.view.goal.spec.rollout.as_ref().map(|rollout| &rollout.canaries).filter(|_| released == 0);

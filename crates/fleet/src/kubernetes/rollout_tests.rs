@@ -213,7 +213,7 @@ fn a_node_that_fails_long_afterwards_does_not_keep_the_goal_from_nodes_that_join
         cluster.step(&[]);
     }
     assert_eq!(cluster.phase(), RolloutPhase::Complete);
-    // The next generation is judged from its first node on.
+    // The rollout judges the next generation from its first node on.
     cluster.goal.metadata.generation = Some(2);
     cluster.nodes[0].is_ready = true;
     assert_eq!(cluster.step(&[]).release, ["vm-000", "vm-001"]);

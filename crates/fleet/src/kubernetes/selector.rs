@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-/// Whether `selector` selects an object with these labels. An empty selector selects everything; an operator that does not exist selects nothing.
+/// Whether `selector` selects an object with these labels.
+/// An empty selector selects everything; an operator that does not exist selects nothing.
 pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let equal = selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     equal

@@ -37,14 +37,14 @@ pub struct Release {
     pub goal: String,
     /// Its generation.
     pub generation: i64,
-    /// Its uid. A later goal may have the same name and the same generation, and must wait for its own rollout.
+    /// The goal's uid. A later goal may have the same name and the same generation, and must wait for its own rollout.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 100))]
     pub uid: String,
 }
 
 impl Release {
-    /// Whether this is about the goal of this name and uid. A release without a uid is about any goal of its name.
+    /// Whether this release is for the goal with this name and uid. A release without a uid is for any goal with its name.
     pub fn is_of(&self, goal: &str, uid: &str) -> bool {
         self.goal == goal && (self.uid.is_empty() || self.uid == uid)
     }
@@ -78,7 +78,7 @@ pub struct GoalState {
     /// Whether a setting waits for a reboot, and not only for a restart of the server.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_reboot: bool,
-    /// The newest transaction of the host's journal that belongs to it.
+    /// The newest transaction of the host's journal that belongs to the goal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transaction: Option<u64>,
     /// The settings that another program or a user changed.
@@ -92,21 +92,21 @@ pub struct GoalState {
 /// The state of a goal on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum GoalPhase {
-    /// All its settings are in force.
+    /// All settings of the goal are in force.
     InForce,
     /// The audit is done, and changed nothing.
     Audited,
     /// Not released yet.
     Waiting,
-    /// Written, and in force after a reboot or a restart of the server.
+    /// The settings are written, and take effect after a reboot or a restart of the server.
     PendingReboot,
-    /// Somebody else changed a setting.
+    /// Another program or a user changed a setting.
     Drifted,
     /// A setting does not exist on this host.
     NotApplicable,
-    /// The host or its kernel refused it, or it contradicts another goal. Nothing of it is in force.
+    /// The host or its kernel refused the goal, or the goal contradicts another goal. None of its settings is in force.
     Refused,
-    /// It could not be reverted completely; the message names the command to run on the host.
+    /// The goal could not be reverted completely; the message names the command to run on the host.
     NotPutBack,
 }
 
@@ -136,6 +136,6 @@ pub struct DriftedKnob {
     pub found: String,
     /// What happened, as far as known.
     pub why: String,
-    /// The command that repairs it on the host.
+    /// The command that repairs the setting on the host.
     pub mend: String,
 }

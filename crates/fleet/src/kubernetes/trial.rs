@@ -76,7 +76,7 @@ pub enum TrialError {
         seconds: u64,
         /// The number of these nodes.
         nodes: usize,
-        /// The first of these nodes by name.
+        /// The first node by name that has not reached the state.
         first: String,
     },
     /// Other programs keep writing to the same states.
@@ -100,8 +100,8 @@ impl TrialGoal {
         TrialGoal { goals, releases, nodes: Api::all(client), name: name.to_owned(), id: id.to_owned() }
     }
 
-    /// Takes the goal for the trial, and returns what the trial releases and the ready nodes that the goal selects. A trial that goes on
-    /// names what it released before.
+    /// Takes the goal for the trial, and returns what the trial releases and the ready nodes that the goal selects.
+    /// A continued trial names what it released before.
     ///
     /// # Errors
     /// If the goal cannot be in a trial, is in another, or has another generation. The goal is then unchanged.
@@ -139,7 +139,7 @@ impl TrialGoal {
         Ok(goal.is_some_and(|goal| goal.annotations().get(TRIAL) == Some(&self.id)))
     }
 
-    /// Writes or removes the annotation. Returns false if the goal has changed since this version of it.
+    /// Writes or removes the annotation. Returns false if the goal has changed since it was read.
     async fn annotate(&self, id: Option<&str>, version: Option<String>) -> Result<bool, TrialError> {
         let mut patch = json!({ "metadata": { "annotations": { TRIAL: id } } });
         if let Some(version) = version {
@@ -166,8 +166,8 @@ impl TrialGoal {
         Err(TrialError::Contested { times: SWITCHES_MAX })
     }
 
-    /// Switches the nodes that are not in the requested state, and returns how many there were. A rollout of another goal may write to the same
-    /// states, so repeat this until it returns 0.
+    /// Switches the nodes that are not in the requested state, and returns how many there were.
+    /// A rollout of another goal may write to the same states, so repeat this until it returns 0.
     async fn switched(&self, with: &BTreeSet<String>, release: &Release) -> Result<usize, TrialError> {
         let states = self.releases.list().await?;
         let mut written = 0;
@@ -192,7 +192,7 @@ impl TrialGoal {
     /// Checks that the nodes are still in the requested state.
     ///
     /// # Errors
-    /// If a host is not, or the goal was changed.
+    /// If a node has another state, or the goal was changed.
     pub async fn check(
         &self,
         with: &BTreeSet<String>,
@@ -237,7 +237,7 @@ impl TrialGoal {
     ) -> Result<Vec<String>, TrialError> {
         let goal = self.goals.get_opt(&self.name).await?;
         let goal = goal.ok_or_else(|| TrialError::NoGoal { name: self.name.clone() })?;
-        // Nodes put back what they have, of whatever generation.
+        // Nodes without the goal must have no settings of any generation.
         if goal.metadata.generation != Some(generation) && !with.is_empty() {
             return Err(TrialError::Changed { generation });
         }
@@ -250,7 +250,7 @@ impl TrialGoal {
     }
 }
 
-/// What trial `id` may release of the goal.
+/// The release that trial `id` may give to nodes.
 fn may_take(goal: &HostGoal, id: &str, known: Option<&Release>) -> Result<Release, TrialError> {
     let (uid, generation) = (goal.uid().unwrap_or_default(), goal.metadata.generation.unwrap_or_default());
     let found = Release { goal: goal.name_any(), generation, uid };
@@ -268,8 +268,8 @@ fn may_take(goal: &HostGoal, id: &str, known: Option<&Release>) -> Result<Releas
     }
 }
 
-/// The nodes that have not reached the requested state. A node that is gone from the cluster has no number from then on, and does not end the
-/// trial: in a cluster that scales, nodes go all the time.
+/// The nodes that have not reached the requested state.
+/// A node that left the cluster has no more numbers, but does not end the trial: in a cluster that scales, nodes often leave.
 fn open_of(
     goal: &str,
     nodes: &[NodeInfo],

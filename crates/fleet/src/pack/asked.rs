@@ -5,22 +5,23 @@ use serde::Serialize;
 /// The maximum number of sessions of a table, with all counts added.
 pub const SESSIONS_MAX: u64 = 10_000;
 
-/// If ticks come at random times, they wait on average for load / (1 - load) × half a piece of work. This is the formula of Pollaczek and
-/// Khinchine for work of constant length. At a load of 0.7 that is 1.2 pieces, at 0.8 it is 2, and at 0.9 it is 4.5. So a load slightly
-/// above 0.7 already makes ticks late.
+/// If ticks come at random times, they wait on average for load / (1 - load) × half a piece of work.
+/// This formula is that of Pollaczek and Khinchine for work of constant length.
+/// The mean wait is 1.2 pieces at a load of 0.7, 2 at 0.8, and 4.5 at 0.9.
+/// So a load slightly above 0.7 already makes ticks late.
 pub const LOAD_MAX: f64 = 0.7;
 
-/// A session that uses at least this share of a CPU is heavy. Two busy siblings each do about 0.6 of the work that a CPU does alone. So a
-/// session beside one of 0.25 takes at most 1.17 times as long on average. A session with less load costs its sibling less, and counts as
-/// light.
+/// A session that uses at least this share of a CPU is heavy. Two busy siblings each do about 0.6 of the work that a CPU does alone.
+/// So next to a session of 0.25 CPUs, a session takes at most 1.17 times as long on average.
+/// A session with less load costs its sibling less, and counts as light.
 pub const HEAVY_CPUS: f64 = 0.25;
 
-/// The CPU time that the kernel needs for a packet on the CPU that serves the interrupt, in microseconds. Drivers need 0.5 to 2 µs for a
-/// small UDP packet; this is the upper end.
+/// The CPU time that the kernel needs for a packet on the CPU that serves the interrupt, in microseconds.
+/// Drivers need 0.5 to 2 µs for a small UDP packet; this is the upper end.
 pub(super) const PACKET_US: f64 = 2.0;
 
-/// If packets take at most this share of each CPU that serves interrupts, sessions may run there too. A tenth of the load bound delays a
-/// tick by less than a tenth of its work.
+/// If packets take at most this share of each CPU that serves interrupts, sessions may run there too.
+/// A tenth of the load bound delays a tick by less than a tenth of its work.
 pub(super) const INTERRUPT_LOAD_MAX: f64 = 0.07;
 
 /// The default of [`Options::work`]: about a second on 128 CPUs.
@@ -49,8 +50,9 @@ pub enum CpuSets {
     One,
     /// All CPUs for sessions that share a last-level cache with those CPUs.
     Cache,
-    /// All CPUs for sessions in their node. A tick that finds its CPU busy takes another one, so about twice to three times as many sessions fit in
-    /// the simulation of docs/findings/2026-11-26-placement.md.
+    /// All CPUs for sessions in their node.
+    /// A tick that finds its CPU busy takes another CPU, so about twice to three times as many sessions fit in the simulation
+    /// of docs/findings/2026-11-26-placement.md.
     #[default]
     Node,
 }

@@ -1,8 +1,9 @@
 //! Bounds that no completion of a placement can beat: sessions placed, heavy pairs, highest load.
 //!
-//! Placing loads on CPUs is a bin packing problem. The bounds use dual feasible functions: they give each load a weight, such that loads
-//! that fit on one CPU never weigh more than the CPU. The load itself is such a weight. Another function counts loads above half a CPU as
-//! one, because a CPU has no room for two of them.
+//! Placing loads on CPUs is a bin packing problem.
+//! The bounds use dual feasible functions: they give each load a weight, such that loads that fit on one CPU never weigh more than the CPU.
+//! The load itself is one such weight.
+//! Another function counts loads above half a CPU as one, because a CPU has no room for two of them.
 
 use super::problem::Problem;
 use super::state::{OnCpu, Score, State};
@@ -22,8 +23,8 @@ impl Waiting {
     }
 }
 
-/// The weight of a load, in units such that the whole capacity weighs `capacity * max(k, 1)`. Loads that fit together never weigh more than
-/// that.
+/// The weight of a load. The unit makes the whole capacity weigh `capacity * max(k, 1)`.
+/// Loads that fit together never weigh more than that.
 fn weight(load: u64, capacity: u64, k: u64) -> u64 {
     match k {
         0 => load,
@@ -108,8 +109,8 @@ pub(super) fn heavy_pairs(state: &State<'_>, waiting: &Waiting, count: u32) -> u
     state.heavy_pairs + pairs_added(state.heavy.iter().map(|heavy| u64::from(*heavy)), left)
 }
 
-/// The minimum number of pairs of threads on one CPU, core, cache and node. Each level is counted by itself, with the threads spread as
-/// evenly as possible.
+/// The minimum number of pairs of threads on one CPU, core, cache and node.
+/// Each level is counted by itself, with the threads spread as evenly as possible.
 fn sharing(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
     let left = least(state.problem, waiting, count, |kind| u64::from(state.problem.kinds[kind].need.width));
     let of = |threads: &[u32]| pairs_added(threads.iter().map(|threads| u64::from(*threads)), left);
@@ -117,13 +118,13 @@ fn sharing(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
     state.sharing() + on_cpus + of(&state.core_threads) + of(&state.cache_threads) + of(&state.node_threads)
 }
 
-/// The minimum number of pairs that `left` more threads make, in places that already have these numbers of threads. A thread in a
-/// place with n others makes n pairs.
+/// The minimum number of pairs when `left` more threads join places that already have these numbers of threads.
+/// A thread in a place with n other threads makes n pairs.
 fn pairs_added(places: impl Iterator<Item = u64>, mut left: u64) -> u64 {
     let mut places: Vec<u64> = places.collect();
     places.sort_unstable();
     let (mut pairs, mut lowest) = (0, 1);
-    // Fills the lowest places to the level of the next one, level by level.
+    // Fills the places with the fewest threads up to the level of the next place, level by level.
     while left > 0 && !places.is_empty() {
         let level = places[0];
         while lowest < places.len() && places[lowest] == level {
@@ -137,8 +138,8 @@ fn pairs_added(places: impl Iterator<Item = u64>, mut left: u64) -> u64 {
     pairs
 }
 
-/// How many threads of the lightest kind fit, if the load of no CPU may be above `capacity`. Only this bound counts the unused rest of each
-/// CPU.
+/// How many threads of the lightest kind fit, if the load of no CPU may be above `capacity`.
+/// Only this bound counts the unused rest of each CPU.
 fn threads_within(state: &State<'_>, waiting: &Waiting, capacity: u64) -> u64 {
     let kinds = 0..state.problem.kinds.len();
     let loads = kinds.filter(|kind| waiting.counts[*kind] > 0).map(|kind| u64::from(state.problem.packed_loads[kind]));
@@ -189,7 +190,7 @@ pub(super) fn is_hopeless(state: &State<'_>, waiting: &Waiting, given_up: u32, b
     if left_out != best.left_out {
         return left_out > best.left_out;
     }
-    // From here on, only completions that place as many sessions as the best one matter.
+    // Below this line, only completions that place as many sessions as the best completion matter.
     let count = total - (best.left_out - given_up);
     let pairs = heavy_pairs(state, waiting, count);
     if pairs != best.heavy_pairs {

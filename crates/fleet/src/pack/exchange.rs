@@ -3,10 +3,11 @@
 use super::greedy::{Choice, Placed, best_place};
 use super::state::State;
 
-/// With at most this many sessions, the search tries a better place for every session. With more, only for those on the busiest CPUs.
+/// With at most this many sessions, the search tries a better place for every session.
+/// With more sessions, it tries only sessions on the busiest CPUs.
 const ALL_MAX: usize = 256;
 
-/// Improves until no step helps, or `work` steps were tried.
+/// Improves the placement until no step helps, or `work` steps were tried.
 pub(super) fn improve(state: &mut State<'_>, placed: &mut Vec<Placed>, mut work: u32) {
     while work > 0
         && (insert(state, placed, &mut work)
@@ -15,7 +16,7 @@ pub(super) fn improve(state: &mut State<'_>, placed: &mut Vec<Placed>, mut work:
     {}
 }
 
-/// Places a session that was left out, if necessary after another session was moved away. True if it placed one.
+/// Places a session that was left out, if necessary after it moved another session away. True if it placed a session.
 fn insert(state: &mut State<'_>, placed: &mut Vec<Placed>, work: &mut u32) -> bool {
     if state.left_out == 0 {
         return false;
@@ -57,8 +58,8 @@ fn insert(state: &mut State<'_>, placed: &mut Vec<Placed>, work: &mut u32) -> bo
     false
 }
 
-/// Moves a session away from the CPU with the highest load, from a core with heavy pairs, or from a cache that is too full. With `is_any`,
-/// moves any session. True if that made the placement better.
+/// Moves a session away from the CPU with the highest load, from a core with heavy pairs, or from a cache that is too full.
+/// With `is_any`, moves any session. True if that made the placement better.
 fn relieve(state: &mut State<'_>, placed: &mut [Placed], work: &mut u32, is_any: bool) -> bool {
     let problem = state.problem;
     let load = state.load();

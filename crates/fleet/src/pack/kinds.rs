@@ -26,8 +26,8 @@ pub(super) struct Need {
     pub(super) width: u32,
     /// The session's load on each of its CPUs, in millionths of a CPU.
     pub(super) load: u32,
-    /// The maximum load of each of the session's CPUs, including all sessions on it. Above one CPU if the ticks of the session set no
-    /// limit.
+    /// The maximum load of each of the session's CPUs, including all sessions on it.
+    /// Above one CPU if the ticks of the session set no limit.
     pub(super) limit: u32,
     /// Whether the session alone loads a CPU above the bound, and so gets its own CPU.
     pub(super) is_exclusive: bool,
@@ -63,8 +63,8 @@ impl Need {
     fn new(session: &Session, load_max: u32) -> Need {
         let CpuLoad { width, load, is_exclusive } = CpuLoad::new(session.cpus, load_max);
         let peak = session.work_us_p99.zip(session.tick_hz).map(|(work_us, hz)| work_us * hz);
-        // While a long tick runs, the other sessions of the CPU take their share. The limit on the CPU's load leaves enough time for the tick to end
-        // before the next one is due.
+        // While a long tick runs, the other sessions of the CPU take their share.
+        // The limit on the CPU's load leaves enough time for the tick to end before the next one is due.
         let limit =
             peak.map_or(2.0 * f64::from(CPU), |peak| (f64::from(CPU + load) - peak).clamp(0.0, 2.0 * f64::from(CPU)));
         Need {

@@ -40,7 +40,7 @@ pub enum Resource {
     Tick,
 }
 
-/// For each kind, why a session of it would not fit even if it were alone. `None` for kinds that would fit.
+/// For each kind, why one session alone would not fit. `None` for kinds that would fit.
 pub(super) fn never(problem: &Problem, kinds: &[Kind], options: &Options) -> Vec<Option<(Resource, String)>> {
     let empty = State::new(problem);
     let cpus = |node: usize, kind: &usize| {

@@ -1,5 +1,5 @@
-//! A machine as a tree: nodes contain caches, caches contain cores, and cores contain CPUs. Made from facts, or by hand in tests and
-//! simulations.
+//! A machine as a tree: nodes contain caches, caches contain cores, and cores contain CPUs.
+//! Made from facts, or by hand in tests and simulations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -186,8 +186,8 @@ struct Places {
 }
 
 impl Places {
-    /// If two nodes share a cache, it counts as one cache in each. If two caches share a core, it counts as two cores. So the machine is a
-    /// tree, which the search needs.
+    /// If two nodes share a cache, the cache counts as one cache in each node.
+    /// If two caches share a core, the core counts as two cores. So the machine is a tree, which the search needs.
     fn place(&mut self, cpu: &Cpu, node: usize, caches: &mut Vec<MachineCache>) -> (usize, usize) {
         let last = last_cache(cpu);
         let shared_by = last.and_then(|cache| cache.shared_by.known());

@@ -1,8 +1,8 @@
-//! Chooses the CPUs of each session on a machine: as many sessions as possible, then few heavy ones on one core, then a
-//! low load.
+//! Chooses the CPUs of each session on a machine: as many sessions as possible, then few heavy ones on one core, then a low load.
 //!
-//! `machine` makes a tree of the facts, `kinds` and `problem` turn needs and rules into whole numbers, `greedy` and `exchange` find a
-//! placement, `search` improves it until `bounds` prove that none is better, and the report shows where each session is.
+//! `machine` makes a tree of the facts, `kinds` and `problem` turn needs and rules into whole numbers,
+//! `greedy` and `exchange` find a placement, `search` improves it until `bounds` prove that none is better,
+//! and the report shows where each session is.
 
 mod asked;
 mod bounds;

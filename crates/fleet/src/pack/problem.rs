@@ -10,7 +10,7 @@ use crate::system::{SYSTEM_MEMORY, system_cpus};
 /// One CPU in millionths, as a float.
 const WHOLE: f64 = CPU as f64;
 
-/// The memory of a node of unknown size: more than any node has, but so small that the sum of 8,192 nodes does not overflow.
+/// The assumed memory of a node of unknown size. No node has more, and the sum of 8,192 nodes does not overflow.
 const MEMORY_UNKNOWN_KIB: u64 = u64::MAX >> 13;
 
 /// A CPU that sessions may use.
@@ -43,8 +43,8 @@ pub(super) struct Problem {
     /// The CPU quota for all sessions, in millionths of a CPU.
     pub(super) quota: u64,
     pub(super) kinds: Vec<Kind>,
-    /// For each kind, the minimum that a thread takes of a CPU's limit. A session with its own CPU takes all of the limit, even if its load
-    /// is higher.
+    /// For each kind, the minimum that a thread takes of a CPU's limit.
+    /// A session with its own CPU takes all of the limit, even if its load is higher.
     pub(super) packed_loads: Vec<u32>,
 }
 
@@ -84,7 +84,7 @@ impl Rooms {
         let shares_interrupts = match options.interrupt_cpus {
             InterruptCpus::Share => true,
             InterruptCpus::Avoid => false,
-            // Without sessions on these CPUs, more than half of the machine would be unused.
+            // Without sessions on the CPUs that serve interrupts, more than half of the machine would be unused.
             InterruptCpus::Auto if 2 * interrupts > machine.cpus.len() || machine.cpus.len() == 1 => true,
             InterruptCpus::Auto => interrupt_load.is_some_and(|load| load <= INTERRUPT_LOAD_MAX),
         };
@@ -121,8 +121,8 @@ impl Rooms {
         rooms
     }
 
-    /// Leaves CPUs to the system: first the CPUs that sessions do not use, then those with interrupts, then the lowest numbers. Isolated
-    /// CPUs do not count, because the scheduler does not use them.
+    /// Leaves CPUs to the system: first the CPUs that sessions do not use, then those with interrupts, then the lowest numbers.
+    /// Isolated CPUs do not count, because the scheduler does not use them.
     fn leave_system(&mut self, machine: &Machine) {
         let mut order: Vec<usize> = (0..machine.cpus.len()).filter(|at| !machine.cpus[*at].is_isolated).collect();
         order.sort_by_key(|at| (self.rooms[*at].has_sessions, !machine.cpus[*at].serves_interrupts, *at));
@@ -185,8 +185,8 @@ fn packed_load(slots: &[Slot], need: &Need) -> u32 {
     if need.is_exclusive { limits.min().map_or(need.load, |limit| limit.min(need.load)) } else { need.load }
 }
 
-/// An upper bound for the packets per second of the placed sessions. None if the table has no packets. If not all sessions fit, it counts
-/// the sessions with the most packets for their load, so that no placement has more.
+/// An upper bound for the packets per second of the placed sessions. None if the table has no packets.
+/// If not all sessions fit, it counts the sessions with the most packets for their load, so that no placement has more.
 fn packets(machine: &Machine, sessions: &[Session], load_max: f64) -> Option<f64> {
     let mut rates: Vec<(f64, f64)> = sessions
         .iter()
@@ -199,7 +199,7 @@ fn packets(machine: &Machine, sessions: &[Session], load_max: f64) -> Option<f64
         return None;
     }
     rates.sort_by(|a, b| (b.0 / b.1).total_cmp(&(a.0 / a.1)));
-    // A session with a CPU to itself may use all of it.
+    // A session with a CPU of its own may use the whole CPU.
     let whole = if sessions.iter().any(|session| session.cpus > load_max) { 1.0 } else { load_max };
     let mut room = whole * machine.cpus.iter().filter(|cpu| cpu.is_allowed).count() as f64;
     let mut packets = 0.0;

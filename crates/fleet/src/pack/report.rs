@@ -29,7 +29,7 @@ pub struct Report {
     pub proof: Proof,
     /// The rules that the placement follows.
     pub rules: Rules,
-    /// The sessions that have a place. Equal ones on the same CPUs are one entry.
+    /// The sessions that have a place. Equal sessions on the same CPUs are one entry.
     pub placements: Vec<Placement>,
     /// The sessions that have no place, with the reason.
     pub left_out: Vec<LeftOut>,
@@ -53,12 +53,12 @@ impl Report {
     }
 }
 
-/// Proven bounds on all placements. Earlier fields count first: fewer heavy pairs never cost a session.
+/// Proven bounds on all placements. Earlier fields are more important: a placement never gives up a session for fewer heavy pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Proof {
-    /// Whether the placement is proven to be best: no other has more sessions, or as many with fewer heavy pairs, or as many of both with a
-    /// lower highest load.
+    /// Whether the placement is proven to be best: no other placement has more sessions, or as many with fewer heavy pairs,
+    /// or as many of both with a lower highest load.
     pub is_best: bool,
     /// Whether it is also proven that no equally good placement uses fewer nodes and caches.
     pub are_ties_proven: bool,
@@ -126,9 +126,9 @@ pub struct CpuUse {
     pub cpu: usize,
     /// The node of the CPU; `null` if the machine's nodes are not known.
     pub node: Option<u32>,
-    /// CPUs of one core have one number.
+    /// The number of the core. CPUs of one core have the same number.
     pub core: usize,
-    /// CPUs that share a last-level cache have one number.
+    /// The number of the last-level cache. CPUs that share it have the same number.
     pub cache: usize,
     /// The roles of the CPU; empty if it has none.
     pub roles: Vec<Role>,
@@ -173,7 +173,7 @@ pub struct NodeUse {
     pub memory_used_mib: f64,
 }
 
-/// Everything that a report is made of.
+/// The inputs of a report.
 pub(super) struct Parts<'a> {
     pub(super) machine: &'a Machine,
     pub(super) sessions: &'a [Session],
@@ -242,8 +242,8 @@ impl Parts<'_> {
         joined.into_iter().map(|((row, slots), numbers)| self.placement(row, &slots, &numbers)).collect()
     }
 
-    /// All slots that a session may use, if the placement counts the session on `slots`. The scheduler moves no thread to or from isolated
-    /// CPUs, so a set never mixes them with others.
+    /// All slots that a session may use, if the placement counts the session on `slots`.
+    /// The scheduler moves no thread to or from isolated CPUs, so a set never mixes them with others.
     fn cpu_set(&self, slots: Vec<usize>) -> Vec<usize> {
         let of = |slot: &usize| &self.problem.slots[*slot];
         if slots.iter().any(|slot| of(slot).is_isolated) {

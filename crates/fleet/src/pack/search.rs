@@ -1,4 +1,4 @@
-//! The best placement, by branch and bound: sessions in order, each on every CPU that makes a difference, or left out.
+//! Finds the best placement by branch and bound. It tries each session in turn on every CPU that makes a difference, or leaves it out.
 
 use rustc_hash::FxHashSet;
 
@@ -67,7 +67,7 @@ pub(super) fn solve(problem: &Problem, work: u32) -> Found {
     found
 }
 
-/// The best of some simple placements, each improved by exchanges.
+/// The best of several simple placements, after exchanges have improved each of them.
 fn first(problem: &Problem) -> (Vec<Placed>, Score) {
     let mut best: Option<(Vec<Placed>, Score)> = None;
     for (order, choice) in [
@@ -105,8 +105,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Places the waiting sessions, from `kind` on. False if the budget of states ran out first. If one session of the kind was left out
-    /// (`has_given_up`), all others of it are left out too, because they are equal.
+    /// Places the waiting sessions, from `kind` on. False if the budget of states ran out first.
+    /// If one session of the kind was left out (`has_given_up`), all others of it are left out too, because they are equal.
     fn session(&mut self, kind: usize, has_given_up: bool) -> bool {
         let Some(count) = self.waiting.counts.get(kind).copied() else {
             self.keep();
@@ -200,8 +200,8 @@ impl Search<'_> {
         is_whole
     }
 
-    /// Whether an equal state was searched before. It had the same completions, and the best placement at that time was no better than now, so a
-    /// second search would find nothing new.
+    /// Whether an equal state was searched before.
+    /// It had the same completions, and the best placement at that time was no better than now, so a second search would find nothing new.
     fn is_remembered(&mut self, kind: usize, step: u128) -> bool {
         let waiting = u128::from(self.waiting.counts[kind]);
         let place = mix((kind as u128) << 96 | waiting << 64 | step << 16);

@@ -1,5 +1,6 @@
-//! The systemd services of a placement, from a report or from the saved answer of `evenkeel pack plan --json`. A saved answer can come from
-//! anywhere. So its services are checked like those of a table, and its CPUs and nodes are compared with the machine.
+//! The systemd services of a placement, from a report or from the saved answer of `evenkeel pack plan --json`.
+//! A saved answer can come from anywhere.
+//! So its services are checked like those of a table, and its CPUs and nodes are compared with the machine.
 
 use evenkeel_change::ServiceName;
 use evenkeel_change::persist::SessionUnit;
@@ -26,8 +27,8 @@ pub struct Service {
     pub unit: SessionUnit,
 }
 
-/// Why a placement has no services, or none for this machine. The message continues a sentence that begins with "failed to place the
-/// services of FILE: ".
+/// Why a placement has no services, or none for this machine.
+/// The message continues a sentence that begins with "failed to place the services of FILE: ".
 #[derive(Debug, thiserror::Error)]
 pub enum ServicesError {
     /// The text is not an answer of `pack plan`.
@@ -58,12 +59,12 @@ pub enum ServicesError {
     Machine {
         /// The name of the session.
         session: String,
-        /// What this machine does not have.
+        /// The CPU or node that this machine does not have, as text.
         why: String,
     },
 }
 
-/// The used fields of a saved answer. The lines for units and for `taskset` are computed again.
+/// The fields of a saved answer that evenkeel uses. It computes the lines for units and for `taskset` again.
 #[derive(Deserialize)]
 struct Saved {
     format: u32,

@@ -1,5 +1,5 @@
-//! The state of a placement, which grows by one thread at a time: what fits, and the score. If two states differ only by an exchange of
-//! equal CPUs, cores, caches or nodes, they have the same hash.
+//! The state of a placement, which grows by one thread at a time: what fits, and the score.
+//! If two states differ only by an exchange of equal CPUs, cores, caches or nodes, they have the same hash.
 
 use super::problem::Problem;
 
@@ -21,7 +21,7 @@ pub(super) struct Score {
 }
 
 impl Score {
-    /// The first three levels of the score, without the ties.
+    /// The first three levels of the score. The other fields only decide between equal placements.
     pub(super) fn first_levels(&self) -> (u32, u64, u32) {
         (self.left_out, self.heavy_pairs, self.load)
     }
@@ -238,7 +238,7 @@ impl<'a> State<'a> {
         on_cpus + all(&self.core_threads) + all(&self.cache_threads) + all(&self.node_threads)
     }
 
-    /// A hash of everything that decides which completions are possible. Equal CPUs are interchangeable in it.
+    /// A hash of everything that decides which completions are possible. In this hash, equal CPUs are interchangeable.
     pub(super) fn hash(&self) -> u128 {
         self.sum
     }

@@ -120,7 +120,8 @@ fn problem(machine: &Machine, sessions: &[Session], options: &Options) -> Proble
     rooms.problem(machine, kinds::kinds(sessions, 700_000), 700_000)
 }
 
-/// The score of a placement, computed directly from the rules. None if it breaks a rule. A session's CPUs are a set of bits, 0 for none.
+/// The score of a placement, computed directly from the rules. None if it breaks a rule.
+/// A session's CPUs are a set of bits; 0 means that the session has no place.
 fn judge(problem: &Problem, sessions: &[&Kind], places: &[u32]) -> Option<Score> {
     let has = |place: u32, slot: usize| place >> slot & 1 == 1;
     let slots = || problem.slots.iter().enumerate();
@@ -238,7 +239,7 @@ fn equal_to_trying_all_placements() {
     assert!(seen.iter().all(|seen| *seen > 5), "the cases are too easy: {seen:?}");
 }
 
-/// A machine of up to 64 CPUs, and sessions that take more or less of it.
+/// A machine with up to 64 CPUs, and sessions that need a small or a large part of it.
 fn large(seed: u64) -> (Machine, Vec<Session>, Options) {
     let mut numbers = Numbers(seed);
     let shape = Shape {

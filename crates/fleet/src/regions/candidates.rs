@@ -43,12 +43,12 @@ pub enum Known {
     Provider,
     /// The centre of the city that the cloud names.
     City,
-    /// The cloud names only a state or country. The position is that of a city there, possibly hundreds of kilometres from the region.
+    /// The cloud names only a state or country. The position is that of a city in it, which may be hundreds of kilometres from the region.
     StateOrCountry,
 }
 
 impl Candidate {
-    /// A region of which only the name is known.
+    /// A region with a known name and no other known fields.
     pub(super) fn named(region: &str) -> Candidate {
         Candidate { region: region.to_owned(), provider: None, named: None, position: None, known: None }
     }

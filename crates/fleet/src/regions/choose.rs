@@ -3,7 +3,7 @@
 use super::cover::{Found, Wanted, bits, search};
 use super::latencies::{Latencies, UNMEASURED};
 
-/// The work limit of all searches for one answer: each visit of a region of a cell counts. It takes some seconds.
+/// The work limit of all searches for one answer, which take some seconds. Each visit of a region of a cell counts.
 const WORK: u64 = 300_000_000;
 /// One search gives up after the work limit divided by this.
 const WORK_PART: u64 = 6;
@@ -53,8 +53,8 @@ pub(super) fn best(latencies: &Latencies, choice: &Choice, count: u32) -> Option
     Some(Chosen { set: nearer(latencies, choice, set, chosen.percentile_us), ..chosen })
 }
 
-/// The smallest set whose percentile is within `limit_us`. Among sets of that size, the one with the lowest percentile. None if even
-/// all regions together exceed the limit.
+/// The smallest set whose percentile is within `limit_us`. Among sets of that size, the one with the lowest percentile.
+/// None if even all regions together exceed the limit.
 pub(super) fn fewest(latencies: &Latencies, choice: &Choice, limit_us: u32) -> Option<Chosen> {
     let need = latencies.share(choice.thousandths);
     let cells = latencies.cells(limit_us);
@@ -75,7 +75,8 @@ pub(super) fn fewest(latencies: &Latencies, choice: &Choice, limit_us: u32) -> O
     None
 }
 
-/// Searches the lowest latency at the percentile. It is between that of all regions together and that of a first set.
+/// Searches for the lowest latency at the percentile.
+/// That latency is between the one of all regions together and the one of a first set.
 fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>, work: u64) -> Option<Chosen> {
     let need = latencies.share(choice.thousandths);
     let least = latencies.within(choice.all, need);
@@ -88,13 +89,13 @@ fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>
     }
     if high == UNMEASURED {
         let longest = latencies.values.iter().copied().filter(|latency| *latency != UNMEASURED).max()?;
-        // One above the longest latency, because the search must also test the longest itself.
+        // One more than the longest latency, because the search must also test the longest latency.
         (set, high) = (0, longest + 1);
     }
     let mut steps = Steps { latencies, choice, count, need, part: work / WORK_PART, left: work };
-    // It is proven that no set is below `proven`. The search found none below `low`.
+    // It is proven that no set is below `proven`. The search found no set below `low`.
     let (mut proven, mut low) = (least, least);
-    // The first set is usually the best one already. A step close below it then proves that.
+    // The first set is usually the best set already. A step just below its latency then proves this.
     let (mut is_near, mut is_hard) = (set != 0, false);
     while low < high && !(is_hard && high - low <= high / HARD_PART) {
         let limit = if is_near { high - 1 } else { low + (high - low) / 2 };
@@ -143,8 +144,8 @@ impl Steps<'_> {
         found
     }
 
-    /// The largest latency below `high` for which a short search proves that no set reaches enough players. Far below what any set reaches,
-    /// the first bound already excludes all sets.
+    /// The largest latency below `high` for which a short search proves that no set reaches enough players.
+    /// If the limit is far too low, the first bound already excludes all sets.
     fn bound(&mut self, mut proven: u32, high: u32) -> u32 {
         let mut above = high;
         while above - proven > high / HARD_PART {
@@ -176,8 +177,8 @@ fn widest(latencies: &Latencies, choice: &Choice, count: u32, set: u64, (need, l
     }
 }
 
-/// Adds regions to the set, up to `count`: each time the one that lowers the mean latency most. The latency at the percentile stays,
-/// because it is already the lowest possible.
+/// Adds regions to the set, up to `count`: each time the one that lowers the mean latency most.
+/// The latency at the percentile stays, because it is already the lowest possible.
 fn filled(latencies: &Latencies, choice: &Choice, count: u32, mut set: u64) -> u64 {
     while set.count_ones() < count {
         let mut saved = [0_u128; 64];
@@ -196,8 +197,8 @@ fn filled(latencies: &Latencies, choice: &Choice, count: u32, mut set: u64) -> u
     set
 }
 
-/// Exchanges regions of the set while that lowers the mean latency and leaves no more players above the percentile. Many sets may have the
-/// same percentile. Among these, the mean latency of all players decides.
+/// Exchanges regions of the set while that lowers the mean latency and leaves no more players above the percentile.
+/// Many sets may have the same percentile. Among these, the mean latency of all players decides.
 fn nearer(latencies: &Latencies, choice: &Choice, mut set: u64, percentile_us: u32) -> u64 {
     let reached = |set: u64| -> u64 {
         let is_within = |row: &[u32]| Latencies::nearest(row, set).1 <= percentile_us;
@@ -223,8 +224,8 @@ fn nearer(latencies: &Latencies, choice: &Choice, mut set: u64, percentile_us: u
 /// The exchanges of one region that lower the sum of all latencies: the change (negative), the removed region, and the added one.
 fn exchanges(latencies: &Latencies, choice: &Choice, set: u64) -> Vec<(i128, usize, usize)> {
     let others = choice.all & !set;
-    // `saved`: how much latency each region saves if it is added and none is removed. `costs`: what the removal of a region costs if
-    // another one replaces it.
+    // `saved`: how much latency each region saves if it is added and none is removed.
+    // `costs`: what the removal of a region costs if another region replaces it.
     let (mut saved, mut costs) = ([0_i128; 64], vec![[0_i128; 64]; 64]);
     for (row, weight) in latencies.rows().zip(&latencies.weights) {
         let weight = i128::from(*weight);
@@ -233,7 +234,7 @@ fn exchanges(latencies: &Latencies, choice: &Choice, set: u64) -> Vec<(i128, usi
         for into in bits(others) {
             let latency = row[into];
             saved[into] += i128::from(now.saturating_sub(latency)) * weight;
-            // Players of the removed region use the added region, or their second nearest if that is nearer.
+            // Players of the removed region use the added region, or their second nearest region if that region is nearer.
             costs[first][into] += i128::from(second.min(latency.max(now)) - now) * weight;
         }
     }
@@ -259,7 +260,7 @@ mod tests {
     fn instance(numbers: &mut Numbers) -> (Latencies, Choice, u32) {
         let regions = 1 + numbers.below(9) as usize;
         let mut latencies = Latencies::new(regions);
-        // Few different values make many ties.
+        // With few different values, there are many ties.
         let values = [4, 30, 100_000][numbers.below(3) as usize];
         for _ in 0..1 + numbers.below(40) {
             let row: Vec<u32> = (0..regions)

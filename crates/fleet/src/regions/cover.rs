@@ -1,8 +1,10 @@
 //! Finds the `count` regions that reach the most players: an exact branch and bound for the maximum coverage problem.
 //!
-//! Players with the same regions in reach form one cell, so a million players become a few thousand cells. The bound is a Lagrangian bound.
-//! For a factor θ between 0 and 1, a cell of weight w that is reached c times counts as w·min(1, c) ≤ w·(1 − θ) + w·θ·c. The right side is
-//! a sum over regions. Its maximum is the sum of the `count` largest terms. Each node of the search moves θ to lower the bound.
+//! Players with the same regions in reach form one cell, so a million players become a few thousand cells.
+//! The bound is a Lagrangian bound.
+//! For a factor θ between 0 and 1, a cell of weight w that is reached c times counts as w·min(1, c) ≤ w·(1 − θ) + w·θ·c.
+//! The right side is a sum over regions. Its maximum is the sum of the `count` largest terms.
+//! Each node of the search moves θ to lower the bound.
 
 /// Players that the same regions reach.
 #[derive(Clone, Copy, Debug)]
@@ -24,12 +26,12 @@ impl Cell {
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A set that reaches at least as many players as needed, one bit for each region. It reaches the maximum, unless `is_any` ended the
-    /// search at the first set, or the work ran out.
+    /// A set that reaches at least as many players as needed, one bit for each region.
+    /// The set reaches the maximum, unless `is_any` ended the search at the first set, or the work limit was reached.
     Set(u64),
     /// No set reaches as many players as needed.
     Nothing,
-    /// The work ran out before a set was found or excluded.
+    /// The work limit was reached before the search found a set or excluded all sets.
     Exhausted,
 }
 
@@ -86,7 +88,7 @@ pub(super) fn search(cells: &[Cell], wanted: &Wanted) -> (Found, u64) {
 struct Search {
     need: u64,
     is_any: bool,
-    /// The weight and the set of the best result so far.
+    /// The best result so far: its weight and its set.
     best: Option<(u64, u64)>,
     work: u64,
     work_left: u64,
@@ -263,7 +265,7 @@ struct Bound {
     /// The regions with the largest credits, as many as may be chosen.
     top: u64,
     credits: [f64; 64],
-    /// The smallest credit in `top`, and the largest of the others.
+    /// The smallest credit in `top`, and the largest credit outside of it.
     least_in: f64,
     most_out: f64,
 }
@@ -316,7 +318,7 @@ fn gains(cells: &[Cell], allowed: u64) -> Gains {
     gains
 }
 
-/// The regions that no other region dominates. A region dominates another one if it reaches all players of that one.
+/// The regions that no other region dominates. A region dominates another region if it reaches all players of that region.
 fn undominated(gains: &Gains, allowed: u64) -> u64 {
     let mut left = allowed;
     for region in bits(allowed) {

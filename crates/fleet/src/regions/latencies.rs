@@ -56,7 +56,7 @@ impl Latencies {
     /// The minimum weight that is at least this many thousandths of all players.
     pub(super) fn share(&self, thousandths: u32) -> u64 {
         let needed = u128::from(self.total) * u128::from(thousandths);
-        // At most the total, which fits.
+        // The result is at most the total, so it fits into the type.
         u64::try_from(needed.div_ceil(1000)).unwrap_or(u64::MAX)
     }
 
@@ -71,7 +71,7 @@ impl Latencies {
             }
         }
         let mut cells: Vec<Cell> = by_mask.into_iter().map(|(mask, weight)| Cell::new(mask, weight)).collect();
-        // The map has no fixed order, so sort the cells.
+        // A hash map has no fixed order, so sort the cells.
         cells.sort_unstable_by_key(|cell| cell.mask);
         cells
     }

@@ -18,8 +18,8 @@ pub struct LeftBehind {
     pub players: f64,
     /// The share of these players in all players, from 0 to 1.
     pub share: f64,
-    /// The largest groups of these players, by the table's column `group` or `country`. Without such a column, by the region that would
-    /// serve them best.
+    /// The largest groups of these players, by the table's column `group` or `country`.
+    /// Without such a column, players are grouped by the region that would serve them best.
     pub groups: Vec<Group>,
     /// How many groups are not listed.
     pub groups_left_out: usize,
@@ -31,13 +31,13 @@ pub struct LeftBehind {
 pub struct Group {
     /// The name of the group in the table. `null` if the table has no such column.
     pub name: Option<String>,
-    /// How many of the group are above the latency.
+    /// How many players of the group are above the latency.
     pub players: f64,
-    /// The median of their latencies, in milliseconds; `null` if the regions do not reach them.
+    /// The median latency of these players, in milliseconds; `null` if the regions do not reach them.
     pub p50_ms: Option<f64>,
-    /// The candidate that is nearest to most of them; `null` if no candidate reaches them.
+    /// The candidate that is nearest to most of these players; `null` if no candidate reaches them.
     pub nearest: Option<String>,
-    /// The median of their latencies if all candidates were chosen, in milliseconds; `null` if no candidate reaches them.
+    /// The median latency of these players if all candidates were chosen, in milliseconds; `null` if no candidate reaches them.
     pub nearest_p50_ms: Option<f64>,
 }
 

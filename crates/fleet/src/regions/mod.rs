@@ -1,5 +1,4 @@
-//! Chooses where to put servers: the regions with the best latency for nearly all players, or the fewest regions that keep it under a
-//! limit.
+//! Chooses where to put servers: the regions with the best latency for nearly all players, or the fewest regions that keep it under a limit.
 //!
 //! `players` reads a table of latencies or positions, `choose` finds the set, `cover` proves it, and the report lists who is left behind.
 

@@ -1,7 +1,8 @@
-//! Estimates latency from distance: a line through measured round trips, over the great circle.
+//! Estimates latency from the distance along the great circle, by a straight line that is fitted to measured round trips.
 //!
-//! The line was fitted to the mean round trips that IBM Cloud published for 45 pairs of ten cities. The test below has these pairs, and
-//! checks the error that the answer reports. They are routes between data centres, so the latency of access networks is not included.
+//! The line was fitted to the mean round trips that IBM Cloud published for 45 pairs of ten cities.
+//! The test below has these pairs, and checks the error that the answer reports.
+//! The pairs are routes between data centres, so the latency of access networks is not included.
 
 use serde::Serialize;
 
@@ -35,11 +36,11 @@ pub struct LatencyModel {
 pub struct Spread {
     /// The smallest ratio.
     pub min: f64,
-    /// One of ten measurements is below this.
+    /// One of ten measurements is below this percentile.
     pub p10: f64,
     /// The median.
     pub p50: f64,
-    /// One of ten measurements is above this.
+    /// One of ten measurements is above this percentile.
     pub p90: f64,
     /// The largest ratio.
     pub max: f64,
@@ -79,7 +80,7 @@ impl Direction {
     /// The estimate of the model, in microseconds.
     pub(super) fn round_trip_us(self, other: Direction) -> u32 {
         let ms = MODEL.base_ms + MODEL.ms_per_100_km * self.distance_km(other) / 100.0;
-        // The distance is at most half the earth's circumference: 308 ms.
+        // The distance is at most half the earth's circumference, which gives 308 ms.
         (ms * 1000.0).round() as u32
     }
 }

@@ -151,7 +151,8 @@ fn measured<R: Read>(
     }
     let is_region = |(at, name): &(usize, &String)| {
         let lower = name.to_lowercase();
-        // A table may have `players` and `count`, or `group` and `country`. The first one counts, and the second one is no region.
+        // A table may have `players` and `count`, or `group` and `country`.
+        // The first of these columns counts, and the second one is not a region.
         let others = [&IGNORED[..], &LATITUDE, &LONGITUDE, &WEIGHT, &GROUP].concat();
         !others.contains(&lower.as_str())
             && !name.is_empty()

@@ -44,7 +44,7 @@ pub struct PlayersRead {
     pub count: f64,
     /// The number of rows of the table.
     pub rows: u64,
-    /// The number of latencies that the table leaves empty. Such a region does not reach the player.
+    /// The number of latencies that the table leaves empty. A region without a latency does not reach the player.
     pub unmeasured: u64,
 }
 
@@ -90,8 +90,7 @@ pub struct Latency {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Proof {
-    /// Whether it is proven that no set with as many regions has a lower latency at the percentile, and that no smaller set is within the
-    /// limit.
+    /// Whether it is proven that no set with as many regions has a lower latency at the percentile, and that no smaller set is within the limit.
     pub is_best: bool,
     /// No set with as many regions has a lower latency at the percentile than this, in milliseconds.
     pub bound_ms: f64,
@@ -135,7 +134,7 @@ pub(super) fn report(players: &Players, candidates: &Candidates, goal: &Goal, ch
     report
 }
 
-/// A caveat if some columns of a table of latencies are regions of a cloud, and others are not: these may be no latencies.
+/// A caveat if some columns of a table of latencies are regions of a cloud, and others are not: the other columns may not be latencies.
 fn unknown_columns(players: &Players, candidates: &Candidates) -> Option<String> {
     let (known, mut unknown): (Vec<&Candidate>, Vec<&Candidate>) =
         players.candidates.iter().partition(|one| one.provider.is_some());

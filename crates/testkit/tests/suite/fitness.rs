@@ -2,7 +2,8 @@
 
 use evenkeel_testkit::fitness;
 
-/// A try counts if the machine was fit, even if it was unfit at other times. So a check that never holds must fail there.
+/// A try counts if the machine was fit, even if it was unfit at other times.
+/// So a check that never holds must fail on such a machine.
 #[test]
 fn only_a_machine_that_was_unfit_each_time_is_an_excuse() {
     // For each try: whether it holds, and whether the machine was fit.

@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// The maximum number of sessions to try
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=1000))]
     max: u32,
-    /// The longest time for all
+    /// Maximum time of the whole search
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = times::time)]
     budget: Duration,
     /// Length of a window [default: 3s, or 150 ticks]

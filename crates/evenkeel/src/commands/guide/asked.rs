@@ -19,9 +19,10 @@ use crate::workload_args::WorkloadArgs;
 /// The end of `--help`.
 const EXAMPLES: &str = "\
 A guide is a sysctl.conf, a TuneD profile, a shell script, a page in Markdown or HTML, Ansible tasks, a
-perftune.yaml, a plan or a goal file. evenkeel reads it as text and runs nothing of it. Without a server it
-only says what each line is on this machine. With one, it compares the guide with the machine as it is,
-then finds the lines that help, hurt or do nothing. All settings are restored at the end.
+perftune.yaml, a plan or a goal file. evenkeel reads a guide as text and runs nothing of it.
+Without a server it only says what each line is on this machine. With a server, it compares the guide
+with the machine as it is, then finds the lines that help, hurt or do nothing. All settings are
+restored at the end.
 
 Examples:
   evenkeel guide --list

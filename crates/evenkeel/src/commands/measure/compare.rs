@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// The first card, which `measure all --output` wrote
     #[arg(value_name = "A.json")]
     a: PathBuf,
-    /// The second
+    /// The second card
     #[arg(value_name = "B.json")]
     b: PathBuf,
 }

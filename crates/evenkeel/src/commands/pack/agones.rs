@@ -30,7 +30,8 @@ const NODES_MAX: i64 = 100_000;
 const EXAMPLES: &str = "\
 With one row in the table, or --capacity alone, the row is clear; otherwise --session names it.
 The FleetAutoscaler needs --starts-per-minute, --node-start, --nodes-max, and how many sessions fit
-on a node. If one is not known, evenkeel renders none. docs/packing.md explains the rules.
+on a node. If one of these is not known, evenkeel renders no FleetAutoscaler.
+docs/packing.md explains the rules.
 
 Examples:
   evenkeel pack agones sessions.csv --session arena --image registry.example/arena:1.4 --port 7777

@@ -28,9 +28,10 @@ const STACK_BYTES: u32 = 8192;
 const EXAMPLES: &str = "\
 evenkeel divides the time of the server's tick threads into ticks, and compares the slowest with the
 rest: time on a CPU, each kind of wait, and lateness. The tick is the loop that does most of the
-server's work, unless --tick or --thread names another. Threads among which a runtime moves it count
-as one. FILE is a recording of `profile record --switches --at …`, or of `perf record -e cpu-clock
--e context-switches -c 1 -g --switch-events`. docs/profiling.md explains every option.
+server's work, unless --tick or --thread names another. If a runtime moves the tick between threads,
+these threads count as one. FILE is a recording of `profile record --switches --at …`, or of
+`perf record -e cpu-clock -e context-switches -c 1 -g --switch-events`. docs/profiling.md explains
+every option.
 
 Examples:
   sudo evenkeel profile ticks --pid 1234 --seconds 30

@@ -52,7 +52,7 @@ Examples:
   evenkeel serve --listen 10.0.0.5:9177 --token-file token --tls-cert cert.pem --tls-key key.pem"
 )]
 pub(crate) struct Args {
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9177")]
     listen: SocketAddr,
     /// Answer only requests with the token in FILE

@@ -10,8 +10,8 @@ use crate::watch_args::WatchArgs;
 /// Watch the host and the servers on it: CPUs, ticks, network, settings; nothing is changed
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Finds servers by their telemetry pages and their sockets, and shows each one's ticks with the causes of late ones. What this user may not read is listed \
-with the command that repairs it.
+    after_help = "Finds servers by their telemetry pages and their sockets, and shows the ticks of each server, \
+with the causes of late ticks. What this user may not read is listed with the command that gives access.
 
 Examples:
   evenkeel watch --once --pid 1234

@@ -1,5 +1,5 @@
-//! Amazon's price list (`AmazonEC2` of the price list service: the offer file, or the answer of `get-products`) and the history of its spot
-//! prices (`describe-spot-price-history`).
+//! Amazon's price list (`AmazonEC2` of the price list service:
+//! the offer file, or the answer of `get-products`) and the history of its spot prices (`describe-spot-price-history`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -271,8 +271,8 @@ impl Zones {
         Ok(())
     }
 
-    /// Adds the prices to the book. The price of a region is the highest price of its zones, so that no zone costs more than the report
-    /// says.
+    /// Adds the prices to the book.
+    /// The price of a region is the highest price of its zones, so that no zone costs more than the report says.
     pub(super) fn finish(self, book: &mut PriceBook) -> Result<(), PriceError> {
         if !book.wanted.is_spot {
             return Ok(());

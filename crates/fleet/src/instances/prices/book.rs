@@ -155,7 +155,7 @@ impl PriceBook {
         let formats: BTreeSet<&str> = self.files.iter().map(|file| file.format).collect();
         for format in formats {
             let mut of_format = self.files.iter().filter(|file| file.format == format);
-            // Only the last page of a list has no next one. With several lists, some pages may still be missing.
+            // Only the last page of a list does not name a next page. With several lists, some pages may still be missing.
             if of_format.all(|file| file.is_continued) {
                 caveats.push(format!(
                     "{format}: the list goes on in further pages, so prices are missing; name every page"
@@ -213,7 +213,7 @@ impl PriceBook {
         region.len() <= NAME_BYTES_MAX && self.wanted.region.as_ref().is_none_or(|wanted| wanted == region)
     }
 
-    /// Keeps the date if it is later.
+    /// Keeps the later of the two dates.
     pub(super) fn date(&mut self, date: &str) {
         if !date.is_empty() && date.len() <= NAME_BYTES_MAX && self.file().date.as_deref() < Some(date) {
             self.file().date = Some(date.to_owned());
@@ -242,7 +242,7 @@ impl PriceBook {
         let file = self.files.len() - 1;
         let entry = self.by_type.entry((at.0.to_owned(), at.1.to_owned())).or_insert((per_hour, file));
         entry.0 = match keep {
-            // A later file replaces an earlier one.
+            // A price of a later file replaces the price of an earlier file.
             _ if entry.1 != file => per_hour,
             Keep::Lowest => entry.0.min(per_hour),
             Keep::Highest => entry.0.max(per_hour),
@@ -253,9 +253,9 @@ impl PriceBook {
         Ok(())
     }
 
-    /// Whether a price that begins at `start` and ends at `end` is not the latest of this type and region. If it is the latest, it is stored
-    /// as such. A price without an end is later than one with an end. The pages of a list are several files, so the dates decide, and not
-    /// the order of the files.
+    /// Whether a price that begins at `start` and ends at `end` is not the latest of this type and region.
+    /// If it is the latest, it is stored as such. A price without an end is later than one with an end.
+    /// The pages of a list are several files, so the dates decide, and not the order of the files.
     pub(super) fn is_outdated(&mut self, at: (&str, &str), start: &str, end: &str) -> bool {
         let this = (end.is_empty(), start.chars().take(NAME_BYTES_MAX).collect::<String>());
         let place = (at.0.to_owned(), at.1.to_owned());
@@ -301,8 +301,8 @@ impl PriceBook {
         Ok(())
     }
 
-    /// The lowest price of a type, in the requested region, or in any. A price of a later file replaces those of earlier files in its region; a
-    /// price without a region replaces them in every region.
+    /// The lowest price of a type, in the requested region, or in any.
+    /// A price of a later file replaces those of earlier files in its region; a price without a region replaces them in every region.
     pub fn price(&self, instance: &Instance) -> Option<Price> {
         let start = (instance.name.clone(), String::new());
         let own = self.by_type.range(start..).take_while(|((name, _), _)| *name == instance.name);

@@ -35,7 +35,7 @@ pub(super) fn read(source: impl Read, book: &mut PriceBook) -> Result<(), PriceE
     };
     let [term, unit, amount, currency] = [at("TermType")?, at("Unit")?, at("PricePerUnit")?, at("Currency")?];
     let of_product = [at("Instance Type")?, at("Operating System")?, at("Tenancy")?];
-    // Older lists have none of these.
+    // Older lists lack these columns.
     let others = ["Region Code", "Location", "Pre Installed S/W", "CapacityStatus"].map(|name| at(name).ok());
     while records.next(&mut fields)? {
         let other = |nth: usize| others[nth].map_or("", |at| fields.get(at)).to_owned();

@@ -17,8 +17,8 @@ const STRING_BYTES_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 100;
 /// The details of a product or of a price are nested deeper than this.
 const DETAILS_DEPTH: usize = 3;
-/// The maximum length of these details, in bytes, because the parser keeps those of one product in memory. Those of real products take some
-/// kilobytes.
+/// The maximum length of these details, in bytes, because the parser keeps those of one product in memory.
+/// Those of real products take some kilobytes.
 const DETAILS_BYTES_MAX: usize = 16 << 20;
 
 pub(super) fn read(source: impl Read, book: &mut PriceBook) -> Result<(), PriceError> {

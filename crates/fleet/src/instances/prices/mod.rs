@@ -13,8 +13,8 @@ use crate::records::BYTE_ORDER_MARK;
 pub use book::{Price, PriceBook, PriceError, PriceFile, PricesWanted};
 
 impl PriceBook {
-    /// Adds the prices of a file: Amazon's price list (JSON or CSV) or spot price history, Azure's retail prices, Google's SKUs, or CSV with
-    /// the columns `instance_type` and `usd_per_hour`, and optionally `region`.
+    /// Adds the prices of a file: Amazon's price list (JSON or CSV) or spot price history, Azure's retail prices, Google's SKUs,
+    /// or CSV with the columns `instance_type` and `usd_per_hour`, and optionally `region`.
     ///
     /// A file without a wanted price is no error, because a page of a long list may have none. See [`PriceBook::refuse_empty`].
     ///

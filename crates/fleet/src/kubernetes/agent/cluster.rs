@@ -1,5 +1,5 @@
-//! Writes an agent's objects to the API server: its state, one condition and the labels of its node, and events. Each is written only if it
-//! differs from the watched one, so an idle node costs no request.
+//! Writes an agent's objects to the API server: its state, one condition and the labels of its node, and events.
+//! Each is written only if it differs from the watched one, so an idle node costs no request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,8 +49,9 @@ pub(super) struct Cluster {
 
 /// The writes that failed.
 pub(super) struct Missed {
-    /// Whether writing the state failed. The agent tries again soon, because without the state nobody sees the result of the goals. Other
-    /// writes that failed are only tried again at the next change.
+    /// Whether writing the state failed.
+    /// The agent tries again soon, because without the state nobody sees the result of the goals.
+    /// Other writes that failed are only tried again at the next change.
     pub(super) state: bool,
     /// One line for each failed write.
     pub(super) lines: Vec<String>,
@@ -68,8 +69,8 @@ impl Cluster {
         }
     }
 
-    /// Writes what differs from the cluster. `before` is the state as the watch reported it. If one write fails, the others are still
-    /// tried. `is_known` is false if the host did not answer.
+    /// Writes what differs from the cluster. `before` is the state as the watch reported it.
+    /// If one write fails, the others are still tried. `is_known` is false if the host did not answer.
     pub(super) async fn write(
         &self,
         node: &Node,

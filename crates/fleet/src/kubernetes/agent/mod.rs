@@ -1,7 +1,7 @@
 //! The agent of one node: watches the goals, its node and its own state, and makes the host match them.
 //!
-//! It writes its [`HostState`]'s status, one condition and some labels of its node, and events, each only when something changed. While the agent
-//! cannot reach the API server, it reverts nothing, and continues with the last state that it saw.
+//! The agent writes the status of its [`HostState`], one condition and some labels of its node, and events, each only after a change.
+//! While the agent cannot reach the API server, it reverts nothing, and continues with the last state that it saw.
 
 mod cluster;
 mod node;
@@ -93,7 +93,7 @@ pub async fn run<H: Host>(
     }
 }
 
-/// Makes the host match the goals in the cluster, and writes its status. Returns the latest time of the next call.
+/// Makes the host match the goals in the cluster, and writes its status. Returns the time by which it must be called again.
 async fn pass<H: Host>(
     cluster: &Cluster,
     reboots: Option<&Reboots>,
@@ -206,7 +206,7 @@ impl Seen {
                 self.node = Some(node);
                 is_new
             }
-            // The node will come back, or its pod ends and with it this agent. Until then, the goals stay in force.
+            // Either the node returns, or its pods end, this agent among them. Until then, the goals stay in force.
             Ok(None) => {
                 log.note("this node is not in the cluster");
                 self.node = None;

@@ -49,7 +49,7 @@ struct Failed {
 pub(super) struct Brought {
     /// The status of the node.
     pub status: HostStateStatus,
-    /// The goals whose settings wait for a reboot, and that allow one.
+    /// The goals whose settings wait for a reboot, and that allow the reboot.
     pub reboots: Vec<RebootWanted>,
     /// The id of the host's boot; none if it cannot be read.
     pub boot: Option<String>,
@@ -143,7 +143,7 @@ impl NodeAgent {
         };
         let (due, later): (Vec<Step>, Vec<Step>) =
             decide(desired, journal, already_so, may_heal).into_iter().partition(is_due);
-        // A pending revert would later overwrite the values of a goal that is applied now. So nothing is applied while a revert waits.
+        // A pending revert would later overwrite the values of a goal that is applied now. So the agent applies nothing while a revert waits.
         let is_blocked = later.iter().any(|step| matches!(step, Step::Revert { .. }));
         due.into_iter().filter(|step| !is_blocked || !matches!(step, Step::Apply { .. })).collect()
     }

@@ -188,7 +188,7 @@ fn a_refused_goal_is_tried_again_more_and_more_rarely() {
         let brought = bring(&mut agent, &host, &one, now);
         assert_eq!(brought.status.goals[0].phase, GoalPhase::Refused);
         let again = brought.again.unwrap();
-        // Before the time `again`, nothing is retried.
+        // Before the time `again`, the agent retries nothing.
         assert!(bring(&mut agent, &host, &one, again - Duration::from_millis(1)).notes.is_empty());
         tries.push((again - now).as_secs());
         now = again;

@@ -145,8 +145,8 @@ impl Reboots {
         Ok(())
     }
 
-    /// Writes the record and whether the node is cordoned, in one request. If the node has changed since it was read, nothing is written,
-    /// and the next pass decides anew.
+    /// Writes the record and whether the node is cordoned, in one request.
+    /// If the node has changed since it was read, nothing is written, and the next pass decides anew.
     async fn write(
         &self,
         node: &Node,

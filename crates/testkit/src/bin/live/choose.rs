@@ -100,7 +100,7 @@ mod tests {
             seen.extend(names(&chosen));
         }
         assert_eq!(seen.len(), 20, "every check of the crate within five days: {seen:?}");
-        // The time that the touched crates leave is for the others.
+        // The other crates get the time that the touched crates leave.
         let choice = Choice {
             names: &[],
             extra: false,

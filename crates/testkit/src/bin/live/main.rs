@@ -1,5 +1,5 @@
-//! `evenkeel-live`: runs the live checks of all crates, one at a time. Each passes, fails, or could not be judged on this machine. `make live`
-//! starts it.
+//! `evenkeel-live`: runs the live checks of all crates, one at a time. Each passes, fails, or could not be judged on this machine.
+//! `make live` starts it.
 
 mod check;
 mod choose;
@@ -29,8 +29,8 @@ const NOT_ALL_JUDGED: u8 = 4;
 
 /// Run the live checks one at a time. They need a quiet machine
 ///
-/// Exit codes: 0 if all passed, 1 if some failed, 4 if none failed but some could not be judged on this machine, 2 for wrong use or checks
-/// that could not be built.
+/// Exit codes: 0 if all passed, 1 if some failed, 4 if none failed but some could not be judged on this machine,
+/// 2 for wrong use or checks that could not be built.
 #[derive(Debug, Parser)]
 struct Args {
     /// Only checks whose name contains one of these, such as measure::gaps
@@ -45,8 +45,9 @@ struct Args {
     /// Also run the checks that take very long, or are ignored for another reason
     #[arg(long)]
     extra: bool,
-    /// Run a sample that takes about this many seconds. It contains first checks of the crates that commits of the last day touched, then
-    /// others. The others change from day to day, so that each check runs from time to time
+    /// Run a sample that takes about this many seconds.
+    /// The sample first has checks of the crates that commits of the last day touched, then other checks.
+    /// The others change from day to day, so that each check runs from time to time
     #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
     /// Write the seconds that each check took into the list of expected seconds

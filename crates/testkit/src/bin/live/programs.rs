@@ -66,8 +66,9 @@ fn listed(program: &str, which: &[&str]) -> Result<Vec<String>> {
 fn cargo(top: &Path, arguments: &[&str]) -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // `cargo run` describes this program to it. Build scripts that read such variables would run again, and all that depends on
-    // them would be compiled again, here and at the next `make test`.
+    // `cargo run` describes this program to it.
+    // Build scripts that read such variables would run again, and all that depends on them would be compiled again,
+    // here and at the next `make test`.
     for (name, _) in std::env::vars_os() {
         let is_of_this_program = name.to_str().is_some_and(|name| {
             name.starts_with("CARGO_PKG_")

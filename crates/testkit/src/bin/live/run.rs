@@ -1,5 +1,6 @@
-//! Runs one check. It examines the machine, runs the check in its own process, and examines the machine again after a failure. A failure
-//! counts only if the machine was fit before and after.
+//! Runs one check.
+//! The runner examines the machine, runs the check in its own process, and examines the machine again after a failure.
+//! A failure counts only if the machine was fit before and after.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;

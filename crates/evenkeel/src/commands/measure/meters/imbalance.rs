@@ -17,7 +17,7 @@ const ROWS_MAX: usize = 32;
 
 /// Find full CPUs while others idle, with the threads and interrupts that fill them
 ///
-/// Reads the kernel's counts for each CPU and thread at the start and after each second. Shares are of one CPU.
+/// Reads the kernel's counts for each CPU and thread at the start and after each second. 1 is the whole of one CPU.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel measure imbalance --seconds 30")]

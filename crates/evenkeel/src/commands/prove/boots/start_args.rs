@@ -17,8 +17,8 @@ use crate::workload_args::WorkloadArgs;
   evenkeel prove boots start cmdline.processor.max_cstate=1 --plan-only
   sudo evenkeel prove boots start cmdline.processor.max_cstate=1 --boots 8 --reboot
 
-It waits for you to reboot; with --reboot it reboots the machine itself. `evenkeel prove boots status`
-shows its progress. `evenkeel prove boots cancel` cancels it and restores all settings.")]
+The trial waits for you to reboot; with --reboot it reboots the machine itself. `evenkeel prove boots status`
+shows its progress. `evenkeel prove boots cancel` cancels the trial and restores all settings.")]
 pub(super) struct StartArgs {
     /// The setting to prove, such as cmdline.processor.max_cstate=1
     #[arg(value_name = "KNOB=VALUE", required = true)]
