@@ -7,10 +7,13 @@
 //! Three facts identify the ticks in between.
 //! Each period has the same number of them, they do as much work, and they begin when they are due or later.
 //! Packets and polls have none of these properties.
+//!
+//! [`at_times`] finds a server whose rate doubles or halves from time to time. Either rate then fits much of the time, and neither is the whole
+//! answer.
 
 use evenkeel_stats::median;
 
-use super::track::{Beat, Followed, Gate};
+use super::track::{Beat, Followed, Found, Gate, Slot};
 
 /// The largest multiple of the rate to try: one tick in time for every three late ticks.
 const DIVISOR_MAX: usize = 4;
@@ -22,6 +25,58 @@ const SAME_COUNT_MIN: f64 = 0.7;
 const AS_HEAVY: f64 = 0.5;
 /// At least this share of the ticks in between begin no earlier than they are due.
 const NOT_EARLY_MIN: f64 = 0.9;
+
+/// Another rate must hold for this many periods in a row, and in total for this share of them. Packets fill a few periods by chance.
+const ROW_MIN: usize = 8;
+const OTHER_SHARE_MIN: f64 = 0.15;
+
+/// The factor of another rate that a server keeps for a part of the time: 2, 3 or 4 times the rate of `followed`, or a part of it.
+/// Each tick of the slower rate is also a tick of the faster rate.
+pub(super) fn at_times(beats: &[Beat], followed: &Followed, spread_ns: f64) -> Option<f64> {
+    let faster = faster_at_times(beats, followed, spread_ns).map(|times| times as f64);
+    faster.or_else(|| slower_at_times(followed).map(|times| 1.0 / times as f64))
+}
+
+fn faster_at_times(beats: &[Beat], followed: &Followed, spread_ns: f64) -> Option<usize> {
+    let in_time: Vec<(u64, Beat)> =
+        followed.slots.iter().filter_map(|slot| Some((slot.number, *beats.get(slot.beat()?)?))).collect();
+    let tick_work = median(&in_time.iter().map(|(_, beat)| beat.weight).collect::<Vec<_>>())?;
+    let periods: Vec<(u64, u64)> = in_time
+        .windows(2)
+        .filter(|pair| pair[1].0 == pair[0].0 + 1)
+        .map(|pair| (pair[0].1.at_ns, pair[1].1.at_ns))
+        .collect();
+    let ticks_at = |at_ns: f64, gate: Gate| {
+        let from = beats.partition_point(|beat| (beat.at_ns as f64) < at_ns - gate.ns);
+        let near = beats[from..].iter().take_while(|beat| beat.at_ns as f64 <= at_ns + gate.ns);
+        near.map(|beat| beat.weight).any(|weight| weight >= AS_HEAVY * tick_work)
+    };
+    let is_divided = |(from_ns, to_ns): &(u64, u64), divisor: usize| {
+        let part_ns = to_ns.saturating_sub(*from_ns) as f64 / divisor as f64;
+        let gate = Gate::new(part_ns, spread_ns);
+        (1..divisor).all(|part| ticks_at(*from_ns as f64 + part as f64 * part_ns, gate))
+    };
+    (2..=DIVISOR_MAX).rev().find(|divisor| keeps_for_a_while(periods.iter().map(|period| is_divided(period, *divisor))))
+}
+
+fn slower_at_times(followed: &Followed) -> Option<usize> {
+    let is_alone =
+        |slots: &[Slot]| slots[0].beat().is_some() && slots[1..].iter().all(|slot| slot.found == Found::Missed);
+    // The ticks of the slower rate may begin at any slot.
+    let from = |first: usize, divisor: usize| {
+        let slots = followed.slots.get(first..).unwrap_or_default();
+        keeps_for_a_while(slots.chunks_exact(divisor).map(is_alone))
+    };
+    (2..=DIVISOR_MAX).rev().find(|divisor| (0..*divisor).any(|first| from(first, *divisor)))
+}
+
+/// Whether enough periods are at another rate, many in a row.
+fn keeps_for_a_while(periods: impl Iterator<Item = bool>) -> bool {
+    let periods: Vec<bool> = periods.collect();
+    let rows = periods.chunk_by(|one, next| one == next).filter(|row| row[0] && row.len() >= ROW_MIN);
+    let in_rows = rows.map(<[bool]>::len).sum::<usize>();
+    in_rows > 0 && in_rows as f64 >= OTHER_SHARE_MIN * periods.len() as f64
+}
 
 /// How many ticks each period of `followed` really contains. None if each period contains a single tick.
 pub(super) fn divisor_of(beats: &[Beat], followed: &Followed, period_ns: f64) -> Option<u32> {
@@ -65,6 +120,11 @@ mod tests {
 
     /// One tick in time comes every 40 ms. `between` lists the ticks that follow it: their delay and their work.
     fn divisor(between: impl Fn(u64) -> Vec<(u64, u64)>) -> Option<u32> {
+        let (beats, followed) = followed(between);
+        divisor_of(&beats, &followed, PERIOD_NS as f64)
+    }
+
+    fn followed(between: impl Fn(u64) -> Vec<(u64, u64)>) -> (Vec<Beat>, Followed) {
         let beat = |at_ns: u64, work_ns: u64| Beat { at_ns, until_ns: at_ns + work_ns, weight: work_ns as f64 };
         let mut beats: Vec<Beat> = (0..200)
             .flat_map(|number| {
@@ -77,7 +137,8 @@ mod tests {
         beats.sort_by_key(|beat| beat.at_ns);
         let start = Start { period_ns: PERIOD_NS as f64, at_ns: 0.0 };
         let gate = Gate::new(start.period_ns, 30_000.0);
-        divisor_of(&beats, &follow(&beats, WORK_NS as f64 / 3.0, start, gate, Pull::Some), start.period_ns)
+        let followed = follow(&beats, WORK_NS as f64 / 3.0, start, gate, Pull::Some);
+        (beats, followed)
     }
 
     #[test]
@@ -99,6 +160,56 @@ mod tests {
                 None,
                 divisor(|number| vec![(20_000, 2_000), (27_000, 2_000)].split_off((number % 3) as usize)),
             ),
+        ] {
+            assert_eq!(found, expected, "{what}");
+        }
+    }
+
+    /// The factor of the other rate. `between` lists what follows each of the 200 ticks: how much later, and how much work.
+    fn other(between: impl Fn(u64) -> Vec<(u64, u64)>) -> Option<f64> {
+        let (beats, followed) = followed(between);
+        at_times(&beats, &followed, 30_000.0)
+    }
+
+    #[test]
+    fn a_rate_that_doubles_for_a_while_is_found() {
+        let half = |is_fast: bool| if is_fast { vec![(20_000, 1_900)] } else { Vec::new() };
+        let third = |is_fast: bool| if is_fast { vec![(13_330, 2_000), (26_670, 2_100)] } else { Vec::new() };
+        for (what, expected, found) in [
+            ("never", None, other(|_| Vec::new())),
+            ("twice as fast, every second stretch", Some(2.0), other(|number| half(number / 50 % 2 == 1))),
+            ("three times as fast, at the end", Some(3.0), other(|number| third(number >= 150))),
+            ("for less than a sixth of the time", None, other(|number| half(number >= 180))),
+            ("a few periods at a time", None, other(|number| half(number % 8 < 5))),
+            ("packets: less work", None, other(|number| vec![(20_000, 300 + number)])),
+            ("packets at any time", None, other(|number| vec![(4_000 + number * 13 % 36 * 1_000, 2_000)])),
+            ("a second part of each tick", None, other(|_| vec![(5_000, 2_000)])),
+        ] {
+            assert_eq!(found, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_halves_for_a_while_is_found() {
+        // The loop is followed at its faster rate.
+        let slower = |is_there: fn(u64) -> bool| {
+            let beat = |number: u64| Beat {
+                at_ns: number * 20_000_000,
+                until_ns: number * 20_000_000 + WORK_NS,
+                weight: WORK_NS as f64,
+            };
+            let beats: Vec<Beat> = (0..400).filter(|number| is_there(*number)).map(beat).collect();
+            let start = Start { period_ns: 20_000_000.0, at_ns: 0.0 };
+            let followed =
+                follow(&beats, WORK_NS as f64 / 3.0, start, Gate::new(start.period_ns, 30_000.0), Pull::Some);
+            at_times(&beats, &followed, 30_000.0)
+        };
+        for (what, expected, found) in [
+            ("never", None, slower(|_| true)),
+            ("every second second, the odd ticks", Some(0.5), slower(|number| number / 50 % 2 == 0 || number % 2 == 1)),
+            ("a third, at the end", Some(1.0 / 3.0), slower(|number| number < 300 || number % 3 == 0)),
+            ("lost ticks at random", None, slower(|number| number * 7919 % 101 > 30)),
+            ("a pause", None, slower(|number| !(100..200).contains(&number))),
         ] {
             assert_eq!(found, expected, "{what}");
         }

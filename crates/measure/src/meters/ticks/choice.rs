@@ -116,6 +116,14 @@ pub enum Unclear {
         /// The share of the loop's due times that had a tick.
         presence: f64,
     },
+    /// The rate changes.
+    #[error("it ticks at {hz:.2} Hz, and for some of the time at {other_hz:.2} Hz, so its rate changes")]
+    RateChanges {
+        /// The loop's rate.
+        hz: f64,
+        /// The rate for some of the time.
+        other_hz: f64,
+    },
     /// The server does almost nothing.
     #[error("it uses {:.3} % of a CPU, too little to distinguish a tick of {hz:.2} Hz from a timer", cpu_share * 100.0)]
     Idle {
@@ -263,6 +271,9 @@ fn clear_tick(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) ->
     let is_loose = first.carriers.len() > 1 && first.tempo.pacing == Pacing::Unknown;
     if first.tempo.presence < if is_loose { PRESENCE_LOOSE_MIN } else { PRESENCE_MIN } {
         return Err(Unclear::Sparse { hz, presence: first.tempo.presence });
+    }
+    if let Some(other_hz) = first.at_times_hz {
+        return Err(Unclear::RateChanges { hz, other_hz });
     }
     more_than_a_poll(first)
 }

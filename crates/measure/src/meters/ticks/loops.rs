@@ -9,6 +9,7 @@ use evenkeel_stats::median;
 use serde::Serialize;
 
 use super::account::{self, beats, ticks};
+use super::between;
 use super::entries::ticks_of;
 use super::finer::{Finer, finer};
 use super::heavier::{heaviest, is_clear, slower_at, slower_by_work, work_rhythm_hz};
@@ -98,6 +99,10 @@ pub struct TickLoop {
     pub holds_hz: Option<f64>,
     /// How often some ticks of this loop are heavier than the others, per second. None if they can be distinguished one by one.
     pub heavier_hz: Option<f64>,
+    /// Another rate that the threads keep for some of the time: two, three or four times this loop's rate, or a part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
+    pub at_times_hz: Option<f64>,
 }
 
 impl fmt::Display for TickLoop {
@@ -262,6 +267,7 @@ fn described(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) ->
         }
         _ => (carriers(stream, view, &ticks), waits(stream, view, &ticks)),
     };
+    let at_times = between::at_times(&beats(&view.wakes), followed, tempo.spread_ns);
     let listed = TickLoop {
         of: view.of.clone(),
         ticks: ticks.len() as u64,
@@ -274,6 +280,7 @@ fn described(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) ->
         within_hz: None,
         holds_hz: None,
         heavier_hz: None,
+        at_times_hz: at_times.map(|times| tempo.hz() * times),
     };
     let ticks_ns = ticks.iter().map(|wake| (wake.start_ns, wake.end_ns)).collect();
     LoopTicks { listed, ticks_ns, threads: view.threads.len() }

@@ -50,6 +50,8 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("crossfire-idle", Truth::SetTimes(8.333)),
     ("ddnet-idle", Truth::None),
     ("ddnet-load", Truth::SetTimes(50.0)),
+    // Its rate doubles every three seconds, from 20 to 40 Hz.
+    ("doubles-20", Truth::None),
     ("freeciv-idle", Truth::None),
     ("freeciv-load", Truth::None),
     // Packets and the runtime wake the server at times that look like a rhythm of 60 or 90 Hz.
@@ -58,6 +60,8 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("go-sleep-idle", Truth::Chained(27.135)),
     ("go-ticker-1-idle", Truth::SetTimes(30.0)),
     ("go-ticker-2-idle", Truth::SetTimes(30.0)),
+    // Its rate is 60 or 30 Hz, in turn for a second.
+    ("halves-60", Truth::None),
     ("hedgewars-idle", Truth::None),
     ("hedgewars-load", Truth::None),
     ("java-delay-idle", Truth::Chained(18.474)),

@@ -183,6 +183,10 @@ pub(crate) fn hint(why: &Unclear) -> String {
         Unclear::Several { first_hz, .. } => {
             format!("Choose one with --tick (for example --tick {first_hz:.1}), --tick-thread NAME or --tick-function SYMBOL.")
         }
+        Unclear::RateChanges { hz, other_hz } => format!(
+            "Keep the server in one state while you measure, for example with the same number of players. Or choose the rate that matters: \
+             --tick {hz:.1} or --tick {other_hz:.1}."
+        ),
         Unclear::HeavierWakes { heavier_hz, .. } => format!(
             "Put load on the server and measure again: its ticks then do more than its polls. If {heavier_hz:.1} Hz is its rate, pass --tick {heavier_hz:.1}."
         ),
